@@ -1,4 +1,4 @@
-//! The meaning of an answer before its content is read: success, missing, or a [`Trouble`].
+//! The meaning of an answer before its content is read: success, missing, or a [`HostError`].
 //!
 //! The rules come from the hosts' documents: GitLab's `doc/security/rate_limits.md` and `doc/api/rest/troubleshooting.md`, GitHub's "Rate limits for the REST API". A
 //! limit becomes a waiting time, and the caller waits. Texts of a host are untrusted. They are cut to one short line, and dropped if they repeat a part of a secret
@@ -7,7 +7,7 @@
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenure_planner::access::host::Trouble;
+use tenure_planner::access::host::HostError;
 use tenure_sources::{Hidden, HostFailure};
 
 use crate::call::{Reply, read_http_date};
@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
 }
 
 /// Checks the status and the headers of an answer.
-pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&Hidden]) -> Result<Outcome, Trouble> {
+pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&Hidden]) -> Result<Outcome, HostError> {
     let status = reply.status;
     let code = status.as_u16();
     let is_json = reply.header("content-type").is_some_and(|kind| kind.contains("json"));
@@ -51,12 +51,12 @@ pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secret
         StatusCode::NOT_FOUND => {
             let message = "HTTP 404 with an answer that is not this API's: check the URL of the host".to_owned();
             Err(match is_order {
-                true => Trouble::Refused { status: code, message },
-                false => Trouble::NotUnderstood(message),
+                true => HostError::Refused { status: code, message },
+                false => HostError::NotUnderstood(message),
             })
         }
-        StatusCode::UNAUTHORIZED => Err(Trouble::Unauthenticated),
-        StatusCode::TOO_MANY_REQUESTS => Err(Trouble::Limited {
+        StatusCode::UNAUTHORIZED => Err(HostError::Unauthenticated),
+        StatusCode::TOO_MANY_REQUESTS => Err(HostError::Limited {
             until: read_limit(reply, now).unwrap_or_else(|| later(now, LIMITED)),
         }),
         StatusCode::FORBIDDEN => {
@@ -64,19 +64,19 @@ pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secret
                 reply.header("x-ratelimit-remaining") == Some("0") || reply.header("retry-after").is_some();
             if is_used_up && is_json {
                 // GitHub reports too many requests this way.
-                return Err(Trouble::Limited {
+                return Err(HostError::Limited {
                     until: read_limit(reply, now).unwrap_or_else(|| later(now, LIMITED)),
                 });
             }
             if is_json {
-                return Err(Trouble::Forbidden(message()));
+                return Err(HostError::Forbidden(message()));
             }
-            Err(Trouble::Banned {
+            Err(HostError::Banned {
                 until: read_limit(reply, now).unwrap_or_else(|| later(now, BANNED)),
             })
         }
         StatusCode::MOVED_PERMANENTLY | StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
-            Err(Trouble::Moved)
+            Err(HostError::Moved)
         }
         // Some redirects change the method, so the host may have executed the order.
         status if status.is_redirection() => Err(not_understood(
@@ -86,12 +86,12 @@ pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secret
         status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
             let why = format!("HTTP {code}");
             Err(if is_order {
-                Trouble::Unknown(why)
+                HostError::Unknown(why)
             } else {
-                Trouble::Unreachable(why)
+                HostError::Unreachable(why)
             })
         }
-        status if status.is_client_error() => Err(Trouble::Refused {
+        status if status.is_client_error() => Err(HostError::Refused {
             status: code,
             message: message(),
         }),
@@ -100,21 +100,21 @@ pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secret
 }
 
 /// Explains a missing answer.
-pub(crate) fn explain(failure: HostFailure, is_order: bool) -> Trouble {
+pub(crate) fn explain(failure: HostFailure, is_order: bool) -> HostError {
     match failure {
-        HostFailure::NotSent(why) => Trouble::Unreachable(why),
-        HostFailure::Broken(why) if is_order => Trouble::Unknown(why),
-        HostFailure::Broken(why) => Trouble::Unreachable(why),
+        HostFailure::NotSent(why) => HostError::Unreachable(why),
+        HostFailure::Broken(why) if is_order => HostError::Unknown(why),
+        HostFailure::Broken(why) => HostError::Unreachable(why),
         HostFailure::Unreadable(why) => not_understood(is_order, why),
     }
 }
 
 /// Describes an answer that can't be read. After an order, the effect is unknown.
-pub(crate) fn not_understood(is_order: bool, why: &str) -> Trouble {
+pub(crate) fn not_understood(is_order: bool, why: &str) -> HostError {
     if is_order {
-        Trouble::Unknown(format!("its answer can't be read: {why}"))
+        HostError::Unknown(format!("its answer can't be read: {why}"))
     } else {
-        Trouble::NotUnderstood(why.to_owned())
+        HostError::NotUnderstood(why.to_owned())
     }
 }
 
@@ -246,13 +246,13 @@ mod tests {
             let trouble = check_answer(&reply(status, &headers, "Retry later"), true, now, &[]);
             assert_eq!(
                 trouble,
-                Err(Trouble::Limited { until: at(expected) }),
+                Err(HostError::Limited { until: at(expected) }),
                 "{status} {headers:?}"
             );
         }
         let banned = check_answer(&reply(403, &[TEXT], "Forbidden"), false, now, &[]);
         let until = at("2030-01-01T13:00:00Z");
-        assert_eq!(banned, Err(Trouble::Banned { until }));
+        assert_eq!(banned, Err(HostError::Banned { until }));
     }
 
     #[test]
@@ -261,40 +261,40 @@ mod tests {
         let judge = |status, kind, is_order| check_answer(&reply(status, &[kind], "{\"message\":\"no\"}"), is_order, now, &[]);
         for status in [500, 502, 503, 408] {
             assert!(
-                matches!(judge(status, JSON, true), Err(Trouble::Unknown(_))),
+                matches!(judge(status, JSON, true), Err(HostError::Unknown(_))),
                 "{status}"
             );
             assert!(
-                matches!(judge(status, JSON, false), Err(Trouble::Unreachable(_))),
+                matches!(judge(status, JSON, false), Err(HostError::Unreachable(_))),
                 "{status}"
             );
         }
         for (status, kind) in [(200, TEXT), (201, TEXT), (302, TEXT), (303, JSON)] {
             assert!(
-                matches!(judge(status, kind, true), Err(Trouble::Unknown(_))),
+                matches!(judge(status, kind, true), Err(HostError::Unknown(_))),
                 "{status}"
             );
             assert!(
-                matches!(judge(status, kind, false), Err(Trouble::NotUnderstood(_))),
+                matches!(judge(status, kind, false), Err(HostError::NotUnderstood(_))),
                 "{status}"
             );
         }
         for status in [301, 307, 308] {
-            assert_eq!(judge(status, JSON, true), Err(Trouble::Moved));
+            assert_eq!(judge(status, JSON, true), Err(HostError::Moved));
         }
         for (status, trouble) in [
             (
                 400,
-                Trouble::Refused {
+                HostError::Refused {
                     status: 400,
                     message: "no".to_owned(),
                 },
             ),
-            (401, Trouble::Unauthenticated),
-            (403, Trouble::Forbidden("no".to_owned())),
+            (401, HostError::Unauthenticated),
+            (403, HostError::Forbidden("no".to_owned())),
             (
                 422,
-                Trouble::Refused {
+                HostError::Refused {
                     status: 422,
                     message: "no".to_owned(),
                 },
@@ -305,9 +305,9 @@ mod tests {
         assert_eq!(judge(404, JSON, true), Ok(Outcome::Missing("no".to_owned())));
         assert!(matches!(
             judge(404, TEXT, true),
-            Err(Trouble::Refused { status: 404, .. })
+            Err(HostError::Refused { status: 404, .. })
         ));
-        assert!(matches!(judge(404, TEXT, false), Err(Trouble::NotUnderstood(_))));
+        assert!(matches!(judge(404, TEXT, false), Err(HostError::NotUnderstood(_))));
         let failed = |failure: HostFailure, is_order| explain(failure, is_order).leaves_effect_unknown();
         assert!(failed(HostFailure::Broken(String::new()), true));
         assert!(failed(HostFailure::Unreadable(""), true));

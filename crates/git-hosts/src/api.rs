@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
 use tenure_planner::access::host::{
-    Ask, Capabilities, CredentialKind, Found, HostKind, Listed, MintRequest, Minted, Told, Trouble,
+    HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, ListedCredential, MintRequest, MintedCredential, HostReply, HostError,
 };
 use tenure_sources::Hidden;
 use url::Url;
@@ -29,7 +29,7 @@ pub(crate) enum ApiStep {
     /// Another request.
     Next(Call),
     /// The answer, and the value of a new credential.
-    Done(Told, Option<Hidden>),
+    Done(HostReply, Option<Hidden>),
 }
 
 /// The state of a conversation.
@@ -39,7 +39,7 @@ pub(crate) struct Progress {
     /// The number of requests.
     pub(crate) calls: usize,
     /// The entries of the pages so far.
-    pub(crate) listed: Vec<Listed>,
+    pub(crate) listed: Vec<ListedCredential>,
 }
 
 /// The API of one host.
@@ -57,7 +57,7 @@ pub(crate) trait Api: Send + Sync {
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
     /// Returns the first request.
-    fn begin(&self, ask: &Ask) -> Result<Call, Trouble>;
+    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError>;
 
     /// Finds the next page of a list at a host that reports the number of entries in place of a link.
     fn find_next_by_count(&self, _: &Progress, _: &Reply) -> Option<Call> {
@@ -65,39 +65,39 @@ pub(crate) trait Api: Send + Sync {
     }
 
     /// Reads an answer without trouble. [`Outcome::Missing`] is the API's answer for a missing object.
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble>;
+    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError>;
 }
 
 /// Decides the step after an answer.
 pub(crate) fn find_next_step(
     api: &dyn Api,
-    ask: &Ask,
+    ask: &HostQuery,
     progress: &mut Progress,
     reply: &Reply,
     (now, secrets): (Timestamp, &[&Hidden]),
-) -> Result<ApiStep, Trouble> {
+) -> Result<ApiStep, HostError> {
     let outcome = check_answer(reply, progress.call.is_order(), now, secrets)?;
     let before = progress.listed.len();
     let step = api.read(ask, progress, &outcome, reply)?;
     // A list is complete when it has no next page.
-    if let (ApiStep::Done(Told::Listed(_), _), Outcome::Success) = (&step, &outcome) {
+    if let (ApiStep::Done(HostReply::Listed(_), _), Outcome::Success) = (&step, &outcome) {
         let next = reply.next_page(&progress.call);
-        let next = next.map_err(|why| Trouble::NotUnderstood(why.to_owned()))?;
+        let next = next.map_err(|why| HostError::NotUnderstood(why.to_owned()))?;
         let has_grown = progress.listed.len() > before;
         if let Some(call) = next.or_else(|| has_grown.then(|| api.find_next_by_count(progress, reply))?) {
             if progress.calls >= PAGES {
                 let why = format!("its list has more than {PAGES} pages");
-                return Err(Trouble::NotUnderstood(why));
+                return Err(HostError::NotUnderstood(why));
             }
             return Ok(ApiStep::Next(call));
         }
-        return Ok(ApiStep::Done(Told::Listed(std::mem::take(&mut progress.listed)), None));
+        return Ok(ApiStep::Done(HostReply::Listed(std::mem::take(&mut progress.listed)), None));
     }
     Ok(step)
 }
 
 /// Reads the answer as a value, or returns the meaning of an unreadable answer.
-pub(crate) fn read<T: DeserializeOwned>(progress: &Progress, reply: &Reply) -> Result<T, Trouble> {
+pub(crate) fn read<T: DeserializeOwned>(progress: &Progress, reply: &Reply) -> Result<T, HostError> {
     let why = "it is not what this API answers to that";
     reply
         .read()
@@ -114,10 +114,10 @@ pub(crate) fn read_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> 
 }
 
 /// Refuses an outcome in which a required object is missing or invisible.
-pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), Trouble> {
+pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), HostError> {
     match outcome {
         Outcome::Success => Ok(()),
-        Outcome::Missing(message) => Err(Trouble::Refused {
+        Outcome::Missing(message) => Err(HostError::Refused {
             status: 404,
             message: message.clone(),
         }),
@@ -125,21 +125,21 @@ pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), Trouble> {
 }
 
 /// Describes an operation that this API lacks. No request is sent.
-pub(crate) fn refuse_unsupported(what: &str) -> Trouble {
-    Trouble::Refused {
+pub(crate) fn refuse_unsupported(what: &str) -> HostError {
+    HostError::Refused {
         status: 0,
         message: what.to_owned(),
     }
 }
 
 /// Adds the entries of a page, and returns the step for the case that it was the last page.
-pub(crate) fn add_page(progress: &mut Progress, page: impl IntoIterator<Item = Listed>) -> ApiStep {
+pub(crate) fn add_page(progress: &mut Progress, page: impl IntoIterator<Item = ListedCredential>) -> ApiStep {
     progress.listed.extend(page);
-    ApiStep::Done(Told::Listed(Vec::new()), None)
+    ApiStep::Done(HostReply::Listed(Vec::new()), None)
 }
 
 /// Checks a host's texts that are shown and compared: a path, or a URL without a user.
-pub(crate) fn check_found(mut found: Found) -> Result<Found, Trouble> {
+pub(crate) fn check_found(mut found: TargetDescription) -> Result<TargetDescription, HostError> {
     found.ssh_url = found.ssh_url.map(write_ssh_url);
     let is_plain = |text: &str| {
         !text.is_empty() && text.len() <= 2048 && text.chars().all(|c| !c.is_control() && !c.is_whitespace())
@@ -158,7 +158,7 @@ pub(crate) fn check_found(mut found: Found) -> Result<Found, Trouble> {
     {
         Ok(found)
     } else {
-        Err(Trouble::NotUnderstood(
+        Err(HostError::NotUnderstood(
             "it holds a path or a URL that is none".to_owned(),
         ))
     }
@@ -179,7 +179,7 @@ pub(crate) fn read_minted_token(
     username: Option<String>,
     expires_at: Option<Timestamp>,
     token: String,
-) -> Result<ApiStep, Trouble> {
+) -> Result<ApiStep, HostError> {
     let is_name = |name: &str| {
         !name.is_empty() && name.len() <= 255 && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
     };
@@ -194,13 +194,13 @@ pub(crate) fn read_minted_token(
     if text.is_empty() || text.len() > TOKEN_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(not_understood(true, "it holds no token"));
     }
-    let minted = Minted {
+    let minted = MintedCredential {
         id,
         username,
         expires_at,
         fingerprint: fingerprint_value(&token),
     };
-    Ok(ApiStep::Done(Told::Minted(minted), Some(token)))
+    Ok(ApiStep::Done(HostReply::Minted(minted), Some(token)))
 }
 
 /// Reads the answer to an order for a key. The host answers with the key that it stored.
@@ -208,28 +208,28 @@ pub(crate) fn read_minted_key(
     request: &MintRequest,
     (id, key, may_write): (u64, &str, bool),
     expires_at: Option<Timestamp>,
-) -> Result<ApiStep, Trouble> {
+) -> Result<ApiStep, HostError> {
     let public = request.public_key.as_deref().unwrap_or_default();
     if strip_comment(key) != strip_comment(public) {
         return Err(not_understood(true, "it holds another key than the one that was sent"));
     }
     if may_write {
-        return Err(Trouble::Refused {
+        return Err(HostError::Refused {
             status: 201,
             message: format!("key {id} was there before, and may write: remove it, or send another one"),
         });
     }
-    let minted = Minted {
+    let minted = MintedCredential {
         id: Some(id),
         username: None,
         expires_at,
         fingerprint: fingerprint_key(public),
     };
-    Ok(ApiStep::Done(Told::Minted(minted), None))
+    Ok(ApiStep::Done(HostReply::Minted(minted), None))
 }
 
 /// Returns the public key of an order for a key.
-pub(crate) fn read_public_key(request: &MintRequest) -> Result<&str, Trouble> {
+pub(crate) fn read_public_key(request: &MintRequest) -> Result<&str, HostError> {
     let public = request.public_key.as_deref();
     public.ok_or_else(|| refuse_unsupported("an order for a deploy key needs its public half"))
 }
@@ -244,7 +244,7 @@ pub(crate) fn read_time(text: &str) -> Option<Timestamp> {
 }
 
 /// Reads a time that may be missing.
-pub(crate) fn read_optional_time(text: Option<&str>, is_order: bool) -> Result<Option<Timestamp>, Trouble> {
+pub(crate) fn read_optional_time(text: Option<&str>, is_order: bool) -> Result<Option<Timestamp>, HostError> {
     match text {
         None => Ok(None),
         Some(text) => read_time(text)
@@ -254,7 +254,7 @@ pub(crate) fn read_optional_time(text: Option<&str>, is_order: bool) -> Result<O
 }
 
 /// Checks a path of a project or group: parts of printable characters that are neither empty nor `.` or `..`.
-pub(crate) fn check_path(path: &str, parts: std::ops::RangeInclusive<usize>) -> Result<(), Trouble> {
+pub(crate) fn check_path(path: &str, parts: std::ops::RangeInclusive<usize>) -> Result<(), HostError> {
     let is_part = |part: &str| {
         let known = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
         !part.is_empty() && part != "." && part != ".." && part.chars().all(known)

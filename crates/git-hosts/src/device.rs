@@ -7,7 +7,7 @@
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use tenure_planner::access::host::{AccessLevel, DeviceCode, DeviceTold, Membership, Scope, Target, Trouble};
+use tenure_planner::access::host::{AccessLevel, DeviceCode, DevicePollResult, Membership, Scope, Target, HostError};
 use tenure_sources::{BaseUrl, Credentials, Hidden, HostClient, Reach, TlsOptions};
 
 use crate::answer::{Outcome, check_answer, later, not_understood};
@@ -109,8 +109,8 @@ impl DeviceFlow {
     /// Requests a new code. The code lives for five minutes at most.
     ///
     /// # Errors
-    /// [`Trouble`] when the host gives no code.
-    pub async fn start(&self, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), Trouble> {
+    /// [`HostError`] when the host gives no code.
+    pub async fn start(&self, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), HostError> {
         let pairs = vec![("client_id", self.client_id()), ("scope", Hidden::new(SCOPE))];
         let call = Call::post_form("/oauth/authorize_device", pairs);
         let reply = send(&mut self.client(), HEADERS, &call).await?;
@@ -120,8 +120,8 @@ impl DeviceFlow {
     /// Asks whether a user has entered the code, and reads their level in a project or group. The caller may poll once in the code's interval.
     ///
     /// # Errors
-    /// [`Trouble`] when the result is unknown. A lost answer uses the code up, so the next poll returns [`DeviceTold::Expired`].
-    pub async fn poll(&self, secret: &DeviceSecret, target: &Target, now: Timestamp) -> Result<DeviceTold, Trouble> {
+    /// [`HostError`] when the result is unknown. A lost answer uses the code up, so the next poll returns [`DevicePollResult::Expired`].
+    pub async fn poll(&self, secret: &DeviceSecret, target: &Target, now: Timestamp) -> Result<DevicePollResult, HostError> {
         let pairs = vec![
             ("grant_type", Hidden::new(GRANT)),
             ("device_code", secret.0.clone()),
@@ -139,7 +139,7 @@ impl DeviceFlow {
         client.set_credentials(Credentials::Anonymous);
         let pairs = vec![("token", token), ("client_id", self.client_id())];
         let _ = send(&mut client, HEADERS, &Call::post_form("/oauth/revoke", pairs)).await;
-        shown.map(DeviceTold::Shown)
+        shown.map(DevicePollResult::Shown)
     }
 
     async fn look(
@@ -148,7 +148,7 @@ impl DeviceFlow {
         token: &Hidden,
         target: &Target,
         now: Timestamp,
-    ) -> Result<Membership, Trouble> {
+    ) -> Result<Membership, HostError> {
         let reply = send(client, HEADERS, &Call::get("/api/v4/user")).await?;
         let user_id = read_user(&reply, now, token)?;
         let place = match target.scope {
@@ -162,11 +162,11 @@ impl DeviceFlow {
     }
 }
 
-fn strange() -> Trouble {
+fn strange() -> HostError {
     not_understood(false, "it is not what GitLab answers to that")
 }
 
-fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), Trouble> {
+fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), HostError> {
     // A code whose answer is lost does no harm.
     judge_question(reply, now, &[])?;
     let answer: CodeAnswer = reply.read().ok_or_else(strange)?;
@@ -189,17 +189,17 @@ fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret)
 }
 
 /// Returns the token, or the state of the flow without one.
-fn read_poll(reply: &Reply, now: Timestamp, secret: &Hidden) -> Result<Result<Hidden, DeviceTold>, Trouble> {
+fn read_poll(reply: &Reply, now: Timestamp, secret: &Hidden) -> Result<Result<Hidden, DevicePollResult>, HostError> {
     if matches!(
         reply.status,
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
     ) && let Some(ErrorAnswer { error }) = reply.read()
     {
         match error.as_str() {
-            "authorization_pending" => return Ok(Err(DeviceTold::Pending)),
-            "slow_down" => return Ok(Err(DeviceTold::SlowDown)),
-            "access_denied" => return Ok(Err(DeviceTold::Denied)),
-            "expired_token" | "invalid_grant" => return Ok(Err(DeviceTold::Expired)),
+            "authorization_pending" => return Ok(Err(DevicePollResult::Pending)),
+            "slow_down" => return Ok(Err(DevicePollResult::SlowDown)),
+            "access_denied" => return Ok(Err(DevicePollResult::Denied)),
+            "expired_token" | "invalid_grant" => return Ok(Err(DevicePollResult::Expired)),
             _ => {}
         }
     }
@@ -210,17 +210,17 @@ fn read_poll(reply: &Reply, now: Timestamp, secret: &Hidden) -> Result<Result<Hi
     if is_token { Ok(Ok(token)) } else { Err(strange()) }
 }
 
-fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, Trouble> {
+fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, HostError> {
     judge_question(reply, now, &[token])?;
     let user: UserAnswer = reply.read().ok_or_else(strange)?;
     match user.state.as_deref() {
         None | Some("active") => Ok(user.id),
-        Some(_) => Err(Trouble::Forbidden("the account of this user is not active".to_owned())),
+        Some(_) => Err(HostError::Forbidden("the account of this user is not active".to_owned())),
     }
 }
 
 /// Returns the level of a user; `None` if the user is no member, or may not see the project or group.
-fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> Result<Option<AccessLevel>, Trouble> {
+fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> Result<Option<AccessLevel>, HostError> {
     if let Outcome::Missing(_) = check_answer(reply, false, now, &[token])? {
         return Ok(None);
     }
@@ -233,9 +233,9 @@ fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> R
     Ok(is_active.then_some(AccessLevel(member.access_level)))
 }
 
-fn judge_question(reply: &Reply, now: Timestamp, secrets: &[&Hidden]) -> Result<(), Trouble> {
+fn judge_question(reply: &Reply, now: Timestamp, secrets: &[&Hidden]) -> Result<(), HostError> {
     match check_answer(reply, false, now, secrets)? {
         Outcome::Success => Ok(()),
-        Outcome::Missing(message) => Err(Trouble::Refused { status: 404, message }),
+        Outcome::Missing(message) => Err(HostError::Refused { status: 404, message }),
     }
 }

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Role, Scope, Told, Trouble};
+use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, HostKind, Role, Scope, HostReply, HostError};
 
 use crate::answer::Outcome;
 use crate::api::{Api, PAGE, Progress, ApiStep, read, read_public_key, refuse_missing, refuse_unsupported};
@@ -47,55 +47,55 @@ impl Api for Gitea {
         (progress.listed.len() < total).then(|| Call::get(below))
     }
 
-    fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
+    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError> {
         Ok(match ask {
-            Ask::FindByPath { scope, path } => find_by_path(*scope, path)?,
-            Ask::FindById {
+            HostQuery::FindByPath { scope, path } => find_by_path(*scope, path)?,
+            HostQuery::FindById {
                 scope: Scope::Project,
                 id,
             } => Call::get(format!("/repositories/{id}")),
-            Ask::FindById {
+            HostQuery::FindById {
                 scope: Scope::Group, ..
             } => {
                 return Err(refuse_unsupported(
                     "Gitea can't be asked for an organization by its number",
                 ));
             }
-            Ask::List { target, kind } | Ask::Revoke { target, kind, .. } => find_first(target, *kind)?,
-            Ask::Mint(request) => {
+            HostQuery::List { target, kind } | HostQuery::Revoke { target, kind, .. } => find_first(target, *kind)?,
+            HostQuery::Mint(request) => {
                 read_public_key(request)?;
                 if request.role != Role::ReadRepository {
                     return Err(refuse_unsupported("a deploy key opens no container registry"));
                 }
                 find_first(&request.target, request.kind)?
             }
-            Ask::ReadOwnCredential => Call::get("/user"),
-            Ask::FindMember { .. } => {
+            HostQuery::ReadOwnCredential => Call::get("/user"),
+            HostQuery::FindMember { .. } => {
                 return Err(refuse_unsupported("Gitea has no credentials of a group"));
             }
-            Ask::FindIssue { .. } | Ask::OpenIssue { .. } | Ask::CloseIssue { .. } => {
+            HostQuery::FindIssue { .. } | HostQuery::OpenIssue { .. } | HostQuery::CloseIssue { .. } => {
                 return Err(refuse_unsupported("Gitea has no confidential issues"));
             }
         })
     }
 
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble> {
+    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError> {
         match ask {
-            Ask::ReadOwnCredential => {
+            HostQuery::ReadOwnCredential => {
                 refuse_missing(outcome)?;
                 let _: Map<String, Value> = read(progress, reply)?;
-                Ok(ApiStep::Done(Told::OwnCredential(None), None))
+                Ok(ApiStep::Done(HostReply::OwnCredential(None), None))
             }
-            Ask::FindByPath { .. } | Ask::FindById { .. } if matches!(outcome, Outcome::Missing(_)) => {
-                Ok(ApiStep::Done(Told::Found(None), None))
+            HostQuery::FindByPath { .. } | HostQuery::FindById { .. } if matches!(outcome, Outcome::Missing(_)) => {
+                Ok(ApiStep::Done(HostReply::Found(None), None))
             }
-            Ask::FindByPath {
+            HostQuery::FindByPath {
                 scope: Scope::Group, ..
             } => {
                 let Organization { id, name } = read(progress, reply)?;
                 check_asked(ask, found_group(id, name))
             }
-            Ask::FindByPath { .. } | Ask::FindById { .. } => check_asked(ask, found_repository(read(progress, reply)?)),
+            HostQuery::FindByPath { .. } | HostQuery::FindById { .. } => check_asked(ask, found_repository(read(progress, reply)?)),
             _ => read_keys(ask, progress, outcome, reply, "limit"),
         }
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_planner::access::host::{
-    Ask, Capabilities, CredentialKind, Found, HostKind, Listed, Role, Scope, Target, Told, Trouble,
+    HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, ListedCredential, Role, Scope, Target, HostReply, HostError,
 };
 use tenure_sources::Hidden;
 
@@ -91,15 +91,15 @@ impl Api for Github {
         }
     }
 
-    fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
+    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError> {
         Ok(match ask {
-            Ask::FindByPath { scope, path } => find_by_path(*scope, path)?,
+            HostQuery::FindByPath { scope, path } => find_by_path(*scope, path)?,
             // The redirects of GitHub's documents lead to these addresses. The documents show an address by number nowhere else.
-            Ask::FindById { scope, id } => match scope {
+            HostQuery::FindById { scope, id } => match scope {
                 Scope::Project => Call::get(format!("/repositories/{id}")),
                 Scope::Group => Call::get(format!("/organizations/{id}")),
             },
-            Ask::Mint(request) if request.kind == CredentialKind::InstallationToken => {
+            HostQuery::Mint(request) if request.kind == CredentialKind::InstallationToken => {
                 let Some(installation) = self.installation else {
                     return Err(refuse_unsupported("only an App gives out tokens of its installation"));
                 };
@@ -111,27 +111,27 @@ impl Api for Github {
                 let repositories = [request.target.id];
                 give_token(installation, Some(&repositories), &json!({ "contents": "read" }))
             }
-            Ask::List { target, kind } | Ask::Revoke { target, kind, .. } => find_first(target, *kind)?,
-            Ask::Mint(request) => {
+            HostQuery::List { target, kind } | HostQuery::Revoke { target, kind, .. } => find_first(target, *kind)?,
+            HostQuery::Mint(request) => {
                 read_public_key(request)?;
                 if request.role != Role::ReadRepository {
                     return Err(refuse_unsupported("a deploy key opens no container registry"));
                 }
                 find_first(&request.target, request.kind)?
             }
-            Ask::ReadOwnCredential if self.installation.is_some() => Call::get("/app").by_app(),
-            Ask::ReadOwnCredential => Call::get("/user"),
-            Ask::FindMember { .. } => {
+            HostQuery::ReadOwnCredential if self.installation.is_some() => Call::get("/app").by_app(),
+            HostQuery::ReadOwnCredential => Call::get("/user"),
+            HostQuery::FindMember { .. } => {
                 return Err(refuse_unsupported("GitHub has no credentials of a group"));
             }
-            Ask::FindIssue { .. } | Ask::OpenIssue { .. } | Ask::CloseIssue { .. } => {
+            HostQuery::FindIssue { .. } | HostQuery::OpenIssue { .. } | HostQuery::CloseIssue { .. } => {
                 return Err(refuse_unsupported("GitHub has no confidential issues"));
             }
         })
     }
 
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble> {
-        if let Ask::Mint(request) = ask
+    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError> {
+        if let HostQuery::Mint(request) = ask
             && request.kind == CredentialKind::InstallationToken
         {
             refuse_missing(outcome)?;
@@ -139,19 +139,19 @@ impl Api for Github {
             return read_minted_token(None, Some(USERNAME.to_owned()), Some(end), token.reveal().to_owned());
         }
         match ask {
-            Ask::ReadOwnCredential => {
+            HostQuery::ReadOwnCredential => {
                 refuse_missing(outcome)?;
                 let _: serde_json::Map<String, Value> = read(progress, reply)?;
                 let end = reply.header("github-authentication-token-expiration");
                 let end = end.and_then(|text| text.strip_suffix(" UTC").map(|text| text.replace(' ', "T") + "Z"));
                 Ok(ApiStep::Done(
-                    Told::OwnCredential(end.and_then(|end| end.parse().ok())),
+                    HostReply::OwnCredential(end.and_then(|end| end.parse().ok())),
                     None,
                 ))
             }
-            Ask::FindByPath { scope, .. } | Ask::FindById { scope, .. } => {
+            HostQuery::FindByPath { scope, .. } | HostQuery::FindById { scope, .. } => {
                 if let Outcome::Missing(_) = outcome {
-                    return Ok(ApiStep::Done(Told::Found(None), None));
+                    return Ok(ApiStep::Done(HostReply::Found(None), None));
                 }
                 let found = match scope {
                     Scope::Project => found_repository(read(progress, reply)?),
@@ -179,7 +179,7 @@ pub(crate) fn key_capabilities(last_used: bool) -> Capabilities {
 }
 
 /// Returns the request for a project or group by path, on GitHub and on Gitea.
-pub(crate) fn find_by_path(scope: Scope, path: &str) -> Result<Call, Trouble> {
+pub(crate) fn find_by_path(scope: Scope, path: &str) -> Result<Call, HostError> {
     Ok(match scope {
         Scope::Project => {
             check_path(path, 2..=2)?;
@@ -193,7 +193,7 @@ pub(crate) fn find_by_path(scope: Scope, path: &str) -> Result<Call, Trouble> {
 }
 
 /// Returns the first request about deploy keys, which checks whether the path still has the number.
-pub(crate) fn find_first(target: &Target, kind: CredentialKind) -> Result<Call, Trouble> {
+pub(crate) fn find_first(target: &Target, kind: CredentialKind) -> Result<Call, HostError> {
     match (kind, target.scope) {
         (CredentialKind::DeployKey, Scope::Project) => find_by_path(Scope::Project, &target.path),
         (CredentialKind::DeployKey, Scope::Group) => Err(refuse_unsupported("only repositories have deploy keys here")),
@@ -204,8 +204,8 @@ pub(crate) fn find_first(target: &Target, kind: CredentialKind) -> Result<Call, 
     }
 }
 
-pub(crate) fn found_repository(repository: Repository) -> Found {
-    Found {
+pub(crate) fn found_repository(repository: Repository) -> TargetDescription {
+    TargetDescription {
         target: Target {
             scope: Scope::Project,
             id: repository.id,
@@ -217,8 +217,8 @@ pub(crate) fn found_repository(repository: Repository) -> Found {
     }
 }
 
-pub(crate) fn found_group(id: u64, path: String) -> Found {
-    Found {
+pub(crate) fn found_group(id: u64, path: String) -> TargetDescription {
+    TargetDescription {
         target: Target {
             scope: Scope::Group,
             id,
@@ -231,27 +231,27 @@ pub(crate) fn found_group(id: u64, path: String) -> Found {
 }
 
 /// Checks that the found object is the requested one, because a host may follow a move by itself.
-pub(crate) fn check_asked(ask: &Ask, found: Found) -> Result<ApiStep, Trouble> {
+pub(crate) fn check_asked(ask: &HostQuery, found: TargetDescription) -> Result<ApiStep, HostError> {
     match ask {
-        Ask::FindByPath { path, .. } if !found.target.path.eq_ignore_ascii_case(path) => Err(Trouble::Moved),
-        Ask::FindById { id, .. } if found.target.id != *id => {
-            Err(Trouble::NotUnderstood("it is about another number".to_owned()))
+        HostQuery::FindByPath { path, .. } if !found.target.path.eq_ignore_ascii_case(path) => Err(HostError::Moved),
+        HostQuery::FindById { id, .. } if found.target.id != *id => {
+            Err(HostError::NotUnderstood("it is about another number".to_owned()))
         }
-        _ => Ok(ApiStep::Done(Told::Found(Some(check_found(found)?)), None)),
+        _ => Ok(ApiStep::Done(HostReply::Found(Some(check_found(found)?)), None)),
     }
 }
 
 /// Reads answers about deploy keys, on GitHub and on Gitea: first the repository, then the result.
 pub(crate) fn read_keys(
-    ask: &Ask,
+    ask: &HostQuery,
     progress: &mut Progress,
     outcome: &Outcome,
     reply: &Reply,
     page_name: &str,
-) -> Result<ApiStep, Trouble> {
-    let (Ask::List { target, .. }
-    | Ask::Revoke { target, .. }
-    | Ask::Mint(tenure_planner::access::host::MintRequest { target, .. })) = ask
+) -> Result<ApiStep, HostError> {
+    let (HostQuery::List { target, .. }
+    | HostQuery::Revoke { target, .. }
+    | HostQuery::Mint(tenure_planner::access::host::MintRequest { target, .. })) = ask
     else {
         return Err(refuse_unsupported("that is not about deploy keys"));
     };
@@ -261,32 +261,32 @@ pub(crate) fn read_keys(
         let repository: Repository = read(progress, reply)?;
         // Another repository has the path now, or the path is spelled differently.
         if repository.id != target.id || !repository.full_name.eq_ignore_ascii_case(&target.path) {
-            return Err(Trouble::Moved);
+            return Err(HostError::Moved);
         }
         return Ok(ApiStep::Next(match ask {
-            Ask::Mint(request) => Call::post(
+            HostQuery::Mint(request) => Call::post(
                 keys,
                 json!({ "title": request.name, "key": request.public_key, "read_only": true }),
             ),
-            Ask::Revoke { id, .. } => Call::delete(format!("{keys}/{id}")),
+            HostQuery::Revoke { id, .. } => Call::delete(format!("{keys}/{id}")),
             _ => Call::get(format!("{keys}?{page_name}={PAGE}")),
         }));
     }
-    if let (Ask::Revoke { .. }, Outcome::Missing(_)) = (ask, outcome) {
-        return Ok(ApiStep::Done(Told::Revoked, None));
+    if let (HostQuery::Revoke { .. }, Outcome::Missing(_)) = (ask, outcome) {
+        return Ok(ApiStep::Done(HostReply::Revoked, None));
     }
     refuse_missing(outcome)?;
     match ask {
-        Ask::Mint(request) => {
+        HostQuery::Mint(request) => {
             let key: Key = read(progress, reply)?;
             read_minted_key(request, (key.id, &key.key, !key.read_only), None)
         }
-        Ask::Revoke { .. } => Ok(ApiStep::Done(Told::Revoked, None)),
+        HostQuery::Revoke { .. } => Ok(ApiStep::Done(HostReply::Revoked, None)),
         _ => {
             let page: Vec<Key> = read(progress, reply)?;
             let mut listed = Vec::new();
             for key in page {
-                listed.push(Listed {
+                listed.push(ListedCredential {
                     id: key.id,
                     name: key.title,
                     expires_at: None,
@@ -311,7 +311,7 @@ pub(crate) fn give_token(installation: u64, repositories: Option<&[u64]>, permis
 }
 
 /// Reads the token from the answer to such an order, with its end.
-pub(crate) fn read_token(progress: &Progress, reply: &Reply) -> Result<(Hidden, Timestamp), Trouble> {
+pub(crate) fn read_token(progress: &Progress, reply: &Reply) -> Result<(Hidden, Timestamp), HostError> {
     let TokenAnswer { token, expires_at } = read(progress, reply)?;
     let token = Hidden::new(token);
     match read_optional_time(Some(&expires_at), true)? {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use tenure_planner::access::host::{
-    Ask, Capabilities, CredentialKind, Found, HostKind, Issue, Listed, MintRequest, Role, Scope, Target, Told, Trouble,
+    HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, Issue, ListedCredential, MintRequest, Role, Scope, Target, HostReply, HostError,
 };
 
 use crate::answer::Outcome;
@@ -120,9 +120,9 @@ impl Api for Gitlab {
         }
     }
 
-    fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
+    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError> {
         Ok(match ask {
-            Ask::FindByPath { scope, path } => {
+            HostQuery::FindByPath { scope, path } => {
                 // GitLab reads a name of digits alone as a number.
                 let least = if *scope == Scope::Project { 2 } else { 1 };
                 check_path(path, least..=21)?;
@@ -131,94 +131,94 @@ impl Api for Gitlab {
                 }
                 find(*scope, &encode(path))
             }
-            Ask::FindById { scope, id } => find(*scope, &id.to_string()),
-            Ask::FindMember { group, .. } => Call::get(format!(
+            HostQuery::FindById { scope, id } => find(*scope, &id.to_string()),
+            HostQuery::FindMember { group, .. } => Call::get(format!(
                 "/groups/{}/projects?per_page={MEMBERS}&include_subgroups=true&with_shared=false&archived=false&order_by=id&sort=asc",
                 group.id
             )),
-            Ask::List { target, kind } => Call::get(format!("{}?per_page={PAGE}", place(target, *kind)?)),
-            Ask::Mint(request) => mint(request)?,
-            Ask::Revoke { target, kind, id } => Call::delete(format!("{}/{id}", place(target, *kind)?)),
-            Ask::ReadOwnCredential => Call::get("/personal_access_tokens/self"),
-            Ask::FindIssue { target, title, .. } => Call::get(format!(
+            HostQuery::List { target, kind } => Call::get(format!("{}?per_page={PAGE}", place(target, *kind)?)),
+            HostQuery::Mint(request) => mint(request)?,
+            HostQuery::Revoke { target, kind, id } => Call::delete(format!("{}/{id}", place(target, *kind)?)),
+            HostQuery::ReadOwnCredential => Call::get("/personal_access_tokens/self"),
+            HostQuery::FindIssue { target, title, .. } => Call::get(format!(
                 "{}?state=opened&in=title&per_page={PAGE}&search={}",
                 issues(target)?,
                 encode(title)
             )),
-            Ask::OpenIssue { target, title, body } => Call::post(
+            HostQuery::OpenIssue { target, title, body } => Call::post(
                 issues(target)?,
                 json!({ "title": title, "description": body, "confidential": true }),
             ),
-            Ask::CloseIssue { target, number } => Call::put(
+            HostQuery::CloseIssue { target, number } => Call::put(
                 format!("{}/{number}", issues(target)?),
                 json!({ "state_event": "close" }),
             ),
         })
     }
 
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble> {
+    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError> {
         match (ask, outcome) {
-            (Ask::FindByPath { .. } | Ask::FindById { .. }, Outcome::Missing(_)) => {
-                return Ok(ApiStep::Done(Told::Found(None), None));
+            (HostQuery::FindByPath { .. } | HostQuery::FindById { .. }, Outcome::Missing(_)) => {
+                return Ok(ApiStep::Done(HostReply::Found(None), None));
             }
             // For a missing credential, GitLab's message names the credential. A missing project can mean that the authoriser may not see the project any more.
-            (Ask::Revoke { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
-                return Ok(ApiStep::Done(Told::Revoked, None));
+            (HostQuery::Revoke { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
+                return Ok(ApiStep::Done(HostReply::Revoked, None));
             }
-            (Ask::CloseIssue { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
-                return Ok(ApiStep::Done(Told::IssueClosed, None));
+            (HostQuery::CloseIssue { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
+                return Ok(ApiStep::Done(HostReply::IssueClosed, None));
             }
             _ => refuse_missing(outcome)?,
         }
         Ok(match ask {
-            Ask::FindByPath { scope, path } => {
+            HostQuery::FindByPath { scope, path } => {
                 let found = read_found(*scope, progress, reply)?;
                 if !found.target.path.eq_ignore_ascii_case(path) {
-                    return Err(Trouble::Moved);
+                    return Err(HostError::Moved);
                 }
-                ApiStep::Done(Told::Found(Some(found)), None)
+                ApiStep::Done(HostReply::Found(Some(found)), None)
             }
-            Ask::FindById { scope, id } => {
+            HostQuery::FindById { scope, id } => {
                 let found = read_found(*scope, progress, reply)?;
                 if found.target.id != *id {
-                    return Err(Trouble::NotUnderstood("it is about another number".to_owned()));
+                    return Err(HostError::NotUnderstood("it is about another number".to_owned()));
                 }
-                ApiStep::Done(Told::Found(Some(found)), None)
+                ApiStep::Done(HostReply::Found(Some(found)), None)
             }
-            Ask::FindMember { group, role } => {
+            HostQuery::FindMember { group, role } => {
                 let page: Vec<Project> = read(progress, reply)?;
                 let mut fitting = page.into_iter().filter(|project| is_member(project, group, *role));
                 let found = fitting.next().map(|project| check_found(tell(project))).transpose()?;
-                ApiStep::Done(Told::Found(found), None)
+                ApiStep::Done(HostReply::Found(found), None)
             }
-            Ask::List { kind, .. } => {
+            HostQuery::List { kind, .. } => {
                 let page = read_page(*kind, progress, reply)?;
                 add_page(progress, page)
             }
-            Ask::Mint(request) => read_minted(request, progress, reply)?,
-            Ask::Revoke { .. } => ApiStep::Done(Told::Revoked, None),
-            Ask::ReadOwnCredential => {
+            HostQuery::Mint(request) => read_minted(request, progress, reply)?,
+            HostQuery::Revoke { .. } => ApiStep::Done(HostReply::Revoked, None),
+            HostQuery::ReadOwnCredential => {
                 let own: OwnToken = read(progress, reply)?;
                 if own.revoked || own.active == Some(false) {
-                    return Err(Trouble::Unauthenticated);
+                    return Err(HostError::Unauthenticated);
                 }
                 let end = read_optional_time(own.expires_at.as_deref(), false)?;
-                ApiStep::Done(Told::OwnCredential(end), None)
+                ApiStep::Done(HostReply::OwnCredential(end), None)
             }
-            Ask::FindIssue { title, body, .. } => {
+            HostQuery::FindIssue { title, body, .. } => {
                 let page: Vec<IssueAnswer> = read(progress, reply)?;
                 let says = |issue: &IssueAnswer| issue.description.as_deref().unwrap_or_default().trim() == body.trim();
                 let mut same = page
                     .into_iter()
                     .filter(|issue| issue.title == *title && issue.confidential && says(issue));
                 let issue = same.next().map(read_issue).transpose()?;
-                ApiStep::Done(Told::Issue(issue), None)
+                ApiStep::Done(HostReply::Issue(issue), None)
             }
-            Ask::OpenIssue { .. } => {
+            HostQuery::OpenIssue { .. } => {
                 let issue: IssueAnswer = read(progress, reply)?;
-                ApiStep::Done(Told::Issue(Some(read_issue(issue)?)), None)
+                ApiStep::Done(HostReply::Issue(Some(read_issue(issue)?)), None)
             }
-            Ask::CloseIssue { .. } => ApiStep::Done(Told::IssueClosed, None),
+            HostQuery::CloseIssue { .. } => ApiStep::Done(HostReply::IssueClosed, None),
         })
     }
 }
@@ -240,7 +240,7 @@ fn collection(scope: Scope) -> &'static str {
 }
 
 /// Returns the path of the credentials of a kind.
-fn place(target: &Target, kind: CredentialKind) -> Result<String, Trouble> {
+fn place(target: &Target, kind: CredentialKind) -> Result<String, HostError> {
     let name = match (kind, target.scope) {
         (CredentialKind::DeployToken, _) => "deploy_tokens",
         (CredentialKind::DeployKey, Scope::Project) => "deploy_keys",
@@ -254,14 +254,14 @@ fn place(target: &Target, kind: CredentialKind) -> Result<String, Trouble> {
     Ok(format!("{}/{}/{name}", collection(target.scope), target.id))
 }
 
-fn issues(target: &Target) -> Result<String, Trouble> {
+fn issues(target: &Target) -> Result<String, HostError> {
     match target.scope {
         Scope::Project => Ok(format!("/projects/{}/issues", target.id)),
         Scope::Group => Err(refuse_unsupported("GitLab's groups have no issues of their own")),
     }
 }
 
-fn mint(request: &MintRequest) -> Result<Call, Trouble> {
+fn mint(request: &MintRequest) -> Result<Call, HostError> {
     let place = place(&request.target, request.kind)?;
     let expires_at = request.expires_at.map(|end| end.to_string());
     if request.kind == CredentialKind::DeployKey {
@@ -289,12 +289,12 @@ fn is_about_owner(message: &str) -> bool {
     message.contains("project not found") || message.contains("group not found")
 }
 
-fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<Found, Trouble> {
+fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<TargetDescription, HostError> {
     check_found(match scope {
         Scope::Project => tell(read(progress, reply)?),
         Scope::Group => {
             let group: Group = read(progress, reply)?;
-            Found {
+            TargetDescription {
                 target: Target {
                     scope,
                     id: group.id,
@@ -308,8 +308,8 @@ fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<Found,
     })
 }
 
-fn tell(project: Project) -> Found {
-    Found {
+fn tell(project: Project) -> TargetDescription {
+    TargetDescription {
         target: Target {
             scope: Scope::Project,
             id: project.id,
@@ -335,13 +335,13 @@ fn is_member(project: &Project, group: &Target, role: Role) -> bool {
     path.starts_with(&above) && place.is_some() && level.as_deref() != Some("disabled")
 }
 
-fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result<Vec<Listed>, Trouble> {
+fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result<Vec<ListedCredential>, HostError> {
     let time = |text: Option<&str>| read_optional_time(text, false);
     if kind == CredentialKind::DeployKey {
         let page: Vec<DeployKey> = read(progress, reply)?;
         let mut listed = Vec::new();
         for key in page {
-            listed.push(Listed {
+            listed.push(ListedCredential {
                 id: key.id,
                 name: key.title,
                 expires_at: time(key.expires_at.as_deref())?,
@@ -356,7 +356,7 @@ fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result
     let page: Vec<DeployToken> = read(progress, reply)?;
     let mut listed = Vec::new();
     for token in page {
-        listed.push(Listed {
+        listed.push(ListedCredential {
             id: token.id,
             name: token.name,
             expires_at: time(token.expires_at.as_deref())?,
@@ -369,7 +369,7 @@ fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result
     Ok(listed)
 }
 
-fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Result<ApiStep, Trouble> {
+fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Result<ApiStep, HostError> {
     let end = |text: Option<&str>| read_optional_time(text, true);
     if request.kind == CredentialKind::DeployKey {
         let key: DeployKey = read(progress, reply)?;
@@ -383,10 +383,10 @@ fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Res
     read_minted_token(Some(token.id), Some(token.username), expires_at, value)
 }
 
-fn read_issue(issue: IssueAnswer) -> Result<Issue, Trouble> {
+fn read_issue(issue: IssueAnswer) -> Result<Issue, HostError> {
     let is_url = issue.web_url.len() <= 2048 && issue.web_url.starts_with("http");
     if !is_url || issue.web_url.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(Trouble::NotUnderstood("an issue without an address".to_owned()));
+        return Err(HostError::NotUnderstood("an issue without an address".to_owned()));
     }
     Ok(Issue {
         number: issue.iid,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Told, Trouble};
+use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, HostKind, HostReply, HostError};
 use tenure_sources::{
     BaseUrl, Credentials, GitHubApp, Hidden, HostClient, HostRequest, Installation, Reach, TlsOptions,
 };
@@ -34,7 +34,7 @@ const SPARE: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Clone, Debug)]
 pub struct HostResponse {
     /// The content of the answer.
-    pub told: Told,
+    pub told: HostReply,
     /// The value of a new token. The value of a key stays at its maker.
     pub value: Option<Hidden>,
     /// The time of the host.
@@ -49,8 +49,8 @@ pub trait Host: Send + Sync {
     /// Returns the capabilities of a kind of credential; `None` if the host has no such kind.
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
-    /// Asks once. `now` and every time in a [`Trouble`] are by the caller's clock.
-    fn ask<'a>(&'a self, ask: &'a Ask, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, Trouble>>;
+    /// Asks once. `now` and every time in a [`HostError`] are by the caller's clock.
+    fn ask<'a>(&'a self, ask: &'a HostQuery, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>>;
 }
 
 /// The credential for requests to a host.
@@ -86,9 +86,9 @@ impl Host for StaticHost {
         None
     }
 
-    fn ask<'a>(&'a self, _: &'a Ask, _: Timestamp) -> BoxFuture<'a, Result<HostResponse, Trouble>> {
+    fn ask<'a>(&'a self, _: &'a HostQuery, _: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>> {
         let message = "credentials of this kind are written by hand".to_owned();
-        Box::pin(std::future::ready(Err(Trouble::Refused { status: 0, message })))
+        Box::pin(std::future::ready(Err(HostError::Refused { status: 0, message })))
     }
 }
 
@@ -130,7 +130,7 @@ impl RemoteHost {
         })
     }
 
-    async fn converse(&self, ask: &Ask, now: Timestamp) -> Result<HostResponse, Trouble> {
+    async fn converse(&self, ask: &HostQuery, now: Timestamp) -> Result<HostResponse, HostError> {
         let mut call = self.api.begin(ask)?;
         let mut progress = Progress {
             call: call.clone(),
@@ -166,7 +166,7 @@ impl RemoteHost {
         call: &Call,
         client: &mut HostClient,
         now: Timestamp,
-    ) -> Result<Option<Hidden>, Trouble> {
+    ) -> Result<Option<Hidden>, HostError> {
         let token = match &self.authoriser {
             Authoriser::Token(token) => token.clone(),
             Authoriser::App(app) if call.is_by_app => {
@@ -180,7 +180,7 @@ impl RemoteHost {
     }
 
     /// Returns a token of the App's installation: the cached one, or a new one. The token may only manage deploy keys.
-    async fn log_in(&self, app: &GitHubApp, client: &mut HostClient, now: Timestamp) -> Result<Hidden, Trouble> {
+    async fn log_in(&self, app: &GitHubApp, client: &mut HostClient, now: Timestamp) -> Result<Hidden, HostError> {
         let mut session = self.session.lock().await;
         if let Some((token, end)) = &*session
             && later(now, SPARE) < *end
@@ -188,7 +188,7 @@ impl RemoteHost {
             return Ok(token.clone());
         }
         let Installation::Id(installation) = app.installation() else {
-            return Err(Trouble::NotUnderstood(
+            return Err(HostError::NotUnderstood(
                 "the App's installation has no number".to_owned(),
             ));
         };
@@ -203,12 +203,12 @@ impl RemoteHost {
             let reply = send(client, self.api.headers(), &progress.call).await?;
             match check_answer(&reply, true, now, &[])? {
                 Outcome::Success => github::read_token(&progress, &reply),
-                Outcome::Missing(message) => Err(Trouble::Refused { status: 404, message }),
+                Outcome::Missing(message) => Err(HostError::Refused { status: 404, message }),
             }
         };
         // The order itself has not been sent yet.
         let (token, end) = asked.await.map_err(|trouble| match trouble {
-            Trouble::Unknown(why) => Trouble::Unreachable(why),
+            HostError::Unknown(why) => HostError::Unreachable(why),
             other => other,
         })?;
         *session = Some((token.clone(), end));
@@ -225,13 +225,13 @@ impl Host for RemoteHost {
         self.api.capabilities(kind)
     }
 
-    fn ask<'a>(&'a self, ask: &'a Ask, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, Trouble>> {
+    fn ask<'a>(&'a self, ask: &'a HostQuery, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>> {
         Box::pin(self.converse(ask, now))
     }
 }
 
-fn sign_in(app: &GitHubApp, now: Timestamp) -> Result<Credentials, Trouble> {
-    app.sign_in(now).map_err(|_| Trouble::Refused {
+fn sign_in(app: &GitHubApp, now: Timestamp) -> Result<Credentials, HostError> {
+    app.sign_in(now).map_err(|_| HostError::Refused {
         status: 0,
         message: "the App's private key can't sign".to_owned(),
     })
@@ -242,7 +242,7 @@ pub(crate) async fn send(
     client: &mut HostClient,
     headers: &[(&'static str, &'static str)],
     call: &Call,
-) -> Result<Reply, Trouble> {
+) -> Result<Reply, HostError> {
     let request = HostRequest {
         method: call.method.clone(),
         below: call.below.clone(),

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use proptest::prelude::*;
-use tenure_planner::access::host::{Ask, CredentialKind, MintRequest, Role, Scope, Target};
+use tenure_planner::access::host::{HostQuery, CredentialKind, MintRequest, Role, Scope, Target};
 use tenure_sources::Hidden;
 use zeroize::Zeroizing;
 
@@ -16,7 +16,7 @@ use crate::gitlab::Gitlab;
 const SECRET: &str = "glpat-Qx7ZkP2mW9vT4nR8";
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0000000000000000000000000000000000000000000";
 
-fn asks() -> Vec<Ask> {
+fn asks() -> Vec<HostQuery> {
     let target = Target {
         scope: Scope::Project,
         id: 7,
@@ -26,14 +26,14 @@ fn asks() -> Vec<Ask> {
         scope: Scope::Group,
         ..target.clone()
     };
-    let mut asks = vec![Ask::ReadOwnCredential];
+    let mut asks = vec![HostQuery::ReadOwnCredential];
     for scope in [Scope::Project, Scope::Group] {
         let path = "a/b".to_owned();
-        asks.push(Ask::FindByPath { scope, path });
-        asks.push(Ask::FindById { scope, id: 7 });
+        asks.push(HostQuery::FindByPath { scope, path });
+        asks.push(HostQuery::FindById { scope, id: 7 });
     }
     for role in [Role::ReadRepository, Role::ReadRegistry] {
-        asks.push(Ask::FindMember {
+        asks.push(HostQuery::FindMember {
             group: group.clone(),
             role,
         });
@@ -45,16 +45,16 @@ fn asks() -> Vec<Ask> {
     ] {
         for target in [&target, &group] {
             let target = target.clone();
-            asks.push(Ask::List {
+            asks.push(HostQuery::List {
                 target: target.clone(),
                 kind,
             });
-            asks.push(Ask::Revoke {
+            asks.push(HostQuery::Revoke {
                 target: target.clone(),
                 kind,
                 id: 9,
             });
-            asks.push(Ask::Mint(MintRequest {
+            asks.push(HostQuery::Mint(MintRequest {
                 target,
                 kind,
                 role: Role::ReadRepository,
@@ -66,17 +66,17 @@ fn asks() -> Vec<Ask> {
         }
     }
     let title = "title".to_owned();
-    asks.push(Ask::FindIssue {
+    asks.push(HostQuery::FindIssue {
         target: target.clone(),
         title: title.clone(),
         body: String::new(),
     });
-    asks.push(Ask::OpenIssue {
+    asks.push(HostQuery::OpenIssue {
         target: target.clone(),
         title,
         body: String::new(),
     });
-    asks.push(Ask::CloseIssue { target, number: 3 });
+    asks.push(HostQuery::CloseIssue { target, number: 3 });
     asks
 }
 
@@ -217,7 +217,7 @@ proptest! {
                     // After an order, an unreadable answer must leave open whether the host executed the order.
                     let is_open = progress.call.is_order() && (status / 100 == 2 || status / 100 == 5);
                     let is_said = trouble.leaves_effect_unknown()
-                        || matches!(trouble, tenure_planner::access::host::Trouble::Refused { status: 201, .. });
+                        || matches!(trouble, tenure_planner::access::host::HostError::Refused { status: 201, .. });
                     prop_assert!(!is_open || is_said, "{} {}", status, printed);
                 }
                 if let Ok(ApiStep::Next(next)) = &result {

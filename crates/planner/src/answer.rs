@@ -149,7 +149,7 @@ pub struct ClaimOwner {
 }
 
 /// The state of an object that an answer implies. It counts until a watch reports a newer state.
-pub type Told = Option<(ObjectId, Live)>;
+pub type ImpliedState = Option<(ObjectId, Live)>;
 
 /// Whether the cluster serves a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -254,7 +254,7 @@ mod tests {
         let address = ArtifactAddress::of("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
         let told = |digest: &str| Artifact {
             digest: Some(digest.to_owned()),
-            last_update_time: crate::ending::cut_to_seconds(jiff::Timestamp::UNIX_EPOCH),
+            last_update_time: crate::outcome::cut_to_seconds(jiff::Timestamp::UNIX_EPOCH),
             metadata: None,
             path: String::new(),
             revision: String::new(),

@@ -3,7 +3,7 @@
 //!
 //! An object that merely has the right name or label stays untouched: an ownerReference with the owner's uid names the owner.
 
-mod lingering;
+mod terminating;
 #[cfg(test)]
 mod tests;
 
@@ -16,14 +16,14 @@ use serde_json::{Map, Value};
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 
-use crate::answer::{Answer, DeleteAnswer, Failure, Live, Reason, Told, WriteAnswer};
+use crate::answer::{Answer, DeleteAnswer, Failure, Live, Reason, ImpliedState, WriteAnswer};
 use crate::confidential;
 use crate::digest;
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::object::{Object, Origin};
 use crate::plan::{Apply, Delete, Propagation, Request, Watched, Withheld};
 
-pub(crate) use lingering::{FinalizerRule, describe, neutralize, release};
+pub(crate) use terminating::{FinalizerRule, describe, neutralize, release};
 
 /// The first and the longest pause after a refused write of one object.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -33,7 +33,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
     /// The dependents whose last write or deletion failed. The next try waits for its time, even if their owner is reconciled before.
-    pub refused: BTreeMap<ObjectId, Refused>,
+    pub refused: BTreeMap<ObjectId, FailedWrite>,
     /// The result of writing a dependent: a digest of the wanted object and of the server's result. While both are unchanged the object is as wanted, even with the
     /// server's additions.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -44,10 +44,10 @@ pub struct Memory {
     pub made: BTreeMap<String, String>,
     /// The written shares of a Tenant's quotas that are not visible yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub given: BTreeMap<ObjectId, Given>,
+    pub given: BTreeMap<ObjectId, UnconfirmedQuota>,
     /// Whether the use of a Tenant's namespaces is changing: shares of its quotas wait until it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unrest: Option<Unrest>,
+    pub unrest: Option<ObservedUse>,
     /// The time since which a recorded namespace doesn't name its Tenant, by its uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unnamed: BTreeMap<String, Timestamp>,
@@ -56,7 +56,7 @@ pub struct Memory {
 /// A write to a ResourceQuota that is not visible yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Given {
+pub struct UnconfirmedQuota {
     /// `spec.hard` of the last write.
     pub hard: BTreeMap<String, String>,
     /// The highest value of each resource that was written since the object was last seen. Writes without an answer count, since the API server may have enforced them.
@@ -69,7 +69,7 @@ pub struct Given {
 /// The last observed use of a Tenant's namespaces, and since when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Unrest {
+pub struct ObservedUse {
     /// Digest of the use.
     pub used: String,
     /// The time at which this use was seen first.
@@ -81,7 +81,7 @@ pub struct Unrest {
 /// A write or a deletion that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Refused {
+pub struct FailedWrite {
     /// Generation of the owner, its requested reconciliation, and the content to write. Once one of them changes, the write is tried at once.
     pub asked: String,
     /// The attempt that failed.
@@ -127,7 +127,7 @@ impl Attempt {
         Self {
             started: now,
             generation: metadata.generation,
-            requested_at: crate::ending::read_requested_at(metadata),
+            requested_at: crate::outcome::read_requested_at(metadata),
             applied: BTreeMap::new(),
             deleted: BTreeMap::new(),
             disowned: BTreeMap::new(),
@@ -150,7 +150,7 @@ impl Attempt {
     }
 
     /// Takes the answer to a step of this attempt.
-    pub fn take(&mut self, answer: Answer) -> Told {
+    pub fn take(&mut self, answer: Answer) -> ImpliedState {
         match answer {
             Answer::Live(id, answer) => Some((id, answer)),
             Answer::Applied(id, answer) => {
@@ -260,12 +260,12 @@ impl Dependents<'_> {
             }
             Some(WriteAnswer::Failed(failure)) => {
                 self.remember(id, asked, failure);
-                problems.push(failed(id, "apply", failure));
+                problems.push(describe_failure(id, "apply", failure));
                 None
             }
             None => match self.waits(id, &asked) {
                 Some(failure) => {
-                    problems.push(failed(id, "apply", failure));
+                    problems.push(describe_failure(id, "apply", failure));
                     None
                 }
                 None => Some(wanted.apply(self.owner)),
@@ -295,7 +295,7 @@ impl Dependents<'_> {
         let pause = PAUSES
             .0
             .saturating_mul(2_u32.saturating_pow(times.saturating_sub(1).min(16)));
-        let refused = Refused {
+        let refused = FailedWrite {
             asked,
             attempt: self.attempt.started,
             failure: failure.clone(),
@@ -312,7 +312,7 @@ impl Dependents<'_> {
         judge: impl Fn(&Value, &Wanted) -> Verdict,
         withheld: &mut Vec<Withheld>,
         problems: &mut Vec<String>,
-    ) -> Writes {
+    ) -> NextWrites {
         let mut reads = Vec::new();
         let mut releases = Vec::new();
         let mut applies = Vec::new();
@@ -322,7 +322,7 @@ impl Dependents<'_> {
                     applies.extend(self.write(wanted, problems))
                 }
                 (None, None) => reads.push(Request::Read(wanted.watched())),
-                (Some(Live::Failed(failure)), None) => problems.push(failed(&wanted.id, "read", failure)),
+                (Some(Live::Failed(failure)), None) => problems.push(describe_failure(&wanted.id, "read", failure)),
                 (Some(Live::Present(live)), None) => {
                     let verdict = judge(&live.0, wanted);
                     if let Verdict::Foreign(why) = verdict {
@@ -365,9 +365,9 @@ impl Dependents<'_> {
         if reads.is_empty() {
             // Finalizers are removed first: an object that disappears without them is re-created by the apply.
             releases.extend(applies);
-            Writes::Apply(releases)
+            NextWrites::Apply(releases)
         } else {
-            Writes::ReadFirst(reads)
+            NextWrites::ReadFirst(reads)
         }
     }
 
@@ -389,7 +389,7 @@ impl Dependents<'_> {
             match (self.attempt.deleted.get(id), self.waits(id, &asked)) {
                 (Some(DeleteAnswer::Failed(failure)), _) => {
                     self.remember(id, asked, failure);
-                    problems.push(failed(id, "delete", failure));
+                    problems.push(describe_failure(id, "delete", failure));
                 }
                 (Some(DeleteAnswer::Accepted | DeleteAnswer::Absent), _) => {
                     self.memory.refused.remove(id);
@@ -397,7 +397,7 @@ impl Dependents<'_> {
                 (Some(DeleteAnswer::Changed { .. }), _) => {
                     problems.push(format!("{} was made anew meanwhile", id.subject()));
                 }
-                (None, Some(failure)) => problems.push(failed(id, "delete", failure)),
+                (None, Some(failure)) => problems.push(describe_failure(id, "delete", failure)),
                 (None, None) => deletions.push(Delete {
                     target: Watched {
                         id: id.clone(),
@@ -439,7 +439,7 @@ fn bind_to_version(mut step: Request, version: Option<&str>) -> Request {
 }
 
 /// The next requests for the wanted objects.
-pub(crate) enum Writes {
+pub(crate) enum NextWrites {
     /// The live objects aren't known yet: these reads come first.
     ReadFirst(Vec<Request>),
     /// These objects are to be written; possibly none.
@@ -465,7 +465,7 @@ pub(crate) fn is_owned_by(object: &Value, kind: &str, owner: &ObjectMeta) -> boo
 }
 
 /// Describes a failed request to a dependent, for a message.
-pub(crate) fn failed(id: &ObjectId, verb: &str, failure: &Failure) -> String {
+pub(crate) fn describe_failure(id: &ObjectId, verb: &str, failure: &Failure) -> String {
     format!(
         "{} {verb} failed ({}): {}",
         id.subject(),

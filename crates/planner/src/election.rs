@@ -88,7 +88,7 @@ impl WatchedLease {
 
 /// The next action of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum ElectionAction {
     /// No Lease exists: create one.
     Create,
     /// Write it as one's own, if it still has this resourceVersion.
@@ -109,16 +109,16 @@ pub enum Move {
 
 /// Decides the next action of the candidate with this name.
 #[must_use]
-pub fn decide(lease: &WatchedLease, name: &str, now: Duration) -> Move {
+pub fn decide(lease: &WatchedLease, name: &str, now: Duration) -> ElectionAction {
     let Some(record) = &lease.record else {
-        return Move::Create;
+        return ElectionAction::Create;
     };
     match lease.find_holder(now) {
-        Some(holder) if holder != name => Move::Wait {
+        Some(holder) if holder != name => ElectionAction::Wait {
             holder: holder.to_owned(),
         },
         // This includes the candidate's own ended Lease: no other process has taken it, or it would have another holder.
-        _ => Move::Take {
+        _ => ElectionAction::Take {
             version: record.version.clone(),
             transitions: record.transitions + i64::from(record.holder != name),
             renewal: record.holder == name,
@@ -168,8 +168,8 @@ mod tests {
         }
     }
 
-    fn take(transitions: i64, renewal: bool) -> Move {
-        Move::Take {
+    fn take(transitions: i64, renewal: bool) -> ElectionAction {
+        ElectionAction::Take {
             version: "7".to_owned(),
             transitions,
             renewal,
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn a_lease_is_taken_when_it_stood_still_for_as_long_as_it_holds() {
         let mut lease = WatchedLease::default();
-        assert_eq!(decide(&lease, "a", at(0)), Move::Create);
-        let wait = Move::Wait { holder: "b".to_owned() };
+        assert_eq!(decide(&lease, "a", at(0)), ElectionAction::Create);
+        let wait = ElectionAction::Wait { holder: "b".to_owned() };
         // The time that the Lease states doesn't count: it is watched for its whole duration.
         lease.take(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(100));
         assert_eq!(decide(&lease, "a", at(100)), wait);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(decide(&lease, "a", at(6)), take(3, true));
         assert_eq!(decide(&lease, "a", at(99)), take(3, true));
         lease.take(None, at(100));
-        assert_eq!(decide(&lease, "a", at(100)), Move::Create);
+        assert_eq!(decide(&lease, "a", at(100)), ElectionAction::Create);
     }
 
     #[test]

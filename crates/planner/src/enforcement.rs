@@ -67,7 +67,7 @@ impl Part {
 
 /// The state of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct PartState {
     /// Whether it is in force.
     pub is_in_force: bool,
     /// A word for programs.
@@ -76,7 +76,7 @@ pub struct Standing {
     pub message: String,
 }
 
-impl Standing {
+impl PartState {
     /// Creates the state of a part that is in force.
     #[must_use]
     pub fn holds(message: impl Into<String>) -> Self {
@@ -100,7 +100,7 @@ impl Standing {
 
 /// Judges the lanes of several namespaces that may request an administrator's token: none should.
 #[must_use]
-pub fn judge_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) -> Standing {
+pub fn assess_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) -> PartState {
     let more = found.len().saturating_sub(LISTED);
     // Lanes with a known answer come first.
     let (known, unknown): (Vec<_>, Vec<_>) = found.partition(|found| found.is_known());
@@ -111,19 +111,19 @@ pub fn judge_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) 
     let all = known.into_iter().chain(unknown);
     let mut listed: Vec<String> = all.take(LISTED).map(ToString::to_string).collect();
     if listed.is_empty() {
-        return Standing::holds("no lane of several namespaces may request an administrator's token");
+        return PartState::holds("no lane of several namespaces may request an administrator's token");
     }
     if more > 0 {
         listed.push(format!("and {more} namespaces more"));
     }
-    Standing::fails(reason, listed.join("; "))
+    PartState::fails(reason, listed.join("; "))
 }
 
 /// Returns the status after a look at one part; nothing if the status doesn't change.
 #[must_use]
-pub fn note(
+pub fn update_status(
     status: &EnforcementStatus,
-    (part, standing): (Part, &Standing),
+    (part, standing): (Part, &PartState),
     settings: &Settings,
     now: Timestamp,
 ) -> Option<EnforcementStatus> {
@@ -237,13 +237,13 @@ mod tests {
 
     #[test]
     fn ready_is_false_while_any_part_is_not_in_force() {
-        let good = Standing::holds("34 policies");
-        let first = note(&EnforcementStatus::default(), (Part::Policies, &good), &both(), at(1)).unwrap();
+        let good = PartState::holds("34 policies");
+        let first = update_status(&EnforcementStatus::default(), (Part::Policies, &good), &both(), at(1)).unwrap();
         // Both are meant, and one was never seen.
         let missing = "webhooks are meant to be in force, and nothing has reported them yet";
         assert_eq!(ready(&first), (ConditionStatus::False, "NotReported", missing, 1));
-        let bad = Standing::fails(reason::WEAKENED, "webhooks were changed or gone: x");
-        let second = note(&first, (Part::Webhooks, &bad), &both(), at(2)).unwrap();
+        let bad = PartState::fails(reason::WEAKENED, "webhooks were changed or gone: x");
+        let second = update_status(&first, (Part::Webhooks, &bad), &both(), at(2)).unwrap();
         let wanted = (
             ConditionStatus::False,
             "Weakened",
@@ -252,21 +252,21 @@ mod tests {
         );
         assert_eq!(ready(&second), wanted);
         // The other part's word changes nothing of that.
-        assert_eq!(note(&second, (Part::Policies, &good), &both(), at(3)), None);
-        let third = note(&second, (Part::Webhooks, &Standing::holds("webhooks")), &both(), at(4)).unwrap();
+        assert_eq!(update_status(&second, (Part::Policies, &good), &both(), at(3)), None);
+        let third = update_status(&second, (Part::Webhooks, &PartState::holds("webhooks")), &both(), at(4)).unwrap();
         assert_eq!(
             ready(&third),
             (ConditionStatus::True, "InForce", "34 policies; webhooks", 4)
         );
-        let worse = Standing::fails(reason::NOT_MET_YET, "not met yet");
-        let fourth = note(&third, (Part::Policies, &worse), &both(), at(5)).unwrap();
+        let worse = PartState::fails(reason::NOT_MET_YET, "not met yet");
+        let fourth = update_status(&third, (Part::Policies, &worse), &both(), at(5)).unwrap();
         assert_eq!(ready(&fourth), (ConditionStatus::False, "NotMetYet", "not met yet", 5));
     }
 
     #[test]
     fn each_rule_names_what_keeps_it() {
-        let (good, bad) = (Standing::holds("held"), Standing::fails(reason::WEAKENED, "gone"));
-        let status = note(&EnforcementStatus::default(), (Part::Webhooks, &good), &both(), at(1)).unwrap();
+        let (good, bad) = (PartState::holds("held"), PartState::fails(reason::WEAKENED, "gone"));
+        let status = update_status(&EnforcementStatus::default(), (Part::Webhooks, &good), &both(), at(1)).unwrap();
         let find = |status: &EnforcementStatus, name: &str| {
             let found = status.rules.iter().find(|rule| rule.name == name).cloned();
             let rule = found.unwrap();
@@ -280,7 +280,7 @@ mod tests {
         );
         assert_eq!(find(&status, "gitops-account"), pair("webhooks", "policies"));
         assert_eq!(find(&status, "resource-quotas"), pair("webhooks", ""));
-        let status = note(&status, (Part::Policies, &good), &both(), at(2)).unwrap();
+        let status = update_status(&status, (Part::Policies, &good), &both(), at(2)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies, webhooks", ""));
         assert_eq!(
             find(&status, "ingress-options"),
@@ -290,7 +290,7 @@ mod tests {
             find(&status, "controller-rights"),
             pair("policies of the installation", "")
         );
-        let status = note(&status, (Part::Webhooks, &bad), &both(), at(3)).unwrap();
+        let status = update_status(&status, (Part::Webhooks, &bad), &both(), at(3)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies", "webhooks"));
         assert_eq!(find(&status, "resource-quotas"), pair("", "webhooks"));
         assert_eq!(ready(&status).0, ConditionStatus::False);
@@ -298,14 +298,14 @@ mod tests {
 
     #[test]
     fn what_nobody_keeps_any_more_says_nothing() {
-        let bad = Standing::fails(reason::WEAKENED, "gone");
-        let good = Standing::holds("34 policies");
-        let status = note(&EnforcementStatus::default(), (Part::Webhooks, &bad), &both(), at(1)).unwrap();
+        let bad = PartState::fails(reason::WEAKENED, "gone");
+        let good = PartState::holds("34 policies");
+        let status = update_status(&EnforcementStatus::default(), (Part::Webhooks, &bad), &both(), at(1)).unwrap();
         let alone = Settings {
             is_guarded: false,
             ..both()
         };
-        let status = note(&status, (Part::Policies, &good), &alone, at(2)).unwrap();
+        let status = update_status(&status, (Part::Policies, &good), &alone, at(2)).unwrap();
         assert_eq!(condition::find(&status.conditions, WEBHOOKS_IN_FORCE), None);
         assert_eq!(ready(&status).0, ConditionStatus::True);
     }

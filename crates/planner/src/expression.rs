@@ -1,8 +1,8 @@
 //! CEL expressions that yield a boolean or a text, as users write them into a spec: compiled, evaluated, and metered.
 //!
-//! Each expression has a bound of its own. All expressions of one object share a purse. The purse is filled again after a while, and a little when the object's spec
+//! Each expression has a bound of its own. All expressions of one object share an evaluation budget. The evaluation budget is filled again after a while, and a little when the object's spec
 //! changes. So the author of an endless expression spends only their own time, and not much of it. This module doesn't know the evaluated objects: the caller passes
-//! the variables. The error of an evaluation may quote an object; `Refused` says which messages do.
+//! the variables. The error of an evaluation may quote an object; `EvaluationError` says which messages do.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use kubernetes_cel::{Allowance, Environment, Program, Type, Value, Variables};
 use serde::{Deserialize, Serialize};
 use tenure_api::text::visible;
 
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 
 /// The most that one expression may spend on one object: cost in the units of Kubernetes' CEL, and bytes that it reads or creates beyond that.
 pub const EXPRESSION: Allowance = Allowance {
@@ -25,7 +25,7 @@ pub const PURSE: Allowance = Allowance {
     effort: 128 << 20,
 };
 
-/// The time for which a purse lasts.
+/// The time for which an evaluation budget lasts.
 pub const PURSE_TIME: Duration = Duration::from_secs(600);
 
 /// The weight of expressions in bytes of text, where work is queued by the size of its text: one round of them may take more than a moment.
@@ -43,7 +43,7 @@ pub(crate) struct Expression {
 
 /// The reason for which an expression has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum EvaluationError {
     /// The expression can't be evaluated on this object. The message may quote the object.
     Failed {
         /// The field of the expression.
@@ -53,11 +53,11 @@ pub(crate) enum Refused {
     },
     /// The expression costs too much. The message quotes nothing.
     TooCostly(String),
-    /// The purse is empty. The words quote nothing.
+    /// The evaluation budget is empty. The words quote nothing.
     Spent(String),
 }
 
-impl Refused {
+impl EvaluationError {
     /// Returns the whole message. Use it only for objects that may be quoted.
     pub(crate) fn message(&self) -> String {
         match self {
@@ -113,34 +113,34 @@ impl Expression {
         Ok(Self { field, program })
     }
 
-    /// Evaluates the expression to a boolean, paid from a purse.
-    pub(crate) fn evaluate<'a>(&self, variables: &dyn Variables<'a>, purse: &mut Purse) -> Result<bool, Refused> {
+    /// Evaluates the expression to a boolean, paid from an evaluation budget.
+    pub(crate) fn evaluate<'a>(&self, variables: &dyn Variables<'a>, purse: &mut EvaluationBudget) -> Result<bool, EvaluationError> {
         match self.evaluate_any(variables, purse)? {
             Value::Bool(said) => Ok(said),
             other => Err(self.refuse_type(&other, "bool")),
         }
     }
 
-    /// Evaluates the expression to a text, paid from a purse.
+    /// Evaluates the expression to a text, paid from an evaluation budget.
     pub(crate) fn evaluate_text<'a>(
         &self,
         variables: &dyn Variables<'a>,
-        purse: &mut Purse,
-    ) -> Result<String, Refused> {
+        purse: &mut EvaluationBudget,
+    ) -> Result<String, EvaluationError> {
         match self.evaluate_any(variables, purse)? {
             Value::String(said) => Ok(said.to_string()),
             other => Err(self.refuse_type(&other, "string")),
         }
     }
 
-    fn refuse_type(&self, found: &Value<'_>, wanted: &str) -> Refused {
-        Refused::Failed {
+    fn refuse_type(&self, found: &Value<'_>, wanted: &str) -> EvaluationError {
+        EvaluationError::Failed {
             field: self.field.clone(),
             why: format!("yields {}, not {wanted}", found.type_of()),
         }
     }
 
-    fn evaluate_any<'a>(&self, variables: &dyn Variables<'a>, purse: &mut Purse) -> Result<Value<'a>, Refused> {
+    fn evaluate_any<'a>(&self, variables: &dyn Variables<'a>, purse: &mut EvaluationBudget) -> Result<Value<'a>, EvaluationError> {
         let left = purse.left();
         let allowed = Allowance {
             cost: EXPRESSION.cost.min(left.cost),
@@ -154,12 +154,12 @@ impl Expression {
         purse.spend(evaluation.cost.min(allowed.cost), evaluation.effort.min(allowed.effort));
         match evaluation.result {
             Ok(said) => Ok(said),
-            Err(failure) if failure.is_too_costly() && allowed == EXPRESSION => Err(Refused::TooCostly(format!(
+            Err(failure) if failure.is_too_costly() && allowed == EXPRESSION => Err(EvaluationError::TooCostly(format!(
                 "{} costs more than an expression may (a cost of {} on one object): look at less",
                 self.field, EXPRESSION.cost
             ))),
             Err(failure) if failure.is_too_costly() => Err(purse.refuse(&self.field)),
-            Err(failure) => Err(Refused::Failed {
+            Err(failure) => Err(EvaluationError::Failed {
                 field: self.field.clone(),
                 why: failure.to_string(),
             }),
@@ -170,10 +170,10 @@ impl Expression {
 /// The spending of one object's expressions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Purse {
+pub struct EvaluationBudget {
     /// For which generation.
     pub generation: Option<i64>,
-    /// The start of the purse's time.
+    /// The start of the evaluation budget's time.
     pub since: Option<Timestamp>,
     /// Cost.
     pub cost: u64,
@@ -181,8 +181,8 @@ pub struct Purse {
     pub effort: usize,
 }
 
-impl Purse {
-    /// Fills the purse if its time is over. For a changed spec, fills a tenth of it at least, so that a repaired expression can be tried, and an author of specs can't
+impl EvaluationBudget {
+    /// Fills the evaluation budget if its time is over. For a changed spec, fills a tenth of it at least, so that a repaired expression can be tried, and an author of specs can't
     /// spend without end.
     pub(crate) fn renew(&mut self, generation: Option<i64>, now: Timestamp) {
         if self.until().is_none_or(|until| now >= until) {
@@ -199,7 +199,7 @@ impl Purse {
         }
     }
 
-    /// Returns the time at which the purse is filled again.
+    /// Returns the time at which the evaluation budget is filled again.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.since.map(|since| add_duration(since, PURSE_TIME))
     }
@@ -223,9 +223,9 @@ impl Purse {
     }
 
     /// Returns the reason for which nothing more is evaluated.
-    pub(crate) fn refuse(&self, field: &str) -> Refused {
+    pub(crate) fn refuse(&self, field: &str) -> EvaluationError {
         let until = self.until().map(|until| format!(" until {until}")).unwrap_or_default();
-        Refused::Spent(format!(
+        EvaluationError::Spent(format!(
             "{field} is not evaluated{until}: the expressions of this object have cost as much as they may in {} minutes (a cost of {}, or \
              {} MiB looked at): let them look at less",
             PURSE_TIME.as_secs() / 60,
@@ -251,15 +251,15 @@ mod tests {
     #[test]
     fn a_purse_is_filled_after_its_time_and_a_little_for_another_spec() {
         let at = |seconds: u64| add_duration("2026-01-01T00:00:00Z".parse().unwrap(), Duration::from_secs(seconds));
-        let mut purse = Purse::default();
-        let left = |purse: &Purse| PURSE.cost - purse.cost;
+        let mut purse = EvaluationBudget::default();
+        let left = |purse: &EvaluationBudget| PURSE.cost - purse.cost;
         purse.renew(Some(1), at(0));
         purse.spend(PURSE.cost, PURSE.effort);
         purse.renew(Some(1), at(599));
         assert_eq!((left(&purse), purse.pay(0)), (0, false));
         purse.renew(Some(2), at(599));
         assert_eq!((left(&purse), purse.pay(0)), (PURSE.cost / 10, true));
-        // The remainder in the purse is neither lost nor multiplied.
+        // The remainder in the evaluation budget is neither lost nor multiplied.
         purse.renew(Some(3), at(599));
         assert_eq!(left(&purse), PURSE.cost / 10);
         purse.renew(Some(3), at(600));

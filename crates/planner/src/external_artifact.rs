@@ -17,7 +17,7 @@ use tenure_tenancy::ExternalGrant;
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
-use crate::artifact_generator::{FoundSource, Recipe, SourceState, Told};
+use crate::artifact_generator::{FoundSource, Recipe, SourceState, StoredRecipes};
 use crate::oci_repository::ORIGIN_REVISION;
 use crate::plan::Status;
 use crate::source::{
@@ -109,7 +109,7 @@ pub fn find_generator(artifact: &ExternalArtifact) -> Option<&str> {
 }
 
 /// Finds the generator of an artifact. `exists`: the ArtifactGenerator exists. `told`: its last published recipes.
-pub fn find_maker<T: std::ops::Deref<Target = Told>>(
+pub fn find_maker<T: std::ops::Deref<Target = StoredRecipes>>(
     artifact: &ExternalArtifact,
     grants: &[ExternalGrant],
     exists: impl Fn(&str) -> bool,
@@ -273,7 +273,7 @@ impl FetchStep for FetchRequest {
         match self {
             Self::Compose(request) => {
                 let sources: Vec<String> = request.sources.values().map(FoundSource::describe).collect();
-                crate::ending::name_some(&sources, 200)
+                crate::outcome::join_names(&sources, 200)
             }
             Self::Download(request) => request.url.clone(),
         }

@@ -53,17 +53,17 @@ impl Health {
 
 /// Returns the health of a read object.
 #[must_use]
-pub fn judge_live(live: &Live) -> Health {
+pub fn assess_live(live: &Live) -> Health {
     match live {
         Live::Absent | Live::Unserved => Health::NotFound,
-        Live::Present(object) => judge_object(&object.0),
+        Live::Present(object) => assess_object(&object.0),
         Live::Failed(failure) => Health::Unknown(failure.message.clone()),
     }
 }
 
 /// Judges the health of an object.
 #[must_use]
-pub fn judge_object(object: &Value) -> Health {
+pub fn assess_object(object: &Value) -> Health {
     let object = ObjectView::of(object);
     if object.is_being_deleted() {
         return Health::Terminating;

@@ -1,12 +1,12 @@
 //! The process of a lane: when it is started, checked, stopped and restarted, and its reported state meanwhile.
 //!
-//! The shell starts processes and reports the results as [`Fact`]s; the next action is a [`Move`]. A process in a Pod is expected instead of started: Kubernetes starts
+//! The shell starts processes and reports the results as [`ProcessEvent`]s; the next action is a [`ProcessAction`]. A process in a Pod is expected instead of started: Kubernetes starts
 //! it, and it begins after it has connected and has its orders. Times count from any fixed moment. A lane is never given up: a process that ends again and again is
 //! started later and later, but always again, since the lane's objects may be repaired at any time.
 
 pub mod group;
 pub mod memory;
-pub mod room;
+pub mod capacity;
 pub mod user;
 
 use std::fmt;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::ending;
+use crate::outcome;
 
 /// The pause after the first unexpected end; twice as long after each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(15);
 
 /// The cause of a process's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum ExitCause {
     /// The process could not be started.
     NotStarted(String),
     /// The process ended by itself.
@@ -59,7 +59,7 @@ pub enum Cause {
     Left,
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for ExitCause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotStarted(problem) => write!(formatter, "it could not be started: {problem}"),
@@ -78,7 +78,7 @@ impl fmt::Display for Cause {
             Self::HeldRoom(what) => write!(
                 formatter,
                 "it was ended since it held more than its share of the budget for {} s while others waited: {what}",
-                room::HOLDING.as_secs()
+                capacity::HOLDING.as_secs()
             ),
             Self::TooLarge { used, limit } => write!(
                 formatter,
@@ -95,7 +95,7 @@ impl fmt::Display for Cause {
 
 /// A report of the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum ProcessEvent {
     /// The shell has made sure that the process's Pod exists, and waits for the connection.
     Expected,
     /// The process has connected while the shell was not waiting for it.
@@ -113,14 +113,14 @@ pub enum Fact {
     /// The process was told to stop.
     Stopped,
     /// The process is being killed.
-    Killed(Cause),
+    Killed(ExitCause),
     /// The process ended, or could not be started.
-    Ended(Cause),
+    Ended(ExitCause),
 }
 
 /// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum ProcessAction {
     /// Start the process.
     Start,
     /// Send a liveness check.
@@ -130,7 +130,7 @@ pub enum Move {
     /// Stop waiting for the process.
     GiveUp,
     /// Kill the process.
-    Kill(Cause),
+    Kill(ExitCause),
     /// Wait until this time, or until there is news.
     Wait(Option<Duration>),
     /// Forget the process: it has ended, and the lane has nothing to reconcile.
@@ -157,7 +157,7 @@ enum Phase {
     /// The process was told to stop.
     Stopping { since: Duration },
     /// The process was killed for this cause. Without a cause it had been told to stop.
-    Killed(Option<Cause>),
+    Killed(Option<ExitCause>),
 }
 
 /// The known facts about one lane's process.
@@ -168,22 +168,22 @@ pub struct ProcessRecord {
     patience: Duration,
     /// Unexpected ends in a row.
     ends: u32,
-    last: Option<Cause>,
+    last: Option<ExitCause>,
 }
 
 /// The reason for which a lane is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct LaneProblem {
     /// Unexpected ends in a row.
     pub ends: u32,
     /// The cause of the last end.
-    pub cause: Cause,
+    pub cause: ExitCause,
     /// The time of the next start. If this time has passed, the process is being started.
     pub until: Duration,
 }
 
-impl Trouble {
-    /// Describes the trouble for readers who wait for the lane. `until` is the time of [`Trouble::until`].
+impl LaneProblem {
+    /// Describes the trouble for readers who wait for the lane. `until` is the time of [`LaneProblem::until`].
     #[must_use]
     pub fn describe(&self, lane: &str, until: Timestamp) -> String {
         let times = match self.ends {
@@ -194,7 +194,7 @@ impl Trouble {
         format!(
             "Waiting for lane {lane}: the last report about its process is that {}{times}; it is started again at {}. What is applied stays as it is",
             self.cause,
-            ending::cut_to_seconds(until).0
+            outcome::cut_to_seconds(until).0
         )
     }
 }
@@ -212,51 +212,51 @@ impl ProcessRecord {
     }
 
     /// Takes a report of the shell.
-    pub fn take(&mut self, fact: Fact, now: Duration) {
+    pub fn take(&mut self, fact: ProcessEvent, now: Duration) {
         match (fact, &mut self.phase) {
-            (Fact::Expected, phase) => *phase = Phase::Expecting { since: now },
+            (ProcessEvent::Expected, phase) => *phase = Phase::Expecting { since: now },
             // A process that connects after a long absence has to wait for no pause.
-            (Fact::Arrived, phase @ Phase::Pausing { .. }) if matches!(self.last, Some(Cause::Absent(_))) => {
+            (ProcessEvent::Arrived, phase @ Phase::Pausing { .. }) if matches!(self.last, Some(ExitCause::Absent(_))) => {
                 *phase = Phase::Resting;
             }
-            (Fact::GaveUp, phase @ Phase::Expecting { .. }) => *phase = Phase::Killed(None),
+            (ProcessEvent::GaveUp, phase @ Phase::Expecting { .. }) => *phase = Phase::Killed(None),
             // The process came while the shell was giving it up.
-            (Fact::Started, Phase::Killed(_)) => {}
-            (Fact::Started, phase) => {
+            (ProcessEvent::Started, Phase::Killed(_)) => {}
+            (ProcessEvent::Started, phase) => {
                 *phase = Phase::Running {
                     since: now,
                     asked: None,
                     works: false,
                 }
             }
-            (Fact::Asked, Phase::Running { asked, .. }) => *asked = Some((now, false)),
-            (Fact::Answered, Phase::Running { asked, .. }) => {
+            (ProcessEvent::Asked, Phase::Running { asked, .. }) => *asked = Some((now, false)),
+            (ProcessEvent::Answered, Phase::Running { asked, .. }) => {
                 if let Some((_, answered)) = asked {
                     *answered = true;
                 }
             }
-            (Fact::Works, Phase::Running { works, .. }) => *works = true,
-            (Fact::Stopped, phase @ Phase::Running { .. }) => *phase = Phase::Stopping { since: now },
-            (Fact::Killed(cause), phase @ (Phase::Running { .. } | Phase::Expecting { .. })) => {
+            (ProcessEvent::Works, Phase::Running { works, .. }) => *works = true,
+            (ProcessEvent::Stopped, phase @ Phase::Running { .. }) => *phase = Phase::Stopping { since: now },
+            (ProcessEvent::Killed(cause), phase @ (Phase::Running { .. } | Phase::Expecting { .. })) => {
                 *phase = Phase::Killed(Some(cause))
             }
-            (Fact::Killed(_), phase @ Phase::Stopping { .. }) => *phase = Phase::Killed(None),
-            (Fact::Ended(cause), _) => self.end(cause, now),
+            (ProcessEvent::Killed(_), phase @ Phase::Stopping { .. }) => *phase = Phase::Killed(None),
+            (ProcessEvent::Ended(cause), _) => self.end(cause, now),
             // A late report doesn't apply to the current state.
             (
-                Fact::Arrived
-                | Fact::GaveUp
-                | Fact::Asked
-                | Fact::Answered
-                | Fact::Works
-                | Fact::Stopped
-                | Fact::Killed(_),
+                ProcessEvent::Arrived
+                | ProcessEvent::GaveUp
+                | ProcessEvent::Asked
+                | ProcessEvent::Answered
+                | ProcessEvent::Works
+                | ProcessEvent::Stopped
+                | ProcessEvent::Killed(_),
                 _,
             ) => {}
         }
     }
 
-    fn end(&mut self, cause: Cause, now: Duration) {
+    fn end(&mut self, cause: ExitCause, now: Duration) {
         let (cause, up) = match std::mem::take(&mut self.phase) {
             // The end was intended.
             Phase::Stopping { .. } | Phase::Killed(None) => return,
@@ -273,32 +273,32 @@ impl ProcessRecord {
 
     /// Decides the next action; `is_wanted` is true while the lane has something to reconcile.
     #[must_use]
-    pub fn decide(&self, is_wanted: bool, now: Duration) -> Move {
+    pub fn decide(&self, is_wanted: bool, now: Duration) -> ProcessAction {
         match &self.phase {
-            Phase::Resting | Phase::Pausing { .. } if !is_wanted => Move::Retire,
-            Phase::Resting => Move::Start,
-            Phase::Pausing { until } if *until <= now => Move::Start,
-            Phase::Pausing { until } => Move::Wait(Some(*until)),
-            Phase::Expecting { .. } if !is_wanted => Move::GiveUp,
+            Phase::Resting | Phase::Pausing { .. } if !is_wanted => ProcessAction::Retire,
+            Phase::Resting => ProcessAction::Start,
+            Phase::Pausing { until } if *until <= now => ProcessAction::Start,
+            Phase::Pausing { until } => ProcessAction::Wait(Some(*until)),
+            Phase::Expecting { .. } if !is_wanted => ProcessAction::GiveUp,
             Phase::Expecting { since } => {
                 let until = since.saturating_add(CONNECTING);
                 if until <= now {
-                    Move::Kill(Cause::Absent(CONNECTING))
+                    ProcessAction::Kill(ExitCause::Absent(CONNECTING))
                 } else {
-                    Move::Wait(Some(until))
+                    ProcessAction::Wait(Some(until))
                 }
             }
-            Phase::Running { .. } if !is_wanted => Move::Stop,
-            Phase::Running { asked: None, .. } => Move::Ask,
+            Phase::Running { .. } if !is_wanted => ProcessAction::Stop,
+            Phase::Running { asked: None, .. } => ProcessAction::Ask,
             Phase::Running {
                 asked: Some((at, false)),
                 ..
             } => {
                 let until = at.saturating_add(self.patience);
                 if until <= now {
-                    Move::Kill(Cause::Silent(self.patience))
+                    ProcessAction::Kill(ExitCause::Silent(self.patience))
                 } else {
-                    Move::Wait(Some(until))
+                    ProcessAction::Wait(Some(until))
                 }
             }
             Phase::Running {
@@ -306,23 +306,23 @@ impl ProcessRecord {
                 ..
             } => {
                 let next = at.saturating_add(self.patience / 4);
-                if next <= now { Move::Ask } else { Move::Wait(Some(next)) }
+                if next <= now { ProcessAction::Ask } else { ProcessAction::Wait(Some(next)) }
             }
             Phase::Stopping { since } => {
                 let until = since.saturating_add(FAREWELL);
                 if until <= now {
-                    Move::Kill(Cause::Silent(FAREWELL))
+                    ProcessAction::Kill(ExitCause::Silent(FAREWELL))
                 } else {
-                    Move::Wait(Some(until))
+                    ProcessAction::Wait(Some(until))
                 }
             }
-            Phase::Killed(_) => Move::Wait(None),
+            Phase::Killed(_) => ProcessAction::Wait(None),
         }
     }
 
     /// Returns the reason for which the lane is down, from an unexpected end until it works again.
     #[must_use]
-    pub fn trouble(&self, now: Duration) -> Option<Trouble> {
+    pub fn trouble(&self, now: Duration) -> Option<LaneProblem> {
         let until = match self.phase {
             Phase::Pausing { until } => until,
             Phase::Expecting { since }
@@ -332,7 +332,7 @@ impl ProcessRecord {
             Phase::Resting | Phase::Running { .. } | Phase::Stopping { .. } | Phase::Killed(None) => return None,
             Phase::Killed(Some(_)) => now,
         };
-        Some(Trouble {
+        Some(LaneProblem {
             ends: self.ends,
             cause: self.last.clone()?,
             until,

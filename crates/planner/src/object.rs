@@ -58,7 +58,7 @@ impl Object {
 }
 
 /// Returns an object for a message; of a confidential object, only its identity.
-pub(crate) fn shown(object: &Object, is_confidential: bool) -> Value {
+pub(crate) fn describe_for_message(object: &Object, is_confidential: bool) -> Value {
     if !is_confidential {
         return object.redacted();
     }
@@ -119,7 +119,7 @@ pub struct RenderedObject {
 
 impl fmt::Debug for RenderedObject {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let object = shown(&self.object, self.confidential);
+        let object = describe_for_message(&self.object, self.confidential);
         write!(formatter, "RenderedObject({object}, {})", self.origin)
     }
 }
@@ -127,7 +127,7 @@ impl fmt::Debug for RenderedObject {
 impl Serialize for RenderedObject {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("RenderedObject", 3)?;
-        fields.serialize_field("object", &shown(&self.object, self.confidential))?;
+        fields.serialize_field("object", &describe_for_message(&self.object, self.confidential))?;
         fields.serialize_field("origin", &self.origin)?;
         fields.serialize_field("confidential", &self.confidential)?;
         fields.end()

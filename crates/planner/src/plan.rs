@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_api::access::{AccessProviderStatus, FluxAccessRequestStatus};
 use tenure_api::{Condition, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
-use crate::object::{Object, Origin, shown};
+use crate::object::{Object, Origin, describe_for_message};
 use crate::target::Target;
 
 /// A plan. The possible steps and identities differ by kind: so no plan for the content of a repository can hold the controller's identity, and no plan of a
@@ -210,7 +210,7 @@ pub struct Apply {
 
 impl fmt::Debug for Apply {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let object = shown(&self.object, self.confidential);
+        let object = describe_for_message(&self.object, self.confidential);
         write!(formatter, "Apply({object}, {}, {})", self.origin, self.manager)
     }
 }
@@ -219,7 +219,7 @@ impl Serialize for Apply {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Apply", 6)?;
         fields.serialize_field("id", &self.id)?;
-        fields.serialize_field("object", &shown(&self.object, self.confidential))?;
+        fields.serialize_field("object", &describe_for_message(&self.object, self.confidential))?;
         fields.serialize_field("origin", &self.origin)?;
         fields.serialize_field("manager", &self.manager)?;
         fields.serialize_field("force", &self.force)?;

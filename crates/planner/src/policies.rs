@@ -17,7 +17,7 @@ use tenure_tenancy::admission::policy::{
 use tenure_tenancy::{Facts, Settings};
 
 use crate::digest::digest_value;
-use crate::enforcement::Standing;
+use crate::enforcement::PartState;
 use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
 
@@ -31,7 +31,7 @@ pub struct Snapshot {
     /// The accounts that objects name in namespaces without a tenant.
     pub mintable: Mintable,
     /// All namespaces with their annotations.
-    pub namespaces: Vec<SeenNamespace>,
+    pub namespaces: Vec<ObservedNamespace>,
     /// The stored policies and bindings with names of Tenure's.
     pub live: Vec<Value>,
     /// The objects that could not be written at the last try.
@@ -48,7 +48,7 @@ pub struct Plan {
     /// The request, as a dry run, that shows whether policies are in force.
     pub probe: Option<Probe>,
     /// Whether they are.
-    pub standing: Standing,
+    pub standing: PartState,
 }
 
 /// A question that policies answer by refusing.
@@ -91,7 +91,7 @@ impl fmt::Display for Target {
 
 /// A namespace as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenNamespace {
+pub struct ObservedNamespace {
     /// Name.
     pub name: String,
     /// Uid.
@@ -171,20 +171,20 @@ impl Write {
 
 /// Checks by the name whether Tenure's controllers keep a policy or a binding. They don't keep the one that bounds them.
 #[must_use]
-pub fn is_ours(name: &str) -> bool {
+pub fn is_managed_policy(name: &str) -> bool {
     name.starts_with(POLICY_PREFIX) && !is_bound(name)
 }
 
 /// Policies and bindings that Tenure made and this version doesn't make. One that is being deleted is left out: a second
 /// deletion does nothing (`list_held` reports it).
 #[must_use]
-pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
+pub fn list_obsolete<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
     let is_made = |object: &Value| made.iter().any(|made| Target::of(made) == Target::of(object));
     let is_left = |object: &&Value| {
         let view = ObjectView::of(object);
         let name = view.read_text("/metadata/name");
-        is_ours(name)
+        is_managed_policy(name)
             && name != probe_name()
             && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
             && !view.is_being_deleted()
@@ -199,7 +199,7 @@ fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let is_held = |object: &&Value| {
         let view = ObjectView::of(object);
         let name = view.read_text("/metadata/name");
-        is_ours(name)
+        is_managed_policy(name)
             && name != probe_name()
             && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
             && view.is_being_deleted()
@@ -226,14 +226,14 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         return Plan {
             writes: facts,
             probe: None,
-            standing: Standing::fails(reason::NOT_KEPT, "no policies are kept here"),
+            standing: PartState::fails(reason::NOT_KEPT, "no policies are kept here"),
         };
     }
     let is_first = snapshot.live.is_empty();
     // The first time, policies refuse nothing until the facts are written. A namespace that takes no facts, for example because its owner has filled it up, delays
     // nothing: without facts its owners are refused there, and no other user is.
     if is_first && facts.iter().any(|write| !snapshot.refused.contains(&write.target())) {
-        let standing = Standing::fails(
+        let standing = PartState::fails(
             reason::FACTS_MISSING,
             "policies are written after the facts that they read are on the namespaces",
         );
@@ -249,7 +249,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         .iter()
         .filter_map(|wanted| put_back(&snapshot.live, wanted.clone(), is_first))
         .collect();
-    let left_over = list_left_over(&snapshot.live, settings).into_iter().map(take_away);
+    let left_over = list_obsolete(&snapshot.live, settings).into_iter().map(take_away);
     let left_over: Vec<Write> = left_over.collect();
     let mut plan = judge(snapshot, (&policies, &left_over), &wanted);
     let first: Vec<Write> = policies.into_iter().chain(left_over).collect();
@@ -266,7 +266,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         standing,
     };
     if !policies.is_empty() {
-        let standing = Standing::fails(
+        let standing = PartState::fails(
             reason::WEAKENED,
             format!(
                 "{}: they differ from what Tenure wrote, and are put back",
@@ -281,7 +281,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         let target = Target::of(wanted);
         let Some(found) = find_live(&snapshot.live, &target).filter(|found| !ObjectView::of(found).is_being_deleted())
         else {
-            let standing = Standing::fails(
+            let standing = PartState::fails(
                 reason::WEAKENED,
                 format!("{target} is being deleted, and is made again"),
             );
@@ -298,7 +298,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
     let state = digest_value(&Value::from(state));
     let state: String = state.trim_start_matches("sha256:").chars().take(STATE_LENGTH).collect();
     if !left_over.is_empty() {
-        let standing = Standing::fails(
+        let standing = PartState::fails(
             reason::LEFT_OVER,
             format!(
                 "{}: made by another version of Tenure, and not by this one: deleted, or left to `tenure install` of this version",
@@ -309,7 +309,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
     }
     if let Some(held) = list_held(&snapshot.live, snapshot.facts.settings()).first() {
         let finalizers = ObjectView::of(held).list_texts("/metadata/finalizers");
-        let standing = Standing::fails(
+        let standing = PartState::fails(
             reason::LEFT_OVER,
             format!(
                 "{}: made by another version of Tenure, is being deleted, and finalizers hold it ({}): an administrator removes those that no controller removes",
@@ -327,9 +327,9 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         .collect();
     if snapshot.met.as_ref() == Some(&state) {
         let message = format!("{} policies are in force", wanted.len() / 2);
-        return finish(answering, None, Standing::holds(message));
+        return finish(answering, None, PartState::holds(message));
     }
-    let standing = Standing::fails(
+    let standing = PartState::fails(
         reason::NOT_MET_YET,
         "policies are stored, but the API server doesn't evaluate them yet",
     );
@@ -375,7 +375,7 @@ fn find_live<'a>(live: &'a [Value], target: &Target) -> Option<&'a Value> {
 
 /// Writes the change of a namespace's facts, if there is one.
 fn write_facts(
-    namespace: &SeenNamespace,
+    namespace: &ObservedNamespace,
     wanted: &BTreeMap<String, String>,
     is_kept: impl Fn(&str) -> bool,
 ) -> Option<Write> {

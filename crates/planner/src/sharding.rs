@@ -41,24 +41,24 @@ impl fmt::Display for Progress {
 /// The error for a text that holds no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it doesn't report which Tenants and namespaces it has seen")]
-pub struct NoProgress;
+pub struct InvalidProgress;
 
 impl FromStr for Progress {
-    type Err = NoProgress;
+    type Err = InvalidProgress;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (tenants, namespaces) = text.split_once(',').ok_or(NoProgress)?;
+        let (tenants, namespaces) = text.split_once(',').ok_or(InvalidProgress)?;
         let read = |part: &str, name: &str| part.strip_prefix(name)?.strip_prefix('=')?.parse().ok();
         match (read(tenants, "tenants"), read(namespaces, "namespaces")) {
             (Some(tenants), Some(namespaces)) => Ok(Self { tenants, namespaces }),
-            _ => Err(NoProgress),
+            _ => Err(InvalidProgress),
         }
     }
 }
 
 /// The progress that a leader writes into its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LetGo {
+pub struct ReleaseRecord {
     /// Up to where the leader has released what is not its.
     pub seen: Progress,
     /// The last change that the leader knows of. A peer that has not seen this change may hold wrong beliefs about its own part: something may have been its for a
@@ -66,17 +66,17 @@ pub struct LetGo {
     pub changed: Progress,
 }
 
-impl fmt::Display for LetGo {
+impl fmt::Display for ReleaseRecord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{};{}", self.seen, self.changed)
     }
 }
 
-impl FromStr for LetGo {
-    type Err = NoProgress;
+impl FromStr for ReleaseRecord {
+    type Err = InvalidProgress;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (seen, changed) = text.split_once(';').ok_or(NoProgress)?;
+        let (seen, changed) = text.split_once(';').ok_or(InvalidProgress)?;
         Ok(Self {
             seen: seen.parse()?,
             changed: changed.parse()?,
@@ -92,7 +92,7 @@ pub struct Peer {
     /// The holder of the Lease.
     pub holder: String,
     /// Up to where the peer has released what is not its. It is unset if the peer reconciles everything, or has not reported yet.
-    pub let_go: Option<LetGo>,
+    pub let_go: Option<ReleaseRecord>,
 }
 
 /// The phase of something that this instance reconciles, or reconciled.
@@ -108,17 +108,17 @@ enum Phase {
 
 /// The parts that one instance reconciles.
 #[derive(Clone, Debug, Default)]
-pub struct Holdings {
+pub struct OwnedParts {
     instance: Instance,
     estates: BTreeMap<Estate, Phase>,
     /// Up to where the instance has seen everything, and up to where it has released.
-    seen: Option<LetGo>,
-    let_go: Option<LetGo>,
+    seen: Option<ReleaseRecord>,
+    let_go: Option<ReleaseRecord>,
     /// The only instance has begun, and doesn't look at others any more.
     is_alone: bool,
 }
 
-impl Holdings {
+impl OwnedParts {
     /// Creates the holdings of an instance that has seen nothing yet.
     #[must_use]
     pub fn new(instance: Instance) -> Self {
@@ -129,7 +129,7 @@ impl Holdings {
     }
 
     /// Takes the instance's own parts from what was seen: `changed` is the last change that was seen, and up to `seen` no other change exists. Returns the parts to
-    /// release. [`Holdings::take_left`] reports when no work on a part is in progress any more.
+    /// release. [`OwnedParts::take_left`] reports when no work on a part is in progress any more.
     #[must_use]
     pub fn take_own(&mut self, own: &BTreeSet<Estate>, changed: Progress, seen: Progress) -> Vec<Estate> {
         let mut leaving = Vec::new();
@@ -150,7 +150,7 @@ impl Holdings {
                 *since = changed;
             }
         }
-        self.seen = Some(LetGo { seen, changed });
+        self.seen = Some(ReleaseRecord { seen, changed });
         self.settle();
         leaving
     }
@@ -172,7 +172,7 @@ impl Holdings {
 
     /// Returns up to where the instance has released what is not its, for its Lease. An instance that reconciles everything releases nothing, and reports nothing.
     #[must_use]
-    pub fn let_go(&self) -> Option<LetGo> {
+    pub fn let_go(&self) -> Option<ReleaseRecord> {
         self.let_go.filter(|_| self.instance != Instance::Only)
     }
 
@@ -186,7 +186,7 @@ impl Holdings {
         self.is_alone = true;
         let mut ready = Vec::new();
         // An instance that lags behind a peer could claim a part that has meanwhile moved back to that peer.
-        let is_behind = |seen: &LetGo| peers.iter().any(|peer| is_ahead(peer, &seen.seen));
+        let is_behind = |seen: &ReleaseRecord| peers.iter().any(|peer| is_ahead(peer, &seen.seen));
         if !is_only && self.seen.as_ref().is_none_or(is_behind) {
             return ready;
         }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use tenure_planner::provider::{Answer, Letter, Method, Sending};
+use tenure_planner::provider::{Answer, NotificationRequest, Method, PreparedNotification};
 use tokio::io::AsyncReadExt as _;
 
 use crate::dialer::Dialer;
@@ -35,11 +35,11 @@ pub struct LetterFailure {
 ///
 /// # Errors
 /// [`LetterFailure`] when no answer arrives.
-pub async fn send_letter(sending: &Sending, letter: &Letter, reach: &Reach) -> Result<Answer, LetterFailure> {
+pub async fn send_letter(sending: &PreparedNotification, letter: &NotificationRequest, reach: &Reach) -> Result<Answer, LetterFailure> {
     ask(sending, letter, reach).await.map_err(|error| describe(&error))
 }
 
-async fn ask(sending: &Sending, letter: &Letter, reach: &Reach) -> Result<Answer, FetchError> {
+async fn ask(sending: &PreparedNotification, letter: &NotificationRequest, reach: &Reach) -> Result<Answer, FetchError> {
     let tls = read_tls(sending.tls.as_ref())?;
     let proxy = sending.proxy.as_ref().map(Proxy::read).transpose()?;
     let limits = Limits {
@@ -87,7 +87,7 @@ async fn ask(sending: &Sending, letter: &Letter, reach: &Reach) -> Result<Answer
     })
 }
 
-fn find_endpoint(letter: &Letter) -> Endpoint {
+fn find_endpoint(letter: &NotificationRequest) -> Endpoint {
     let address = &letter.address;
     let scheme = if address.is_https { Scheme::Https } else { Scheme::Http };
     Endpoint {
@@ -97,7 +97,7 @@ fn find_endpoint(letter: &Letter) -> Endpoint {
     }
 }
 
-fn make_headers(letter: &Letter) -> Result<HeaderMap, FetchError> {
+fn make_headers(letter: &NotificationRequest) -> Result<HeaderMap, FetchError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &letter.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("a header can't be called so"))?;

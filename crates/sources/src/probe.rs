@@ -4,7 +4,7 @@
 //! answer proves nothing, and never counts as the end of a credential. Nothing is fetched.
 
 use http::StatusCode;
-use tenure_planner::access::host::Probed;
+use tenure_planner::access::host::ProbeResult;
 use tokio::io::AsyncReadExt as _;
 
 use crate::dialer::Dialer;
@@ -22,15 +22,15 @@ use crate::url::RemoteUrl;
 const RECEIVED: u64 = 4 << 20;
 
 /// Requests a Git repository's references, as the first step of `git-upload-pack`, with the data of a Secret. The caller bounds the time.
-pub async fn probe_git(url: &str, secret: &SecretData, reach: &Reach) -> Probed {
+pub async fn probe_git(url: &str, secret: &SecretData, reach: &Reach) -> ProbeResult {
     match ask_git(url, secret, reach).await {
         Ok(probed) => probed,
-        Err(FetchError::Unauthorized { problem, .. }) => Probed::Refused(problem),
-        Err(error) => Probed::Unclear(error.to_string()),
+        Err(FetchError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
+        Err(error) => ProbeResult::Unclear(error.to_string()),
     }
 }
 
-async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Probed, FetchError> {
+async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<ProbeResult, FetchError> {
     let url = RemoteUrl::parse(url)?;
     let (credentials, tls) = read_secret(&url, Some(secret))?;
     let dialer = make_dialer(reach);
@@ -39,8 +39,8 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Probed
         let mut length = [0; 4];
         // A key without access gets an error message instead of the references.
         return Ok(match input.read_exact(&mut length).await {
-            Ok(_) if length.iter().all(u8::is_ascii_hexdigit) => Probed::Accepted,
-            _ => Probed::Refused(match session.complaint() {
+            Ok(_) if length.iter().all(u8::is_ascii_hexdigit) => ProbeResult::Accepted,
+            _ => ProbeResult::Refused(match session.complaint() {
                 Some(words) => format!("the key is accepted, and the repository is not opened: {words}"),
                 None => "the key is accepted, and the repository is not opened".to_owned(),
             }),
@@ -55,30 +55,30 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Probed
                 .content_type()
                 .starts_with("application/x-git-upload-pack-advertisement") =>
         {
-            Probed::Accepted
+            ProbeResult::Accepted
         }
-        StatusCode::UNAUTHORIZED => Probed::Refused("HTTP 401: the server does not accept it".to_owned()),
+        StatusCode::UNAUTHORIZED => ProbeResult::Refused("HTTP 401: the server does not accept it".to_owned()),
         StatusCode::NOT_FOUND => {
-            Probed::Refused("HTTP 404: there is no such repository, or these credentials don't show it".to_owned())
+            ProbeResult::Refused("HTTP 404: there is no such repository, or these credentials don't show it".to_owned())
         }
-        status => Probed::Unclear(explain(status)),
+        status => ProbeResult::Unclear(explain(status)),
     })
 }
 
 /// Requests the tags of a repository in a container registry, with the data of a Secret of type `kubernetes.io/dockerconfigjson`, and trusts its `ca.crt`. For a
 /// repository without images, the registry answers a client with the right to pull that it does not exist. The caller bounds the time.
-pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reach: &Reach) -> Probed {
+pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reach: &Reach) -> ProbeResult {
     let url = match RepositoryUrl::parse(url, insecure) {
         Ok(url) => url,
-        Err(error) => return Probed::Unclear(error.to_string()),
+        Err(error) => return ProbeResult::Unclear(error.to_string()),
     };
     let dialer = make_dialer(reach);
     match oci::ask_for_tags(&dialer, &url, std::slice::from_ref(secret)).await {
-        Ok(StatusCode::OK | StatusCode::NOT_FOUND) => Probed::Accepted,
-        Ok(StatusCode::UNAUTHORIZED) => Probed::Refused("HTTP 401: it gives no right to pull".to_owned()),
-        Ok(status) => Probed::Unclear(explain(status)),
-        Err(OciError::Unauthorized { problem, .. }) => Probed::Refused(problem),
-        Err(error) => Probed::Unclear(error.to_string()),
+        Ok(StatusCode::OK | StatusCode::NOT_FOUND) => ProbeResult::Accepted,
+        Ok(StatusCode::UNAUTHORIZED) => ProbeResult::Refused("HTTP 401: it gives no right to pull".to_owned()),
+        Ok(status) => ProbeResult::Unclear(explain(status)),
+        Err(OciError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
+        Err(error) => ProbeResult::Unclear(error.to_string()),
     }
 }
 

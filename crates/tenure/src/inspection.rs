@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_api::text::visible_line;
 use tenure_cluster::discovery::{Discovery, Sought as Served};
-use tenure_planner::inspection::{Findings, Neighbours, Sought, Standing, State};
+use tenure_planner::inspection::{Findings, RelatedNamespaces, MissingFacts, DescribedState, State};
 use tenure_planner::{Failure as Refusal, Live};
 
 use crate::connect::{Connect, Scope};
@@ -79,11 +79,11 @@ impl Lookout {
     }
 
     /// Answers one question.
-    pub(crate) async fn find(&mut self, sought: Sought) {
+    pub(crate) async fn find(&mut self, sought: MissingFacts) {
         match sought {
-            Sought::Object(id) => self.look(vec![id]).await,
-            Sought::Placement(neighbours) => {
-                let Neighbours { namespace, other } = &neighbours;
+            MissingFacts::Object(id) => self.look(vec![id]).await,
+            MissingFacts::Placement(neighbours) => {
+                let RelatedNamespaces { namespace, other } = &neighbours;
                 let other = Some(other.as_str()).filter(|other| !other.is_empty());
                 let placement = provenance::place_beside(&self.client, namespace, other).await;
                 self.found.placements.insert(neighbours, placement);
@@ -140,7 +140,7 @@ async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Li
 }
 
 /// Describes the state of an object in a few words for people.
-pub(crate) fn describe(standing: &Standing) -> String {
+pub(crate) fn describe(standing: &DescribedState) -> String {
     let word = standing.state.as_str();
     let mut text = match standing.state {
         State::Ready => output::good(word),

@@ -18,7 +18,7 @@ use tenure_cluster::{
     Client, ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource, WatchEvent,
     read_policies_in_force, report_enforcement, watch,
 };
-use tenure_planner::enforcement::{Part, Standing};
+use tenure_planner::enforcement::{Part, PartState};
 use tenure_tenancy::Settings;
 use tokio::sync::Notify;
 
@@ -124,7 +124,7 @@ impl ConfigurationKeeper {
                     }
                     Err(error) => {
                         self.say(&error.to_string());
-                        Some(Standing::fails(reason::NOT_KEPT, error.to_string()))
+                        Some(PartState::fails(reason::NOT_KEPT, error.to_string()))
                     }
                 };
                 if let Some(standing) = standing {
@@ -155,7 +155,7 @@ impl ConfigurationKeeper {
     }
 
     /// Writes the state of the configurations into the cluster's Enforcement.
-    async fn report(&self, standing: &Standing) {
+    async fn report(&self, standing: &PartState) {
         let said = report_enforcement(&self.client, MANAGER, (Part::Webhooks, standing), &self.settings).await;
         if let Err(error) = said {
             self.say(&format!("the Enforcement {CONFIGURATION} can't be written: {error}"));
@@ -165,7 +165,7 @@ impl ConfigurationKeeper {
     /// Looks at both configurations once and restores each difference. Returns their state if it should be reported. The state of a
     /// configuration that was written for the first time, or that trusts another authority from now on, is reported after a later look has seen
     /// it.
-    async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<Option<Standing>, ClusterError> {
+    async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<Option<PartState>, ClusterError> {
         let has_policies = self.has_policies().await?;
         let wanted = self.describe(authorities, has_policies);
         let (mut is_as_wanted, mut weakened) = (true, Vec::new());
@@ -193,9 +193,9 @@ impl ConfigurationKeeper {
             self.tell(wanted, found.as_ref(), &difference, &mut book.history).await;
         }
         Ok(match (is_as_wanted, weakened.as_slice()) {
-            (true, _) => Some(Standing::holds("the webhooks are up to date")),
+            (true, _) => Some(PartState::holds("the webhooks are up to date")),
             (false, []) => None,
-            (false, weakened) => Some(Standing::fails(
+            (false, weakened) => Some(PartState::fails(
                 reason::WEAKENED,
                 format!("{}: put back", weakened.join("; ")),
             )),

@@ -7,7 +7,7 @@ use tenure_admission::webhook::{WebhookDoor, WebhookSettings};
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::reason;
 use tenure_cluster::report_enforcement;
-use tenure_planner::enforcement::{Part, Standing};
+use tenure_planner::enforcement::{Part, PartState};
 use tenure_tenancy::Settings;
 use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
 use tokio::net::TcpListener;
@@ -146,15 +146,15 @@ async fn configurations_follow_whether_policies_are_in_force() {
     let controller = reach(&cluster).controller();
     let door = Arc::new(WebhookDoor::new(controller.clone(), settings));
     let open = tokio::spawn(async move { door.open(listener).await });
-    let report = async |standing: Standing| {
+    let report = async |standing: PartState| {
         report_enforcement(&controller, "tenure-controller", (Part::Policies, &standing), &tenancy)
             .await
             .unwrap();
     };
-    let not_yet = || Standing::fails(reason::NOT_MET_YET, "the API server doesn't evaluate them yet");
+    let not_yet = || PartState::fails(reason::NOT_MET_YET, "the API server doesn't evaluate them yet");
     for (standing, wanted) in [
         (not_yet(), "Fail"),
-        (Standing::holds("in force"), "Ignore"),
+        (PartState::holds("in force"), "Ignore"),
         (not_yet(), "Fail"),
     ] {
         report(standing).await;

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
-use tenure_planner::access::order::Written;
+use tenure_planner::access::rotation_order::RotationOrder;
 
 /// The path of the platform's access objects.
 pub(super) const PROJECTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system";
@@ -192,7 +192,7 @@ pub(super) fn describe_grant(request: &Value) -> Value {
 
 /// Describes the owner's order to replace all of a request's credentials.
 pub(super) fn describe_order() -> Value {
-    let order = Written {
+    let order = RotationOrder {
         namespace: None,
         by: OWNER.to_owned(),
         at: Timestamp::now(),

@@ -1,5 +1,5 @@
 //! Marks on disk of running reconciliations, so that a process that starts after a crash does not begin with the reconciliation that may have caused
-//! it. This module has the marks and the turns. The planner decides how long a marked object waits (`tenure_planner::restart`).
+//! it. This module has the marks and the turns. The planner decides how long a marked object waits (`tenure_planner::interrupted_attempts`).
 //!
 //! A mark is a small file that is written before an attempt and removed after it. It is not synced: it has to outlive the process, not the machine.
 
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure_planner::{digest, restart};
+use tenure_planner::{digest, interrupted_attempts};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -120,7 +120,7 @@ impl AttemptMarks {
         let guard = ended.clone().drop_guard();
         // A long attempt blocks the next object only for a limited time.
         tokio::spawn(async move {
-            let _ = tokio::time::timeout(restart::ALONE, ended.cancelled()).await;
+            let _ = tokio::time::timeout(interrupted_attempts::ALONE, ended.cancelled()).await;
             drop(permit);
         });
         Turn(guard)

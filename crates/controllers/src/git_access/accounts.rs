@@ -3,8 +3,8 @@
 
 use tenure_api::metadata::{PLATFORM_NAMESPACE, TENURE_CONTROLLER};
 use tenure_cluster::{Client, ClusterError};
-use tenure_planner::access::pull_secrets::{AccountChange, AccountsSeen, read_account};
-use tenure_planner::access::rotation::{NamespaceSeen, WriteFailure};
+use tenure_planner::access::pull_secrets::{AccountChange, ObservedAccounts, read_account};
+use tenure_planner::access::rotation::{NamespaceState, WriteFailure};
 
 use super::secrets::fail_as;
 use super::steps::Actor;
@@ -17,13 +17,13 @@ const TOLD: usize = 5;
 
 impl Actor {
     /// Reads the accounts of the entry in a namespace.
-    pub(super) async fn look_at_accounts(&self, namespace: &str) -> AccountsSeen {
-        if self.access_hub.find_namespace(namespace) != NamespaceSeen::Present {
-            return AccountsSeen::Seen(Vec::new());
+    pub(super) async fn look_at_accounts(&self, namespace: &str) -> ObservedAccounts {
+        if self.access_hub.find_namespace(namespace) != NamespaceState::Present {
+            return ObservedAccounts::Seen(Vec::new());
         }
         let client = match self.writer().await {
             Ok(client) => client,
-            Err(why) => return AccountsSeen::Unknown(why),
+            Err(why) => return ObservedAccounts::Unknown(why),
         };
         let mut accounts = Vec::new();
         for name in &self.request.spec.service_accounts {
@@ -33,10 +33,10 @@ impl Actor {
             };
             match found.await {
                 Ok(found) => accounts.push(read_account(name, found.as_ref())),
-                Err(error) => return AccountsSeen::Unknown(self.explain_account(&client, namespace, name, &error)),
+                Err(error) => return ObservedAccounts::Unknown(self.explain_account(&client, namespace, name, &error)),
             }
         }
-        AccountsSeen::Seen(accounts)
+        ObservedAccounts::Seen(accounts)
     }
 
     /// Changes accounts. A failure for one account does not stop the others, and the first failure is returned.

@@ -10,10 +10,10 @@ use tenure_api::access::{AccessProvider, FluxAccessRequest, FluxAccessRequestSpe
 use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::time::Time;
 use tenure_planner::access::delivery::list_ordering;
-use tenure_planner::access::host::{Ask, Scope, Told, Trouble};
+use tenure_planner::access::host::{HostQuery, Scope, HostReply, HostError};
 use tenure_planner::access::rotation::Listing;
-use tenure_planner::access::rotation::sweep::{self, list_recorded};
-use tenure_planner::access::telling::{AUTHORISER_WORKS, condition};
+use tenure_planner::access::rotation::leftover_credentials::{self, list_recorded};
+use tenure_planner::access::status::{AUTHORISER_WORKS, condition};
 use git_hosts::HostResponse;
 use tenure_tenancy::access::approval::Verdict;
 
@@ -50,13 +50,13 @@ impl ProviderReconciler {
                 continue;
             }
             let asked_at = Timestamp::now();
-            let ask = Ask::List {
+            let ask = HostQuery::List {
                 target: target.clone(),
                 kind: actor.kind,
             };
             let listed = match actor.ask(&ask, None).await {
                 Ok(HostResponse {
-                    told: Told::Listed(listed),
+                    told: HostReply::Listed(listed),
                     ..
                 }) => listed,
                 answered => {
@@ -68,7 +68,7 @@ impl ProviderReconciler {
                     };
                     self.unlisted.insert(key, failed);
                     // The other targets would wait for the same silent host.
-                    if matches!(trouble, Trouble::Unreachable(_)) {
+                    if matches!(trouble, HostError::Unreachable(_)) {
                         break;
                     }
                     continue;
@@ -88,8 +88,8 @@ impl ProviderReconciler {
                 .flat_map(list_recorded)
                 .map(str::to_owned)
                 .collect();
-            let swept = sweep::plan(
-                &sweep::Snapshot {
+            let swept = leftover_credentials::plan(
+                &leftover_credentials::Snapshot {
                     cluster_uid: request.spec.cluster_uid.clone(),
                     listed: listed.clone(),
                     recorded: Some(names),
@@ -97,7 +97,7 @@ impl ProviderReconciler {
                 asked_at,
             );
             for id in swept.revoke {
-                let ask = Ask::Revoke {
+                let ask = HostQuery::Revoke {
                     target: target.clone(),
                     kind: actor.kind,
                     id,
@@ -159,10 +159,10 @@ impl ProviderReconciler {
                 None,
                 AGAIN,
             ),
-            Ok(_) => match actor.ask(&Ask::ReadOwnCredential, None).await {
+            Ok(_) => match actor.ask(&HostQuery::ReadOwnCredential, None).await {
                 Ok(answered) => {
                     let ends = match answered.told {
-                        Told::OwnCredential(ends) => ends.map(Time),
+                        HostReply::OwnCredential(ends) => ends.map(Time),
                         _ => None,
                     };
                     let message = "the host accepts the authoriser".to_owned();
@@ -174,7 +174,7 @@ impl ProviderReconciler {
                 }
                 Err(trouble) => {
                     let status = match trouble {
-                        Trouble::Unauthenticated => ConditionStatus::False,
+                        HostError::Unauthenticated => ConditionStatus::False,
                         _ => ConditionStatus::Unknown,
                     };
                     let reason = if status == ConditionStatus::False {

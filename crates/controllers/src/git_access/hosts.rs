@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::AccessProvider;
 use tenure_planner::access::delivery::CA_KEY;
-use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Scope, Target, Trouble};
+use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, HostKind, Scope, Target, HostError};
 use tenure_planner::access::rotation::Listing;
-use tenure_planner::access::rotation::restraint::{HostRestraint, RestraintSeen};
+use tenure_planner::access::rotation::rate_limits::{HostRateLimiter, RateLimitState};
 use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, fingerprint_bytes};
 use tenure_sources::{Hidden, Reach, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
@@ -60,7 +60,7 @@ struct Kept {
     ahead: SignedDuration,
     listings: HashMap<(Scope, u64, CredentialKind), Listing>,
     shares: HashMap<String, Arc<Semaphore>>,
-    restraint: HostRestraint,
+    restraint: HostRateLimiter,
     authority: Option<String>,
 }
 
@@ -146,7 +146,7 @@ impl HostSlot {
     }
 
     /// Returns how often a target may be asked for something now.
-    pub(super) fn see_restraint(&self, target: &Target) -> RestraintSeen {
+    pub(super) fn see_restraint(&self, target: &Target) -> RateLimitState {
         self.kept().restraint.see(target, Timestamp::now())
     }
 
@@ -234,14 +234,14 @@ impl HostSlot {
     pub(super) async fn ask(
         &self,
         connected: &Connected,
-        ask: &Ask,
+        ask: &HostQuery,
         deadline: Option<Timestamp>,
-    ) -> Result<HostResponse, Trouble> {
+    ) -> Result<HostResponse, HostError> {
         let left = || match deadline {
             Some(deadline) => Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or_default(),
             None => PATIENCE,
         };
-        let late = || Trouble::Unreachable("the order waited too long for its turn".to_owned());
+        let late = || HostError::Unreachable("the order waited too long for its turn".to_owned());
         let _turn = match tokio::time::timeout(left() / 2, self.turns.acquire()).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) | Err(_) => return Err(late()),
@@ -250,8 +250,8 @@ impl HostSlot {
         let answer = match tokio::time::timeout(left(), connected.host.ask(ask, now)).await {
             Ok(answer) => answer,
             // The host may have received it.
-            Err(_) if ask.is_order() => Err(Trouble::Unknown("the host gave no answer in time".to_owned())),
-            Err(_) => Err(Trouble::Unreachable("the host gave no answer in time".to_owned())),
+            Err(_) if ask.is_order() => Err(HostError::Unknown("the host gave no answer in time".to_owned())),
+            Err(_) => Err(HostError::Unreachable("the host gave no answer in time".to_owned())),
         };
         match &answer {
             Ok(answered) => {
@@ -259,7 +259,7 @@ impl HostSlot {
                     self.kept().ahead = date.duration_since(Timestamp::now());
                 }
             }
-            Err(Trouble::Unauthenticated) => self.forget().await,
+            Err(HostError::Unauthenticated) => self.forget().await,
             Err(_) => {}
         }
         answer

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use tenure_api::access::Period;
-use tenure_planner::access::by_hand::{WrittenSeen, plan, read_age};
-use tenure_planner::access::choice::find_made;
-use tenure_planner::access::delivery::{Case, decide_wanted};
+use tenure_planner::access::manual_secret::{ManualSecretState, plan, read_age};
+use tenure_planner::access::credential_kind::find_made;
+use tenure_planner::access::delivery::{RequestFacts, decide_wanted};
 use tenure_planner::access::host::HostKind;
-use tenure_planner::access::rotation::{NamespaceSeen, Plan};
+use tenure_planner::access::rotation::{NamespaceState, Plan};
 
 use super::secrets::{SECRET, explain, find, id, wipe};
 use super::steps::Actor;
@@ -18,29 +18,29 @@ impl Actor {
     }
 
     /// Returns the plan for the hand-written Secret in a namespace.
-    pub(super) async fn watch(&self, case: Case<'_>, namespace: &str) -> Option<Plan> {
+    pub(super) async fn watch(&self, case: RequestFacts<'_>, namespace: &str) -> Option<Plan> {
         let rotate: Period = self.request.spec.rotate.parse().ok()?;
         let now = Timestamp::now();
         let seen = self.look_by_hand(namespace, now).await;
         Some(plan(namespace, &seen, &decide_wanted(case, namespace), rotate, now))
     }
 
-    async fn look_by_hand(&self, namespace: &str, now: Timestamp) -> WrittenSeen {
-        if self.access_hub.find_namespace(namespace) != NamespaceSeen::Present {
-            return WrittenSeen::Absent;
+    async fn look_by_hand(&self, namespace: &str, now: Timestamp) -> ManualSecretState {
+        if self.access_hub.find_namespace(namespace) != NamespaceState::Present {
+            return ManualSecretState::Absent;
         }
         let client = match self.writer().await {
             Ok(client) => client,
-            Err(why) => return WrittenSeen::Unknown(why),
+            Err(why) => return ManualSecretState::Unknown(why),
         };
         let name = &self.request.spec.secret_name;
         match find(&client, namespace, name).await {
-            Ok(None) => WrittenSeen::Absent,
+            Ok(None) => ManualSecretState::Absent,
             Ok(Some(mut found)) => {
                 wipe(&mut found);
                 read_age(&found, now)
             }
-            Err(error) => WrittenSeen::Unknown(explain(&client, &id(SECRET, namespace, name), &error)),
+            Err(error) => ManualSecretState::Unknown(explain(&client, &id(SECRET, namespace, name), &error)),
         }
     }
 }

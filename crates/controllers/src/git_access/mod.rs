@@ -57,14 +57,14 @@ use tenure_api::access::{
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
-use tenure_planner::access::choice::opens;
-use tenure_planner::access::delivery::{Standing, list_delivered};
-use tenure_planner::access::desk::Plan;
-use tenure_planner::access::desk::handover::{Holding, list_holdings};
-use tenure_planner::access::notice::NoticeBook;
+use tenure_planner::access::credential_kind::opens;
+use tenure_planner::access::delivery::{ProviderState, list_delivered};
+use tenure_planner::access::request_plan::Plan;
+use tenure_planner::access::request_plan::handover::{DeliveryState, list_holdings};
+use tenure_planner::access::notice::IssueLimiter;
 use tenure_planner::access::request::hash_spec;
-use tenure_planner::access::rotation::NamespaceSeen;
-use tenure_planner::access::rotation::schedule::choose_look;
+use tenure_planner::access::rotation::NamespaceState;
+use tenure_planner::access::rotation::schedule::find_reread_interval;
 use tenure_tenancy::access::approval::{Case, Verdict, judge};
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +133,7 @@ pub(crate) struct AccessHub {
     waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
     counts: Mutex<action_counts::Counts>,
     /// The issues that were last begun.
-    notices: Mutex<NoticeBook>,
+    notices: Mutex<IssueLimiter>,
     /// The namespaces in which each request has its Secret, as Surfaces were last notified.
     told: Mutex<HashMap<String, BTreeSet<String>>>,
     /// Cancelled once all kinds of access have been seen.
@@ -219,23 +219,23 @@ impl AccessHub {
     }
 
     /// Returns the state of a request's provider.
-    fn find_standing(&self, provider: Option<&AccessProvider>) -> Standing {
+    fn find_standing(&self, provider: Option<&AccessProvider>) -> ProviderState {
         match provider {
-            None => Standing::Gone,
+            None => ProviderState::Gone,
             Some(provider) => match &provider.metadata.deletion_timestamp {
-                Some(since) => Standing::Ending(Timestamp::now().as_second().saturating_sub(since.0.as_second())),
-                None if provider.spec.suspend => Standing::Suspended,
-                None => Standing::Active,
+                Some(since) => ProviderState::Ending(Timestamp::now().as_second().saturating_sub(since.0.as_second())),
+                None if provider.spec.suspend => ProviderState::Suspended,
+                None => ProviderState::Active,
             },
         }
     }
 
     /// Returns the known state of a namespace.
-    fn find_namespace(&self, name: &str) -> NamespaceSeen {
+    fn find_namespace(&self, name: &str) -> NamespaceState {
         match self.hub.namespaces.get("", name) {
-            None => NamespaceSeen::Gone,
-            Some(namespace) if namespace.metadata.deletion_timestamp.is_some() => NamespaceSeen::Terminating,
-            Some(_) => NamespaceSeen::Present,
+            None => NamespaceState::Gone,
+            Some(namespace) if namespace.metadata.deletion_timestamp.is_some() => NamespaceState::Terminating,
+            Some(_) => NamespaceState::Present,
         }
     }
 
@@ -266,7 +266,7 @@ impl AccessHub {
     fn list_holdings<'a>(
         &self,
         names: impl IntoIterator<Item = &'a String>,
-    ) -> BTreeMap<String, BTreeMap<String, Holding>> {
+    ) -> BTreeMap<String, BTreeMap<String, DeliveryState>> {
         let requests = self.caches.of::<FluxAccessRequest>();
         let held = names.into_iter().filter_map(|name| {
             let request = requests.get(self.platform(), name)?;
@@ -337,7 +337,7 @@ impl AccessHub {
     /// Returns the time until the next check of a delivered Secret.
     fn choose_look(&self) -> Duration {
         let delivered = lock(&self.told).values().map(BTreeSet::len).sum();
-        choose_look(delivered)
+        find_reread_interval(delivered)
     }
 
     /// Notifies the Surfaces of namespaces in which a request has its Secret now, or no longer has it.

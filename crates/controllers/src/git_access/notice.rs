@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
 use tenure_cluster::ClusterError;
-use tenure_planner::access::host::{Ask, Issue, Told, Trouble};
-use tenure_planner::access::notice::{Answer, Crowd, Happening, Plan, Seen, Step, plan, record};
-use tenure_planner::access::telling::decide_state;
+use tenure_planner::access::host::{HostQuery, Issue, HostReply, HostError};
+use tenure_planner::access::notice::{Answer, OpenIssues, NoticeEvent, Plan, NoticeFacts, Step, plan, record};
+use tenure_planner::access::status::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
 
 use super::request::RequestReconciler;
@@ -70,14 +70,14 @@ impl RequestReconciler {
         let status = request.status.clone().unwrap_or_default();
         let all = self.access_hub.list_requests(&request.spec.provider);
         let mut book = lock(&self.access_hub.notices);
-        let seen = Seen {
+        let seen = NoticeFacts {
             request,
             state: decide_state(&status, &circumstances.verdict),
             standing: self.access_hub.find_standing(provider.as_deref()),
             host: provider.as_deref().and_then(hosts::read_kind),
             is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
             reaches: circumstances.reaching.as_ref().map(|there| !there.is_empty()),
-            crowd: Crowd::count(request, all.iter().map(Arc::as_ref), &mut book, now),
+            crowd: OpenIssues::count(request, all.iter().map(Arc::as_ref), &mut book, now),
             host_ahead,
             answer: answer.as_ref(),
         };
@@ -88,11 +88,11 @@ impl RequestReconciler {
         planned
     }
 
-    async fn ask_about_issue(&self, request: &Arc<FluxAccessRequest>, ask: &Ask) -> Result<Option<Issue>, Trouble> {
+    async fn ask_about_issue(&self, request: &Arc<FluxAccessRequest>, ask: &HostQuery) -> Result<Option<Issue>, HostError> {
         let actor = Actor::new(&self.access_hub, Arc::clone(request)).await;
         match actor.ask(ask, None).await?.told {
-            Told::Issue(issue) => Ok(issue),
-            Told::IssueClosed => Ok(None),
+            HostReply::Issue(issue) => Ok(issue),
+            HostReply::IssueClosed => Ok(None),
             _ => Err(not_understood()),
         }
     }
@@ -101,7 +101,7 @@ impl RequestReconciler {
         &mut self,
         request: &FluxAccessRequest,
         planned: &Plan,
-        happening: Option<&Happening>,
+        happening: Option<&NoticeEvent>,
         now: Timestamp,
     ) -> Result<(), ClusterError> {
         let mut status = request.status.clone().unwrap_or_default();

@@ -17,12 +17,12 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER, TENURE_FINALIZER};
 use tenure_api::time::Time;
 use tenure_cluster::{Client, ClusterError, DeleteOptions, Preconditions};
-use tenure_planner::access::by_hand;
+use tenure_planner::access::manual_secret;
 use tenure_planner::access::configuration::{Problem, Unread, read_object};
 use tenure_planner::access::delivery::FAREWELL_SECONDS;
-use tenure_planner::access::desk::{Asked, LookedUp, Plan, Snapshot, plan};
-use tenure_planner::access::host::{Ask, HostKind, Scope, Told};
-use tenure_planner::access::telling::{AUTHORISER_WORKS, condition};
+use tenure_planner::access::request_plan::{RequestedEntry, PathLookup, Plan, Snapshot, plan};
+use tenure_planner::access::host::{HostQuery, HostKind, Scope, HostReply};
+use tenure_planner::access::status::{AUTHORISER_WORKS, condition};
 use tenure_planner::{FinalizerChange, Next};
 use tenure_tenancy::Placement;
 use tenure_tenancy::access::approval::Verdict;
@@ -67,7 +67,7 @@ pub(super) struct ProviderReconciler {
     pub(super) access_hub: Arc<AccessHub>,
     pub(super) key: Key,
     pub(super) last: LastRead,
-    pub(super) looked_up: BTreeMap<(Scope, String), (LookedUp, Timestamp)>,
+    pub(super) looked_up: BTreeMap<(Scope, String), (PathLookup, Timestamp)>,
     /// Clone addresses of the paths that were looked up.
     pub(super) addresses: BTreeMap<(Scope, String), Addresses>,
     /// When each target was last listed and swept.
@@ -108,7 +108,7 @@ impl ProviderReconciler {
         &self,
         provider: &AccessProvider,
     ) -> (
-        Vec<Asked>,
+        Vec<RequestedEntry>,
         Vec<(AskedIn, Unread)>,
         Vec<Problem>,
         Vec<(Arc<FluxAccess>, Placement)>,
@@ -122,7 +122,7 @@ impl ProviderReconciler {
         }
         if let (Some(agent), Some(configuration)) = (&provider.spec.agent, &self.last.configuration) {
             problems.extend(configuration.problems.iter().cloned());
-            asked.extend(configuration.entries.iter().map(|entry| Asked {
+            asked.extend(configuration.entries.iter().map(|entry| RequestedEntry {
                 asked_in: name_agent(&agent.name),
                 author: None,
                 entry: entry.clone(),
@@ -167,7 +167,7 @@ impl ProviderReconciler {
                     },
                     message: format!("its writer is unknown (annotation {REQUESTED_BY} is missing): write it again while admission is on"),
                 }),
-                Some(author) => asked.extend(configuration.entries.into_iter().map(|entry| Asked {
+                Some(author) => asked.extend(configuration.entries.into_iter().map(|entry| RequestedEntry {
                     asked_in: asked_in.clone(),
                     author: Some(author.clone()),
                     entry,
@@ -182,25 +182,25 @@ impl ProviderReconciler {
     /// Asks the host about paths. Its answers are trusted for a while.
     async fn look_up(&mut self, actor: &Actor, paths: &[(Scope, String)]) {
         for (scope, path) in paths {
-            let ask = Ask::FindByPath {
+            let ask = HostQuery::FindByPath {
                 scope: *scope,
                 path: path.clone(),
             };
             let answer = match actor.ask(&ask, None).await {
                 Ok(answered) => match answered.told {
-                    Told::Found(Some(found)) => {
+                    HostReply::Found(Some(found)) => {
                         let addresses = Addresses {
                             http: found.http_url,
                             ssh: found.ssh_url,
                         };
                         self.addresses.insert((*scope, path.clone()), addresses);
-                        LookedUp::Known(found.target)
+                        PathLookup::Known(found.target)
                     }
-                    _ => LookedUp::Nothing,
+                    _ => PathLookup::Nothing,
                 },
-                Err(trouble) => LookedUp::Unknown(trouble.to_string()),
+                Err(trouble) => PathLookup::Unknown(trouble.to_string()),
             };
-            let wait = if matches!(answer, LookedUp::Known(_)) {
+            let wait = if matches!(answer, PathLookup::Known(_)) {
                 BELIEVED
             } else {
                 AGAIN
@@ -214,7 +214,7 @@ impl ProviderReconciler {
     fn identify(&mut self, paths: &[(Scope, String)]) {
         let until = Timestamp::now().checked_add(BELIEVED).unwrap_or(Timestamp::MAX);
         for (scope, path) in paths {
-            let known = LookedUp::Known(by_hand::identify(*scope, path));
+            let known = PathLookup::Known(manual_secret::make_target(*scope, path));
             self.looked_up.insert((*scope, path.clone()), (known, until));
         }
     }
@@ -474,7 +474,7 @@ impl Reconciler for ProviderReconciler {
             platform: &self.key.namespace,
             judges_writes: self.access_hub.hub.context.settings.judges_writes(),
         };
-        let looked_up: BTreeMap<(Scope, String), LookedUp> = self
+        let looked_up: BTreeMap<(Scope, String), PathLookup> = self
             .looked_up
             .iter()
             .map(|(key, (answer, _))| (key.clone(), answer.clone()))

@@ -14,16 +14,16 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::condition::Condition;
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::access::delivery::{Case, choose_username, decide_wanted, find_end, find_ledger, find_patience};
+use tenure_planner::access::delivery::{RequestFacts, choose_username, decide_wanted, find_end, find_ledger, find_grace_end};
 use tenure_planner::access::host::CredentialKind;
 use tenure_planner::access::notice;
-use tenure_planner::access::order;
-use tenure_planner::access::pull_secrets::AccountsSeen;
+use tenure_planner::access::rotation_order;
+use tenure_planner::access::pull_secrets::ObservedAccounts;
 use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
-    Answer, Happening, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
+    Answer, RotationEvent, Plan, SecretState, Snapshot, SourceState, StagingState, Step, WantedState, plan,
 };
-use tenure_planner::access::telling::{
+use tenure_planner::access::status::{
     conclude_request, decide_state, record_history, record_receivers, record_verdict, replace_conditions,
 };
 use tenure_planner::{Event, EventKind, EventPlace, FinalizerChange, Next};
@@ -51,20 +51,20 @@ struct Place {
     /// The time of the next check of accounts and RoleBindings. The Secret is checked more often.
     whole_again: Option<Timestamp>,
     answer: Option<Answer>,
-    secret: Option<SecretSeen>,
-    staging: Option<StagingSeen>,
-    accounts: Option<AccountsSeen>,
+    secret: Option<SecretState>,
+    staging: Option<StagingState>,
+    accounts: Option<ObservedAccounts>,
     /// Whether no other account can read the Secret, if the request requires that.
     strict: Option<Result<(), String>>,
     /// The sources, as last seen.
-    sources: Vec<SourceSeen>,
+    sources: Vec<SourceState>,
     plan: Option<Plan>,
 }
 
 impl Place {
     /// Checks whether sources changed in what counts: any change while they are waited for, otherwise the time since when the host refuses them.
-    fn has_news(&self, sources: &[SourceSeen]) -> bool {
-        let refusals = |sources: &[SourceSeen]| -> Vec<Option<Timestamp>> {
+    fn has_news(&self, sources: &[SourceState]) -> bool {
+        let refusals = |sources: &[SourceState]| -> Vec<Option<Timestamp>> {
             sources.iter().map(|source| source.refused_at).collect()
         };
         match &self.plan {
@@ -113,7 +113,7 @@ impl RequestReconciler {
     async fn look(
         &mut self,
         actor: &Actor,
-        (case, circumstances): (Case<'_>, &RequestFacts),
+        (case, circumstances): (RequestFacts<'_>, &RequestFacts),
         namespace: &str,
     ) -> Option<Snapshot> {
         let request = case.request;
@@ -131,24 +131,24 @@ impl RequestReconciler {
         place.secret = Some(secret.clone());
         place.staging = Some(staging.clone());
         let mut wanted = decide_wanted(case, namespace);
-        if let (Wanted::Delivered, Some(why)) = (&wanted, &actor.obstacle) {
-            wanted = Wanted::HeldBack(why.clone());
+        if let (WantedState::Delivered, Some(why)) = (&wanted, &actor.obstacle) {
+            wanted = WantedState::HeldBack(why.clone());
         }
-        if wanted == Wanted::Delivered && request.spec.strict {
+        if wanted == WantedState::Delivered && request.spec.strict {
             let strict = match place.strict.take() {
                 Some(strict) => strict,
                 None => actor.check_strict(namespace).await,
             };
             if let Err(why) = &strict {
-                wanted = Wanted::HeldBack(why.clone());
+                wanted = WantedState::HeldBack(why.clone());
             }
             place.strict = Some(strict);
         }
-        let is_asked = request.spec.image_pull_secrets && (wanted == Wanted::Delivered || ledger.image_pull_secrets);
+        let is_asked = request.spec.image_pull_secrets && (wanted == WantedState::Delivered || ledger.image_pull_secrets);
         let accounts = match place.accounts.take() {
             Some(accounts) => accounts,
             None if is_asked => actor.look_at_accounts(namespace).await,
-            None => AccountsSeen::NotAsked,
+            None => ObservedAccounts::NotAsked,
         };
         place.accounts = Some(accounts.clone());
         let sources = list_sources(&self.access_hub, &request.spec.secret_name, namespace);
@@ -171,7 +171,7 @@ impl RequestReconciler {
             wanted,
             predecessors: circumstances.list_predecessors(namespace),
             heir: circumstances.find_heir(namespace),
-            order: order::find(
+            order: rotation_order::find(
                 request.metadata.annotations.as_ref(),
                 namespace,
                 ledger.handled_order.as_deref(),
@@ -211,7 +211,7 @@ impl RequestReconciler {
             .flat_map(|(namespace, plan)| plan.happened.iter().map(move |happening| (namespace, happening)));
         let mut events = Vec::new();
         for (namespace, happening) in happened {
-            let Happening {
+            let RotationEvent {
                 action,
                 generation,
                 id,
@@ -310,7 +310,7 @@ fn set_ledger(status: &mut FluxAccessRequestStatus, namespace: &str, plan: &Plan
     }
 }
 
-fn describe_event(namespace: &str, happening: &Happening) -> Event {
+fn describe_event(namespace: &str, happening: &RotationEvent) -> Event {
     let id = happening
         .id
         .map(|id| format!(", number {id} at the host"))
@@ -368,14 +368,14 @@ impl Reconciler for RequestReconciler {
         }
         self.acted = Some(circumstances.clone());
         let provider = self.access_hub.find_provider(&request.spec.provider);
-        let case = Case {
+        let case = RequestFacts {
             request: request.as_ref(),
             verdict: &circumstances.verdict,
             standing: self.access_hub.find_standing(provider.as_deref()),
             judges_writes: self.access_hub.hub.context.settings.judges_writes(),
             deliveries: circumstances.deliveries.as_deref(),
         };
-        if let Some(until) = find_patience(case, self.begun, now) {
+        if let Some(until) = find_grace_end(case, self.begun, now) {
             return Ok(Some(Next::Wait(until)));
         }
         let names = list_namespaces(&request, circumstances.deliveries.as_deref());
@@ -422,7 +422,7 @@ impl Reconciler for RequestReconciler {
                             place.strict = None;
                             place.whole_again = Some(again);
                         }
-                        if matches!(place.staging, Some(StagingSeen::Unknown(_))) {
+                        if matches!(place.staging, Some(StagingState::Unknown(_))) {
                             place.staging = None;
                         }
                         self.access_hub

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
-use tenure_planner::access::delivery::Standing;
-use tenure_planner::access::desk::handover::Holding;
-use tenure_planner::access::rotation::NamespaceSeen;
-use tenure_planner::access::rotation::handover::{Heir, Predecessor};
+use tenure_planner::access::delivery::ProviderState;
+use tenure_planner::access::request_plan::handover::DeliveryState;
+use tenure_planner::access::rotation::NamespaceState;
+use tenure_planner::access::rotation::handover::{Successor, Predecessor};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::{AccessHub, Relatives};
@@ -26,8 +26,8 @@ pub(super) struct RequestFacts {
     pub(super) reaching: Option<Arc<BTreeSet<String>>>,
     relatives: Relatives,
     /// The holdings of its predecessors and successor, by name and namespace.
-    holdings: BTreeMap<String, BTreeMap<String, Holding>>,
-    namespaces: Vec<(String, NamespaceSeen)>,
+    holdings: BTreeMap<String, BTreeMap<String, DeliveryState>>,
+    namespaces: Vec<(String, NamespaceState)>,
 }
 
 impl RequestFacts {
@@ -43,7 +43,7 @@ impl RequestFacts {
             is_deleted: request.metadata.deletion_timestamp.is_some(),
             annotations: request.annotations().clone(),
             verdict: access_hub.judge(request),
-            is_suspended: access_hub.find_standing(provider.as_deref()) != Standing::Active,
+            is_suspended: access_hub.find_standing(provider.as_deref()) != ProviderState::Active,
             provider: provider.map(|provider| provider.spec.clone()),
             reaching: access_hub.find_reach(&request.spec.provider, name),
             relatives,
@@ -59,7 +59,7 @@ impl RequestFacts {
         }
     }
 
-    fn find_holding(&self, request: &str, namespace: &str) -> Option<&Holding> {
+    fn find_holding(&self, request: &str, namespace: &str) -> Option<&DeliveryState> {
         self.holdings.get(request)?.get(namespace)
     }
 
@@ -76,12 +76,12 @@ impl RequestFacts {
     }
 
     /// Returns its successor in a namespace.
-    pub(super) fn find_heir(&self, namespace: &str) -> Option<Heir> {
+    pub(super) fn find_heir(&self, namespace: &str) -> Option<Successor> {
         let name = self.relatives.heir.clone()?;
         let is_proven = self
             .find_holding(&name, namespace)
             .is_some_and(|holding| holding.is_proven);
-        Some(Heir {
+        Some(Successor {
             request_name: name,
             is_proven,
         })

@@ -17,7 +17,7 @@ use tenure_planner::access::delivery::{
     write_access, write_mark, write_metadata,
 };
 use tenure_planner::access::permission;
-use tenure_planner::access::rotation::{SecretFacts, SecretSeen, WriteFailure};
+use tenure_planner::access::rotation::{SecretFacts, SecretState, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::dependents::is_written_by_tenure;
 use git_hosts::{fingerprint_bytes, fingerprint_key, fingerprint_value};
@@ -134,15 +134,15 @@ pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> R
 }
 
 /// Reads the facts of the Secret in a namespace.
-pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> SecretSeen {
+pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> SecretState {
     match find(client, place.namespace, place.name).await {
-        Ok(None) => SecretSeen::Absent,
+        Ok(None) => SecretState::Absent,
         Ok(Some(mut found)) => {
             let facts = describe_secret(&found, form);
             wipe(&mut found);
-            SecretSeen::Present(facts)
+            SecretState::Present(facts)
         }
-        Err(error) => SecretSeen::Unknown(explain(client, &id(SECRET, place.namespace, place.name), &error)),
+        Err(error) => SecretState::Unknown(explain(client, &id(SECRET, place.namespace, place.name), &error)),
     }
 }
 

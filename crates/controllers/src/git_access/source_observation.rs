@@ -8,20 +8,20 @@ use tenure_api::metadata::REQUESTED_AT;
 use tenure_api::reason::AUTHENTICATION_FAILED;
 use tenure_api::reference::LocalObjectReference;
 use tenure_api::{DurationText, GitRepository, ObjectMeta, OciRepository};
-use tenure_planner::access::rotation::SourceSeen;
+use tenure_planner::access::rotation::SourceState;
 
 use super::AccessHub;
 use crate::cluster_view::key::Kind;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// Returns the sources of a namespace that use a Secret.
-pub(super) fn list_sources(access_hub: &AccessHub, secret: &str, namespace: &str) -> Vec<SourceSeen> {
+pub(super) fn list_sources(access_hub: &AccessHub, secret: &str, namespace: &str) -> Vec<SourceState> {
     let Some(shard) = access_hub.hub.find_shard(namespace) else {
         return Vec::new();
     };
     let tell = |kind: &Kind, (metadata, reference, suspend, interval): SourceSpec<'_>, status: SourceStatus<'_>| {
         let is_used = reference.is_some_and(|reference| reference.name == secret);
-        is_used.then(|| SourceSeen {
+        is_used.then(|| SourceState {
             name: format!("{}/{}", kind.name, metadata.name.as_deref().unwrap_or_default()),
             is_suspended: suspend,
             interval: read_interval(interval),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{STAGING_SECRETS_ANNOTATION, TENURE_CONTROLLER};
 use tenure_cluster::{Client, ClusterError};
-use tenure_planner::access::rotation::{StagedFacts, StagingSeen, WriteFailure};
+use tenure_planner::access::rotation::{StagedFacts, StagingState, WriteFailure};
 use tenure_sources::Hidden;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -201,11 +201,11 @@ pub(super) fn name_staged(request_uid: &str, namespace: &str) -> String {
 }
 
 /// Returns the public facts of a staged credential.
-pub(super) async fn look_at_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> StagingSeen {
+pub(super) async fn look_at_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> StagingState {
     match read_staged(client, namespace, provider, key).await {
-        Ok(Some(staged)) => StagingSeen::Present(staged.facts),
-        Ok(None) => StagingSeen::Absent,
-        Err(why) => StagingSeen::Unknown(why),
+        Ok(Some(staged)) => StagingState::Present(staged.facts),
+        Ok(None) => StagingState::Absent,
+        Err(why) => StagingState::Unknown(why),
     }
 }
 

@@ -15,9 +15,9 @@ use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::time::Time;
 use tenure_cluster::ClusterError;
 use tenure_planner::access::configuration::Problem;
-use tenure_planner::access::desk::{LookedUp, Plan};
+use tenure_planner::access::request_plan::{PathLookup, Plan};
 use tenure_planner::access::host::HostKind;
-use tenure_planner::access::telling::{CONFIGURATION_READ, condition, judge_grant, judge_sweep, replace_conditions};
+use tenure_planner::access::status::{CONFIGURATION_READ, condition, make_grant_condition, make_sweep_condition, replace_conditions};
 use tenure_tenancy::Placement;
 use tenure_tenancy::access::approval::Verdict;
 
@@ -64,7 +64,7 @@ impl ProviderReconciler {
         }
         for (request, verdict) in requests {
             for grant in self.access_hub.grants.find(&request.name_any()) {
-                let ready = judge_grant(&grant, Some((request, verdict)), now);
+                let ready = make_grant_condition(&grant, Some((request, verdict)), now);
                 let before = grant
                     .status
                     .as_ref()
@@ -80,7 +80,7 @@ impl ProviderReconciler {
             }
         }
         for (key, (answer, _)) in &self.looked_up {
-            let LookedUp::Known(target) = answer else { continue };
+            let PathLookup::Known(target) = answer else { continue };
             let name = tenure_api::access::name_target(&self.key.name, target.id);
             let Some(known) = self.access_hub.targets.get("", &name) else {
                 continue;
@@ -196,7 +196,7 @@ impl ProviderReconciler {
         conditions.extend(configuration);
         conditions.push(authoriser);
         if !matches!(read_kind(provider), Some(HostKind::Static)) {
-            conditions.push(judge_sweep(&self.list_unlisted(), now));
+            conditions.push(make_sweep_condition(&self.list_unlisted(), now));
         }
         let before = provider.status.clone().unwrap_or_default();
         AccessProviderStatus {

@@ -12,14 +12,14 @@ use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_api::metadata::{REQUESTED_AT, TENURE_CONTROLLER};
 use tenure_api::{GitRepository, OciRepository};
 use tenure_cluster::Client;
-use tenure_planner::access::choice::{Choice, choose_kind, find_made};
+use tenure_planner::access::credential_kind::{CredentialKindInputs, choose_kind, find_made};
 use tenure_planner::access::delivery::{Form, order_deadline, read_role};
 use tenure_planner::access::host::{
-    Ask, CredentialKind, Found, HostKind, MintRequest, Probed, Role, Scope, Target, Told, Trouble,
+    HostQuery, CredentialKind, TargetDescription, HostKind, MintRequest, ProbeResult, Role, Scope, Target, HostReply, HostError,
 };
 use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
-    Answer, Listing, NamespaceSeen, Probe, SecretFacts, SecretSeen, StagedFacts, StagingSeen, Step, WriteFailure,
+    Answer, Listing, NamespaceState, Probe, SecretFacts, SecretState, StagedFacts, StagingState, Step, WriteFailure,
 };
 use git_hosts::{HostResponse, make_deploy_key};
 use tenure_sources::{SecretData, probe_git, probe_registry};
@@ -76,7 +76,7 @@ impl Actor {
         };
         let spec = actor.provider.as_ref().map(|provider| &provider.spec);
         let chosen = is_app.and_then(|is_app| {
-            choose_kind(Choice {
+            choose_kind(CredentialKindInputs {
                 host: host_kind,
                 is_app,
                 role,
@@ -170,9 +170,9 @@ impl Actor {
             .await
     }
 
-    pub(super) async fn ask(&self, ask: &Ask, deadline: Option<Timestamp>) -> Result<HostResponse, Trouble> {
+    pub(super) async fn ask(&self, ask: &HostQuery, deadline: Option<Timestamp>) -> Result<HostResponse, HostError> {
         // Nothing was sent.
-        let connected = self.connect().await.map_err(Trouble::Unreachable)?;
+        let connected = self.connect().await.map_err(HostError::Unreachable)?;
         self.host.ask(&connected, ask, deadline).await
     }
 
@@ -187,28 +187,28 @@ impl Actor {
     }
 
     /// Reads the Secret in a namespace.
-    pub(super) async fn look_at_secret(&self, namespace: &str) -> SecretSeen {
-        if self.access_hub.find_namespace(namespace) != NamespaceSeen::Present {
-            return SecretSeen::Absent;
+    pub(super) async fn look_at_secret(&self, namespace: &str) -> SecretState {
+        if self.access_hub.find_namespace(namespace) != NamespaceState::Present {
+            return SecretState::Absent;
         }
         match self.writer().await {
             Ok(client) => secrets::look(&client, self.place(namespace), self.form()).await,
-            Err(why) => SecretSeen::Unknown(why),
+            Err(why) => SecretState::Unknown(why),
         }
     }
 
     /// Reads the staging Secret of a credential.
-    pub(super) async fn look_at_staging(&self, namespace: &str) -> StagingSeen {
+    pub(super) async fn look_at_staging(&self, namespace: &str) -> StagingState {
         if self.provider.is_none() {
             // No account is named that could read it.
-            return StagingSeen::Absent;
+            return StagingState::Absent;
         }
         match self.authoriser().await {
             Ok(client) => {
                 let key = self.staged_key(namespace);
                 staging::look_at_staging(&client, self.access_hub.platform(), &self.request.spec.provider, &key).await
             }
-            Err(why) => StagingSeen::Unknown(why),
+            Err(why) => StagingState::Unknown(why),
         }
     }
 
@@ -262,7 +262,7 @@ impl Actor {
             Step::Preflight => Answer::Preflight(self.try_all(namespace).await),
             Step::MintAndStage(order) => self.mint(namespace, order, ledger).await,
             Step::List(target) => {
-                let ask = Ask::List {
+                let ask = HostQuery::List {
                     target: target.clone(),
                     kind: self.kind,
                 };
@@ -270,7 +270,7 @@ impl Actor {
                 self.host.note_look(asked_at);
                 Answer::Listed(match self.ask(&ask, None).await {
                     Ok(HostResponse {
-                        told: Told::Listed(listed),
+                        told: HostReply::Listed(listed),
                         ..
                     }) => {
                         let listing = Listing {
@@ -286,7 +286,7 @@ impl Actor {
             }
             Step::Find(target) => Answer::Found(self.find(target).await),
             Step::Revoke { target, id } => {
-                let ask = Ask::Revoke {
+                let ask = HostQuery::Revoke {
                     target: target.clone(),
                     kind: self.kind,
                     id: *id,
@@ -318,8 +318,8 @@ impl Actor {
         })
     }
 
-    async fn find(&self, target: &Target) -> Result<Option<Found>, Trouble> {
-        self.ask_for(&Ask::FindById {
+    async fn find(&self, target: &Target) -> Result<Option<TargetDescription>, HostError> {
+        self.ask_for(&HostQuery::FindById {
             scope: target.scope,
             id: target.id,
         })
@@ -327,15 +327,15 @@ impl Actor {
     }
 
     /// Returns a project of a group in which the group's credential can be tried, if one exists.
-    async fn find_member(&self, group: Target) -> Result<Option<Found>, Trouble> {
+    async fn find_member(&self, group: Target) -> Result<Option<TargetDescription>, HostError> {
         let role = self.role;
-        self.ask_for(&Ask::FindMember { group, role }).await
+        self.ask_for(&HostQuery::FindMember { group, role }).await
     }
 
-    async fn ask_for(&self, ask: &Ask) -> Result<Option<Found>, Trouble> {
+    async fn ask_for(&self, ask: &HostQuery) -> Result<Option<TargetDescription>, HostError> {
         match self.ask(ask, None).await? {
             HostResponse {
-                told: Told::Found(found),
+                told: HostReply::Found(found),
                 ..
             } => Ok(found),
             _ => Err(not_understood()),
@@ -360,7 +360,7 @@ impl Actor {
     /// Orders a credential, and writes its value into the staging Secret. For a key, the private key is staged before the order.
     async fn mint(&self, namespace: &str, order: &MintRequest, ledger: &CredentialLedger) -> Answer {
         let Some(next) = &ledger.next else {
-            return Answer::MintFailed(Trouble::Unreachable(
+            return Answer::MintFailed(HostError::Unreachable(
                 "no recorded credential could be ordered".to_owned(),
             ));
         };
@@ -380,22 +380,22 @@ impl Actor {
         if order.kind == CredentialKind::DeployKey {
             let pair = match make_deploy_key(&order.name) {
                 Ok(pair) => pair,
-                Err(why) => return Answer::MintFailed(Trouble::Unreachable(why.to_owned())),
+                Err(why) => return Answer::MintFailed(HostError::Unreachable(why.to_owned())),
             };
             staged.facts.fingerprint = git_hosts::fingerprint_key(&pair.public);
             staged.value = pair.private;
             staged.public = Some(pair.public.clone());
             order.public_key = Some(pair.public);
             if let Err(why) = self.stage(namespace, &staged).await {
-                return Answer::MintFailed(Trouble::Unreachable(why));
+                return Answer::MintFailed(HostError::Unreachable(why));
             }
         }
-        let answered = match self.ask(&Ask::Mint(order), Some(order_deadline(next))).await {
+        let answered = match self.ask(&HostQuery::Mint(order), Some(order_deadline(next))).await {
             Ok(answered) => answered,
             Err(trouble) => return Answer::MintFailed(trouble),
         };
-        let Told::Minted(minted) = answered.told else {
-            return Answer::MintFailed(Trouble::Unknown("the answer is to another order".to_owned()));
+        let HostReply::Minted(minted) = answered.told else {
+            return Answer::MintFailed(HostError::Unknown("the answer is to another order".to_owned()));
         };
         if let Some(value) = answered.value {
             staged.value = value;
@@ -415,7 +415,7 @@ impl Actor {
     }
 
     /// Returns the registry for a Docker Secret, from the AccessProvider or the host.
-    async fn find_registry(&self, ledger: &CredentialLedger) -> Result<Option<String>, Trouble> {
+    async fn find_registry(&self, ledger: &CredentialLedger) -> Result<Option<String>, HostError> {
         if self.form() != Form::Docker {
             return Ok(None);
         }
@@ -432,8 +432,8 @@ impl Actor {
     }
 
     /// Returns the parts of a Secret besides the value.
-    async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSecretParts, Trouble> {
-        let connected = self.connect().await.map_err(Trouble::Unreachable)?;
+    async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSecretParts, HostError> {
+        let connected = self.connect().await.map_err(HostError::Unreachable)?;
         let spec = self.provider.as_ref().map(|provider| &provider.spec);
         Ok(FoundSecretParts {
             form: self.form(),
@@ -544,12 +544,12 @@ impl Actor {
                 .map_err(|_| "there was no answer in time".to_owned())
         };
         match tried.await {
-            Ok(None | Some(Probed::Accepted)) => Probe::Works,
-            Ok(Some(Probed::Refused(why))) => {
+            Ok(None | Some(ProbeResult::Accepted)) => Probe::Works,
+            Ok(Some(ProbeResult::Refused(why))) => {
                 self.host.note_refused_probe(Timestamp::now());
                 Probe::Refused(why)
             }
-            Ok(Some(Probed::Unclear(why))) | Err(why) => Probe::Unreachable(why),
+            Ok(Some(ProbeResult::Unclear(why))) | Err(why) => Probe::Unreachable(why),
         }
     }
 
@@ -583,8 +583,8 @@ impl Actor {
     }
 }
 
-pub(super) fn not_understood() -> Trouble {
-    Trouble::NotUnderstood("the answer is to another question".to_owned())
+pub(super) fn not_understood() -> HostError {
+    HostError::NotUnderstood("the answer is to another question".to_owned())
 }
 
 /// Returns a unique string of letters and digits.

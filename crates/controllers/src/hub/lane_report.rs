@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_cluster::{ClusterError, report_enforcement};
-use tenure_planner::enforcement::{Part, judge_lanes};
+use tenure_planner::enforcement::{Part, assess_lanes};
 
 use crate::hub::Hub;
 
@@ -24,7 +24,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             () = hub.shared_minting.wait() => tokio::time::sleep(GATHERED).await,
             () = tokio::time::sleep(pause) => is_settled = true,
         }
-        let standing = judge_lanes(hub.shared_minting.list().iter());
+        let standing = assess_lanes(hub.shared_minting.list().iter());
         if standing.is_in_force && !is_settled {
             continue;
         }

@@ -55,7 +55,7 @@ impl PlacementCache {
 
     /// Checks whether a Tenant's common quota is written into each namespace as its share.
     pub(crate) fn shares_quotas(&self, spec: &TenantSpec) -> bool {
-        shares::are_written(spec, self.read().settings())
+        shares::has_shares(spec, self.read().settings())
     }
 
     /// Returns whether the namespace or its Tenant is being deleted.

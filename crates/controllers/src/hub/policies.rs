@@ -17,8 +17,8 @@ use tenure_cluster::{
     Client, ClusterError, DeleteOptions, EventHistory, EventRecorder, Preconditions, read_policies_in_force,
     report_enforcement,
 };
-use tenure_planner::enforcement::{Part, Standing};
-use tenure_planner::policies::{Plan, Probe, SeenNamespace, Snapshot, Target, Write, plan};
+use tenure_planner::enforcement::{Part, PartState};
+use tenure_planner::policies::{Plan, Probe, ObservedNamespace, Snapshot, Target, Write, plan};
 use tenure_tenancy::admission::policy::{Mintable, Refusing, has_met_probe};
 use tenure_tenancy::{Facts, NamespaceFacts, Placement};
 use tokio::time::Instant;
@@ -63,7 +63,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             Plan {
                 writes: Vec::new(),
                 probe: None,
-                standing: Standing::fails(reason::NOT_KEPT, why),
+                standing: PartState::fails(reason::NOT_KEPT, why),
             }
         });
         let writes = refusals.pass(writes, Instant::now());
@@ -125,7 +125,7 @@ struct Meeting {
     /// The state of the policies at the last confirmation that they are in force.
     met: Option<String>,
     /// The last reported state, and the time of that report.
-    reported: Option<(Standing, Instant)>,
+    reported: Option<(PartState, Instant)>,
     complaint: String,
     /// The delay until the next question.
     pause: Option<Duration>,
@@ -133,9 +133,9 @@ struct Meeting {
 
 impl Meeting {
     /// Reports the state of the policies after a change, and also at intervals, because another writer may have overwritten the report.
-    async fn report(&mut self, hub: &Hub, standing: &Standing) {
+    async fn report(&mut self, hub: &Hub, standing: &PartState) {
         let is_said =
-            |(said, when): &(Standing, Instant)| said == standing && when.elapsed() < hub.context.policy_interval;
+            |(said, when): &(PartState, Instant)| said == standing && when.elapsed() < hub.context.policy_interval;
         if self.reported.as_ref().is_some_and(is_said) {
             return;
         }
@@ -380,7 +380,7 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapsho
             || facts.find_namespace(name).is_some()
             || annotations.is_some_and(|annotations| annotations.contains_key(MINTABLE_FACT))
     };
-    let namespaces = namespaces.iter().filter(may_bear).map(|namespace| SeenNamespace {
+    let namespaces = namespaces.iter().filter(may_bear).map(|namespace| ObservedNamespace {
         name: namespace.metadata.name.clone().unwrap_or_default(),
         uid: namespace.metadata.uid.clone().unwrap_or_default(),
         annotations: namespace.metadata.annotations.clone().unwrap_or_default(),

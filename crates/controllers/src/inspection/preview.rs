@@ -13,7 +13,7 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{ClientPool, Connection, LaneAccess, ServiceAccount};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    ApplySettings, Attempt, Difference, Endings, Guards, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step,
+    ApplySettings, Attempt, Difference, OngoingDeletions, Guards, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step,
     preview,
 };
 use tenure_planner::{Answer, Next, Request, Status as _};
@@ -168,7 +168,7 @@ impl Preview<'_> {
             dependencies: BTreeMap::new(),
             cycle: None,
             service_account: ServiceAccountFacts::Usable,
-            endings: Endings::default(),
+            endings: OngoingDeletions::default(),
             kinds: BTreeMap::new(),
             live: BTreeMap::new(),
             here: BTreeMap::new(),

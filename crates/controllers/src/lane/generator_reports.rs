@@ -4,17 +4,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_planner::artifact_generator::Told;
-use tenure_planner::maxima::TENANT_RECIPES;
+use tenure_planner::artifact_generator::StoredRecipes;
+use tenure_planner::list_limits::TENANT_RECIPES;
 
 /// The reports, by the generator's name.
 #[derive(Debug, Default)]
 pub(crate) struct GeneratorReports {
-    told: Mutex<HashMap<String, Arc<Told>>>,
+    told: Mutex<HashMap<String, Arc<StoredRecipes>>>,
 }
 
 impl GeneratorReports {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Told>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<StoredRecipes>>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -32,7 +32,7 @@ impl GeneratorReports {
     }
 
     /// Stores a generator's report. If it changed, returns the names of the previous and the current artifacts.
-    pub(crate) fn store(&self, generator: &str, told: Arc<Told>) -> Vec<String> {
+    pub(crate) fn store(&self, generator: &str, told: Arc<StoredRecipes>) -> Vec<String> {
         let mut all = self.lock();
         let before = all.get(generator);
         if before.is_some_and(|before| *before == told) {
@@ -48,7 +48,7 @@ impl GeneratorReports {
     }
 
     /// Returns the last report of a generator.
-    pub(crate) fn of(&self, generator: &str) -> Option<Arc<Told>> {
+    pub(crate) fn of(&self, generator: &str) -> Option<Arc<StoredRecipes>> {
         self.lock().get(generator).cloned()
     }
 

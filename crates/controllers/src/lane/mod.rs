@@ -29,7 +29,7 @@ use serde_json::Value;
 use tenure_api::{ObjectId, ObjectMeta};
 use tenure_cluster::{Client, ClusterError, LaneAccess, LaneAccount, ServiceAccount};
 use tenure_planner::Event;
-use tenure_planner::kustomization::{Rival, Turnover};
+use tenure_planner::kustomization::{OtherOwner, ObjectTurnover};
 use tenure_planner::receiver::HookPath;
 use tenure_sources::AppTokens;
 use tenure_tenancy::{Ending, Placement};
@@ -113,7 +113,7 @@ pub(crate) trait HubApi: Send + Sync + fmt::Debug {
     fn note_subscriptions(&self, _key: &Key, _to: &BTreeSet<Key>) {}
 
     /// Records the objects that a Kustomization here reported as gained and dropped.
-    fn note_turnover(&self, _key: &Key, _turnover: &Turnover) {}
+    fn note_turnover(&self, _key: &Key, _turnover: &ObjectTurnover) {}
 
     /// Returns true if the hub writes an event about an object here, because this process may not write in the event's namespace.
     fn takes_event(&self, _about: &Key, _event: &Event) -> bool {
@@ -135,7 +135,7 @@ pub(crate) enum ShardLookup {
 /// The answer of a lane about one of its Kustomizations, for another Kustomization that wants the same objects.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OwnerAnswer {
-    pub(crate) rival: Rival,
+    pub(crate) rival: OtherOwner,
     /// The requested objects that are in the Kustomization's inventory.
     pub(crate) has: Vec<ObjectId>,
 }
@@ -321,8 +321,8 @@ impl Shard {
 
     /// Records the objects that a Kustomization gains and drops with a revision, and notifies the waiting Kustomizations. A gained object counts only
     /// if another Kustomization beside it has the object.
-    pub(crate) fn tell_turnover(&self, key: &Key, turnover: &Turnover) {
-        let told = Turnover {
+    pub(crate) fn tell_turnover(&self, key: &Key, turnover: &ObjectTurnover) {
+        let told = ObjectTurnover {
             revision: turnover.revision.clone(),
             generation: turnover.generation,
             gains: self.inventory_index.named_by_others(key, &turnover.gains),
@@ -333,7 +333,7 @@ impl Shard {
     }
 
     /// Records gained and dropped objects exactly as they were reported.
-    pub(crate) fn take_turnover(&self, key: &Key, told: Turnover) {
+    pub(crate) fn take_turnover(&self, key: &Key, told: ObjectTurnover) {
         if self.turnover_reports.store(key, told) {
             self.tell_listeners(key);
         }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tenure_api::Alert;
 use tenure_cluster::EventHistory;
-use tenure_planner::alert::Recent;
-use tenure_planner::expression::Purse;
-use tenure_planner::news::News;
+use tenure_planner::alert::RecentEvents;
+use tenure_planner::expression::EvaluationBudget;
+use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::provider::{LETTER_RATE, TENANT_LETTER_RATE};
 use tenure_planner::receiver::{Bucket, Rate};
 
@@ -32,7 +32,7 @@ const LINE: usize = 64;
 pub(crate) struct QueuedNotification {
     pub(crate) namespace: String,
     pub(crate) alert: Arc<Alert>,
-    pub(crate) news: Arc<News>,
+    pub(crate) news: Arc<AlertEvent>,
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
@@ -45,15 +45,15 @@ struct ProviderQueue {
     waiting: VecDeque<QueuedNotification>,
     is_running: bool,
     bucket: Bucket,
-    purse: Purse,
+    purse: EvaluationBudget,
 }
 
 #[derive(Debug, Default)]
 struct QueueState {
-    news: VecDeque<News>,
+    news: VecDeque<AlertEvent>,
     is_matching: bool,
     lost: u64,
-    recent: Recent,
+    recent: RecentEvents,
     lines: HashMap<NamespacedName, ProviderQueue>,
     tenant: Bucket,
     complaints: Bucket,
@@ -82,7 +82,7 @@ impl NotificationQueue {
     }
 
     /// Queues an event, unless it was sent recently. Returns whether the caller has to start the processing of the queue.
-    pub(crate) fn queue_news(&self, news: News) -> bool {
+    pub(crate) fn queue_news(&self, news: AlertEvent) -> bool {
         let now = self.began.elapsed();
         let mut state = self.state();
         if state.news.len() >= NEWS {
@@ -105,7 +105,7 @@ impl NotificationQueue {
     }
 
     /// Takes the next event. After `None`, the caller of `queue_news` has to start the processing again.
-    pub(crate) fn next_news(&self) -> Option<News> {
+    pub(crate) fn next_news(&self) -> Option<AlertEvent> {
         let mut state = self.state();
         let next = state.news.pop_front();
         state.is_matching = next.is_some();
@@ -166,7 +166,7 @@ impl NotificationQueue {
     }
 
     /// Returns the cost budget of a Provider's expression.
-    pub(crate) fn read_budget(&self, provider: &NamespacedName) -> Purse {
+    pub(crate) fn read_budget(&self, provider: &NamespacedName) -> EvaluationBudget {
         let state = self.state();
         state
             .lines
@@ -176,7 +176,7 @@ impl NotificationQueue {
     }
 
     /// Stores the cost budget of a Provider's expression.
-    pub(crate) fn store_budget(&self, provider: &NamespacedName, purse: Purse) {
+    pub(crate) fn store_budget(&self, provider: &NamespacedName, purse: EvaluationBudget) {
         if let Some(line) = self.state().lines.get_mut(provider) {
             line.purse = purse;
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tenure_planner::expression::Purse;
+use tenure_planner::expression::EvaluationBudget;
 
 /// The state of the Receivers of one namespace.
 #[derive(Debug, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct ReceiverStateTable(Mutex<HashMap<String, ReceiverState>>);
 
 #[derive(Clone, Debug, Default)]
 struct ReceiverState {
-    purse: Purse,
+    purse: EvaluationBudget,
     is_outdated: bool,
 }
 
@@ -38,12 +38,12 @@ impl ReceiverStateTable {
     }
 
     /// Returns the cost budget of its expressions.
-    pub(crate) fn read_budget(&self, name: &str) -> Purse {
+    pub(crate) fn read_budget(&self, name: &str) -> EvaluationBudget {
         self.lock().get(name).map(|book| book.purse.clone()).unwrap_or_default()
     }
 
     /// Stores the cost budget of its expressions.
-    pub(crate) fn store_budget(&self, name: &str, purse: Purse) {
+    pub(crate) fn store_budget(&self, name: &str, purse: EvaluationBudget) {
         self.lock().entry(name.to_owned()).or_default().purse = purse;
     }
 

@@ -4,23 +4,23 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tenure_planner::kustomization::Turnover;
+use tenure_planner::kustomization::ObjectTurnover;
 
 use crate::cluster_view::key::Key;
 
 /// The reports.
 #[derive(Debug, Default)]
 pub(crate) struct TurnoverReports {
-    told: Mutex<HashMap<Key, Arc<Turnover>>>,
+    told: Mutex<HashMap<Key, Arc<ObjectTurnover>>>,
 }
 
 impl TurnoverReports {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Turnover>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<ObjectTurnover>>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a Kustomization's report. Returns whether it changed.
-    pub(crate) fn store(&self, key: &Key, turnover: Turnover) -> bool {
+    pub(crate) fn store(&self, key: &Key, turnover: ObjectTurnover) -> bool {
         let mut told = self.lock();
         if told.get(key).is_some_and(|before| **before == turnover) {
             return false;
@@ -30,7 +30,7 @@ impl TurnoverReports {
     }
 
     /// Returns the last report of a Kustomization.
-    pub(crate) fn of(&self, key: &Key) -> Option<Arc<Turnover>> {
+    pub(crate) fn of(&self, key: &Key) -> Option<Arc<ObjectTurnover>> {
         self.lock().get(key).cloned()
     }
 

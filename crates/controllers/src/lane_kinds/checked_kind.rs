@@ -8,7 +8,7 @@ use kube::core::object::HasStatus;
 use tenure_api::ObjectId;
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::Next;
-use tenure_planner::standing::StandingPlan;
+use tenure_planner::validation_plan::ValidationPlan;
 use tenure_tenancy::Placement;
 use tokio::sync::Semaphore;
 
@@ -26,7 +26,7 @@ pub(crate) trait CheckedKind: Reconciled<Home = Shard> {
         shard: &Shard,
         placement: Placement,
         now: Timestamp,
-    ) -> StandingPlan<<Self as HasStatus>::Status>;
+    ) -> ValidationPlan<<Self as HasStatus>::Status>;
 
     /// Returns the text size for which the plan is counted, in bytes.
     fn estimate_work(&self) -> usize {

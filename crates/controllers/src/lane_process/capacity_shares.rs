@@ -1,11 +1,11 @@
-//! The lane's shares of common capacity: requested from the hub and returned, with one task for each capacity. `tenure_planner::lane_process::room`
+//! The lane's shares of common capacity: requested from the hub and returned, with one task for each capacity. `tenure_planner::lane_process::capacity`
 //! decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tenure_planner::lane_process::room::{RoomFact, RoomMove, RoomRecord};
+use tenure_planner::lane_process::capacity::{CapacityEvent, CapacityAction, ShareState};
 use tokio::sync::{mpsc, watch};
 
 use super::hub_channel::HubChannel;
@@ -16,7 +16,7 @@ use crate::lane_protocol::shared_capacity::SharedCapacity;
 /// The shares of one lane.
 #[derive(Debug)]
 pub(super) struct CapacityShares {
-    told: BTreeMap<SharedCapacity, mpsc::UnboundedSender<RoomFact>>,
+    told: BTreeMap<SharedCapacity, mpsc::UnboundedSender<CapacityEvent>>,
     /// Whether there is a share for artifacts from an earlier run on the disk.
     settled: watch::Receiver<bool>,
 }
@@ -34,7 +34,7 @@ impl CapacityShares {
             let (context, line, settle) = (Arc::clone(context), Arc::clone(line), settle.clone());
             tokio::spawn(async move {
                 let mut keeper = Keeper {
-                    record: RoomRecord::new(room.terms(context.room(room))),
+                    record: ShareState::new(room.terms(context.room(room))),
                     room,
                     context,
                     line,
@@ -52,7 +52,7 @@ impl CapacityShares {
     }
 
     /// Passes on a message of the hub about a capacity.
-    pub(super) fn pass_on(&self, room: SharedCapacity, fact: RoomFact) {
+    pub(super) fn pass_on(&self, room: SharedCapacity, fact: CapacityEvent) {
         if let Some(tell) = self.told.get(&room) {
             // Without a line there is no hub, and this process is about to end.
             let _gone = tell.send(fact);
@@ -68,11 +68,11 @@ impl CapacityShares {
 }
 
 struct Keeper {
-    record: RoomRecord,
+    record: ShareState,
     room: SharedCapacity,
     context: Arc<ControllerContext>,
     line: Arc<HubChannel>,
-    facts: mpsc::UnboundedReceiver<RoomFact>,
+    facts: mpsc::UnboundedReceiver<CapacityEvent>,
     began: Instant,
 }
 
@@ -85,7 +85,7 @@ impl Keeper {
         self.ask((bytes, 0), false).await;
         while let Some(fact) = self.facts.recv().await {
             self.take(fact);
-            if matches!(fact, RoomFact::Granted(_)) {
+            if matches!(fact, CapacityEvent::Granted(_)) {
                 return;
             }
         }
@@ -96,15 +96,15 @@ impl Keeper {
         loop {
             let budget = self.context.room(self.room);
             match self.record.decide(&budget.demand(), self.began.elapsed()) {
-                RoomMove::Ask { bytes, besides, waits } => self.ask((bytes, besides), waits).await,
-                RoomMove::GiveBack { kept } => {
+                CapacityAction::Ask { bytes, besides, waits } => self.ask((bytes, besides), waits).await,
+                CapacityAction::GiveBack { kept } => {
                     let bytes = budget.give_up_share(kept);
                     if bytes > 0 {
                         let room = self.room;
                         self.line.send(FromLane::GivesBack { room, bytes }).await;
                     }
                 }
-                RoomMove::Wait(until) => {
+                CapacityAction::Wait(until) => {
                     let sleep = async {
                         match until {
                             Some(until) => tokio::time::sleep(until.saturating_sub(self.began.elapsed())).await,
@@ -125,7 +125,7 @@ impl Keeper {
     }
 
     async fn ask(&mut self, (bytes, besides): (u64, u64), waits: bool) {
-        self.record.take(RoomFact::Asked, self.began.elapsed());
+        self.record.take(CapacityEvent::Asked, self.began.elapsed());
         let room = self.room;
         let wants = FromLane::Wants {
             room,
@@ -136,11 +136,11 @@ impl Keeper {
         self.line.send(wants).await;
     }
 
-    fn take(&mut self, fact: RoomFact) {
+    fn take(&mut self, fact: CapacityEvent) {
         match fact {
-            RoomFact::Granted(bytes) => self.context.room(self.room).add_share(bytes),
-            RoomFact::WantedBack if self.room == SharedCapacity::Trees => self.context.artifact_storage.drop_idle(),
-            RoomFact::WantedBack | RoomFact::Asked => {}
+            CapacityEvent::Granted(bytes) => self.context.room(self.room).add_share(bytes),
+            CapacityEvent::WantedBack if self.room == SharedCapacity::Trees => self.context.artifact_storage.drop_idle(),
+            CapacityEvent::WantedBack | CapacityEvent::Asked => {}
         }
         self.record.take(fact, self.began.elapsed());
     }

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_cluster::Seen;
-use tenure_planner::kustomization::Turnover;
+use tenure_planner::kustomization::ObjectTurnover;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_planner::{Event, EventPlace};
 use tenure_tenancy::{Ending, Placement};
@@ -367,7 +367,7 @@ impl HubApi for HubProxy {
         }
     }
 
-    fn note_turnover(&self, key: &Key, turnover: &Turnover) {
+    fn note_turnover(&self, key: &Key, turnover: &ObjectTurnover) {
         let _told_with_the_next_attempt = self.line.try_tell(FromLane::Turnover {
             namespace: key.namespace.clone(),
             name: key.name.clone(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use tenure_cluster::Connection;
-use tenure_planner::lane_process::room::RoomFact;
+use tenure_planner::lane_process::capacity::CapacityEvent;
 use tenure_sources::StorageError;
 use tenure_tenancy::identity;
 use tenure_tenancy::lane::{Lane, decide_lane};
@@ -260,8 +260,8 @@ async fn hear(
         match read_frame::<ToLane>(&mut read).await {
             Ok(Some((ToLane::Ping(number), _))) => line.send(FromLane::Pong(number)).await,
             Ok(Some((ToLane::Answer { number, answer }, _))) => line.answer(number, answer),
-            Ok(Some((ToLane::Granted { room, bytes }, _))) => rooms.pass_on(room, RoomFact::Granted(bytes)),
-            Ok(Some((ToLane::WantedBack(room), _))) => rooms.pass_on(room, RoomFact::WantedBack),
+            Ok(Some((ToLane::Granted { room, bytes }, _))) => rooms.pass_on(room, CapacityEvent::Granted(bytes)),
+            Ok(Some((ToLane::WantedBack(room), _))) => rooms.pass_on(room, CapacityEvent::WantedBack),
             Ok(Some((ToLane::Orders(_), _))) => return LaneError::Line("orders came twice".to_owned()),
             Ok(Some((other, _))) => {
                 if tell.send(other).is_err() {

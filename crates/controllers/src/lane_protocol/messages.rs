@@ -12,7 +12,7 @@ use tenure_api::ObjectId;
 use tenure_cluster::HandedToken;
 use tenure_planner::Event;
 use tenure_planner::artifact_address::ArtifactBase;
-use tenure_planner::kustomization::{ApplySettings, Guards, Turnover};
+use tenure_planner::kustomization::{ApplySettings, Guards, ObjectTurnover};
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_sources::Limits;
 use tenure_tenancy::{Ending, Placement, Settings};
@@ -160,7 +160,7 @@ pub(crate) enum FromLane {
     Turnover {
         namespace: String,
         name: String,
-        turnover: Turnover,
+        turnover: ObjectTurnover,
     },
     /// An event about one of the lane's objects, for a namespace in which the lane may not write.
     Event {

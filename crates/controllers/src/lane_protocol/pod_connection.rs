@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tenure_planner::lane_process::Cause;
+use tenure_planner::lane_process::ExitCause;
 use tenure_sources::{ConnectRefusal, Policy};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, WriteHalf};
 use tokio::sync::Mutex;
@@ -121,15 +121,15 @@ const LONGEST_REASON: usize = 512;
 
 impl PodEnd {
     /// Returns the reason for users. Text from the Pod is cut.
-    pub(crate) fn describe(self) -> Cause {
+    pub(crate) fn describe(self) -> ExitCause {
         let cut = |text: String| text.chars().take(LONGEST_REASON).collect();
         match self {
-            Self::NotStarted(problem) => Cause::NotStarted(cut(problem)),
-            Self::Exited(code) => Cause::Exited(code),
-            Self::Signalled(signal) => Cause::Signalled(signal),
-            Self::Misspoke(problem) => Cause::Misspoke(cut(problem)),
-            Self::Left => Cause::Left,
-            Self::Alone => Cause::HungUp,
+            Self::NotStarted(problem) => ExitCause::NotStarted(cut(problem)),
+            Self::Exited(code) => ExitCause::Exited(code),
+            Self::Signalled(signal) => ExitCause::Signalled(signal),
+            Self::Misspoke(problem) => ExitCause::Misspoke(cut(problem)),
+            Self::Left => ExitCause::Left,
+            Self::Alone => ExitCause::HungUp,
         }
     }
 }

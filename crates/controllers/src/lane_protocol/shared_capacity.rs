@@ -1,7 +1,7 @@
 //! The list of capacities that all lanes share. A lane that is a process has of them what the hub has granted.
 
 use serde::{Deserialize, Serialize};
-use tenure_planner::lane_process::room::RoomTerms;
+use tenure_planner::lane_process::capacity::CapacityLimits;
 use tenure_sources::ByteBudget;
 
 use crate::context::ControllerContext;
@@ -52,7 +52,7 @@ impl SharedCapacity {
     }
 
     /// Returns how a lane uses its share of it.
-    pub(crate) fn terms(self, budget: &ByteBudget) -> RoomTerms {
+    pub(crate) fn terms(self, budget: &ByteBudget) -> CapacityLimits {
         let room = budget.whole();
         let stays = self == Self::Archives;
         let most = room.lane.min(room.all);
@@ -61,7 +61,7 @@ impl SharedCapacity {
         } else {
             room.all / KEPT
         };
-        RoomTerms {
+        CapacityLimits {
             kept: kept.max(1).min(most),
             most,
             doubles: !stays,

@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::metadata::LET_GO;
 use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
-use tenure_planner::election::{LOOK_AT_OTHERS, LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
-use tenure_planner::sharding::LetGo;
+use tenure_planner::election::{LOOK_AT_OTHERS, LeaseRecord, ElectionAction, RETRY, WatchedLease, decide, must_stop, write_spec};
+use tenure_planner::sharding::ReleaseRecord;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -125,7 +125,7 @@ struct Campaign {
     began: Instant,
     own: WatchedLease,
     /// Up to where this instance has released what other instances reconcile.
-    let_go: watch::Receiver<Option<LetGo>>,
+    let_go: watch::Receiver<Option<ReleaseRecord>>,
     /// The last message about waiting, so that each message is logged once.
     said: String,
 }
@@ -164,7 +164,7 @@ impl Campaign {
         }
         self.look().await?;
         match decide(&self.own, &self.election.candidate, self.now()) {
-            Move::Wait { holder } => Ok(Some(format!("{holder} leads; this process waits"))),
+            ElectionAction::Wait { holder } => Ok(Some(format!("{holder} leads; this process waits"))),
             next => self.write(&next).await.map(|()| None),
         }
     }
@@ -242,8 +242,8 @@ impl Campaign {
     async fn renew(&mut self) -> Result<bool, ClusterError> {
         self.look().await?;
         match decide(&self.own, &self.election.candidate, self.now()) {
-            next @ Move::Take { renewal: true, .. } => self.write(&next).await.map(|()| true),
-            Move::Create | Move::Take { .. } | Move::Wait { .. } => Ok(false),
+            next @ ElectionAction::Take { renewal: true, .. } => self.write(&next).await.map(|()| true),
+            ElectionAction::Create | ElectionAction::Take { .. } | ElectionAction::Wait { .. } => Ok(false),
         }
     }
 
@@ -251,7 +251,7 @@ impl Campaign {
     async fn give_back(&mut self) {
         let given = async {
             self.look().await?;
-            if let Move::Take {
+            if let ElectionAction::Take {
                 version, renewal: true, ..
             } = decide(&self.own, &self.election.candidate, self.now())
             {
@@ -276,19 +276,19 @@ impl Campaign {
         Ok(())
     }
 
-    async fn write(&mut self, next: &Move) -> Result<(), ClusterError> {
+    async fn write(&mut self, next: &ElectionAction) -> Result<(), ClusterError> {
         let candidate = &self.election.candidate;
         let spec = |transitions, renewal| write_spec(candidate, transitions, Timestamp::now(), renewal);
         match next {
-            Move::Wait { .. } => Ok(()),
-            Move::Create => {
+            ElectionAction::Wait { .. } => Ok(()),
+            ElectionAction::Create => {
                 let LeaseName { namespace, name } = &self.election.lease;
                 let lease = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"namespace": namespace, "name": name},
                     "spec": spec(0, false)});
 
                 self.client.create(&lease, MANAGER).await.map(drop)
             }
-            Move::Take {
+            ElectionAction::Take {
                 version,
                 transitions,
                 renewal,

@@ -21,7 +21,7 @@ use serde_json::Value;
 use tenure_api::access::AccessProvider;
 use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_api::{Tenant, installation};
-use tenure_planner::policies::is_ours;
+use tenure_planner::policies::is_managed_policy;
 use tenure_sources::StorageError;
 use tenure_tenancy::Instance;
 use tokio_util::sync::CancellationToken;
@@ -401,7 +401,7 @@ impl Manager {
 
     /// Handles a changed policy or binding. Policies of others are not cached.
     fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: ObjectChange<'_>) {
-        if is_ours(told.name()) && told.take(cache(&self.hub)).is_some() {
+        if is_managed_policy(told.name()) && told.take(cache(&self.hub)).is_some() {
             self.hub.policy_news.notify_one();
         }
     }

@@ -1,7 +1,7 @@
 //! Sends the events of one lane to the receivers that Alerts name.
 //!
 //! ```text
-//! write_events ──▶ events (bounded, each once in a while) ──[choose]──▶ a queue for each Provider (bounded, at its rate) ──▶ attempts
+//! write_events ──▶ events (bounded, each once in a while) ──[select_alerts]──▶ a queue for each Provider (bounded, at its rate) ──▶ attempts
 //! ```
 //!
 //! No reconciliation waits for this module. An event goes into a queue, and an event that does not fit is lost and reported as lost. Providers do not
@@ -22,9 +22,9 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use tenure_api::{Alert, ObjectMeta, reason};
 use tenure_planner::Event;
-use tenure_planner::alert::{Candidate, Chosen, Combined, choose, estimate_work, is_about, may_name};
-use tenure_planner::maxima::{ALERTS_LOOKED_AT, ALERTS_TOLD};
-use tenure_planner::news::News;
+use tenure_planner::alert::{Candidate, SelectedAlerts, Combined, select_alerts, estimate_work, is_about, may_name};
+use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_TOLD};
+use tenure_planner::alert_event::AlertEvent;
 use tenure_tenancy::Placement;
 
 use crate::lane::notification_queue::QueuedNotification;
@@ -44,7 +44,7 @@ pub(crate) async fn queue_event<R: Reconciled<Home = Shard>>(shard: &Shard, meta
     }
     let kind = R::KIND;
     let of = (kind.api_version, kind.name, kind.reporter);
-    let Some(news) = News::of(of, metadata, event, Timestamp::now()) else {
+    let Some(news) = AlertEvent::of(of, metadata, event, Timestamp::now()) else {
         return;
     };
     let lane = shard.lane().await;
@@ -115,7 +115,7 @@ impl SelectedAlert {
 }
 
 /// Returns the Alerts of the lane that select an event and may do so, up to a limit. Those of the event's namespace come first.
-async fn list_about(lane: &Lane, news: &News) -> Vec<SelectedAlert> {
+async fn list_about(lane: &Lane, news: &AlertEvent) -> Vec<SelectedAlert> {
     let mut found: Vec<SelectedAlert> = Vec::new();
     let mut shards = lane.list_shards();
     shards.sort_by_key(|shard| shard.namespace != news.object.namespace);
@@ -141,19 +141,19 @@ async fn list_about(lane: &Lane, news: &News) -> Vec<SelectedAlert> {
     found
 }
 
-async fn find_wanted(lane: &Arc<Lane>, news: News) {
+async fn find_wanted(lane: &Arc<Lane>, news: AlertEvent) {
     let about = list_about(lane, &news).await;
     if about.is_empty() {
         return;
     }
     let candidates: Vec<Candidate<'_>> = about.iter().map(SelectedAlert::candidate).collect();
     let work = estimate_work(&candidates, &news);
-    let chosen = lane.limits.turns.run(work, || choose(&candidates, &news)).await;
+    let chosen = lane.limits.turns.run(work, || select_alerts(&candidates, &news)).await;
     drop(candidates);
     queue_for_alerts(lane, &about, chosen, Arc::new(news)).await;
 }
 
-async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: Chosen, news: Arc<News>) {
+async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: SelectedAlerts, news: Arc<AlertEvent>) {
     let failed = |problem: &str| {
         let message = format!(
             "failed to dispatch notification for {}: {problem}",

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tenure_api::Provider;
 use tenure_planner::expression::WORK;
 use tenure_planner::provider::{
-    Needs, SecretData, Secrets, Sending, Verdict, find_pause, find_timeout, needs_purse, write_sending,
+    RequiredObjects, SecretData, Secrets, PreparedNotification, Verdict, find_pause, find_timeout, needs_budget, write_sending,
 };
 use tenure_sources::{LetterFailure, Reach, send_letter};
 use tenure_tenancy::{Placement, ServiceAccount};
@@ -33,7 +33,7 @@ pub(super) async fn send(lane: &Arc<Lane>, notification: &QueuedNotification) ->
 
 /// The prepared request.
 struct Prepared {
-    sending: Sending,
+    sending: PreparedNotification,
     reach: Reach,
     timeout: Duration,
 }
@@ -50,13 +50,13 @@ async fn prepare(lane: &Lane, notification: &QueuedNotification) -> Result<Optio
     let provider = provider.ok_or_else(|| format!("Provider {}/{name} is not there", shard.namespace))?;
     let placement = shard.place().await;
     let news = (notification.news.as_ref(), &notification.metadata);
-    let Some(needs) = Needs::of_event(&provider, &placement, news)? else {
+    let Some(needs) = RequiredObjects::of_event(&provider, &placement, news)? else {
         return Ok(None);
     };
     let secrets = read_secrets(lane, shard, &needs).await?;
     let key = (shard.namespace.clone(), name.to_owned());
     let mut purse = lane.notification_queue.read_budget(&key);
-    let is_paid = needs_purse(&provider);
+    let is_paid = needs_budget(&provider);
     let work = if is_paid { WORK } else { 0 };
     let write = || {
         let whom = (provider.as_ref(), notification.alert.as_ref());
@@ -74,7 +74,7 @@ async fn prepare(lane: &Lane, notification: &QueuedNotification) -> Result<Optio
     }))
 }
 
-async fn read_secrets(lane: &Lane, shard: &Shard, needs: &Needs) -> Result<Secrets, String> {
+async fn read_secrets(lane: &Lane, shard: &Shard, needs: &RequiredObjects) -> Result<Secrets, String> {
     Ok(Secrets {
         secret: read(lane, shard, needs.secret.as_deref(), &needs.account).await?,
         certificates: read(lane, shard, needs.certificates.as_deref(), &needs.account).await?,
@@ -93,7 +93,7 @@ async fn read(
     found.map(Some).map_err(|failure| failure.message)
 }
 
-async fn attempt_often(lane: &Lane, sending: &Sending, reach: &Reach, timeout: Duration) -> Result<(), String> {
+async fn attempt_often(lane: &Lane, sending: &PreparedNotification, reach: &Reach, timeout: Duration) -> Result<(), String> {
     let mut attempts = 0;
     loop {
         let verdict = {
@@ -118,7 +118,7 @@ async fn attempt_often(lane: &Lane, sending: &Sending, reach: &Reach, timeout: D
     }
 }
 
-async fn attempt(sending: &Sending, reach: &Reach) -> Verdict {
+async fn attempt(sending: &PreparedNotification, reach: &Reach) -> Verdict {
     if let Some(inquiry) = &sending.inquiry {
         match send_letter(sending, inquiry, reach).await {
             Err(failure) => return fail(failure),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tenure_api::ObjectId;
 use tenure_cluster::ClusterError;
-use tenure_planner::{Next, restart};
+use tenure_planner::{Next, interrupted_attempts};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -246,7 +246,7 @@ async fn wait_for_admission<R: Reconciler>(reconciler: &R, mailbox: &Mailbox, en
 /// Delays the first attempt of an object that was being reconciled when an earlier process ended, and writes that into the status.
 async fn wait_for_turn<R: Reconciler>(reconciler: &R, attempt_marks: &AttemptMarks, crashes: u32) -> Turn {
     let now = Timestamp::now();
-    let wait = restart::find_pause(crashes);
+    let wait = interrupted_attempts::find_pause(crashes);
     reconciler
         .report_wait(crashes, now.checked_add(wait).unwrap_or(now))
         .await;

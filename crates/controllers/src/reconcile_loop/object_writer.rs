@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView};
 use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource};
 use tenure_planner::merge_patch::find_difference;
-use tenure_planner::recorded::join_events;
-use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
+use tenure_planner::event_recording::join_events;
+use tenure_planner::{Event, EventPlace, FinalizerChange, panic_report, interrupted_attempts};
 
 use crate::cluster_view::key::Key;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled, take_written};
@@ -275,7 +275,7 @@ pub(crate) async fn report_crash<R: Reconciled>(
         return Ok(());
     };
     let writer = ObjectWriter::of(object.as_ref());
-    let (new, event) = crash::tell_crash(object.status(), object.meta(), Timestamp::now(), times);
+    let (new, event) = panic_report::report_panic(object.status(), object.meta(), Timestamp::now(), times);
     writer.write_status(home, &new).await?;
     writer.write_events(home, event_history, &[event]).await;
     Ok(())
@@ -283,7 +283,7 @@ pub(crate) async fn report_crash<R: Reconciled>(
 
 /// Reports in the status of a reconciled object that it waits, because the controllers ended so often while it was being reconciled.
 pub(crate) async fn report_wait<R: Reconciled>(home: &R::Home, key: &Key, crashes: u32, until: Timestamp) {
-    report_pause::<R>(home, key, &restart::describe_wait(crashes, until)).await;
+    report_pause::<R>(home, key, &interrupted_attempts::describe_wait(crashes, until)).await;
 }
 
 /// Reports in the status of a reconciled object why it waits.
@@ -292,7 +292,7 @@ pub(crate) async fn report_pause<R: Reconciled>(home: &R::Home, key: &Key, messa
         return;
     };
     let writer = ObjectWriter::of(object.as_ref());
-    let waiting = restart::tell_wait(object.status(), object.meta(), Timestamp::now(), message);
+    let waiting = interrupted_attempts::report_wait(object.status(), object.meta(), Timestamp::now(), message);
     if let Err(error) = writer.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "the status that it waits could not be written");
     }

@@ -14,7 +14,7 @@ use sops::{Decrypted, Error, Format, Kept, Keys, Limits, MacVerdict, decrypt};
 use tenure_api::metadata::DECRYPT;
 use tenure_api::text::visible_line;
 use tenure_api::{ObjectId, ObjectView};
-use tenure_planner::inputs::DecryptionKeys;
+use tenure_planner::render_inputs::DecryptionKeys;
 use zeroize::Zeroizing;
 
 /// The number of lists of clear files, so that each list is short.

@@ -9,7 +9,7 @@ use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Override
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::SUBSTITUTE;
 use tenure_api::text::visible_line;
-use tenure_planner::inputs::Variable;
+use tenure_planner::render_inputs::Variable;
 use tenure_planner::kustomization::{RenderFailure, RenderRequest, Rendered};
 use tenure_planner::overlay::make_patch_target;
 use tenure_planner::{Object, Origin, Overlay, RenderInputs, RenderedObject};

@@ -17,7 +17,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{LET_GO, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::election::{LeaseRecord, RETRY, WatchedLease};
-use tenure_planner::sharding::{Holdings, LetGo, Peer};
+use tenure_planner::sharding::{OwnedParts, ReleaseRecord, Peer};
 use tenure_tenancy::Instance;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ pub(crate) struct ShardPeers {
     began: Instant,
     leases: Mutex<HashMap<String, WatchedLease>>,
     /// Up to where this instance has released other instances' parts.
-    let_go: watch::Sender<Option<LetGo>>,
+    let_go: watch::Sender<Option<ReleaseRecord>>,
 }
 
 impl ShardPeers {
@@ -48,11 +48,11 @@ impl ShardPeers {
     }
 
     /// Returns up to where this instance has released, for the writer of the Lease.
-    pub(crate) fn follow(&self) -> watch::Receiver<Option<LetGo>> {
+    pub(crate) fn follow(&self) -> watch::Receiver<Option<ReleaseRecord>> {
         self.let_go.subscribe()
     }
 
-    fn set_released(&self, let_go: Option<LetGo>) {
+    fn set_released(&self, let_go: Option<ReleaseRecord>) {
         self.let_go.send_if_modified(|before| {
             let is_news = *before != let_go;
             *before = let_go;
@@ -93,7 +93,7 @@ impl ShardPeers {
                 Ok(peers) if peers.is_empty() => return,
                 // If shards were never installed, the controllers have no right to list them.
                 Err(ClusterError::Forbidden { .. }) => return,
-                Ok(peers) => Holdings::new(self.instance.clone()).describe_wait(&peers),
+                Ok(peers) => OwnedParts::new(self.instance.clone()).describe_wait(&peers),
                 Err(error) => Some(format!("the Leases of shards can't be read: {error}")),
             };
             if let Some(wait) = wait.filter(|wait| *wait != said) {
@@ -105,7 +105,7 @@ impl ShardPeers {
     }
 }
 
-fn read_let_go(lease: &Value) -> Option<LetGo> {
+fn read_let_go(lease: &Value) -> Option<ReleaseRecord> {
     let annotations = lease.pointer("/metadata/annotations")?;
     annotations.get(LET_GO)?.as_str()?.parse().ok()
 }

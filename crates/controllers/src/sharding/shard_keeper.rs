@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tenure_planner::sharding::{Holdings, Peer, Progress, list_unserved};
+use tenure_planner::sharding::{OwnedParts, Peer, Progress, list_unserved};
 use tenure_tenancy::instance::{Domain, survey};
 use tenure_tenancy::{Atlas, Estate, Instance, Realm};
 use tokio::sync::mpsc;
@@ -40,7 +40,7 @@ pub(crate) trait ShardWork: Send + Sync + 'static {
 
 /// Keeps an instance to its part until the future is dropped.
 pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
-    let mut holdings = Holdings::new(board.instance.clone());
+    let mut holdings = OwnedParts::new(board.instance.clone());
     let mut unserved = Unserved::default();
     let mut said = String::new();
     let (tell_left, mut left) = mpsc::unbounded_channel::<Estate>();

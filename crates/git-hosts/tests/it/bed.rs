@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_planner::access::host::{
-    Ask, CredentialKind, Found, HostKind, Listed, MintRequest, Role, Scope, Target, Told, Trouble,
+    HostQuery, CredentialKind, TargetDescription, HostKind, ListedCredential, MintRequest, Role, Scope, Target, HostReply, HostError,
 };
 use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, make_deploy_key};
 use tenure_sources::{Hidden, Policy, Reach, TlsOptions};
@@ -130,29 +130,29 @@ pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintR
     (request, pair.map(|pair| pair.private))
 }
 
-pub(crate) async fn ask(host: &dyn Host, ask: Ask) -> Result<HostResponse, Trouble> {
+pub(crate) async fn ask(host: &dyn Host, ask: HostQuery) -> Result<HostResponse, HostError> {
     host.ask(&ask, Timestamp::now()).await
 }
 
-pub(crate) async fn find(host: &dyn Host, what: Ask) -> Option<Found> {
+pub(crate) async fn find(host: &dyn Host, what: HostQuery) -> Option<TargetDescription> {
     match ask(host, what).await.unwrap().told {
-        Told::Found(found) => found,
+        HostReply::Found(found) => found,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn list(host: &dyn Host, target: &Target, kind: CredentialKind) -> Vec<Listed> {
+pub(crate) async fn list(host: &dyn Host, target: &Target, kind: CredentialKind) -> Vec<ListedCredential> {
     let target = target.clone();
-    match ask(host, Ask::List { target, kind }).await.unwrap().told {
-        Told::Listed(listed) => listed,
+    match ask(host, HostQuery::List { target, kind }).await.unwrap().told {
+        HostReply::Listed(listed) => listed,
         other => panic!("{other:?}"),
     }
 }
 
 /// Orders a credential; returns its number and, of a token, its user name and value.
 pub(crate) async fn mint(host: &dyn Host, request: &MintRequest) -> (u64, Option<(String, String)>) {
-    let answered = ask(host, Ask::Mint(request.clone())).await.unwrap();
-    let Told::Minted(minted) = answered.told else {
+    let answered = ask(host, HostQuery::Mint(request.clone())).await.unwrap();
+    let HostReply::Minted(minted) = answered.told else {
         panic!("{:?}", answered.told);
     };
     let value = answered.value.map(|value| value.reveal().to_owned());
@@ -164,9 +164,9 @@ pub(crate) async fn revoke(
     target: &Target,
     kind: CredentialKind,
     id: u64,
-) -> Result<HostResponse, Trouble> {
+) -> Result<HostResponse, HostError> {
     let target = target.clone();
-    ask(host, Ask::Revoke { target, kind, id }).await
+    ask(host, HostQuery::Revoke { target, kind, id }).await
 }
 
 /// Finds a program on `PATH`, or in a folder of `TENURE_BESIDE`.

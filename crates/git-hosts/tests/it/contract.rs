@@ -4,7 +4,7 @@
 //! suite revokes everything that it makes. It leaves objects with other names alone.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Scope, Target, Told, Trouble};
+use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, MintRequest, Scope, Target, HostReply, HostError};
 use git_hosts::{Host, RemoteHost, StaticHost, fingerprint_key, fingerprint_value};
 use tenure_sources::Hidden;
 
@@ -48,19 +48,19 @@ async fn a_real_host_keeps_the_contract() {
 
 /// Checks all behaviour on which the rotation of credentials relies.
 async fn keep_contract(host: &dyn Host, path: &str) {
-    let own = ask(host, Ask::ReadOwnCredential).await.unwrap();
-    assert!(matches!(own.told, Told::OwnCredential(_)));
+    let own = ask(host, HostQuery::ReadOwnCredential).await.unwrap();
+    assert!(matches!(own.told, HostReply::OwnCredential(_)));
     let date = own.date.expect("a host says how late it is");
     assert!(date.duration_since(Timestamp::now()).abs() < SignedDuration::from_hours(24));
 
     let scope = Scope::Project;
-    let by_path = |path: &str| Ask::FindByPath {
+    let by_path = |path: &str| HostQuery::FindByPath {
         scope,
         path: path.to_owned(),
     };
     let found = find(host, by_path(path)).await.expect("the project of the suite");
     assert!(found.http_url.is_some());
-    let by_id = |id| Ask::FindById { scope, id };
+    let by_id = |id| HostQuery::FindById { scope, id };
     assert_eq!(find(host, by_id(found.target.id)).await.as_ref(), Some(&found));
     let (space, _) = path.split_once('/').unwrap();
     assert_eq!(
@@ -87,8 +87,8 @@ async fn credentials_come_and_go(host: &dyn Host, target: &Target, kind: Credent
         let end = Timestamp::now() + SignedDuration::from_hours(24 * 30);
         first.expires_at = Timestamp::from_second(end.as_second()).ok();
     }
-    let answered = ask(host, Ask::Mint(first.clone())).await.unwrap();
-    let Told::Minted(minted) = answered.told else {
+    let answered = ask(host, HostQuery::Mint(first.clone())).await.unwrap();
+    let HostReply::Minted(minted) = answered.told else {
         panic!("{:?}", answered.told);
     };
     let id = minted.id.expect("a number to revoke it by");
@@ -127,7 +127,7 @@ async fn credentials_come_and_go(host: &dyn Host, target: &Target, kind: Credent
     for _ in 0..2 {
         assert!(matches!(
             revoke(host, target, kind, id).await.unwrap().told,
-            Told::Revoked
+            HostReply::Revoked
         ));
         assert_eq!(names().await, [other.as_str()]);
     }
@@ -136,10 +136,10 @@ async fn credentials_come_and_go(host: &dyn Host, target: &Target, kind: Credent
 }
 
 async fn what_was_sent_twice_is_there_once(host: &dyn Host, request: &MintRequest, id: u64, is_idempotent: bool) {
-    let again = ask(host, Ask::Mint(request.clone())).await;
+    let again = ask(host, HostQuery::Mint(request.clone())).await;
     match (again, is_idempotent) {
-        (Ok(answered), true) => assert!(matches!(answered.told, Told::Minted(minted) if minted.id == Some(id))),
-        (Err(Trouble::Refused { .. }), false) => {}
+        (Ok(answered), true) => assert!(matches!(answered.told, HostReply::Minted(minted) if minted.id == Some(id))),
+        (Err(HostError::Refused { .. }), false) => {}
         (other, _) => panic!("{other:?}"),
     }
 }
@@ -196,8 +196,8 @@ async fn a_list_is_read_whole_at_a_host_that_knows_itself_by_another_address() {
 async fn nobody_is_asked_about_what_is_written_by_hand() {
     let host = StaticHost;
     assert!(KINDS.into_iter().all(|kind| host.capabilities(kind).is_none()));
-    let trouble = ask(&host, Ask::ReadOwnCredential).await.unwrap_err();
-    assert!(matches!(trouble, Trouble::Refused { status: 0, .. }));
+    let trouble = ask(&host, HostQuery::ReadOwnCredential).await.unwrap_err();
+    assert!(matches!(trouble, HostError::Refused { status: 0, .. }));
 }
 
 #[tokio::test]
@@ -207,9 +207,9 @@ async fn who_is_not_let_in_is_told_so_and_not_what_was_shown() {
         let secret = "a-token-that-nobody-knows";
         let host = connect(kind, bed.forge.url(), secret);
         let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "x");
-        for what in [Ask::ReadOwnCredential, Ask::Mint(request)] {
+        for what in [HostQuery::ReadOwnCredential, HostQuery::Mint(request)] {
             let trouble = ask(&host, what).await.unwrap_err();
-            assert_eq!(trouble, Trouble::Unauthenticated, "{kind:?}");
+            assert_eq!(trouble, HostError::Unauthenticated, "{kind:?}");
         }
         assert!(!format!("{:?}", Hidden::new(secret)).contains(secret));
         assert!(
@@ -229,16 +229,16 @@ async fn a_path_that_somebody_else_has_now_is_never_taken_for_the_project() {
         let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
         let (id, _) = mint(&bed.host, &request).await;
         bed.forge.move_project(bed.project, "group-1/renamed").unwrap();
-        let by_path = Ask::FindByPath {
+        let by_path = HostQuery::FindByPath {
             scope: Scope::Project,
             path: PROJECT.to_owned(),
         };
         assert_eq!(
             ask(&bed.host, by_path.clone()).await.unwrap_err(),
-            Trouble::Moved,
+            HostError::Moved,
             "{kind:?}"
         );
-        let by_id = Ask::FindById {
+        let by_id = HostQuery::FindById {
             scope: Scope::Project,
             id: bed.project,
         };
@@ -246,7 +246,7 @@ async fn a_path_that_somebody_else_has_now_is_never_taken_for_the_project() {
         assert_eq!((moved.id, moved.path.as_str()), (bed.project, "group-1/renamed"));
         let orders = async || {
             let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/2");
-            let minted = ask(&bed.host, Ask::Mint(request)).await.map(|_| ());
+            let minted = ask(&bed.host, HostQuery::Mint(request)).await.map(|_| ());
             let revoked = revoke(&bed.host, &bed.target(), CredentialKind::DeployKey, id)
                 .await
                 .map(|_| ());
@@ -263,7 +263,7 @@ async fn a_path_that_somebody_else_has_now_is_never_taken_for_the_project() {
             assert_eq!(orders().await, (Ok(()), Ok(())));
             assert_eq!(live(bed.project), 1);
         } else {
-            assert_eq!(orders().await, (Err(Trouble::Moved), Err(Trouble::Moved)));
+            assert_eq!(orders().await, (Err(HostError::Moved), Err(HostError::Moved)));
         }
         let another = bed.forge.add_project(PROJECT).await.unwrap();
         let found = find(&bed.host, by_path).await.unwrap();

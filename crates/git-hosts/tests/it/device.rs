@@ -3,7 +3,7 @@
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour, Owner};
-use tenure_planner::access::host::{AccessLevel, DeviceTold, HostKind, Membership, Target, Trouble};
+use tenure_planner::access::host::{AccessLevel, DevicePollResult, HostKind, Membership, Target, HostError};
 use git_hosts::DeviceFlow;
 use tenure_sources::TlsOptions;
 
@@ -20,7 +20,7 @@ fn flow(bed: &Bed) -> DeviceFlow {
 }
 
 /// Runs the flow with a person who enters the code.
-async fn enter(bed: &Bed, person: u64, is_allowed: bool, target: &Target) -> Result<DeviceTold, Trouble> {
+async fn enter(bed: &Bed, person: u64, is_allowed: bool, target: &Target) -> Result<DevicePollResult, HostError> {
     let (flow, now) = (flow(bed), Timestamp::now());
     let (code, secret) = flow.start(now).await?;
     assert!(bed.forge.enter_code(&code.user_code, person, is_allowed));
@@ -36,7 +36,7 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
     let level = Some(AccessLevel::MAINTAINER);
     assert_eq!(
         told,
-        DeviceTold::Shown(Membership {
+        DevicePollResult::Shown(Membership {
             user_id: maintainer,
             level
         })
@@ -47,7 +47,7 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
         let level = Some(AccessLevel::OWNER);
         assert_eq!(
             told,
-            DeviceTold::Shown(Membership {
+            DevicePollResult::Shown(Membership {
                 user_id: bed.owner,
                 level
             })
@@ -57,7 +57,7 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
     let told = enter(&bed, stranger, true, &bed.target()).await.unwrap();
     assert_eq!(
         told,
-        DeviceTold::Shown(Membership {
+        DevicePollResult::Shown(Membership {
             user_id: stranger,
             level: None
         })
@@ -83,14 +83,14 @@ async fn a_code_waits_is_denied_and_ends() {
     assert!(code.expires_at <= now + SignedDuration::from_mins(5));
     assert!(!format!("{secret:?}").contains(secret.value().reveal()));
     let poll = async || flow.poll(&secret, &bed.target(), now).await.unwrap();
-    assert_eq!(poll().await, DeviceTold::Pending);
-    assert_eq!(poll().await, DeviceTold::SlowDown);
+    assert_eq!(poll().await, DevicePollResult::Pending);
+    assert_eq!(poll().await, DevicePollResult::SlowDown);
     bed.forge.advance(SignedDuration::from_secs(5));
-    assert_eq!(poll().await, DeviceTold::Pending);
+    assert_eq!(poll().await, DevicePollResult::Pending);
     bed.forge.advance(SignedDuration::from_mins(5));
-    assert_eq!(poll().await, DeviceTold::Expired);
+    assert_eq!(poll().await, DevicePollResult::Expired);
     let denied = enter(&bed, bed.owner, false, &bed.target()).await.unwrap();
-    assert_eq!(denied, DeviceTold::Denied);
+    assert_eq!(denied, DevicePollResult::Denied);
 }
 
 #[tokio::test]
@@ -117,5 +117,5 @@ async fn whatever_goes_wrong_nobody_is_shown_and_the_token_is_given_back() {
     bed.forge
         .misbehave(Fault::always("/oauth/token", Misbehaviour::limited(30)));
     let trouble = enter(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
-    assert!(matches!(trouble, Trouble::Limited { .. }), "{trouble}");
+    assert!(matches!(trouble, HostError::Limited { .. }), "{trouble}");
 }

@@ -1,7 +1,7 @@
 //! Features that only GitHub has: an App, and tokens of its installation.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Role, Told, Trouble};
+use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, MintRequest, Role, HostReply, HostError};
 use git_hosts::{Authoriser, Host as _, RemoteHost};
 use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
 
@@ -42,12 +42,12 @@ async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
     let other = bed.forge.add_project("group-1/other").await.unwrap();
     let host = app(&bed, installation);
     assert!(matches!(
-        ask(&host, Ask::ReadOwnCredential).await.unwrap().told,
-        Told::OwnCredential(None)
+        ask(&host, HostQuery::ReadOwnCredential).await.unwrap().told,
+        HostReply::OwnCredential(None)
     ));
 
-    let answered = ask(&host, Ask::Mint(token_order(&bed))).await.unwrap();
-    let Told::Minted(minted) = answered.told else { panic!() };
+    let answered = ask(&host, HostQuery::Mint(token_order(&bed))).await.unwrap();
+    let HostReply::Minted(minted) = answered.told else { panic!() };
     assert_eq!((minted.id, minted.username.as_deref()), (None, Some("x-access-token")));
     let end = minted.expires_at.unwrap();
     assert!(end > Timestamp::now() && end <= Timestamp::now() + SignedDuration::from_hours(1));
@@ -59,17 +59,17 @@ async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
         let url = bed.forge.git().http_url(name);
         probe_git(&url, &secret, &reach(&[&url])).await
     };
-    use tenure_planner::access::host::Probed;
-    assert_eq!(probe(PROJECT).await, Probed::Accepted);
-    assert!(matches!(probe("group-1/other").await, Probed::Refused(_)));
+    use tenure_planner::access::host::ProbeResult;
+    assert_eq!(probe(PROJECT).await, ProbeResult::Accepted);
+    assert!(matches!(probe("group-1/other").await, ProbeResult::Refused(_)));
     bed.forge.advance(SignedDuration::from_hours(1));
-    assert!(matches!(probe(PROJECT).await, Probed::Refused(_)));
+    assert!(matches!(probe(PROJECT).await, ProbeResult::Refused(_)));
     assert_ne!(other, bed.project);
 
     let can = host.capabilities(CredentialKind::InstallationToken).unwrap();
     assert!(!can.listed);
     let revoked = revoke(&host, &bed.target(), CredentialKind::InstallationToken, 1).await;
-    assert!(matches!(revoked, Err(Trouble::Refused { status: 0, .. })));
+    assert!(matches!(revoked, Err(HostError::Refused { status: 0, .. })));
 }
 
 #[tokio::test]
@@ -82,8 +82,8 @@ async fn a_persons_token_says_when_it_ends() {
             bed.forge.url(),
             &bed.forge.authorise(bed.owner, &["repo"], end),
         );
-        let own = ask(&host, Ask::ReadOwnCredential).await.unwrap().told;
-        assert_eq!(own, Told::OwnCredential(end));
+        let own = ask(&host, HostQuery::ReadOwnCredential).await.unwrap().told;
+        assert_eq!(own, HostReply::OwnCredential(end));
     }
 }
 
@@ -109,27 +109,27 @@ async fn an_app_that_is_not_let_in_is_told_so() {
     let (key, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
     for request in [token_order(&bed), key] {
         assert_eq!(
-            ask(&unknown, Ask::Mint(request)).await.unwrap_err(),
-            Trouble::Unauthenticated
+            ask(&unknown, HostQuery::Mint(request)).await.unwrap_err(),
+            HostError::Unauthenticated
         );
     }
     bed.forge.add_app(42, KEY).unwrap();
-    let trouble = ask(&unknown, Ask::Mint(token_order(&bed))).await.unwrap_err();
-    assert!(matches!(trouble, Trouble::Refused { status: 404, .. }), "{trouble}");
+    let trouble = ask(&unknown, HostQuery::Mint(token_order(&bed))).await.unwrap_err();
+    assert!(matches!(trouble, HostError::Refused { status: 404, .. }), "{trouble}");
     let installation = bed.forge.add_installation("somebody-else");
-    let trouble = ask(&app(&bed, installation), Ask::Mint(token_order(&bed)))
+    let trouble = ask(&app(&bed, installation), HostQuery::Mint(token_order(&bed)))
         .await
         .unwrap_err();
-    assert!(matches!(trouble, Trouble::Refused { status: 422, .. }), "{trouble}");
+    assert!(matches!(trouble, HostError::Refused { status: 422, .. }), "{trouble}");
     let registry = MintRequest {
         role: Role::ReadRegistry,
         ..token_order(&bed)
     };
-    let trouble = ask(&app(&bed, installation), Ask::Mint(registry)).await.unwrap_err();
-    assert!(matches!(trouble, Trouble::Refused { status: 0, .. }), "{trouble}");
+    let trouble = ask(&app(&bed, installation), HostQuery::Mint(registry)).await.unwrap_err();
+    assert!(matches!(trouble, HostError::Refused { status: 0, .. }), "{trouble}");
     // A token of a person can't order a token of an App.
     assert!(matches!(
-        ask(&bed.host, Ask::Mint(token_order(&bed))).await,
-        Err(Trouble::Refused { status: 0, .. })
+        ask(&bed.host, HostQuery::Mint(token_order(&bed))).await,
+        Err(HostError::Refused { status: 0, .. })
     ));
 }

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenure_forge_server::{Fault, Misbehaviour, Owner};
-use tenure_planner::access::host::{Ask, CredentialKind, HostKind, Issue, Role, Scope, Target, Told, Trouble};
+use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, Issue, Role, Scope, Target, HostReply, HostError};
 
 use crate::bed::{Bed, ask, connect, find, list, mint, order, revoke};
 
@@ -30,7 +30,7 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
     }
     let group = find(
         &bed.host,
-        Ask::FindByPath {
+        HostQuery::FindByPath {
             scope: Scope::Group,
             path: "group-1".to_owned(),
         },
@@ -38,12 +38,12 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
     .await
     .unwrap();
     assert_eq!(group.target, bed.group_target());
-    let by_id = Ask::FindById {
+    let by_id = HostQuery::FindById {
         scope: Scope::Group,
         id: bed.group,
     };
     assert_eq!(find(&bed.host, by_id).await, Some(group));
-    let member = |role| Ask::FindMember {
+    let member = |role| HostQuery::FindMember {
         group: bed.group_target(),
         role,
     };
@@ -90,9 +90,9 @@ async fn tokens_end_at_midnight_by_the_hosts_clock() {
     bed.forge.set_time(at("2030-05-01T12:00:00Z"));
     let (mut request, _) = order(&bed.target(), TOKEN, "fa/1");
     request.expires_at = Some(at("2030-05-03T18:30:00Z"));
-    let answered = ask(&bed.host, Ask::Mint(request)).await.unwrap();
+    let answered = ask(&bed.host, HostQuery::Mint(request)).await.unwrap();
     assert_eq!(answered.date, Some(at("2030-05-01T12:00:00Z")));
-    let Told::Minted(minted) = answered.told else { panic!() };
+    let HostReply::Minted(minted) = answered.told else { panic!() };
     assert_eq!(minted.expires_at, Some(at("2030-05-03T00:00:00Z")));
     bed.forge.set_time(at("2030-05-02T23:59:59Z"));
     assert_eq!(bed.forge.live().len(), 1);
@@ -112,30 +112,30 @@ async fn who_may_not_is_refused_before_anything_happens() {
     let host = |person, scope| connect(HostKind::Gitlab, forge.url(), &forge.authorise(person, &[scope], None));
     let (project, _) = order(&bed.target(), TOKEN, "fa/1");
     let (group, _) = order(&bed.group_target(), TOKEN, "fa/1");
-    let forbidden = |trouble: Result<_, Trouble>| matches!(trouble, Err(Trouble::Forbidden(_)));
+    let forbidden = |trouble: Result<_, HostError>| matches!(trouble, Err(HostError::Forbidden(_)));
     assert!(forbidden(
-        ask(&host(developer, "api"), Ask::Mint(project.clone())).await
+        ask(&host(developer, "api"), HostQuery::Mint(project.clone())).await
     ));
-    assert!(forbidden(ask(&host(maintainer, "api"), Ask::Mint(group)).await));
+    assert!(forbidden(ask(&host(maintainer, "api"), HostQuery::Mint(group)).await));
     assert!(forbidden(
-        ask(&host(bed.owner, "read_api"), Ask::Mint(project.clone())).await
+        ask(&host(bed.owner, "read_api"), HostQuery::Mint(project.clone())).await
     ));
     mint(&host(maintainer, "api"), &project).await;
     // A stranger gets the same answer as for a missing project.
-    let by_id = Ask::FindById {
+    let by_id = HostQuery::FindById {
         scope: Scope::Project,
         id: bed.project,
     };
     assert_eq!(find(&host(stranger, "api"), by_id).await, None);
-    let trouble = ask(&host(stranger, "api"), Ask::Mint(project)).await.unwrap_err();
-    assert!(matches!(trouble, Trouble::Refused { status: 404, .. }));
+    let trouble = ask(&host(stranger, "api"), HostQuery::Mint(project)).await.unwrap_err();
+    assert!(matches!(trouble, HostError::Refused { status: 404, .. }));
     // A project that the authoriser may not see any more doesn't prove that the credential is gone.
     let id = forge.live()[0].id;
     let trouble = revoke(&host(stranger, "api"), &bed.target(), TOKEN, id)
         .await
         .unwrap_err();
     assert!(
-        matches!(&trouble, Trouble::Refused { status: 404, message } if message.contains("Project")),
+        matches!(&trouble, HostError::Refused { status: 404, message } if message.contains("Project")),
         "{trouble}"
     );
     assert_eq!(forge.live().len(), 1);
@@ -147,17 +147,17 @@ async fn an_authoriser_that_is_over_is_told_apart() {
     let end: Timestamp = "2031-01-01T00:00:00Z".parse().unwrap();
     let token = bed.forge.authorise(bed.owner, &["api"], Some(end));
     let host = connect(HostKind::Gitlab, bed.forge.url(), &token);
-    let own = ask(&host, Ask::ReadOwnCredential).await.unwrap().told;
-    assert_eq!(own, Told::OwnCredential(Some(end)));
+    let own = ask(&host, HostQuery::ReadOwnCredential).await.unwrap().told;
+    assert_eq!(own, HostReply::OwnCredential(Some(end)));
     bed.forge.set_time(end);
     assert_eq!(
-        ask(&host, Ask::ReadOwnCredential).await.unwrap_err(),
-        Trouble::Unauthenticated
+        ask(&host, HostQuery::ReadOwnCredential).await.unwrap_err(),
+        HostError::Unauthenticated
     );
     bed.forge.revoke_authoriser(&bed.token);
     assert_eq!(
-        ask(&bed.host, Ask::ReadOwnCredential).await.unwrap_err(),
-        Trouble::Unauthenticated
+        ask(&bed.host, HostQuery::ReadOwnCredential).await.unwrap_err(),
+        HostError::Unauthenticated
     );
 }
 
@@ -174,7 +174,7 @@ async fn names_that_are_none_are_not_taken() {
     let project =
         |path: &str, url: &str| json!({ "id": bed.project, "path_with_namespace": path, "http_url_to_repo": url });
     let url = "https://git.example/a/b.git";
-    let by_id = Ask::FindById {
+    let by_id = HostQuery::FindById {
         scope: Scope::Project,
         id: bed.project,
     };
@@ -205,7 +205,7 @@ async fn names_that_are_none_are_not_taken() {
         let body = json!({ "id": 1, "name": "fa/1", "username": username, "scopes": [], "token": token });
         bed.forge
             .misbehave(Fault::once(http::Method::POST, "/deploy_tokens", answer(201, body)));
-        let trouble = ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err();
+        let trouble = ask(&bed.host, HostQuery::Mint(request.clone())).await.unwrap_err();
         assert!(trouble.leaves_effect_unknown(), "{username:?} {token:?}: {trouble}");
     }
 }
@@ -227,9 +227,9 @@ async fn a_key_that_was_there_and_may_write_is_not_taken_for_the_one_that_was_as
     )
     .await;
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
-    let trouble = ask(&bed.host, Ask::Mint(request)).await.unwrap_err();
+    let trouble = ask(&bed.host, HostQuery::Mint(request)).await.unwrap_err();
     assert!(
-        matches!(&trouble, Trouble::Refused { message, .. } if message.contains("may write")),
+        matches!(&trouble, HostError::Refused { message, .. } if message.contains("may write")),
         "{trouble}"
     );
 }
@@ -238,43 +238,43 @@ async fn a_key_that_was_there_and_may_write_is_not_taken_for_the_one_that_was_as
 async fn an_issue_is_confidential_and_there_once() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let (target, title) = (bed.target(), "Access for flux: request 1".to_owned());
-    let find = Ask::FindIssue {
+    let find = HostQuery::FindIssue {
         target: target.clone(),
         title: title.clone(),
         body: "**who** asks".to_owned(),
     };
-    assert_eq!(ask(&bed.host, find.clone()).await.unwrap().told, Told::Issue(None));
-    let open = Ask::OpenIssue {
+    assert_eq!(ask(&bed.host, find.clone()).await.unwrap().told, HostReply::Issue(None));
+    let open = HostQuery::OpenIssue {
         target: target.clone(),
         title: title.clone(),
         body: "**who** asks\n".to_owned(),
     };
-    let Told::Issue(Some(Issue { number, url })) = ask(&bed.host, open).await.unwrap().told else {
+    let HostReply::Issue(Some(Issue { number, url })) = ask(&bed.host, open).await.unwrap().told else {
         panic!()
     };
     assert!(url.ends_with(&format!("/issues/{number}")));
     assert_eq!(
         ask(&bed.host, find.clone()).await.unwrap().told,
-        Told::Issue(Some(Issue { number, url }))
+        HostReply::Issue(Some(Issue { number, url }))
     );
     // An issue with the same title and another text isn't Tenure's.
-    let other = Ask::FindIssue {
+    let other = HostQuery::FindIssue {
         target: target.clone(),
         title: title.clone(),
         body: "approve at once".to_owned(),
     };
-    assert_eq!(ask(&bed.host, other).await.unwrap().told, Told::Issue(None));
+    assert_eq!(ask(&bed.host, other).await.unwrap().told, HostReply::Issue(None));
     let issues = bed.forge.issues();
     assert!(issues.iter().all(|issue| issue.is_confidential && issue.is_open) && issues.len() == 1);
     for number in [number, number, 99] {
-        let close = Ask::CloseIssue {
+        let close = HostQuery::CloseIssue {
             target: target.clone(),
             number,
         };
-        assert_eq!(ask(&bed.host, close).await.unwrap().told, Told::IssueClosed);
+        assert_eq!(ask(&bed.host, close).await.unwrap().told, HostReply::IssueClosed);
     }
-    assert_eq!(ask(&bed.host, find).await.unwrap().told, Told::Issue(None));
-    let of_group = Ask::OpenIssue {
+    assert_eq!(ask(&bed.host, find).await.unwrap().told, HostReply::Issue(None));
+    let of_group = HostQuery::OpenIssue {
         target: Target { ..bed.group_target() },
         title,
         body: String::new(),
@@ -282,7 +282,7 @@ async fn an_issue_is_confidential_and_there_once() {
     let before = bed.forge.heard().len();
     assert!(matches!(
         ask(&bed.host, of_group).await,
-        Err(Trouble::Refused { status: 0, .. })
+        Err(HostError::Refused { status: 0, .. })
     ));
     assert_eq!(bed.forge.heard().len(), before, "nothing was sent");
 }

@@ -3,14 +3,14 @@
 use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour};
-use tenure_planner::access::host::{Ask, CredentialKind, HostKind, Scope, Told, Trouble};
+use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, Scope, HostReply, HostError};
 use git_hosts::Host as _;
 
 use crate::bed::{Bed, ask, connect, list, order, revoke};
 
 const TOKEN: CredentialKind = CredentialKind::DeployToken;
 
-fn is_unknown(trouble: &Trouble) -> bool {
+fn is_unknown(trouble: &HostError) -> bool {
     trouble.leaves_effect_unknown()
 }
 
@@ -31,7 +31,7 @@ async fn an_order_whose_answer_is_lost_is_not_sent_again() {
     {
         let (posts, live) = (bed.forge.count(&Method::POST, "/deploy_tokens"), bed.forge.live().len());
         bed.forge.misbehave(Fault::once(Method::POST, "/deploy_tokens", what));
-        let trouble = ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err();
+        let trouble = ask(&bed.host, HostQuery::Mint(request.clone())).await.unwrap_err();
         assert!(is_unknown(&trouble), "{at}: {trouble}");
         assert_eq!(bed.forge.count(&Method::POST, "/deploy_tokens"), posts + 1, "{at}");
         assert_eq!(bed.forge.live().len(), live + usize::from(is_done), "{at}");
@@ -52,7 +52,7 @@ async fn an_order_whose_answer_is_lost_is_not_sent_again() {
 #[tokio::test]
 async fn a_question_without_a_good_answer_is_no_answer() {
     let bed = Bed::new(HostKind::Gitlab).await;
-    let question = || Ask::List {
+    let question = || HostQuery::List {
         target: bed.target(),
         kind: TOKEN,
     };
@@ -77,19 +77,19 @@ async fn a_question_without_a_good_answer_is_no_answer() {
         bed.forge.misbehave(Fault::once(Method::GET, "/deploy_tokens", what));
         let trouble = ask(&bed.host, question()).await.unwrap_err();
         let expected = match &trouble {
-            Trouble::Unreachable(_) => is_unreachable,
-            Trouble::NotUnderstood(_) => !is_unreachable,
+            HostError::Unreachable(_) => is_unreachable,
+            HostError::NotUnderstood(_) => !is_unreachable,
             _ => false,
         };
         assert!(expected, "{at}: {trouble}");
     }
     assert!(ask(&bed.host, question()).await.is_ok());
     let gone = connect(HostKind::Gitlab, "http://127.0.0.1:1", "x");
-    assert!(matches!(ask(&gone, question()).await, Err(Trouble::Unreachable(_))));
+    assert!(matches!(ask(&gone, question()).await, Err(HostError::Unreachable(_))));
     let (request, _) = order(&bed.target(), TOKEN, "fa/1");
     assert!(matches!(
-        ask(&gone, Ask::Mint(request)).await,
-        Err(Trouble::Unreachable(_))
+        ask(&gone, HostQuery::Mint(request)).await,
+        Err(HostError::Unreachable(_))
     ));
 }
 
@@ -101,24 +101,24 @@ async fn limits_and_bans_are_times_and_say_nothing_of_credentials() {
     for (what, expected) in [
         (
             Misbehaviour::limited(90),
-            Trouble::Limited {
+            HostError::Limited {
                 until: now + SignedDuration::from_secs(90),
             },
         ),
         (
             Misbehaviour::limited_without_headers(),
-            Trouble::Limited {
+            HostError::Limited {
                 until: now + SignedDuration::from_secs(60),
             },
         ),
         (
             Misbehaviour::ban(),
-            Trouble::Banned {
+            HostError::Banned {
                 until: now + SignedDuration::from_hours(1),
             },
         ),
     ] {
-        for what_is_asked in [Ask::Mint(request.clone()), Ask::ReadOwnCredential] {
+        for what_is_asked in [HostQuery::Mint(request.clone()), HostQuery::ReadOwnCredential] {
             bed.forge.misbehave(Fault::always("/api/v4/", what.clone()));
             let before = bed.forge.heard().len();
             assert_eq!(bed.host.ask(&what_is_asked, now).await.unwrap_err(), expected);
@@ -137,15 +137,15 @@ async fn a_limit_of_the_hosts_own_is_kept_by_its_own_clock() {
     bed.forge.set_rate_limit(2, SignedDuration::from_secs(60));
     let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
     for _ in 0..2 {
-        assert!(bed.host.ask(&Ask::ReadOwnCredential, now).await.is_ok());
+        assert!(bed.host.ask(&HostQuery::ReadOwnCredential, now).await.is_ok());
     }
     let until = now + SignedDuration::from_secs(60);
     assert_eq!(
-        bed.host.ask(&Ask::ReadOwnCredential, now).await.unwrap_err(),
-        Trouble::Limited { until }
+        bed.host.ask(&HostQuery::ReadOwnCredential, now).await.unwrap_err(),
+        HostError::Limited { until }
     );
     bed.forge.advance(SignedDuration::from_secs(60));
-    assert!(bed.host.ask(&Ask::ReadOwnCredential, until).await.is_ok());
+    assert!(bed.host.ask(&HostQuery::ReadOwnCredential, until).await.is_ok());
 }
 
 /// The client follows no redirect of an API, and sends no credential to the target.
@@ -160,12 +160,12 @@ async fn a_redirect_is_not_followed() {
         bed.forge
             .misbehave(Fault::always("/api/v4/", Misbehaviour::redirect(status, &to)));
         assert_eq!(
-            ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err(),
-            Trouble::Moved
+            ask(&bed.host, HostQuery::Mint(request.clone())).await.unwrap_err(),
+            HostError::Moved
         );
         assert_eq!(
-            ask(&bed.host, Ask::ReadOwnCredential).await.unwrap_err(),
-            Trouble::Moved
+            ask(&bed.host, HostQuery::ReadOwnCredential).await.unwrap_err(),
+            HostError::Moved
         );
         bed.forge.behave();
     }
@@ -174,7 +174,7 @@ async fn a_redirect_is_not_followed() {
         bed.forge
             .misbehave(Fault::always("/api/v4/", Misbehaviour::redirect(status, &to)));
         assert!(is_unknown(
-            &ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err()
+            &ask(&bed.host, HostQuery::Mint(request.clone())).await.unwrap_err()
         ));
         bed.forge.behave();
     }
@@ -192,7 +192,7 @@ async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
             .header("link", format!("<{next}>; rel=\"next\""));
         Misbehaviour::Answer(answer.body("[]".into()).unwrap())
     };
-    let question = || Ask::List {
+    let question = || HostQuery::List {
         target: bed.target(),
         kind: TOKEN,
     };
@@ -203,7 +203,7 @@ async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
         bed.forge.misbehave(Fault::always("/deploy_tokens", page(next)));
         assert!(matches!(
             ask(&bed.host, question()).await,
-            Err(Trouble::NotUnderstood(_))
+            Err(HostError::NotUnderstood(_))
         ));
         bed.forge.behave();
     }
@@ -216,7 +216,7 @@ async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
     let before = bed.forge.heard().len();
     assert!(matches!(
         ask(&bed.host, question()).await,
-        Err(Trouble::NotUnderstood(_))
+        Err(HostError::NotUnderstood(_))
     ));
     assert!(bed.forge.heard().len() - before <= 210);
 }
@@ -230,7 +230,7 @@ async fn what_a_host_repeats_of_what_was_shown_is_in_no_message() {
         .header("content-type", "application/json");
     let what = Misbehaviour::Answer(answer.body(body.into()).unwrap());
     bed.forge.misbehave(Fault::always("/api/v4/", what));
-    let by_path = Ask::FindByPath {
+    let by_path = HostQuery::FindByPath {
         scope: Scope::Project,
         path: "group-1/project-a".to_owned(),
     };
@@ -240,8 +240,8 @@ async fn what_a_host_repeats_of_what_was_shown_is_in_no_message() {
     }
     let (request, _) = order(&bed.target(), TOKEN, "fa/1");
     bed.forge.behave();
-    let answered = ask(&bed.host, Ask::Mint(request)).await.unwrap();
-    assert!(matches!(answered.told, Told::Minted(_)));
+    let answered = ask(&bed.host, HostQuery::Mint(request)).await.unwrap();
+    assert!(matches!(answered.told, HostReply::Minted(_)));
     let value = answered.value.clone().unwrap();
     assert!(!format!("{answered:?}").contains(value.reveal()));
 }

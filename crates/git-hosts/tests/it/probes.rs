@@ -1,7 +1,7 @@
 //! The repositories that a Git credential opens: the real git, the real ssh and the probe must agree.
 
 use tenure_forge_server::Owner;
-use tenure_planner::access::host::{CredentialKind, HostKind, Probed};
+use tenure_planner::access::host::{CredentialKind, HostKind, ProbeResult};
 use tenure_sources::{SecretData, probe_git};
 
 use crate::bed::{Bed, PROJECT, find_program, mint, order, reach, revoke};
@@ -19,7 +19,7 @@ async fn fetch(bed: &Bed, secret: &SecretData) -> Result<Vec<String>, String> {
     fetch_git(&url, secret, &reach(&[&url])).await
 }
 
-async fn probe(bed: &Bed, name: &str, secret: &SecretData) -> Probed {
+async fn probe(bed: &Bed, name: &str, secret: &SecretData) -> ProbeResult {
     let url = bed.forge.git().http_url(name);
     probe_git(&url, secret, &reach(&[&url])).await
 }
@@ -37,7 +37,7 @@ async fn a_token_clones_and_does_not_push_until_it_is_revoked() {
         username.replace('+', "%2B"),
         bed.forge.git().http_address()
     );
-    assert_eq!(probe(&bed, PROJECT, &secret).await, Probed::Accepted);
+    assert_eq!(probe(&bed, PROJECT, &secret).await, ProbeResult::Accepted);
     assert_eq!(fetch(&bed, &secret).await, Ok(vec!["a.yaml".to_owned()]));
     assert!(bed.git(&["clone", "-q", &url, "work"], &[]).await.status.success());
     let pushed = bed
@@ -45,7 +45,7 @@ async fn a_token_clones_and_does_not_push_until_it_is_revoked() {
         .await;
     assert!(String::from_utf8_lossy(&pushed.stderr).contains("403"), "{pushed:?}");
     let probed = probe(&bed, "group-1/other", &secret).await;
-    assert!(matches!(probed, Probed::Refused(_)), "{probed:?}");
+    assert!(matches!(probed, ProbeResult::Refused(_)), "{probed:?}");
     assert!(bed.forge.live()[0].last_used_at.is_some());
 
     revoke(&bed.host, &bed.target(), CredentialKind::DeployToken, id)
@@ -53,7 +53,7 @@ async fn a_token_clones_and_does_not_push_until_it_is_revoked() {
         .unwrap();
     let probed = probe(&bed, PROJECT, &secret).await;
     assert!(
-        matches!(&probed, Probed::Refused(why) if !why.contains(&token)),
+        matches!(&probed, ProbeResult::Refused(why) if !why.contains(&token)),
         "{probed:?}"
     );
     assert!(fetch(&bed, &secret).await.is_err_and(|why| !why.contains(&token)));
@@ -70,14 +70,14 @@ async fn a_token_of_a_group_clones_all_below_it_and_ends_where_people_revoke_it(
     let (username, token) = credential.unwrap();
     let secret = basic(&username, &token);
     for name in [PROJECT, "group-1/other"] {
-        assert_eq!(probe(&bed, name, &secret).await, Probed::Accepted);
+        assert_eq!(probe(&bed, name, &secret).await, ProbeResult::Accepted);
     }
     assert!(matches!(
         probe(&bed, "group-10/foreign", &secret).await,
-        Probed::Refused(_)
+        ProbeResult::Refused(_)
     ));
     assert!(bed.forge.revoke_in_web_pages(Owner::Group(bed.group), id));
-    assert!(matches!(probe(&bed, PROJECT, &secret).await, Probed::Refused(_)));
+    assert!(matches!(probe(&bed, PROJECT, &secret).await, ProbeResult::Refused(_)));
 }
 
 #[tokio::test]
@@ -96,8 +96,8 @@ async fn a_key_clones_and_does_not_push_until_it_is_removed() {
             let url = bed.forge.git().ssh_url(name).unwrap();
             probe_git(&url, &secret, &reach(&[&url])).await
         };
-        assert_eq!(probe(PROJECT).await, Probed::Accepted, "{kind:?}");
-        assert!(matches!(probe("group-1/other").await, Probed::Refused(_)));
+        assert_eq!(probe(PROJECT).await, ProbeResult::Accepted, "{kind:?}");
+        assert!(matches!(probe("group-1/other").await, ProbeResult::Refused(_)));
         let url = bed.forge.git().ssh_url(PROJECT).unwrap();
         let fetch = async || fetch_git(&url, &secret, &reach(&[&url])).await;
         assert_eq!(fetch().await, Ok(vec!["a.yaml".to_owned()]));
@@ -105,7 +105,7 @@ async fn a_key_clones_and_does_not_push_until_it_is_removed() {
         revoke(&bed.host, &bed.target(), CredentialKind::DeployKey, id)
             .await
             .unwrap();
-        assert!(matches!(probe(PROJECT).await, Probed::Refused(_)));
+        assert!(matches!(probe(PROJECT).await, ProbeResult::Refused(_)));
         assert!(fetch().await.is_err());
         clone_with_ssh(&bed, private.reveal(), &known_hosts, false).await;
     }
@@ -149,7 +149,7 @@ async fn a_server_that_is_down_or_another_one_proves_nothing() {
         format!("{}/oauth/token", bed.forge.url()),
     ] {
         let probed = probe_git(&url, &secret, &reach(&[&url])).await;
-        assert!(matches!(probed, Probed::Unclear(_)), "{url}: {probed:?}");
+        assert!(matches!(probed, ProbeResult::Unclear(_)), "{url}: {probed:?}");
     }
     use tenure_forge_server::{Fault, Misbehaviour};
     let url = format!("{}/{PROJECT}.git", bed.forge.url());
@@ -161,7 +161,7 @@ async fn a_server_that_is_down_or_another_one_proves_nothing() {
     ] {
         bed.forge.misbehave(Fault::always("/info/refs", what));
         let probed = probe_git(&url, &secret, &reach(&[&url])).await;
-        assert!(matches!(probed, Probed::Unclear(_)), "{probed:?}");
+        assert!(matches!(probed, ProbeResult::Unclear(_)), "{probed:?}");
         bed.forge.behave();
     }
 }

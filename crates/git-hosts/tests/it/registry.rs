@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tempfile::TempDir;
-use tenure_planner::access::host::{CredentialKind, HostKind, MintRequest, Probed, Role};
+use tenure_planner::access::host::{CredentialKind, HostKind, MintRequest, ProbeResult, Role};
 use tenure_registry_server::{digest, pack};
 use tenure_sources::{Reach, SecretData, probe_registry};
 use tokio::process::{Child, Command};
@@ -118,7 +118,7 @@ impl Registry {
         SecretData::from([(".dockerconfigjson".to_owned(), config)])
     }
 
-    async fn probe(&self, bed: &Bed, name: &str, username: &str, password: &str) -> Probed {
+    async fn probe(&self, bed: &Bed, name: &str, username: &str, password: &str) -> ProbeResult {
         let (url, secret, reach) = self.shown(bed, name, username, password);
         probe_registry(&url, true, &secret, &reach).await
     }
@@ -159,7 +159,7 @@ async fn a_token_pulls_until_it_is_revoked() {
     let pull = async |name: &str, token: &str| skopeo(&registry, name, &username, token).await;
 
     for name in ["group-1/project-a", "group-1/project-a/tool"] {
-        assert_eq!(registry.probe(&bed, name, &username, &token).await, Probed::Accepted);
+        assert_eq!(registry.probe(&bed, name, &username, &token).await, ProbeResult::Accepted);
         assert_eq!(
             registry.fetch(&bed, name, &username, &token).await,
             Ok(vec!["a.yaml".to_owned()])
@@ -175,7 +175,7 @@ async fn a_token_pulls_until_it_is_revoked() {
         ("group-1/project-a", &git_username, &git_token),
     ] {
         let probed = registry.probe(&bed, name, username, token).await;
-        assert!(matches!(probed, Probed::Refused(_)), "{probed:?}");
+        assert!(matches!(probed, ProbeResult::Refused(_)), "{probed:?}");
         assert!(registry.fetch(&bed, name, username, token).await.is_err());
         assert_ne!(skopeo(&registry, name, username, token).await, Some(true));
     }
@@ -183,7 +183,7 @@ async fn a_token_pulls_until_it_is_revoked() {
         .await
         .unwrap();
     let probed = registry.probe(&bed, "group-1/project-a", &username, &token).await;
-    assert!(matches!(probed, Probed::Refused(_)), "{probed:?}");
+    assert!(matches!(probed, ProbeResult::Refused(_)), "{probed:?}");
     let refused = registry
         .fetch(&bed, "group-1/project-a", &username, &token)
         .await
@@ -201,7 +201,7 @@ async fn a_token_pulls_until_it_is_revoked() {
     ] {
         bed.forge.misbehave(Fault::always("/jwt/auth", what));
         let probed = registry.probe(&bed, "group-1/project-a", &username, &token).await;
-        assert!(matches!(probed, Probed::Unclear(_)), "{probed:?}");
+        assert!(matches!(probed, ProbeResult::Unclear(_)), "{probed:?}");
         bed.forge.behave();
     }
 }

@@ -18,7 +18,7 @@ pub const LONGEST_REASON: usize = 1024;
 
 /// The approver's input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wording {
+pub struct AnswerInput {
     /// The reason.
     pub reason: Option<String>,
     /// The end of the answer.
@@ -63,7 +63,7 @@ impl Answers<'_> {
 pub fn approve(
     request: &FluxAccessRequest,
     user: &str,
-    wording: Wording,
+    wording: AnswerInput,
     answers: Answers<'_>,
 ) -> Result<FluxAccessGrant, String> {
     match answers.judge(request) {
@@ -88,9 +88,9 @@ pub fn deny(
     reason: Option<String>,
     answers: Answers<'_>,
 ) -> Result<FluxAccessGrant, String> {
-    let wording = Wording {
+    let wording = AnswerInput {
         reason,
-        ..Wording::default()
+        ..AnswerInput::default()
     };
     write(request, user, DENIED, wording, answers)
 }
@@ -99,7 +99,7 @@ fn write(
     request: &FluxAccessRequest,
     user: &str,
     decision: &str,
-    wording: Wording,
+    wording: AnswerInput,
     answers: Answers<'_>,
 ) -> Result<FluxAccessGrant, String> {
     let (metadata, spec) = (&request.metadata, &request.spec);
@@ -292,10 +292,10 @@ mod tests {
     #[test]
     fn an_answer_repeats_what_was_read() {
         let (asked, now) = (request(|_| ()), now());
-        let wording = Wording {
+        let wording = AnswerInput {
             reason: Some("fine".to_owned()),
             max_rotate: Some("60d".parse().unwrap()),
-            ..Wording::default()
+            ..AnswerInput::default()
         };
         let grant = approve(&asked, "olga", wording, answers(&[], &[], &now)).unwrap();
         assert_eq!(
@@ -314,34 +314,34 @@ mod tests {
     fn an_answer_that_would_not_count_is_not_written() {
         let now = now();
         let none = answers(&[], &[], &now);
-        let refuse = |request: FluxAccessRequest, wording: Wording, part: &str| {
+        let refuse = |request: FluxAccessRequest, wording: AnswerInput, part: &str| {
             let why = approve(&request, "olga", wording, none).unwrap_err();
             assert!(why.contains(part), "{why}");
         };
         let changed =
             request(|object| object["spec"]["specHash"] = json!("sha256:".to_owned() + "a".repeat(64).as_str()));
-        refuse(changed, Wording::default(), "specHash is not the hash");
+        refuse(changed, AnswerInput::default(), "specHash is not the hash");
         let ending = request(|object| object["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z"));
-        refuse(ending, Wording::default(), "is being deleted");
-        let short = Wording {
+        refuse(ending, AnswerInput::default(), "is being deleted");
+        let short = AnswerInput {
             max_rotate: Some("29d".parse().unwrap()),
-            ..Wording::default()
+            ..AnswerInput::default()
         };
         refuse(request(|_| ()), short, "allows 29d between replacements, and 30d");
-        let over = Wording {
+        let over = AnswerInput {
             not_after: Some(now.clone()),
-            ..Wording::default()
+            ..AnswerInput::default()
         };
         refuse(request(|_| ()), over, "it ended at 2026-06-01");
-        let long = Wording {
+        let long = AnswerInput {
             reason: Some("x".repeat(LONGEST_REASON + 1)),
-            ..Wording::default()
+            ..AnswerInput::default()
         };
         refuse(request(|_| ()), long, "longer than 1024");
         // A denial overrides an approval.
         let asked = request(|_| ());
         let denied = [stored(deny(&asked, "petra", None, none).unwrap(), "d")];
-        let why = approve(&asked, "olga", Wording::default(), answers(&denied, &[], &now)).unwrap_err();
+        let why = approve(&asked, "olga", AnswerInput::default(), answers(&denied, &[], &now)).unwrap_err();
         assert!(why.contains("petra denied it (FluxAccessGrant d)"), "{why}");
     }
 
@@ -354,7 +354,7 @@ mod tests {
                 .unwrap_err()
                 .contains("nothing to revoke")
         );
-        let grant = stored(approve(&asked, "petra", Wording::default(), none).unwrap(), "g");
+        let grant = stored(approve(&asked, "petra", AnswerInput::default(), none).unwrap(), "g");
         // An ended approval counts for nothing now, but would count with another clock.
         let mut ended = stored(grant.clone(), "old");
         ended.spec.not_after = Some(now.clone());

@@ -15,7 +15,7 @@ use tenure_api::{ObjectView, Time};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::host::{CredentialKind, Role};
-use super::rotation::Wanted;
+use super::rotation::WantedState;
 use super::rotation::schedule::{SETTLE, later};
 use crate::dependents::is_written_by_tenure;
 
@@ -174,7 +174,7 @@ pub fn grants_as_wanted(live: &Value, wanted: &Value) -> bool {
 
 /// The state of the AccessProvider of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProviderState {
     /// The AccessProvider is missing.
     Gone,
     /// The AccessProvider has been in deletion for this number of seconds.
@@ -187,13 +187,13 @@ pub enum Standing {
 
 /// The known facts of a request, apart from a single namespace.
 #[derive(Clone, Copy, Debug)]
-pub struct Case<'a> {
+pub struct RequestFacts<'a> {
     /// The request.
     pub request: &'a FluxAccessRequest,
     /// The answer to the request.
     pub verdict: &'a Verdict,
     /// The state of its AccessProvider.
-    pub standing: Standing,
+    pub standing: ProviderState,
     /// True if admission checks writes.
     pub judges_writes: bool,
     /// The namespaces of the deliveries. Unset until the controllers have determined them.
@@ -202,39 +202,39 @@ pub struct Case<'a> {
 
 /// Decides the wanted state of the credential in a namespace.
 #[must_use]
-pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
+pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
     let provider = &case.request.spec.provider;
     match case.standing {
-        Standing::Gone => return Wanted::Abandoned(format!("AccessProvider {provider} is gone")),
-        Standing::Ending(seconds) if seconds >= FAREWELL_SECONDS => {
-            return Wanted::Abandoned(format!(
+        ProviderState::Gone => return WantedState::Abandoned(format!("AccessProvider {provider} is gone")),
+        ProviderState::Ending(seconds) if seconds >= FAREWELL_SECONDS => {
+            return WantedState::Abandoned(format!(
                 "AccessProvider {provider} is being deleted, and its host could not be asked"
             ));
         }
-        Standing::Ending(_) => return Wanted::Revoked(format!("AccessProvider {provider} is being deleted")),
-        Standing::Suspended | Standing::Active => {}
+        ProviderState::Ending(_) => return WantedState::Revoked(format!("AccessProvider {provider} is being deleted")),
+        ProviderState::Suspended | ProviderState::Active => {}
     }
     if case.request.metadata.deletion_timestamp.is_some() {
-        return Wanted::Revoked("nobody asks for it any more".to_owned());
+        return WantedState::Revoked("nobody asks for it any more".to_owned());
     }
     match case.verdict {
-        Verdict::Denied(word) => return Wanted::Revoked(format!("{} denied it", word.by)),
+        Verdict::Denied(word) => return WantedState::Revoked(format!("{} denied it", word.by)),
         // No approver has revoked anything.
         Verdict::Pending(reasons) if !case.judges_writes => {
-            return Wanted::HeldBack(reasons.first().cloned().unwrap_or_default());
+            return WantedState::HeldBack(reasons.first().cloned().unwrap_or_default());
         }
-        Verdict::Pending(_) => return Wanted::Revoked("its grant is gone, or counts no more".to_owned()),
+        Verdict::Pending(_) => return WantedState::Revoked("its grant is gone, or counts no more".to_owned()),
         Verdict::Approved(_) => {}
     }
     let Some(deliveries) = case.deliveries else {
-        return Wanted::HeldBack("what is asked for has not been read yet, since the start".to_owned());
+        return WantedState::HeldBack("what is asked for has not been read yet, since the start".to_owned());
     };
     if !deliveries.contains(namespace) {
-        return Wanted::Revoked("it is not asked for in this namespace any more".to_owned());
+        return WantedState::Revoked("it is not asked for in this namespace any more".to_owned());
     }
     match case.standing {
-        Standing::Suspended => Wanted::HeldBack(format!("AccessProvider {provider} is suspended")),
-        _ => Wanted::Delivered,
+        ProviderState::Suspended => WantedState::HeldBack(format!("AccessProvider {provider} is suspended")),
+        _ => WantedState::Delivered,
     }
 }
 
@@ -242,9 +242,9 @@ pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
 /// unknown since the start (`since`). The earlier status holds until then. Otherwise each start would report the request as held back, and as approved a moment
 /// later.
 #[must_use]
-pub fn find_patience(case: Case<'_>, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+pub fn find_grace_end(case: RequestFacts<'_>, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
     let is_going = case.request.metadata.deletion_timestamp.is_some();
-    let is_running = matches!(case.standing, Standing::Active | Standing::Suspended) && !is_going;
+    let is_running = matches!(case.standing, ProviderState::Active | ProviderState::Suspended) && !is_going;
     let was_said = case
         .request
         .status
@@ -411,44 +411,44 @@ mod tests {
         let mut request = request();
         request.status = serde_json::from_value(json!({ "state": "Approved" })).unwrap();
         let (approved, there) = (Verdict::Approved(word.clone()), BTreeSet::new());
-        let case = Case {
+        let case = RequestFacts {
             request: &request,
             verdict: &approved,
-            standing: Standing::Active,
+            standing: ProviderState::Active,
             judges_writes: true,
             deliveries: None,
         };
         let end = later(now, UNREAD);
-        assert_eq!(find_patience(case, now, now), Some(end));
+        assert_eq!(find_grace_end(case, now, now), Some(end));
         // After this long, an unread request is reported.
-        assert_eq!(find_patience(case, now, end), None);
+        assert_eq!(find_grace_end(case, now, end), None);
         let new = FluxAccessRequest::new("work-42-a", FluxAccessRequestSpec::default());
         let (pending, denied) = (Verdict::Pending(Vec::new()), Verdict::Denied(word));
         let known = Some(&there);
         for other in [
-            Case {
+            RequestFacts {
                 deliveries: known,
                 ..case
             },
-            Case { request: &new, ..case },
-            Case {
+            RequestFacts { request: &new, ..case },
+            RequestFacts {
                 verdict: &pending,
                 ..case
             },
-            Case {
+            RequestFacts {
                 verdict: &denied,
                 ..case
             },
-            Case {
-                standing: Standing::Gone,
+            RequestFacts {
+                standing: ProviderState::Gone,
                 ..case
             },
-            Case {
-                standing: Standing::Ending(1),
+            RequestFacts {
+                standing: ProviderState::Ending(1),
                 ..case
             },
         ] {
-            assert_eq!(find_patience(other, now, now), None, "{other:?}");
+            assert_eq!(find_grace_end(other, now, now), None, "{other:?}");
         }
     }
 
@@ -460,8 +460,8 @@ mod tests {
         let there: BTreeSet<String> = ["team-a".to_owned()].into();
         let request = request();
         let decide =
-            |verdict: &Verdict, standing: Standing, judges_writes: bool, deliveries: Option<&BTreeSet<String>>| {
-                let case = Case {
+            |verdict: &Verdict, standing: ProviderState, judges_writes: bool, deliveries: Option<&BTreeSet<String>>| {
+                let case = RequestFacts {
                     request: &request,
                     verdict,
                     standing,
@@ -469,27 +469,27 @@ mod tests {
                     deliveries,
                 };
                 match decide_wanted(case, "team-a") {
-                    Wanted::Delivered => "delivered",
-                    Wanted::HeldBack(_) => "held back",
-                    Wanted::Revoked(_) => "revoked",
-                    Wanted::Abandoned(_) => "abandoned",
+                    WantedState::Delivered => "delivered",
+                    WantedState::HeldBack(_) => "held back",
+                    WantedState::Revoked(_) => "revoked",
+                    WantedState::Abandoned(_) => "abandoned",
                 }
             };
         let (none, all) = (BTreeSet::new(), Some(&there));
         for (verdict, standing, judges, deliveries, expected) in [
-            (&approved, Standing::Active, true, all, "delivered"),
-            (&approved, Standing::Suspended, true, all, "held back"),
-            (&approved, Standing::Active, true, None, "held back"),
-            (&approved, Standing::Active, true, Some(&none), "revoked"),
-            (&denied, Standing::Active, true, all, "revoked"),
-            (&pending, Standing::Active, true, all, "revoked"),
+            (&approved, ProviderState::Active, true, all, "delivered"),
+            (&approved, ProviderState::Suspended, true, all, "held back"),
+            (&approved, ProviderState::Active, true, None, "held back"),
+            (&approved, ProviderState::Active, true, Some(&none), "revoked"),
+            (&denied, ProviderState::Active, true, all, "revoked"),
+            (&pending, ProviderState::Active, true, all, "revoked"),
             // Admission was turned off: nothing is revoked for this reason, and nothing new is made.
-            (&pending, Standing::Active, false, all, "held back"),
-            (&approved, Standing::Ending(5), true, all, "revoked"),
-            (&approved, Standing::Ending(FAREWELL_SECONDS), true, all, "abandoned"),
-            (&approved, Standing::Gone, true, all, "abandoned"),
+            (&pending, ProviderState::Active, false, all, "held back"),
+            (&approved, ProviderState::Ending(5), true, all, "revoked"),
+            (&approved, ProviderState::Ending(FAREWELL_SECONDS), true, all, "abandoned"),
+            (&approved, ProviderState::Gone, true, all, "abandoned"),
             // A revocation also takes effect while the AccessProvider is suspended.
-            (&denied, Standing::Suspended, true, all, "revoked"),
+            (&denied, ProviderState::Suspended, true, all, "revoked"),
         ] {
             assert_eq!(
                 decide(verdict, standing, judges, deliveries),

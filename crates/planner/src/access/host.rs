@@ -129,7 +129,7 @@ pub struct MintRequest {
 
 /// The result of a [`MintRequest`], without the value. Only the caller has the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Minted {
+pub struct MintedCredential {
     /// The host's number of the credential. Installation tokens have none.
     pub id: Option<u64>,
     /// The user name for the credential, as the host returned it. The order may have asked for another one.
@@ -142,7 +142,7 @@ pub struct Minted {
 
 /// A credential in a list of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct ListedCredential {
     /// The host's number of the credential.
     pub id: u64,
     /// The name or title of the credential.
@@ -161,7 +161,7 @@ pub struct Listed {
 
 /// The host's description of a project or group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct TargetDescription {
     /// The target, with the path as the host writes it.
     pub target: Target,
     /// The URL for clones by HTTP, and by ssh. A group has neither.
@@ -185,7 +185,7 @@ impl AccessLevel {
 
 /// One question or order to a host. The caller decides about HTTP requests, pages and retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum HostQuery {
     /// Find the project or group that has this path now.
     FindByPath {
         /// The scope: project or group.
@@ -254,7 +254,7 @@ pub enum Ask {
     },
 }
 
-impl Ask {
+impl HostQuery {
     /// Checks whether the request changes the host. If its answer is lost, the effect is unknown.
     #[must_use]
     pub fn is_order(&self) -> bool {
@@ -281,14 +281,14 @@ pub struct Issue {
 
 /// The answer of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum HostReply {
     /// To `FindByPath`, `FindById` and `FindMember`: the target. `None` if the target is missing *or* if the authoriser may not see it. The host's answer is the same
     /// in both cases.
-    Found(Option<Found>),
+    Found(Option<TargetDescription>),
     /// To `List`: all pages.
-    Listed(Vec<Listed>),
+    Listed(Vec<ListedCredential>),
     /// To `Mint`.
-    Minted(Minted),
+    Minted(MintedCredential),
     /// To `Revoke`.
     Revoked,
     /// To `ReadOwnCredential`: the end of the credential, where the host reports it.
@@ -314,7 +314,7 @@ pub struct DeviceCode {
 
 /// The result of a poll during the device flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DeviceTold {
+pub enum DevicePollResult {
     /// The user has not typed the code yet.
     Pending,
     /// The user has not typed the code yet, and the poll came too early: from now on, wait five seconds more.
@@ -338,7 +338,7 @@ pub struct Membership {
 
 /// The result of a probe, which shows a credential as its own client does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Probed {
+pub enum ProbeResult {
     /// The credential opens its target.
     Accepted,
     /// The server doesn't know the credential, or refuses it for this target.
@@ -349,7 +349,7 @@ pub enum Probed {
 
 /// The reason why there is no usable answer. Text of a host is first made harmless: it is short, has one line, and contains nothing of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Trouble {
+pub enum HostError {
     /// The host refused the request, which had no effect.
     Refused {
         /// The HTTP status. 0 if no request was sent, because the host lacks this feature.
@@ -381,7 +381,7 @@ pub enum Trouble {
     NotUnderstood(String),
 }
 
-impl Trouble {
+impl HostError {
     /// Checks whether the order may have been executed despite the error.
     #[must_use]
     pub fn leaves_effect_unknown(&self) -> bool {
@@ -389,7 +389,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for HostError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { status: 0, message } => write!(formatter, "the host can't do that: {message}"),

@@ -5,18 +5,18 @@
 
 pub mod answer;
 pub mod audit;
-pub mod by_hand;
-pub mod choice;
+pub mod manual_secret;
+pub mod credential_kind;
 pub mod configuration;
 pub mod delivery;
-pub mod desk;
+pub mod request_plan;
 pub mod host;
 pub mod inspection;
 pub mod notice;
-pub mod order;
+pub mod rotation_order;
 pub mod permission;
 pub mod pull_secrets;
 pub mod request;
 pub mod rotation;
-pub mod telling;
+pub mod status;
 pub mod vouching;

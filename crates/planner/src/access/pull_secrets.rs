@@ -16,7 +16,7 @@ const IMAGES: &str = "imagePullSecrets";
 
 /// The accounts of a namespace that an entry names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AccountsSeen {
+pub enum ObservedAccounts {
     /// The entry doesn't ask for pulling images.
     #[default]
     NotAsked,
@@ -61,7 +61,7 @@ pub struct AccountChange {
 
 /// The next action for an account that should have the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Naming {
+pub enum PullSecretAction {
     /// The account has the Secret.
     Done,
     /// The account is missing.
@@ -106,30 +106,30 @@ fn is_named(image: &Value, secret: &str) -> bool {
 
 /// Returns the action after which an account has a request's Secret.
 #[must_use]
-pub fn name_in(account: &AccountFacts, request: &str, secret: &str) -> Naming {
+pub fn name_in(account: &AccountFacts, request: &str, secret: &str) -> PullSecretAction {
     let Some(state) = &account.state else {
-        return Naming::Missing;
+        return PullSecretAction::Missing;
     };
     let is_there = state.images.iter().any(|image| is_named(image, secret));
     let is_marked = state.marks.get(request).is_some_and(|marked| marked == secret);
     // An entry without a mark of a request belongs to another writer, and stays.
     let is_of_another = || state.marks.values().any(|marked| marked == secret);
     match (is_there, &state.applier) {
-        (true, _) if is_marked || !is_of_another() => Naming::Done,
-        (false, Some(applier)) => Naming::Applied(applier.clone()),
+        (true, _) if is_marked || !is_of_another() => PullSecretAction::Done,
+        (false, Some(applier)) => PullSecretAction::Applied(applier.clone()),
         _ => {
             let mut images = state.images.clone();
             if !is_there {
                 images.push(json!({ "name": secret }));
             }
-            Naming::Change(change(account, state, (request, json!(secret)), images))
+            PullSecretAction::Change(change(account, state, (request, json!(secret)), images))
         }
     }
 }
 
 /// Returns the change that removes a request's Secret from an account, if the request added it.
 #[must_use]
-pub fn take_out(account: &AccountFacts, request: &str, secret: &str) -> Option<AccountChange> {
+pub fn remove_pull_secret(account: &AccountFacts, request: &str, secret: &str) -> Option<AccountChange> {
     let state = account.state.as_ref()?;
     let marked = state.marks.get(request)?;
     let mut others = state.marks.iter().filter(|(other, _)| *other != request);
@@ -214,16 +214,16 @@ pub(super) mod tests {
     }
 
     /// Adds the Secret to the object, as a server would store it.
-    fn add(object: &mut Value, request: &str) -> Naming {
+    fn add(object: &mut Value, request: &str) -> PullSecretAction {
         let naming = name_in(&read_account("runner", Some(object)), request, SECRET);
-        if let Naming::Change(change) = &naming {
+        if let PullSecretAction::Change(change) = &naming {
             merge(object, &change.patch);
         }
         naming
     }
 
     fn take(object: &mut Value, request: &str) -> bool {
-        let change = take_out(&read_account("runner", Some(object)), request, SECRET);
+        let change = remove_pull_secret(&read_account("runner", Some(object)), request, SECRET);
         if let Some(change) = &change {
             merge(object, &change.patch);
         }
@@ -236,16 +236,16 @@ pub(super) mod tests {
             "imagePullSecrets": [{ "name": "of-somebody" }] });
         let before = object.clone();
         assert!(!take(&mut object, REQUEST));
-        let Naming::Change(change) = add(&mut object, REQUEST) else {
+        let PullSecretAction::Change(change) = add(&mut object, REQUEST) else {
             panic!()
         };
         assert_eq!(change.patch["metadata"]["uid"], "a-1");
         assert_eq!(change.patch["metadata"]["resourceVersion"], "7");
         assert_eq!(names(&object), ["of-somebody", SECRET]);
-        assert_eq!(add(&mut object, REQUEST), Naming::Done);
+        assert_eq!(add(&mut object, REQUEST), PullSecretAction::Done);
         // Another writer removes the Secret, but the request still asks for it.
         object["imagePullSecrets"] = json!([]);
-        assert!(matches!(add(&mut object, REQUEST), Naming::Change(_)));
+        assert!(matches!(add(&mut object, REQUEST), PullSecretAction::Change(_)));
         object["imagePullSecrets"] = json!([{ "name": SECRET }, { "name": "of-somebody" }]);
         assert!(take(&mut object, REQUEST));
         assert_eq!(names(&object), ["of-somebody"]);
@@ -261,12 +261,12 @@ pub(super) mod tests {
     #[test]
     fn what_somebody_else_put_there_stays() {
         let mut object = json!({ "imagePullSecrets": [{ "name": SECRET }] });
-        assert_eq!(add(&mut object, REQUEST), Naming::Done);
+        assert_eq!(add(&mut object, REQUEST), PullSecretAction::Done);
         assert!(!take(&mut object, REQUEST));
         // The control: two requests share an entry, and the entry is removed with the last one.
         let mut object = json!({});
         let _first = add(&mut object, "work-42-first");
-        assert!(matches!(add(&mut object, REQUEST), Naming::Change(_)));
+        assert!(matches!(add(&mut object, REQUEST), PullSecretAction::Change(_)));
         assert_eq!(names(&object), [SECRET]);
         assert!(take(&mut object, "work-42-first"));
         assert_eq!(names(&object), [SECRET]);
@@ -286,20 +286,20 @@ pub(super) mod tests {
                 { "manager": "kustomize-controller", "operation": operation, "fieldsV1": { field: {} } }] } }))
         };
         let naming = name_in(&applied("Apply", "f:imagePullSecrets"), REQUEST, SECRET);
-        assert_eq!(naming, Naming::Applied("kustomize-controller".to_owned()));
+        assert_eq!(naming, PullSecretAction::Applied("kustomize-controller".to_owned()));
         for (operation, field) in [("Update", "f:imagePullSecrets"), ("Apply", "f:secrets")] {
             let naming = name_in(&applied(operation, field), REQUEST, SECRET);
-            assert!(matches!(naming, Naming::Change(_)), "{operation} {field}");
+            assert!(matches!(naming, PullSecretAction::Change(_)), "{operation} {field}");
         }
     }
 
     #[test]
     fn an_account_that_is_gone_or_made_anew_has_nothing_of_before() {
-        assert_eq!(name_in(&read_account("runner", None), REQUEST, SECRET), Naming::Missing);
+        assert_eq!(name_in(&read_account("runner", None), REQUEST, SECRET), PullSecretAction::Missing);
         let going = account(&json!({ "metadata": { "deletionTimestamp": "2026-06-01T12:00:00Z" } }));
-        assert!(matches!(name_in(&going, REQUEST, SECRET), Naming::Change(_)));
+        assert!(matches!(name_in(&going, REQUEST, SECRET), PullSecretAction::Change(_)));
         let anew = account(&json!({ "metadata": { "uid": "a-2" } }));
-        let Naming::Change(change) = name_in(&anew, REQUEST, SECRET) else {
+        let PullSecretAction::Change(change) = name_in(&anew, REQUEST, SECRET) else {
             panic!()
         };
         assert_eq!(change.patch["metadata"]["uid"], "a-2");
@@ -311,7 +311,7 @@ pub(super) mod tests {
             json!({ "metadata": null }),
         ] {
             assert!(
-                matches!(name_in(&account(&rest), REQUEST, SECRET), Naming::Change(_)),
+                matches!(name_in(&account(&rest), REQUEST, SECRET), PullSecretAction::Change(_)),
                 "{rest}"
             );
         }

@@ -18,7 +18,7 @@ const ALGORITHM: &str = "sha256:";
 
 /// The asker and the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asking {
+pub struct RequestOrigin {
     /// Name of the AccessProvider.
     pub provider: String,
     /// The place of the entry.
@@ -31,7 +31,7 @@ pub struct Asking {
 
 /// Returns the spec of the request for an entry, with its hash.
 #[must_use]
-pub fn make_request(entry: &Entry, target: &Target, asking: &Asking) -> FluxAccessRequestSpec {
+pub fn make_request(entry: &Entry, target: &Target, asking: &RequestOrigin) -> FluxAccessRequestSpec {
     let agent = || format!("agent:{}/{}", asking.provider, asking.asked_in.name);
     let mut namespaces: Vec<String> = entry.namespaces.iter().map(ToString::to_string).collect();
     let mut service_accounts = entry.service_accounts.clone();
@@ -132,7 +132,7 @@ mod tests {
             id: 42,
             path: path.to_owned(),
         };
-        let asking = Asking {
+        let asking = RequestOrigin {
             provider: "work".to_owned(),
             asked_in: AskedIn {
                 kind: "Agent".to_owned(),

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_tenancy::admission::VOUCHED_PREFIX;
 
-use super::host::{AccessLevel, DeviceTold, Membership, Scope, Trouble};
+use super::host::{AccessLevel, DevicePollResult, Membership, Scope, HostError};
 use super::request::hash_spec;
 use super::rotation::schedule::later;
 
@@ -49,22 +49,22 @@ pub fn find_application(provider: &AccessProvider) -> Result<&str, String> {
 
 /// Returns the action after the host's answer at `now`. `pace` is the minimum between two polls, and `end` is the end of the code.
 #[must_use]
-pub fn go_on(
-    told: Result<DeviceTold, Trouble>,
+pub fn decide_next(
+    told: Result<DevicePollResult, HostError>,
     scope: Scope,
     pace: Duration,
     (now, end): (Timestamp, Timestamp),
 ) -> Next {
     let late = || Next::Over("the code was not entered in time".to_owned());
     let after = match told {
-        Ok(DeviceTold::Pending) => pace,
-        Ok(DeviceTold::SlowDown) => pace.saturating_add(SLOWER),
-        Ok(DeviceTold::Denied) => return Next::Over("the user with the code declined".to_owned()),
-        Ok(DeviceTold::Expired) => return late(),
-        Ok(DeviceTold::Shown(member)) => return judge(member, scope),
+        Ok(DevicePollResult::Pending) => pace,
+        Ok(DevicePollResult::SlowDown) => pace.saturating_add(SLOWER),
+        Ok(DevicePollResult::Denied) => return Next::Over("the user with the code declined".to_owned()),
+        Ok(DevicePollResult::Expired) => return late(),
+        Ok(DevicePollResult::Shown(member)) => return judge(member, scope),
         // The code stays valid.
-        Err(Trouble::Unreachable(_)) => pace.saturating_mul(2),
-        Err(Trouble::Limited { until }) => {
+        Err(HostError::Unreachable(_)) => pace.saturating_mul(2),
+        Err(HostError::Limited { until }) => {
             Duration::try_from(until.duration_since(now)).map_or(pace, |left| left.max(pace))
         }
         Err(trouble) => return Next::Over(trouble.to_string()),
@@ -126,8 +126,8 @@ mod tests {
             user_id: 7,
             level: level.map(AccessLevel),
         };
-        go_on(
-            Ok(DeviceTold::Shown(member)),
+        decide_next(
+            Ok(DevicePollResult::Shown(member)),
             scope,
             PACE,
             times("2026-06-01T12:00:00Z"),
@@ -155,12 +155,12 @@ mod tests {
 
     #[test]
     fn a_host_is_asked_no_faster_than_it_says_and_no_longer_than_a_code_lives() {
-        let next = |told| go_on(told, Scope::Project, PACE, times("2026-06-01T12:00:00Z"));
-        assert_eq!(next(Ok(DeviceTold::Pending)), Next::Ask(PACE));
-        assert_eq!(next(Ok(DeviceTold::SlowDown)), Next::Ask(PACE * 2));
-        assert_eq!(next(Err(Trouble::Unreachable("down".to_owned()))), Next::Ask(PACE * 2));
+        let next = |told| decide_next(told, Scope::Project, PACE, times("2026-06-01T12:00:00Z"));
+        assert_eq!(next(Ok(DevicePollResult::Pending)), Next::Ask(PACE));
+        assert_eq!(next(Ok(DevicePollResult::SlowDown)), Next::Ask(PACE * 2));
+        assert_eq!(next(Err(HostError::Unreachable("down".to_owned()))), Next::Ask(PACE * 2));
         let limited = |until: &str| {
-            Err(Trouble::Limited {
+            Err(HostError::Limited {
                 until: until.parse().unwrap(),
             })
         };
@@ -168,15 +168,15 @@ mod tests {
         assert_eq!(next(limited("2026-06-01T11:00:00Z")), Next::Ask(PACE));
         // A poll that would come after the end is not sent.
         assert!(matches!(next(limited("2026-06-01T12:05:00Z")), Next::Over(_)));
-        let last = |now| go_on(Ok(DeviceTold::Pending), Scope::Project, PACE, times(now));
+        let last = |now| decide_next(Ok(DevicePollResult::Pending), Scope::Project, PACE, times(now));
         assert_eq!(last("2026-06-01T12:04:54Z"), Next::Ask(PACE));
         assert!(matches!(last("2026-06-01T12:04:55Z"), Next::Over(_)));
         for told in [
-            Ok(DeviceTold::Denied),
-            Ok(DeviceTold::Expired),
+            Ok(DevicePollResult::Denied),
+            Ok(DevicePollResult::Expired),
             // The code is used up, even if it proved an identity.
-            Err(Trouble::Unknown("cut off".to_owned())),
-            Err(Trouble::Unauthenticated),
+            Err(HostError::Unknown("cut off".to_owned())),
+            Err(HostError::Unauthenticated),
         ] {
             assert!(matches!(next(told), Next::Over(_)));
         }

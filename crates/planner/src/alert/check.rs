@@ -7,10 +7,10 @@ use tenure_tenancy::{Placement, reference};
 
 use super::Snapshot;
 use super::pattern;
-use crate::maxima;
-use crate::news::{Severity, TOLD};
+use crate::list_limits;
+use crate::alert_event::{Severity, TOLD};
 use crate::provider;
-use crate::standing::Refusal;
+use crate::validation_plan::Refusal;
 
 /// The kinds in Flux's definition.
 const KNOWN: [&str; 12] = [
@@ -29,7 +29,7 @@ const KNOWN: [&str; 12] = [
 ];
 
 /// Checks an Alert, and returns the message of Ready or the reason for which the Alert can't be used.
-pub(super) fn admit(snapshot: &Snapshot) -> Result<String, Refusal> {
+pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
     let spec = &snapshot.alert.spec;
     let namespace = snapshot.alert.metadata.namespace.as_deref().unwrap_or_default();
     check_spec(spec)?;
@@ -62,7 +62,7 @@ pub(super) fn list_patterns(spec: &AlertSpec) -> impl Iterator<Item = (String, &
 }
 
 fn check_spec(spec: &AlertSpec) -> Result<(), Refusal> {
-    maxima::check_alert(spec).map_err(Refusal::invalid)?;
+    list_limits::check_alert(spec).map_err(Refusal::invalid)?;
     ObjectName::new(spec.provider_ref.name.clone())
         .map_err(|error| Refusal::invalid(format!("spec.providerRef.name: {error}")))?;
     if let Some(text) = spec.event_severity.as_deref().filter(|text| !text.is_empty())

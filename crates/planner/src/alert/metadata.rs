@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tenure_api::AlertSpec;
 use tenure_api::metadata::EVENT_METADATA_PREFIX;
 
-use crate::news::News;
+use crate::alert_event::AlertEvent;
 
 /// The combined metadata of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Combined {
 
 /// Combines the metadata of an event for an Alert.
 #[must_use]
-pub fn combine(news: &News, spec: &AlertSpec) -> Combined {
+pub fn combine(news: &AlertEvent, spec: &AlertSpec) -> Combined {
     let own_prefix = format!("{}/", news.object.group());
     let behind = |prefix: &str| -> Vec<(String, String)> {
         let found = news.metadata.iter();

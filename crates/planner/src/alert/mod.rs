@@ -1,32 +1,32 @@
 //! The decisions about Alerts: whether an Alert can be used, which events it wants, and the metadata that it adds.
 //!
 //! ```text
-//! an event of a lane ──[News::of]──▶ news ──[Recent]──▶ said lately? ──[choose]──▶ for which Alerts, with which metadata
+//! an event of a lane ──[AlertEvent::of]──▶ news ──[RecentEvents]──▶ said lately? ──[select_alerts]──▶ for which Alerts, with which metadata
 //! ```
 //!
 //! An Alert gets events about objects of its own namespace and of the same tenant's other namespaces, and about no others. This module doesn't send anything; Providers
 //! do.
 
 mod check;
-mod choose;
+mod selection;
 mod metadata;
 mod pattern;
-mod recent;
+mod deduplication;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::{Alert, AlertStatus, Provider};
 use tenure_tenancy::Placement;
 
-pub use choose::{Candidate, Chosen, choose, estimate_work, is_about, may_name};
+pub use selection::{Candidate, SelectedAlerts, select_alerts, estimate_work, is_about, may_name};
 pub use metadata::{Combined, combine};
-pub use recent::{RECENT, Recent, SAME_FOR};
+pub use deduplication::{RECENT, RecentEvents, SAME_FOR};
 
 use crate::plan::Status;
-use crate::standing::{Standing, StandingPlan};
+use crate::validation_plan::{ValidatedObject, ValidationPlan};
 
 /// A plan for an Alert.
-pub type Plan = StandingPlan<AlertStatus>;
+pub type Plan = ValidationPlan<AlertStatus>;
 
 /// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl Status for AlertStatus {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let alert = &snapshot.alert;
-    let standing = Standing {
+    let standing = ValidatedObject {
         kind: "Alert",
         metadata: &alert.metadata,
         is_suspended: alert.spec.suspend,
@@ -65,7 +65,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             status
         },
     };
-    standing.plan(now, || check::admit(snapshot))
+    standing.plan(now, || check::validate(snapshot))
 }
 
 /// Estimates the weight of [`plan`] in bytes of text: expressions are compiled.

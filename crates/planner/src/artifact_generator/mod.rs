@@ -21,14 +21,14 @@ use tenure_api::metadata::{GENERATOR_FINALIZER, GENERATOR_SWITCH};
 use tenure_api::{ArtifactGenerator, ArtifactGeneratorStatus, ObjectId, reason};
 use tenure_tenancy::{LaneAccount, Placement, ReferenceGrant, Referrer, identity, reference};
 
-pub use self::recipe::{Copy, FoundSource, Recipe, SourceState, Strategy, Told};
+pub use self::recipe::{Copy, FoundSource, Recipe, SourceState, Strategy, StoredRecipes};
 pub use self::template::PathPattern;
 
 use crate::answer::Live;
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
-use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, Writes};
-use crate::maxima::{GENERATOR_ENTRIES, TENANT_RECIPES};
+use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, NextWrites};
+use crate::list_limits::{GENERATOR_ENTRIES, TENANT_RECIPES};
 use crate::plan::{FinalizerChange, Next, Request, Withheld};
 
 const KIND: &str = "ArtifactGenerator";
@@ -140,7 +140,7 @@ pub struct Memory {
     /// The last answer about folders.
     folders: Option<Folders>,
     /// The recipes for the generated ExternalArtifacts, once they are known.
-    pub told: Option<Arc<Told>>,
+    pub told: Option<Arc<StoredRecipes>>,
 }
 
 impl Memory {
@@ -234,7 +234,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let folders = match admit(snapshot) {
         Ok(folders) => folders,
-        Err((reason, message)) => return status::stalled(snapshot, now, plan, reason, message),
+        Err((reason, message)) => return status::stall(snapshot, now, plan, reason, message),
     };
     if snapshot.attempt.generation != metadata.generation
         || snapshot.attempt.requested_at != crate::read_requested_at(metadata)
@@ -247,7 +247,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Some(folders) => match find_folders(snapshot, folders, &mut plan) {
             Ok(Some(matched)) => Some(matched),
             Ok(None) => return plan,
-            Err((reason, message)) => return status::waiting(snapshot, now, plan, reason, message),
+            Err((reason, message)) => return status::wait(snapshot, now, plan, reason, message),
         },
     };
     let (recipes, bytes) = match validate::list_recipes(&snapshot.generator.spec, matched.as_deref(), snapshot.room) {
@@ -257,7 +257,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 "all ArtifactGenerators of this tenant together make more than {TENANT_RECIPES} bytes of recipes, about: make \
                  spec.pathPattern match less"
             );
-            return status::waiting(snapshot, now, plan, reason::BUILD_FAILED, message);
+            return status::wait(snapshot, now, plan, reason::BUILD_FAILED, message);
         }
         Err(mistake) => {
             let (reason, message) = judge_mistake(mistake);
@@ -266,14 +266,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             } else {
                 reason
             };
-            return status::stalled(snapshot, now, plan, reason, message);
+            return status::stall(snapshot, now, plan, reason, message);
         }
     };
     let wanted = recipes
         .values()
         .map(|recipe| children::want(&snapshot.generator, recipe));
     let wanted: Vec<Wanted> = wanted.collect();
-    plan.memory.told = Some(Arc::new(Told {
+    plan.memory.told = Some(Arc::new(StoredRecipes {
         is_suspended: false,
         problem: None,
         recipes,
@@ -288,7 +288,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             plan.next = Next::Again;
             plan
         }
-        Ok(()) => status::written(snapshot, now, plan),
+        Ok(()) => status::end_written(snapshot, now, plan),
     }
 }
 
@@ -384,13 +384,13 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
         }
     };
     let applies = match dependents.writes(wanted.iter(), judge, &mut plan.withheld, &mut problems) {
-        Writes::ReadFirst(reads) => {
+        NextWrites::ReadFirst(reads) => {
             plan.steps = reads.into_iter().map(Step::Request).collect();
             return Ok(());
         }
         // Nothing is deleted while a write has failed.
-        Writes::Apply(_) if !problems.is_empty() => return Err(problems),
-        Writes::Apply(applies) => applies,
+        NextWrites::Apply(_) if !problems.is_empty() => return Err(problems),
+        NextWrites::Apply(applies) => applies,
     };
     let stale = dependents.deletions(
         |id| wanted.iter().any(|wanted| wanted.id == *id),

@@ -150,7 +150,7 @@ impl FoundSource {
 /// A generator's recipes, for the ExternalArtifacts that execute them. They are lost with the process, and written again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Told {
+pub struct StoredRecipes {
     /// Whether the generator makes nothing for now.
     pub is_suspended: bool,
     /// The reason for which nothing can be made.

@@ -12,7 +12,7 @@ use super::recipe::Recipe;
 use super::{KIND, Plan, RETRY_INTERVAL, Snapshot, children, list_artifacts};
 use crate::answer::Live;
 use crate::digest::digest_value;
-use crate::ending::{self, Entry, add_duration};
+use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{EventKind, Next, Status, Withheld};
 
 /// Bytes of the problems in one message.
@@ -29,32 +29,32 @@ impl Status for ArtifactGeneratorStatus {
 }
 
 pub(super) fn name_subject(snapshot: &Snapshot) -> String {
-    ending::name_subject(KIND, &snapshot.generator.metadata)
+    outcome::name_subject(KIND, &snapshot.generator.metadata)
 }
 
 fn begin(snapshot: &Snapshot) -> ArtifactGeneratorStatus {
     snapshot.generator.status.clone().unwrap_or_default()
 }
 
-fn set(status: &mut ArtifactGeneratorStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
-    ending::set_condition(&mut status.conditions, &snapshot.generator.metadata, now, entry);
+fn set(status: &mut ArtifactGeneratorStatus, snapshot: &Snapshot, now: Timestamp, entry: ConditionEntry<'_>) {
+    outcome::set_condition(&mut status.conditions, &snapshot.generator.metadata, now, entry);
 }
 
 fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
     let old = snapshot.generator.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    plan.events.extend(ending::make_news(old, kind, reason, message));
+    plan.events.extend(outcome::make_event(old, kind, reason, message));
 }
 
 fn end(snapshot: &Snapshot, mut plan: Plan, mut status: ArtifactGeneratorStatus) -> Plan {
     let requested = snapshot.attempt.requested_at.as_ref();
-    ending::note_handled(&mut status.last_handled_reconcile_at, requested);
-    plan.status = ending::find_change(snapshot.generator.status.as_ref(), &status);
+    outcome::record_handled_request(&mut status.last_handled_reconcile_at, requested);
+    plan.status = outcome::find_change(snapshot.generator.status.as_ref(), &status);
     plan
 }
 
 /// Ends a plan that does nothing until a user changes an object. Existing artifacts stay.
-pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
+pub(super) fn stall(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
     let mut status = begin(snapshot);
     condition::remove(&mut status.conditions, condition::RECONCILING);
     set(
@@ -81,7 +81,7 @@ pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reaso
 }
 
 /// Ends a plan that is tried again. Existing artifacts stay.
-pub(super) fn waiting(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
+pub(super) fn wait(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
     let mut status = begin(snapshot);
     condition::remove(&mut status.conditions, condition::STALLED);
     set(
@@ -110,7 +110,7 @@ pub(super) fn waiting(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reaso
 
 /// Reports that some of the objects could not be written.
 pub(super) fn not_written(snapshot: &Snapshot, now: Timestamp, plan: Plan, problems: &[String]) -> Plan {
-    waiting(snapshot, now, plan, reason::RECONCILIATION_FAILED, tell_some(problems))
+    wait(snapshot, now, plan, reason::RECONCILIATION_FAILED, tell_some(problems))
 }
 
 /// Joins as many of the problems as fit into a status, and adds their number.
@@ -140,7 +140,7 @@ enum Made {
 }
 
 /// Ends a plan whose objects are written; the status reports the state of each.
-pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
+pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
     let mut status = begin(snapshot);
     condition::remove(&mut status.conditions, condition::STALLED);
     let namespace = snapshot.generator.metadata.namespace.as_deref().unwrap_or_default();
@@ -182,7 +182,7 @@ pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Pl
         };
         // The ExternalArtifact retries a failure. This status changes when the failure changes.
         let keep = status.clone();
-        let mut plan = waiting(snapshot, now, plan, reason, tell_some(&failures));
+        let mut plan = wait(snapshot, now, plan, reason, tell_some(&failures));
         let mut status = plan.status.take().unwrap_or_else(|| begin(snapshot));
         status.inventory = keep.inventory;
         plan.next = Next::Done(None);
@@ -224,7 +224,7 @@ pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Pl
             .collect::<Vec<_>>()
     )));
     if !changed.is_empty() {
-        let message = format!("external artifacts reconciled: {}", ending::name_some(&changed, TOLD));
+        let message = format!("external artifacts reconciled: {}", outcome::join_names(&changed, TOLD));
         announce(snapshot, &mut plan, EventKind::Normal, reason::SUCCEEDED, &message);
     }
     plan.next = Next::Done(None);

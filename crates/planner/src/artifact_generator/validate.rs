@@ -11,7 +11,7 @@ use tenure_api::{ArtifactGenerator, ArtifactGeneratorSpec};
 
 use super::recipe::{Copy, Recipe, Strategy};
 use super::template::{Captures, PathPattern, fill};
-use crate::maxima::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
+use crate::list_limits::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
 
 /// The kinds of sources whose files can be copied.
 const KINDS: [&str; 4] = ["Bucket", "ExternalArtifact", "GitRepository", "OCIRepository"];
@@ -67,7 +67,7 @@ pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mi
         }
     }
     if let Some(metadata) = &spec.common_metadata
-        && metadata.labels.len().max(metadata.annotations.len()) > crate::maxima::COMMON_METADATA
+        && metadata.labels.len().max(metadata.annotations.len()) > crate::list_limits::COMMON_METADATA
     {
         return invalid("spec.commonMetadata has more than 100 labels or annotations");
     }

@@ -9,13 +9,13 @@ use tenure_tenancy::admission::rights::APPROVE;
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
 use super::rights::config_map;
-use super::{Ask, Attack, Names, Stop, Verb, Way, Who};
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, ImpersonationRight, Sender};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The number of the target that the approvers may approve for.
 const TARGET: u64 = 1;
 
-impl Way {
+impl ImpersonationRight {
     /// The ways to speak as another account.
     pub const ALL: [Self; 4] = [Self::Token, Self::Impersonation, Self::Exec, Self::Pod];
 
@@ -43,7 +43,7 @@ impl Way {
 impl Names {
     /// Returns the ServiceAccount of the approver that can speak as the tenant's accounts in one way.
     #[must_use]
-    pub fn approver(&self, way: Way) -> String {
+    pub fn approver(&self, way: ImpersonationRight) -> String {
         format!("{}-approver-{}", self.tenant(), way.name())
     }
 
@@ -64,22 +64,22 @@ fn list_bindings(names: &Names) -> Vec<Attack> {
     let own = json!({ "kind": "ServiceAccount", "namespace": home, "name": "default" });
     let writer = json!({ "kind": "ServiceAccount", "namespace": names.platform, "name": SECRET_WRITER });
     let group = |name: String| json!({ "apiGroup": RBAC, "kind": "Group", "name": name });
-    let bind = |who: Who, role: &str, subject: &Value| {
+    let bind = |who: Sender, role: &str, subject: &Value| {
         let object = json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": { "name": format!("{home}-word") },
             "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": role }, "subjects": [subject],
         });
         let path = format!("/apis/{RBAC}/v1/namespaces/{home}/rolebindings");
-        Ask::new(who, Verb::Create, path, object)
+        AttackRequest::new(who, Verb::Create, path, object)
     };
-    let control = || bind(Who::Owner, "edit", &own);
+    let control = || bind(Sender::Owner, "edit", &own);
     let attack = |name: &'static str, tries: &'static str, subject: &Value| {
-        let attempt = bind(Who::Owner, "edit", subject);
-        Attack::new(name, tries, Stop::Rule(Rule::SecretWriter), attempt, control())
+        let attempt = bind(Sender::Owner, "edit", subject);
+        Attack::new(name, tries, ExpectedDefense::Rule(Rule::SecretWriter), attempt, control())
     };
     // The role has a verb that owners lack, so that RBAC refuses it before any rule does.
-    let by_account = Ask::new(
-        Who::Account,
+    let by_account = AttackRequest::new(
+        Sender::Account,
         Verb::Create,
         format!("/api/v1/namespaces/{home}/configmaps"),
         config_map("own"),
@@ -88,15 +88,15 @@ fn list_bindings(names: &Names) -> Vec<Attack> {
         Attack::new(
             "secret-writer-bound",
             "an owner binds the account that writes credentials, as an administrator does",
-            Stop::Rbac,
-            bind(Who::Owner, SECRET_WRITER, &writer),
+            ExpectedDefense::Rbac,
+            bind(Sender::Owner, SECRET_WRITER, &writer),
             control(),
         ),
         Attack::new(
             "secret-writer-bound-by-account",
             "the account of a tenant's surfaces binds the account that writes credentials",
-            Stop::Rbac,
-            bind(Who::Account, SECRET_WRITER, &writer),
+            ExpectedDefense::Rbac,
+            bind(Sender::Account, SECRET_WRITER, &writer),
             by_account,
         ),
         attack(
@@ -119,11 +119,11 @@ fn list_bindings(names: &Names) -> Vec<Attack> {
 
 /// Lists attacks with approvals. An approver that can speak as the requester counts as the requester. Each of the approvers has one right for this.
 fn list_approvals(names: &Names) -> Vec<Attack> {
-    let stop = Stop::Rule(Rule::Access);
+    let stop = ExpectedDefense::Rule(Rule::Access);
     let (home, other) = (names.tenant(), names.neighbour());
-    let user = |way: Way| names.user(&names.platform, &names.approver(way));
+    let user = |way: ImpersonationRight| names.user(&names.platform, &names.approver(way));
     let path = |plural: &str| format!("/apis/{GROUP}/v1alpha1/namespaces/{}/{plural}", names.platform);
-    let answer = |way: Way, asked_by: &str, by: &str| {
+    let answer = |way: ImpersonationRight, asked_by: &str, by: &str| {
         let object = json!({
             "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "FluxAccessGrant",
             "metadata": { "name": format!("{home}-approval") },
@@ -132,37 +132,37 @@ fn list_approvals(names: &Names) -> Vec<Attack> {
                 "requestedBy": asked_by, "decision": APPROVED, "approvedBy": by,
             },
         });
-        Ask::new(Who::Approver(way), Verb::Create, path("fluxaccessgrants"), object)
+        AttackRequest::new(Sender::Approver(way), Verb::Create, path("fluxaccessgrants"), object)
     };
     let (own, strange) = (names.user(&home, "default"), names.user(&other, "default"));
-    let control = |way: Way| answer(way, &strange, &user(way));
-    let by = |name: &'static str, tries: &'static str, way: Way| {
+    let control = |way: ImpersonationRight| answer(way, &strange, &user(way));
+    let by = |name: &'static str, tries: &'static str, way: ImpersonationRight| {
         Attack::new(name, tries, stop, answer(way, &own, &user(way)), control(way))
     };
     let mut attacks = vec![
         by(
             "approval-by-token",
             "a user approves the request of a ServiceAccount whose token it may create",
-            Way::Token,
+            ImpersonationRight::Token,
         ),
         by(
             "approval-by-impersonation",
             "a user approves the request of a ServiceAccount that it may impersonate",
-            Way::Impersonation,
+            ImpersonationRight::Impersonation,
         ),
         by(
             "approval-by-exec",
             "a user approves the request of a ServiceAccount whose Pods it may enter",
-            Way::Exec,
+            ImpersonationRight::Exec,
         ),
         by(
             "approval-by-pod",
             "a user approves the request of a ServiceAccount as which it may start Pods",
-            Way::Pod,
+            ImpersonationRight::Pod,
         ),
     ];
-    let way = Way::Token;
-    let mut more = |name: &'static str, tries: &'static str, attempt: Ask| {
+    let way = ImpersonationRight::Token;
+    let mut more = |name: &'static str, tries: &'static str, attempt: AttackRequest| {
         attacks.push(Attack::new(name, tries, stop, attempt, control(way)));
     };
     more(
@@ -173,12 +173,12 @@ fn list_approvals(names: &Names) -> Vec<Attack> {
     more(
         "approval-within-a-namespace",
         "a ServiceAccount approves the request of another one of its namespace",
-        answer(way, &user(Way::Pod), &user(way)),
+        answer(way, &user(ImpersonationRight::Pod), &user(way)),
     );
     more(
         "approval-in-anothers-name",
         "a user approves in another user's name",
-        answer(way, &strange, &user(Way::Pod)),
+        answer(way, &strange, &user(ImpersonationRight::Pod)),
     );
     let standing = |tenant: &str| {
         let object = json!({
@@ -189,7 +189,7 @@ fn list_approvals(names: &Names) -> Vec<Attack> {
                 "maxRotate": "90d", "approvedBy": names.user(&names.platform, &names.other_owner()),
             },
         });
-        Ask::new(Who::Neighbour, Verb::Create, path("fluxaccessstandinggrants"), object)
+        AttackRequest::new(Sender::Neighbour, Verb::Create, path("fluxaccessstandinggrants"), object)
     };
     attacks.push(Attack::new(
         "standing-grant-for-an-own-tenant",
@@ -226,7 +226,7 @@ pub(super) fn list_approvers(names: &Names) -> Vec<(String, Value)> {
         [(at(namespace, plural), role), (at(namespace, &bindings), binding)]
     };
     let mut all = Vec::new();
-    for way in Way::ALL {
+    for way in ImpersonationRight::ALL {
         let name = names.approver(way);
         all.push((
             format!("/api/v1/namespaces/{platform}/serviceaccounts"),
@@ -239,7 +239,7 @@ pub(super) fn list_approvers(names: &Names) -> Vec<(String, Value)> {
             vec![account(name.clone())],
         ));
     }
-    let mut approvers: Vec<Value> = Way::ALL.into_iter().map(|way| account(names.approver(way))).collect();
+    let mut approvers: Vec<Value> = ImpersonationRight::ALL.into_iter().map(|way| account(names.approver(way))).collect();
     approvers.push(account(names.other_owner()));
     let name = format!("{tenant}-approvers");
     let grants = ["fluxaccessgrants", "fluxaccessstandinggrants"];
@@ -279,7 +279,7 @@ mod tests {
         let rules: BTreeSet<String> = roles.iter().map(|role| role["rules"].to_string()).collect();
         assert_eq!(
             (roles.len(), rules.len()),
-            (Way::ALL.len(), Way::ALL.len()),
+            (ImpersonationRight::ALL.len(), ImpersonationRight::ALL.len()),
             "{roles:#?}"
         );
         // No object belongs to the first tenant, so its reach stays unchanged.

@@ -5,22 +5,22 @@
 
 use serde_json::{Value, json};
 
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 /// An address of documentation (RFC 5737): it stands for a Pod of another tenant, or for a node.
 const ADDRESS: &str = "192.0.2.9";
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let home = names.tenant();
-    let create = |who: Who, group: &str, plural: &str, object: Value| {
-        Ask::new(
+    let create = |who: Sender, group: &str, plural: &str, object: Value| {
+        AttackRequest::new(
             who,
             Verb::Create,
             format!("/{group}/namespaces/{home}/{plural}"),
             object,
         )
     };
-    let slice = |who: Who| {
+    let slice = |who: Sender| {
         let object = json!({
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": { "name": "attest", "labels": { "kubernetes.io/service-name": "attest" } },
@@ -32,7 +32,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": "attest" },
         "subsets": [{ "addresses": [{ "ip": ADDRESS }], "ports": [{ "port": 443 }] }],
     });
-    let service = |who: Who| {
+    let service = |who: Sender| {
         let object = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": { "name": "attest" }, "spec": { "ports": [{ "port": 443 }] },
         });
@@ -43,34 +43,34 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         let object = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "attest" }, "rules": rules,
         });
-        create(Who::Owner, "apis/rbac.authorization.k8s.io/v1", "roles", object)
+        create(Sender::Owner, "apis/rbac.authorization.k8s.io/v1", "roles", object)
     };
     vec![
         Attack::new(
             "endpoints-by-hand",
             "an owner leads a Service to an address of another tenant's by Endpoints",
-            Stop::Rbac,
-            create(Who::Owner, "api/v1", "endpoints", endpoints),
-            service(Who::Owner),
+            ExpectedDefense::Rbac,
+            create(Sender::Owner, "api/v1", "endpoints", endpoints),
+            service(Sender::Owner),
         ),
         Attack::new(
             "endpoint-slice-by-hand",
             "an owner leads a Service to an address of another tenant's by an EndpointSlice",
-            Stop::Rbac,
-            slice(Who::Owner),
-            service(Who::Owner),
+            ExpectedDefense::Rbac,
+            slice(Sender::Owner),
+            service(Sender::Owner),
         ),
         Attack::new(
             "endpoint-slice-by-account",
             "the account of a tenant's surfaces leads a Service to an address of another tenant's",
-            Stop::Rbac,
-            slice(Who::Account),
-            service(Who::Account),
+            ExpectedDefense::Rbac,
+            slice(Sender::Account),
+            service(Sender::Account),
         ),
         Attack::new(
             "endpoint-slice-by-role",
             "an owner makes a Role by which EndpointSlices are written",
-            Stop::Rbac,
+            ExpectedDefense::Rbac,
             role("discovery.k8s.io", "endpointslices"),
             role("", "configmaps"),
         ),

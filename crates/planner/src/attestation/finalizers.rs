@@ -5,17 +5,17 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, OWNER_CLUSTER_ROLE, TE
 use tenure_tenancy::admission::Rule;
 
 use super::rights::config_map;
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 use crate::binding_name::name_owner_binding;
 
 const FINALIZER: &str = "attest.tenure.example/hold";
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let home = names.tenant();
-    let stop = Stop::Rule(Rule::ManagedObjects);
+    let stop = ExpectedDefense::Rule(Rule::ManagedObjects);
     let hold = || json!({ "metadata": { "finalizers": [FINALIZER] } });
     let note = || json!({ "metadata": { "annotations": { "attest.tenure.dev/note": "harmless" } } });
-    let change = |path: &str, body: Value| Ask::new(Who::Owner, Verb::Change, path, body);
+    let change = |path: &str, body: Value| AttackRequest::new(Sender::Owner, Verb::Change, path, body);
     let owner = names.user(&names.platform, &names.owner());
     let binding = name_owner_binding("ServiceAccount", &owner, OWNER_CLUSTER_ROLE);
     let binding = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{home}/rolebindings/{binding}");
@@ -24,8 +24,8 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let make_map = |finalizers: Value| {
         let mut object = config_map("attest-held");
         super::rights::set(&mut object, "/metadata", "finalizers", finalizers);
-        Ask::new(
-            Who::Owner,
+        AttackRequest::new(
+            Sender::Owner,
             Verb::Create,
             format!("/api/v1/namespaces/{home}/configmaps"),
             object,
@@ -37,14 +37,14 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "metadata": { "name": "attest-held", "labels": labels, "finalizers": [FINALIZER] }, "spec": { "podSelector": {} },
         });
         let path = format!("/apis/networking.k8s.io/v1/namespaces/{home}/networkpolicies");
-        Ask::new(Who::Owner, Verb::Create, path, object)
+        AttackRequest::new(Sender::Owner, Verb::Create, path, object)
     };
     let make_namespace = |finalizers: Value| {
         let object = json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": { "name": format!("{home}-held"), "labels": { TENANT_LABEL: home }, "finalizers": finalizers },
         });
-        Ask::new(Who::Owner, Verb::Create, "/api/v1/namespaces", object)
+        AttackRequest::new(Sender::Owner, Verb::Create, "/api/v1/namespaces", object)
     };
     let labels = |labels: Value| json!({ "metadata": { "labels": labels } });
     vec![

@@ -6,10 +6,10 @@ use tenure_api::metadata::SHARDING_KEY;
 use tenure_tenancy::admission::Rule;
 
 use super::rights::set;
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 /// Returns an owner's valid Kustomization, apart from `change`.
-pub(super) fn kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> Ask {
+pub(super) fn kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> AttackRequest {
     let mut object = json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "attest" },
         "spec": {
@@ -22,14 +22,14 @@ pub(super) fn kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> Ask {
         "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{}/kustomizations",
         names.tenant()
     );
-    Ask::new(Who::Owner, Verb::Create, path, object)
+    AttackRequest::new(Sender::Owner, Verb::Create, path, object)
 }
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let (home, other) = (names.tenant(), names.neighbour());
     let make = |group: &str, version: &str, plural: &str, object: Value| {
         let path = format!("/apis/{group}/{version}/namespaces/{home}/{plural}");
-        Ask::new(Who::Owner, Verb::Create, path, object)
+        AttackRequest::new(Sender::Owner, Verb::Create, path, object)
     };
     let kustomization = |change: &dyn Fn(&mut Value)| kustomization(names, change);
     let surface = |change: &dyn Fn(&mut Value)| {
@@ -79,12 +79,12 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         set(&mut object, "/spec", field, value);
         make("source.toolkit.fluxcd.io", "v1", "gitrepositories", object)
     };
-    let references = Stop::Rule(Rule::FluxReferences);
+    let references = ExpectedDefense::Rule(Rule::FluxReferences);
     vec![
         Attack::new(
             "kustomization-as-another-account",
             "an owner's Kustomization names another account than the tenant's",
-            Stop::Rule(Rule::FluxAccount),
+            ExpectedDefense::Rule(Rule::FluxAccount),
             kustomization(&|object| set(object, "/spec", "serviceAccountName", json!("default"))),
             plain(),
         ),
@@ -147,14 +147,14 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         Attack::new(
             "another-shard",
             "an owner labels a Kustomization for controllers with other rules",
-            Stop::Rule(Rule::FluxShard),
+            ExpectedDefense::Rule(Rule::FluxShard),
             kustomization(&|object| set(object, "/metadata", "labels", json!({ SHARDING_KEY: "elsewhere" }))),
             plain(),
         ),
         Attack::new(
             "surface-as-another-account",
             "an owner's Surface names an account",
-            Stop::Rule(Rule::FluxAccount),
+            ExpectedDefense::Rule(Rule::FluxAccount),
             surface(&|object| set(object, "/spec", "serviceAccountName", json!("default"))),
             surface(&|_| ()),
         ),

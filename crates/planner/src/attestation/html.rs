@@ -67,7 +67,7 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::verdict::Judged;
+    use super::super::verdict::AttackResult;
     use super::*;
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
             cluster: "https://<b>".to_owned(),
             started: String::new(),
             version: String::new(),
-            results: vec![Judged {
+            results: vec![AttackResult {
                 name: "a".to_owned(),
                 tries: "tries".to_owned(),
                 stop: "rbac".to_owned(),

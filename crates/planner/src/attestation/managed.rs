@@ -10,8 +10,8 @@ use tenure_api::metadata::{
 use tenure_tenancy::admission::Rule;
 
 use super::rights::set;
-use super::scene::write_deployment;
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::fixtures::write_deployment;
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 /// The name of the Kustomization, and of the objects that it seems to have applied.
 const MANAGED: &str = "attest-managed";
@@ -24,9 +24,9 @@ const MANAGER: &str = "tenure-attest";
 
 /// Lists the objects to create, in this order. If one can't be created, the later ones are not created either.
 #[must_use]
-pub fn list_managed_props(names: &Names) -> Vec<Ask> {
+pub fn list_managed_props(names: &Names) -> Vec<AttackRequest> {
     let (home, owner) = (names.tenant(), names.user(&names.platform, &names.owner()));
-    let lay = |verb: Verb, path: String, body: Value| Ask::new(Who::Administrator, verb, path, body).for_real();
+    let lay = |verb: Verb, path: String, body: Value| AttackRequest::new(Sender::Administrator, verb, path, body).for_real();
     let kustomizations = format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{home}/kustomizations");
     let mut props = Vec::new();
     for (name, writers, kinds) in [
@@ -94,22 +94,22 @@ fn config_map(names: &Names, name: &str, data: Value) -> Value {
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let path = |name: &str| find_config_map(names, name);
-    let change = |name: &str, body: Value| Ask::new(Who::Owner, Verb::Change, path(name), body);
+    let change = |name: &str, body: Value| AttackRequest::new(Sender::Owner, Verb::Change, path(name), body);
     let data = |data: Value| json!({ "data": data });
-    let replace = |who: Who, change: &dyn Fn(&mut Value)| {
+    let replace = |who: Sender, change: &dyn Fn(&mut Value)| {
         let mut object = config_map(names, MANAGED, json!({ "git": "applied" }));
         change(&mut object);
-        Ask::new(who, Verb::Replace, path(MANAGED), object)
+        AttackRequest::new(who, Verb::Replace, path(MANAGED), object)
     };
     let edit = |object: &mut Value| set(object, "/data", "git", json!("edited"));
     let add = |object: &mut Value| set(object, "/data", "own", json!("added"));
     let apply = |manager: &str, object: Value| {
         let path = format!("{}?fieldManager={manager}&force=true", path(MANAGED));
-        Ask::new(Who::Owner, Verb::Apply, path, object)
+        AttackRequest::new(Sender::Owner, Verb::Apply, path, object)
     };
     let replicas = |part: &str| {
         let path = format!("{}{part}", find_deployment(names));
-        Ask::new(Who::Owner, Verb::Change, path, json!({ "spec": { "replicas": 1 } }))
+        AttackRequest::new(Sender::Owner, Verb::Change, path, json!({ "spec": { "replicas": 1 } }))
     };
     let unmarked = json!({
         "metadata": { "labels": { OWNER_NAME: null, OWNER_NAMESPACE: null } }, "data": { "git": "edited" },
@@ -117,7 +117,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let own = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": MANAGED }, "data": { "own": "added" },
     });
-    let stop = Stop::Rule(Rule::GitManaged);
+    let stop = ExpectedDefense::Rule(Rule::GitManaged);
     vec![
         Attack::new(
             "hand-edit",
@@ -137,18 +137,18 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "hand-edit-by-replacement",
             "an owner replaces an object that Git manages, as only the account that applies it may",
             stop,
-            replace(Who::Owner, &edit),
-            replace(Who::Account, &edit),
+            replace(Sender::Owner, &edit),
+            replace(Sender::Account, &edit),
         ),
         Attack::new(
             "hand-edit-without-managers",
             "an owner replaces such an object and throws away who has which of its fields",
             stop,
-            replace(Who::Owner, &|object| {
+            replace(Sender::Owner, &|object| {
                 edit(object);
                 set(object, "/metadata", "managedFields", json!([{}]));
             }),
-            replace(Who::Owner, &add),
+            replace(Sender::Owner, &add),
         ),
         Attack::new(
             "hand-edit-without-mark",
@@ -191,10 +191,10 @@ mod tests {
         let props = list_managed_props(&names);
         let home = format!("/namespaces/{}/", names.tenant());
         for prop in &props {
-            assert!(!prop.dry_run && prop.who == Who::Administrator, "{prop:?}");
+            assert!(!prop.dry_run && prop.who == Sender::Administrator, "{prop:?}");
             assert!(prop.path.contains(&home), "it goes with the tenant: {prop:?}");
         }
-        let is_of_git = |prop: &Ask| prop.verb == Verb::Apply;
+        let is_of_git = |prop: &AttackRequest| prop.verb == Verb::Apply;
         let first = props.iter().position(is_of_git).unwrap();
         assert!(props[first..].iter().all(is_of_git), "{props:#?}");
         // Each object that seems to be Git's is in the inventory of the Kustomization that its labels name.

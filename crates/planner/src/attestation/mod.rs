@@ -1,8 +1,8 @@
 //! The attacks on tenancy that admission and RBAC have to stop, as data. Each attack says what it tries, as which identity, and which rule should stop it. Each has a
 //! control: a request that must succeed, so that a refusal of the attack proves something.
 //!
-//! The module has the table ([`list_attacks`]), the objects that are created for it ([`list_scene`]), the meaning of an answer ([`judge`]), the report ([`Report`]),
-//! and the end of the created objects ([`remains`]). An attack is never reported as held if its control did not succeed. A request that would reach beyond the created
+//! The module has the table ([`list_attacks`]), the objects that are created for it ([`list_fixtures`]), the meaning of an answer ([`assess`]), the report ([`Report`]),
+//! and the end of the created objects ([`cleanup`]). An attack is never reported as held if its control did not succeed. A request that would reach beyond the created
 //! objects is always a dry run.
 
 mod access;
@@ -16,9 +16,9 @@ mod objects;
 mod parts;
 mod pattern;
 mod reach;
-pub mod remains;
+pub mod cleanup;
 mod rights;
-mod scene;
+mod fixtures;
 mod templates;
 mod tenure;
 mod verdict;
@@ -28,14 +28,14 @@ use serde_json::Value;
 use tenure_tenancy::admission::Rule;
 
 pub use self::managed::list_managed_props;
-pub use self::pattern::{find_pattern_status, judge_pattern, list_pattern_props};
-pub use self::reach::judge_reach;
-pub use self::scene::{CONTROLLER, Names, list_props, list_scene};
-pub use self::verdict::{Judged, Outcome, Report, Tried, judge};
+pub use self::pattern::{find_pattern_status, assess_pattern, list_pattern_props};
+pub use self::reach::assess_reach;
+pub use self::fixtures::{CONTROLLER, Names, list_props, list_fixtures};
+pub use self::verdict::{AttackResult, Outcome, Report, AttemptResult, assess};
 
 /// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum Sender {
     /// The administrator that runs the attestation.
     Administrator,
     /// The owner of the tenant that was made.
@@ -55,12 +55,12 @@ pub enum Who {
     /// The lane of the tenant, which an administrator bound to more rights than a lane needs: a thief with its token could do this. The administrator impersonates it.
     Lane,
     /// A user that may approve requests for credentials, and can speak as the tenant's accounts in one way.
-    Approver(Way),
+    Approver(ImpersonationRight),
 }
 
 /// A right by which one user speaks as another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum ImpersonationRight {
     /// The attacker creates a token of the other account.
     Token,
     /// The attacker impersonates the other account.
@@ -90,9 +90,9 @@ pub enum Verb {
 
 /// One request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct AttackRequest {
     /// The sender.
-    pub who: Who,
+    pub who: Sender,
     /// The kind of the request.
     pub verb: Verb,
     /// The path of the object or collection, with query parameters.
@@ -103,8 +103,8 @@ pub struct Ask {
     pub dry_run: bool,
 }
 
-impl Ask {
-    fn new(who: Who, verb: Verb, path: impl Into<String>, body: Value) -> Self {
+impl AttackRequest {
+    fn new(who: Sender, verb: Verb, path: impl Into<String>, body: Value) -> Self {
         Self {
             who,
             verb,
@@ -123,14 +123,14 @@ impl Ask {
 
 /// The mechanism that should stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum ExpectedDefense {
     /// A rule of admission.
     Rule(Rule),
     /// Kubernetes' RBAC.
     Rbac,
 }
 
-impl Stop {
+impl ExpectedDefense {
     /// Returns the name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -162,20 +162,20 @@ pub struct Attack {
     /// A sentence about the goal of the attack.
     pub tries: &'static str,
     /// The mechanism that should stop the attack.
-    pub stop: Stop,
+    pub stop: ExpectedDefense,
     /// The number of simultaneous tries and of the allowed successes. Without a burst, the attack is tried once, and no success is allowed.
-    pub burst: Option<Burst>,
+    pub burst: Option<ConcurrentRequests>,
     /// The JSON pointer and value that prove success in an answer: some requests are accepted without doing what they say.
     pub effect: Option<(&'static str, Value)>,
     /// The attempt.
-    pub attempt: Ask,
+    pub attempt: AttackRequest,
     /// The control: nearly the same request, within the rights of its sender.
-    pub control: Ask,
+    pub control: AttackRequest,
 }
 
 /// Several at once, of which some may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Burst {
+pub struct ConcurrentRequests {
     /// The number of requests: in the path and the body, `{n}` is the number of each.
     pub count: u32,
     /// The number of requests that may succeed.
@@ -183,7 +183,7 @@ pub struct Burst {
 }
 
 impl Attack {
-    fn new(name: &'static str, tries: &'static str, stop: Stop, attempt: Ask, control: Ask) -> Self {
+    fn new(name: &'static str, tries: &'static str, stop: ExpectedDefense, attempt: AttackRequest, control: AttackRequest) -> Self {
         Self {
             name,
             tries,
@@ -205,7 +205,7 @@ impl Attack {
     /// write on their namespace.
     #[must_use]
     pub fn takes_time(&self) -> bool {
-        self.stop == Stop::Rule(Rule::GitManaged)
+        self.stop == ExpectedDefense::Rule(Rule::GitManaged)
     }
 
     /// Checks whether an answer that reports success shows the effect of the request.

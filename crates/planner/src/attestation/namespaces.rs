@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tenure_api::metadata::{HOME_NAMESPACE, POD_SECURITY_ENFORCE, TENANT_LABEL};
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
-use super::scene::{DENIED, ROOM, SET};
-use super::{Ask, Attack, Burst, Names, Stop, Verb, Who};
+use super::fixtures::{DENIED, ROOM, SET};
+use super::{AttackRequest, Attack, ConcurrentRequests, Names, ExpectedDefense, Verb, Sender};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 /// The path of the label that names the owner of a namespace.
@@ -19,14 +19,14 @@ fn namespace(name: &str, tenant: &str) -> Value {
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let (tenant, neighbour) = (names.tenant(), names.neighbour());
-    let membership = Stop::Rule(Rule::NamespaceMembership);
-    let make = |object: Value| Ask::new(Who::Owner, Verb::Create, NAMESPACES, object);
+    let membership = ExpectedDefense::Rule(Rule::NamespaceMembership);
+    let make = |object: Value| AttackRequest::new(Sender::Owner, Verb::Create, NAMESPACES, object);
     let own = || make(namespace(&format!("{tenant}-dev"), &tenant));
     let change =
-        |who: Who, path: String, metadata: Value| Ask::new(who, Verb::Change, path, json!({ "metadata": metadata }));
+        |who: Sender, path: String, metadata: Value| AttackRequest::new(who, Verb::Change, path, json!({ "metadata": metadata }));
     let harmless = |path: String| {
         change(
-            Who::Owner,
+            Sender::Owner,
             path,
             json!({ "annotations": { "attest.tenure.dev/note": "harmless" } }),
         )
@@ -78,7 +78,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "label-stripped",
             "an owner takes the tenant's label off a namespace",
             membership,
-            change(Who::Owner, home.clone(), label(Value::Null)),
+            change(Sender::Owner, home.clone(), label(Value::Null)),
             harmless(home.clone()),
         ),
         Attack::new(
@@ -86,7 +86,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "an owner adds an ownerReference to another tenant to a namespace",
             membership,
             change(
-                Who::Owner,
+                Sender::Owner,
                 home.clone(),
                 json!({ "ownerReferences": [make_owner_reference(&neighbour, &names.neighbour_uid)] }),
             ),
@@ -96,14 +96,14 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "label-changed",
             "an owner labels a namespace for another tenant",
             membership,
-            change(Who::Owner, home.clone(), label(json!(neighbour))),
+            change(Sender::Owner, home.clone(), label(json!(neighbour))),
             harmless(home.clone()),
         ),
         Attack::new(
             "label-changed-by-status",
             "an owner labels a namespace for another tenant through the subresource status",
             membership,
-            change(Who::Owner, format!("{home}/status"), label(json!(neighbour))),
+            change(Sender::Owner, format!("{home}/status"), label(json!(neighbour))),
             harmless(format!("{home}/status")),
         )
         .seen_by(LABEL, json!(neighbour)),
@@ -111,8 +111,8 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "label-changed-by-finalize",
             "an owner labels a namespace for another tenant through the subresource finalize",
             membership,
-            Ask::new(
-                Who::Owner,
+            AttackRequest::new(
+                Sender::Owner,
                 Verb::Replace,
                 format!("{home}/finalize"),
                 replaced(&neighbour),
@@ -123,7 +123,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         Attack::new(
             "namespace-with-a-denied-label",
             "an owner makes a namespace with a label that the Tenant denies",
-            Stop::Rule(Rule::NamespaceOptions),
+            ExpectedDefense::Rule(Rule::NamespaceOptions),
             make({
                 let mut object = namespace(&format!("{tenant}-dev"), &tenant);
                 if let Some(labels) = object.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
@@ -136,21 +136,21 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         Attack::new(
             "namespace-of-an-add-on",
             "an owner creates a namespace with the name of a common add-on, which rights may name",
-            Stop::Rule(Rule::NamespaceMembership),
+            ExpectedDefense::Rule(Rule::NamespaceMembership),
             make(namespace(&format!("istio-{}", names.suffix), &tenant)),
             own(),
         ),
         Attack::new(
             "namespace-that-a-binding-names",
             "an owner creates a namespace whose ServiceAccount a ClusterRoleBinding names already",
-            Stop::Rule(Rule::NamespaceMembership),
+            ExpectedDefense::Rule(Rule::NamespaceMembership),
             make(namespace(&names.left_over(), &tenant)),
             own(),
         ),
         Attack::new(
             "namespace-without-the-prefix",
             "an owner makes a namespace whose name doesn't begin with the tenant's",
-            Stop::Rule(Rule::NamespaceOptions),
+            ExpectedDefense::Rule(Rule::NamespaceOptions),
             make(namespace(&format!("stranger-{}", names.suffix), &tenant)),
             own(),
         ),
@@ -178,9 +178,9 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             name,
             tries,
             membership,
-            change(Who::Administrator, path.clone(), label(json!(tenant))),
+            change(Sender::Administrator, path.clone(), label(json!(tenant))),
             change(
-                Who::Administrator,
+                Sender::Administrator,
                 path,
                 json!({ "labels": { "attest.tenure.dev/note": "harmless" } }),
             ),
@@ -193,13 +193,13 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 /// Attacks on labels and annotations that the Tenant sets on a namespace, and that another controller obeys.
 fn list_marks(home: &str) -> Vec<Attack> {
     let change =
-        |path: String, metadata: Value| Ask::new(Who::Owner, Verb::Change, path, json!({ "metadata": metadata }));
+        |path: String, metadata: Value| AttackRequest::new(Sender::Owner, Verb::Change, path, json!({ "metadata": metadata }));
     let attack = |name: &'static str, tries: &'static str, path: String, metadata: Value| {
         let harmless = json!({ "annotations": { "attest.tenure.dev/note": "harmless" } });
         Attack::new(
             name,
             tries,
-            Stop::Rule(Rule::NamespaceOptions),
+            ExpectedDefense::Rule(Rule::NamespaceOptions),
             change(path.clone(), metadata),
             change(path, harmless),
         )
@@ -241,11 +241,11 @@ fn list_marks(home: &str) -> Vec<Attack> {
 }
 
 fn list_tenants(names: &Names) -> Vec<Attack> {
-    let stop = Stop::Rule(Rule::Tenant);
+    let stop = ExpectedDefense::Rule(Rule::Tenant);
     let neighbour = names.neighbour();
     let at_home = |home: &str| {
-        Ask::new(
-            Who::Administrator,
+        AttackRequest::new(
+            Sender::Administrator,
             Verb::Create,
             TENANTS,
             json!({
@@ -275,14 +275,14 @@ fn list_tenants(names: &Names) -> Vec<Attack> {
             "deletion-of-what-is-to-stay",
             "an administrator deletes a Tenant with spec.preventDeletion",
             stop,
-            Ask::new(
-                Who::Administrator,
+            AttackRequest::new(
+                Sender::Administrator,
                 Verb::Delete,
                 format!("{TENANTS}/{neighbour}"),
                 Value::Null,
             ),
-            Ask::new(
-                Who::Administrator,
+            AttackRequest::new(
+                Sender::Administrator,
                 Verb::Delete,
                 format!("{TENANTS}/{}", names.tenant()),
                 Value::Null,
@@ -296,9 +296,9 @@ pub(super) fn list_quota(names: &Names) -> Vec<Attack> {
     let tenant = names.tenant();
     let make = |name: &str| {
         let object = namespace(&format!("{tenant}-{name}"), &tenant);
-        Ask::new(Who::Owner, Verb::Create, NAMESPACES, object)
+        AttackRequest::new(Sender::Owner, Verb::Create, NAMESPACES, object)
     };
-    let stop = Stop::Rule(Rule::NamespaceOptions);
+    let stop = ExpectedDefense::Rule(Rule::NamespaceOptions);
     let mut burst = Attack::new(
         "quota-by-burst",
         "an owner makes ten namespaces at once, and has room for two",
@@ -306,7 +306,7 @@ pub(super) fn list_quota(names: &Names) -> Vec<Attack> {
         make("{n}").for_real(),
         make("dev"),
     );
-    burst.burst = Some(Burst {
+    burst.burst = Some(ConcurrentRequests {
         count: 10,
         room: ROOM.saturating_sub(1),
     });
@@ -317,7 +317,7 @@ pub(super) fn list_quota(names: &Names) -> Vec<Attack> {
             "an owner tries one namespace more than the quota has room for",
             stop,
             make("more"),
-            Ask::new(Who::Owner, Verb::Read, format!("{NAMESPACES}/{tenant}"), Value::Null),
+            AttackRequest::new(Sender::Owner, Verb::Read, format!("{NAMESPACES}/{tenant}"), Value::Null),
         ),
     ]
 }

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
 
 use super::rights::{pod, set};
-use super::scene::{CLASS, HOST, REGISTRY};
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::fixtures::{CLASS, HOST, REGISTRY};
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let home = names.tenant();
     let core = |plural: &str, object: Value| {
-        Ask::new(
-            Who::Owner,
+        AttackRequest::new(
+            Sender::Owner,
             Verb::Create,
             format!("/api/v1/namespaces/{home}/{plural}"),
             object,
@@ -37,7 +37,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             },
         });
         let path = format!("/apis/networking.k8s.io/v1/namespaces/{home}/ingresses");
-        Ask::new(Who::Owner, Verb::Create, path, object)
+        AttackRequest::new(Sender::Owner, Verb::Create, path, object)
     };
     let ingress = |class: &str, host: &str| ingress_with(class, host, json!({}));
     let service = |spec: Value| {
@@ -56,9 +56,9 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let plain_ingress = || ingress(CLASS, HOST);
     let foreign = json!([{ "name": "b", "image": "elsewhere.attest.invalid/b:1", "imagePullPolicy": "Always" }]);
     let (registries, services, hosts) = (
-        Stop::Rule(Rule::ContainerRegistries),
-        Stop::Rule(Rule::ServiceOptions),
-        Stop::Rule(Rule::IngressOptions),
+        ExpectedDefense::Rule(Rule::ContainerRegistries),
+        ExpectedDefense::Rule(Rule::ServiceOptions),
+        ExpectedDefense::Rule(Rule::IngressOptions),
     );
     vec![
         Attack::new(
@@ -106,21 +106,21 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         Attack::new(
             "image-not-pulled",
             "an owner's Pod runs what was pulled before, unchecked",
-            Stop::Rule(Rule::ImagePullPolicies),
+            ExpectedDefense::Rule(Rule::ImagePullPolicies),
             make_pod(&|pod| set(pod, "/spec/containers/0", "imagePullPolicy", json!("Never"))),
             plain_pod(),
         ),
         Attack::new(
             "foreign-priority",
             "an owner's Pod has a PriorityClass that the Tenant doesn't allow",
-            Stop::Rule(Rule::PriorityClasses),
+            ExpectedDefense::Rule(Rule::PriorityClasses),
             make_pod(&|pod| set(pod, "/spec", "priorityClassName", json!("system-cluster-critical"))),
             plain_pod(),
         ),
         Attack::new(
             "foreign-storage",
             "an owner's claim has a StorageClass that the Tenant doesn't allow",
-            Stop::Rule(Rule::StorageClasses),
+            ExpectedDefense::Rule(Rule::StorageClasses),
             claim("elsewhere"),
             claim(CLASS),
         ),

@@ -6,8 +6,8 @@ use tenure_tenancy::admission::Rule;
 
 use super::flux::kustomization;
 use super::rights::{config_map, pod, set};
-use super::scene::{CLASS, PROP, REGISTRY};
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::fixtures::{CLASS, PROP, REGISTRY};
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 /// The size of an object that is nearly the largest that an API server accepts: 3 MiB, minus the rest of the request.
 const LARGE: usize = (3 << 20) - (128 << 10);
@@ -22,39 +22,39 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 
 fn list_parts(names: &Names) -> Vec<Attack> {
     let (home, other) = (names.tenant(), names.neighbour());
-    let scale = |who: Who, namespace: &str, replicas: u32| {
+    let scale = |who: Sender, namespace: &str, replicas: u32| {
         let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{PROP}/scale");
-        Ask::new(who, Verb::Change, path, json!({ "spec": { "replicas": replicas } }))
+        AttackRequest::new(who, Verb::Change, path, json!({ "spec": { "replicas": replicas } }))
     };
     let debug = |image: &str| {
         let containers = json!([{ "name": "debug", "image": image, "imagePullPolicy": "Always" }]);
         let path = format!("/api/v1/namespaces/{home}/pods/{PROP}/ephemeralcontainers");
         let body = json!({ "spec": { "ephemeralContainers": containers } });
-        Ask::new(Who::Owner, Verb::Change, path, body)
+        AttackRequest::new(Sender::Owner, Verb::Change, path, body)
     };
     let runs = |change: &dyn Fn(&mut Value)| {
         let path = format!("/api/v1/namespaces/{home}/pods");
-        Ask::new(Who::Owner, Verb::Create, path, pod("attest", change))
+        AttackRequest::new(Sender::Owner, Verb::Create, path, pod("attest", change))
     };
     vec![
         Attack::new(
             "scale-of-a-neighbour",
             "an owner scales another tenant's Deployment by the subresource scale",
-            Stop::Rbac,
-            scale(Who::Owner, &other, 1),
-            scale(Who::Owner, &home, 1),
+            ExpectedDefense::Rbac,
+            scale(Sender::Owner, &other, 1),
+            scale(Sender::Owner, &home, 1),
         ),
         Attack::new(
             "foreign-image-to-debug",
             "an owner adds a container to a Pod that runs, with an image of a registry that the Tenant doesn't allow",
-            Stop::Rule(Rule::ContainerRegistries),
+            ExpectedDefense::Rule(Rule::ContainerRegistries),
             debug("elsewhere.attest.invalid/a:1"),
             debug(&format!("{REGISTRY}/debug:1")),
         ),
         Attack::new(
             "foreign-runtime",
             "an owner's Pod has a RuntimeClass that the Tenant doesn't allow",
-            Stop::Rule(Rule::RuntimeClasses),
+            ExpectedDefense::Rule(Rule::RuntimeClasses),
             runs(&|pod| set(pod, "/spec", "runtimeClassName", json!(names.runtime_class()))),
             runs(&|_| ()),
         ),
@@ -69,9 +69,9 @@ fn list_volumes(names: &Names) -> Vec<Attack> {
             "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": CLASS, "resources": { "requests": { "storage": "1Gi" } } },
         });
         change(&mut object);
-        Ask::new(Who::Owner, Verb::Create, path.clone(), object)
+        AttackRequest::new(Sender::Owner, Verb::Create, path.clone(), object)
     };
-    let volumes = Stop::Rule(Rule::PersistentVolumes);
+    let volumes = ExpectedDefense::Rule(Rule::PersistentVolumes);
     vec![
         Attack::new(
             "volume-of-another",
@@ -94,7 +94,7 @@ fn list_volumes(names: &Names) -> Vec<Attack> {
         Attack::new(
             "expression-without-end",
             "an owner's claim has a StorageClass over whose name an expression of the Tenant could run for ever",
-            Stop::Rule(Rule::StorageClasses),
+            ExpectedDefense::Rule(Rule::StorageClasses),
             claim(&|object| set(object, "/spec", "storageClassName", json!("a".repeat(60)))),
             claim(&|object| {
                 set(
@@ -110,11 +110,11 @@ fn list_volumes(names: &Names) -> Vec<Attack> {
 
 fn list_facts(names: &Names) -> Vec<Attack> {
     let (tenant, other) = (names.tenant(), names.neighbour());
-    let membership = Stop::Rule(Rule::NamespaceMembership);
+    let membership = ExpectedDefense::Rule(Rule::NamespaceMembership);
     let home = format!("/api/v1/namespaces/{tenant}");
     let annotate = |path: &str, key: &str, value: &str| {
         let body = json!({ "metadata": { "annotations": { key: value } } });
-        Ask::new(Who::Owner, Verb::Change, path, body)
+        AttackRequest::new(Sender::Owner, Verb::Change, path, body)
     };
     let harmless = |path: &str| annotate(path, "attest.tenure.dev/note", "harmless");
     let make = |annotations: Value| {
@@ -122,7 +122,7 @@ fn list_facts(names: &Names) -> Vec<Attack> {
             "name": format!("{tenant}-dev"), "labels": { "capsule.clastix.io/tenant": tenant }, "annotations": annotations,
         });
         let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-        Ask::new(Who::Owner, Verb::Create, "/api/v1/namespaces", object)
+        AttackRequest::new(Sender::Owner, Verb::Create, "/api/v1/namespaces", object)
     };
     let (status, fact) = (format!("{home}/status"), "facts.tenure.dev/tenant");
     vec![
@@ -168,54 +168,54 @@ fn list_large(names: &Names) -> Vec<Attack> {
             }
         })
     };
-    let own = |who: Who| {
+    let own = |who: Sender| {
         let path = format!("/api/v1/namespaces/{home}/configmaps");
-        Ask::new(who, Verb::Create, path, config_map("own"))
+        AttackRequest::new(who, Verb::Create, path, config_map("own"))
     };
-    let package = |who: Who| {
+    let package = |who: Sender| {
         let path = "/apis/cozystack.io/v1alpha1/packages/cozystack.attest";
-        Ask::new(who, Verb::Change, path, json!({ "spec": { "variant": "attest" } }))
+        AttackRequest::new(who, Verb::Change, path, json!({ "spec": { "variant": "attest" } }))
     };
-    let token = |who: Who, namespace: &str, account: &str| {
+    let token = |who: Sender, namespace: &str, account: &str| {
         let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-        Ask::new(who, Verb::Create, path, token)
+        AttackRequest::new(who, Verb::Create, path, token)
     };
     vec![
         Attack::new(
             "reference-in-what-is-large",
             "an owner's Kustomization of 3 MiB takes another tenant's source",
-            Stop::Rule(Rule::FluxReferences),
+            ExpectedDefense::Rule(Rule::FluxReferences),
             large(Some(&other)),
             large(None),
         ),
         Attack::new(
             "package-edited",
             "an owner takes the variant of a platform's Package",
-            Stop::Rbac,
-            package(Who::Owner),
-            own(Who::Owner),
+            ExpectedDefense::Rbac,
+            package(Sender::Owner),
+            own(Sender::Owner),
         ),
         Attack::new(
             "package-edited-by-account",
             "the account of a tenant's surfaces takes the variant of a platform's Package",
-            Stop::Rbac,
-            package(Who::Account),
-            own(Who::Account),
+            ExpectedDefense::Rbac,
+            package(Sender::Account),
+            own(Sender::Account),
         ),
         Attack::new(
             "account-by-a-neighbours-token-request",
             "an owner asks for a token of the account that another tenant's surfaces act as",
-            Stop::Rbac,
-            token(Who::Owner, &other, &format!("{other}-gitops")),
-            token(Who::Owner, &home, "default"),
+            ExpectedDefense::Rbac,
+            token(Sender::Owner, &other, &format!("{other}-gitops")),
+            token(Sender::Owner, &home, "default"),
         ),
         Attack::new(
             "controllers-by-token-request",
             "an owner asks for a token of Tenure's controllers",
-            Stop::Rbac,
-            token(Who::Owner, &names.platform, "tenure-controller"),
-            token(Who::Owner, &home, "default"),
+            ExpectedDefense::Rbac,
+            token(Sender::Owner, &names.platform, "tenure-controller"),
+            token(Sender::Owner, &home, "default"),
         ),
     ]
 }

@@ -8,7 +8,7 @@ use tenure_api::access::{GROUP, REQUESTED_BY};
 use tenure_tenancy::admission::make_owner_reference;
 
 use super::Names;
-use super::verdict::{Judged, Outcome};
+use super::verdict::{AttackResult, Outcome};
 
 /// The name of the line.
 const NAME: &str = "namespace-that-fits-a-pattern";
@@ -61,7 +61,7 @@ pub fn find_pattern_status(names: &Names) -> String {
 
 /// Judges the controllers' report about the platform's request: `problems` of the FluxAccess, or the reason for a missing report.
 #[must_use]
-pub fn judge_pattern(problems: Result<&[EntryProblem], &str>) -> Judged {
+pub fn assess_pattern(problems: Result<&[EntryProblem], &str>) -> AttackResult {
     let untried = "see what was said, and attest again";
     let [own, listed] = ENTRIES.map(|entry| {
         let mut problems = problems.unwrap_or_default().iter();
@@ -85,7 +85,7 @@ pub fn judge_pattern(problems: Result<&[EntryProblem], &str>) -> Judged {
             "list namespaces by their names in spec.namespaces of AccessProviders, not by patterns, and upgrade Tenure",
         ),
     };
-    Judged {
+    AttackResult {
         name: NAME.to_owned(),
         tries:
             "an owner creates a namespace that fits an AccessProvider's pattern, to receive the platform's credential"
@@ -129,7 +129,7 @@ mod tests {
                 "no AccessProvider",
             ),
         ] {
-            let judged = judge_pattern(problems.as_ref().map(Vec::as_slice).map_err(|why| *why));
+            let judged = assess_pattern(problems.as_ref().map(Vec::as_slice).map_err(|why| *why));
             assert_eq!(judged.outcome, outcome, "{judged:?}");
             assert!(judged.said.contains(said), "{judged:?}");
             assert_eq!(judged.remedy.is_empty(), outcome == Outcome::Held);

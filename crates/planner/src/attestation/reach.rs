@@ -1,6 +1,6 @@
 //! The last line of an attestation: the reach of its tenant beyond its own namespaces, by all rights and rules of the cluster.
 
-use super::verdict::{Judged, Outcome};
+use super::verdict::{AttackResult, Outcome};
 
 /// The name of the line.
 const NAME: &str = "reach";
@@ -9,7 +9,7 @@ const MOST_QUOTED: usize = 3;
 
 /// Judges the result of the search for the tenant's authority: each finding is a path. `unknown` lists the objects that could not be read.
 #[must_use]
-pub fn judge_reach(beyond: &[String], unknown: &[String]) -> Judged {
+pub fn assess_reach(beyond: &[String], unknown: &[String]) -> AttackResult {
     let (outcome, said, remedy) = if !beyond.is_empty() {
         let quoted: Vec<&str> = beyond.iter().take(MOST_QUOTED).map(String::as_str).collect();
         let said = format!("{} beyond its own namespaces: {}", beyond.len(), quoted.join("; "));
@@ -21,7 +21,7 @@ pub fn judge_reach(beyond: &[String], unknown: &[String]) -> Judged {
     } else {
         (Outcome::Held, "nothing beyond its own namespaces".to_owned(), "")
     };
-    Judged {
+    AttackResult {
         name: NAME.to_owned(),
         tries: "reaches authority outside its own namespaces, step by step".to_owned(),
         stop: NAME.to_owned(),
@@ -48,7 +48,7 @@ mod tests {
             ),
             (vec![], texts(&["nodes"]), Outcome::NotTried, "nodes"),
         ] {
-            let judged = judge_reach(&beyond, &unknown);
+            let judged = assess_reach(&beyond, &unknown);
             assert_eq!(judged.outcome, outcome, "{judged:?}");
             assert!(judged.said.contains(said), "{judged:?}");
             assert_eq!(judged.remedy.is_empty(), outcome == Outcome::Held);

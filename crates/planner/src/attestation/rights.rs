@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
 
-use super::scene::REGISTRY;
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::fixtures::REGISTRY;
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -38,8 +38,8 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 fn list_account(names: &Names) -> Vec<Attack> {
     let (home, account) = (names.tenant(), names.account());
     let at = |rest: &str| format!("/api/v1/namespaces/{home}/{rest}");
-    let stop = Stop::Rule(Rule::GitopsAccount);
-    let owner = |verb: Verb, rest: &str, body: Value| Ask::new(Who::Owner, verb, at(rest), body);
+    let stop = ExpectedDefense::Rule(Rule::GitopsAccount);
+    let owner = |verb: Verb, rest: &str, body: Value| AttackRequest::new(Sender::Owner, verb, at(rest), body);
     let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
     let secret = |of: &str| {
         json!({
@@ -78,8 +78,8 @@ fn list_account(names: &Names) -> Vec<Attack> {
             "account-by-impersonation",
             "an owner writes in the name of that account",
             stop,
-            Ask::new(
-                Who::OwnerAsAccount,
+            AttackRequest::new(
+                Sender::OwnerAsAccount,
                 Verb::Create,
                 at("configmaps"),
                 config_map("spoken"),
@@ -92,72 +92,72 @@ fn list_account(names: &Names) -> Vec<Attack> {
 
 fn list_neighbour(names: &Names) -> Vec<Attack> {
     let (home, other) = (names.tenant(), names.neighbour());
-    let read = |who: Who, namespace: &str, plural: &str| {
-        Ask::new(
+    let read = |who: Sender, namespace: &str, plural: &str| {
+        AttackRequest::new(
             who,
             Verb::Read,
             format!("/api/v1/namespaces/{namespace}/{plural}"),
             Value::Null,
         )
     };
-    let write = |who: Who, namespace: &str| {
+    let write = |who: Sender, namespace: &str| {
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        Ask::new(who, Verb::Create, path, config_map("reach"))
+        AttackRequest::new(who, Verb::Create, path, config_map("reach"))
     };
     vec![
         Attack::new(
             "neighbours-secrets",
             "an owner reads another tenant's Secrets",
-            Stop::Rbac,
-            read(Who::Owner, &other, "secrets"),
-            read(Who::Owner, &home, "configmaps"),
+            ExpectedDefense::Rbac,
+            read(Sender::Owner, &other, "secrets"),
+            read(Sender::Owner, &home, "configmaps"),
         ),
         Attack::new(
             "neighbours-secrets-by-account",
             "the account of a tenant's surfaces reads another tenant's Secrets",
-            Stop::Rbac,
-            read(Who::Account, &other, "secrets"),
-            read(Who::Account, &home, "configmaps"),
+            ExpectedDefense::Rbac,
+            read(Sender::Account, &other, "secrets"),
+            read(Sender::Account, &home, "configmaps"),
         ),
         Attack::new(
             "secrets-of-the-platform",
             "an owner reads the platform's Secrets",
-            Stop::Rbac,
-            read(Who::Owner, &names.platform, "secrets"),
-            read(Who::Owner, &home, "configmaps"),
+            ExpectedDefense::Rbac,
+            read(Sender::Owner, &names.platform, "secrets"),
+            read(Sender::Owner, &home, "configmaps"),
         ),
         Attack::new(
             "write-to-a-neighbour",
             "an owner writes into another tenant's namespace",
-            Stop::Rbac,
-            write(Who::Owner, &other),
-            write(Who::Owner, &home),
+            ExpectedDefense::Rbac,
+            write(Sender::Owner, &other),
+            write(Sender::Owner, &home),
         ),
         Attack::new(
             "write-to-a-neighbour-by-account",
             "the account of a tenant's surfaces writes into another tenant's namespace",
-            Stop::Rbac,
-            write(Who::Account, &other),
-            write(Who::Account, &home),
+            ExpectedDefense::Rbac,
+            write(Sender::Account, &other),
+            write(Sender::Account, &home),
         ),
         Attack::new(
             "deletion-of-a-neighbours-namespace",
             "an owner deletes another tenant's namespace",
-            Stop::Rbac,
-            Ask::new(
-                Who::Owner,
+            ExpectedDefense::Rbac,
+            AttackRequest::new(
+                Sender::Owner,
                 Verb::Delete,
                 format!("/api/v1/namespaces/{other}"),
                 Value::Null,
             ),
-            write(Who::Owner, &home),
+            write(Sender::Owner, &home),
         ),
         Attack::new(
             "cordoned-write",
             "the owner of a cordoned tenant writes into its namespace",
-            Stop::Rule(Rule::Cordoned),
-            write(Who::Neighbour, &other),
-            read(Who::Neighbour, &other, "configmaps"),
+            ExpectedDefense::Rule(Rule::Cordoned),
+            write(Sender::Neighbour, &other),
+            read(Sender::Neighbour, &other, "configmaps"),
         ),
     ]
 }
@@ -174,15 +174,15 @@ fn list_cluster(names: &Names) -> Vec<Attack> {
         })
     };
     let rolebindings = format!("{group}/namespaces/{home}/rolebindings");
-    let own = |who: Who| {
-        Ask::new(
+    let own = |who: Sender| {
+        AttackRequest::new(
             who,
             Verb::Create,
             format!("/api/v1/namespaces/{home}/configmaps"),
             config_map("own"),
         )
     };
-    let create = |who: Who, path: String, body: Value| Ask::new(who, Verb::Create, path, body);
+    let create = |who: Sender, path: String, body: Value| AttackRequest::new(who, Verb::Create, path, body);
     let role = json!({ "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": { "name": format!("{home}-wide") }, "rules": [] });
     let admission = "/apis/admissionregistration.k8s.io/v1";
     let registration = |kind: &str, more: Value| {
@@ -197,69 +197,69 @@ fn list_cluster(names: &Names) -> Vec<Attack> {
         Attack::new(
             "cluster-admin-bound",
             "an owner binds an account of its namespace to cluster-admin in the whole cluster",
-            Stop::Rbac,
+            ExpectedDefense::Rbac,
             create(
-                Who::Owner,
+                Sender::Owner,
                 format!("{group}/clusterrolebindings"),
                 bind("ClusterRoleBinding", "cluster-admin"),
             ),
-            create(Who::Owner, rolebindings.clone(), bind("RoleBinding", "view")),
+            create(Sender::Owner, rolebindings.clone(), bind("RoleBinding", "view")),
         ),
         Attack::new(
             "cluster-admin-bound-at-home",
             "an owner binds an account of its namespace to cluster-admin there",
-            Stop::Rbac,
-            create(Who::Owner, rolebindings.clone(), bind("RoleBinding", "cluster-admin")),
-            create(Who::Owner, rolebindings, bind("RoleBinding", "view")),
+            ExpectedDefense::Rbac,
+            create(Sender::Owner, rolebindings.clone(), bind("RoleBinding", "cluster-admin")),
+            create(Sender::Owner, rolebindings, bind("RoleBinding", "view")),
         ),
         Attack::new(
             "cluster-role-made",
             "the account of a tenant's surfaces makes a ClusterRole",
-            Stop::Rbac,
-            create(Who::Account, format!("{group}/clusterroles"), role),
-            own(Who::Account),
+            ExpectedDefense::Rbac,
+            create(Sender::Account, format!("{group}/clusterroles"), role),
+            own(Sender::Account),
         ),
         Attack::new(
             "masters-by-impersonation",
             "an owner speaks as a member of system:masters",
-            Stop::Rbac,
-            Ask::new(
-                Who::OwnerAsMaster,
+            ExpectedDefense::Rbac,
+            AttackRequest::new(
+                Sender::OwnerAsMaster,
                 Verb::Read,
                 "/api/v1/namespaces/kube-system/secrets",
                 Value::Null,
             ),
-            own(Who::Owner),
+            own(Sender::Owner),
         ),
         Attack::new(
             "webhook-made",
             "an owner makes a webhook that the API server asks",
-            Stop::Rbac,
+            ExpectedDefense::Rbac,
             create(
-                Who::Owner,
+                Sender::Owner,
                 format!("{admission}/mutatingwebhookconfigurations"),
                 registration("MutatingWebhookConfiguration", json!({ "webhooks": [] })),
             ),
-            own(Who::Owner),
+            own(Sender::Owner),
         ),
         Attack::new(
             "policies-deleted",
             "an owner deletes the policies of admission",
-            Stop::Rbac,
-            Ask::new(
-                Who::Owner,
+            ExpectedDefense::Rbac,
+            AttackRequest::new(
+                Sender::Owner,
                 Verb::Delete,
                 format!("{admission}/validatingadmissionpolicies/tenure-controller-rights"),
                 Value::Null,
             ),
-            own(Who::Owner),
+            own(Sender::Owner),
         ),
         Attack::new(
             "kind-made",
             "the account of a tenant's surfaces defines a kind",
-            Stop::Rbac,
+            ExpectedDefense::Rbac,
             create(
-                Who::Account,
+                Sender::Account,
                 "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
                 json!({
                     "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -267,31 +267,31 @@ fn list_cluster(names: &Names) -> Vec<Attack> {
                     "spec": { "group": "attest.invalid", "scope": "Namespaced", "names": { "kind": "Thing", "plural": "things" }, "versions": [] },
                 }),
             ),
-            own(Who::Account),
+            own(Sender::Account),
         ),
         Attack::new(
             "own-tenant-changed",
             "an owner takes the bounds off his Tenant",
-            Stop::Rbac,
-            Ask::new(
-                Who::Owner,
+            ExpectedDefense::Rbac,
+            AttackRequest::new(
+                Sender::Owner,
                 Verb::Change,
                 tenant.clone(),
                 json!({ "spec": { "containerRegistries": null } }),
             ),
-            own(Who::Owner),
+            own(Sender::Owner),
         ),
         Attack::new(
             "own-record-changed",
             "an owner records kube-system as his Tenant's in its status",
-            Stop::Rbac,
-            Ask::new(
-                Who::Owner,
+            ExpectedDefense::Rbac,
+            AttackRequest::new(
+                Sender::Owner,
                 Verb::Change,
                 format!("{tenant}/status"),
                 json!({ "status": { "spaces": [{ "name": "kube-system", "uid": "x" }] } }),
             ),
-            own(Who::Owner),
+            own(Sender::Owner),
         ),
     ]
 }

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
 
 use super::rights::{pod, set};
-use super::scene::CLASS;
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::fixtures::CLASS;
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let create = |plural: &str, object: Value| {
         let path = format!("/api/v1/namespaces/{}/{plural}", names.tenant());
-        Ask::new(Who::Controller, Verb::Create, path, object)
+        AttackRequest::new(Sender::Controller, Verb::Create, path, object)
     };
     let claim = |field: &str, value: Value| {
         let mut object = json!({
@@ -24,7 +24,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     };
     let plain_claim = || claim("volumeMode", json!("Filesystem"));
     let make_pod = |change: &dyn Fn(&mut Value)| create("pods", pod("attest", change));
-    let volumes = Stop::Rule(Rule::PersistentVolumes);
+    let volumes = ExpectedDefense::Rule(Rule::PersistentVolumes);
     vec![
         Attack::new(
             "volume-of-another-by-template",
@@ -46,14 +46,14 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         Attack::new(
             "foreign-storage-by-template",
             "a StatefulSet's template for claims has a StorageClass that the Tenant doesn't allow",
-            Stop::Rule(Rule::StorageClasses),
+            ExpectedDefense::Rule(Rule::StorageClasses),
             claim("storageClassName", json!("elsewhere")),
             plain_claim(),
         ),
         Attack::new(
             "foreign-image-by-template",
             "a template for Pods has an image of a registry that the Tenant doesn't allow",
-            Stop::Rule(Rule::ContainerRegistries),
+            ExpectedDefense::Rule(Rule::ContainerRegistries),
             make_pod(&|pod| {
                 let image = json!("elsewhere.attest.invalid/a:1");
                 set(pod, "/spec/containers/0", "image", image);
@@ -63,7 +63,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         Attack::new(
             "account-by-template",
             "a template for Pods runs as the account of the tenant's surfaces",
-            Stop::Rule(Rule::GitopsAccount),
+            ExpectedDefense::Rule(Rule::GitopsAccount),
             make_pod(&|pod| set(pod, "/spec", "serviceAccountName", json!(names.account()))),
             make_pod(&|_| ()),
         ),

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
 use super::rights::pod;
-use super::{Ask, Attack, Names, Stop, Verb, Who};
+use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let home = names.tenant();
-    let ask = |verb: Verb, path: String, body: Value| Ask::new(Who::Tenure, verb, path, body);
+    let ask = |verb: Verb, path: String, body: Value| AttackRequest::new(Sender::Tenure, verb, path, body);
     let change = |namespace: &str, metadata: Value| {
         ask(
             Verb::Change,
@@ -32,12 +32,12 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         )
     };
     let thief = json!({ "apiGroup": RBAC, "kind": "User", "name": "thief.attest.invalid" });
-    let attack = |name: &'static str, tries: &'static str, attempt: Ask| {
-        Attack::new(name, tries, Stop::Rule(Rule::ControllerRights), attempt, control())
+    let attack = |name: &'static str, tries: &'static str, attempt: AttackRequest| {
+        Attack::new(name, tries, ExpectedDefense::Rule(Rule::ControllerRights), attempt, control())
     };
     let lane = |plural: &str, object: Value| {
-        Ask::new(
-            Who::Lane,
+        AttackRequest::new(
+            Sender::Lane,
             Verb::Create,
             format!("/api/v1/namespaces/{home}/{plural}"),
             object,
@@ -51,8 +51,8 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             json!({ "apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": involved, "reason": "Attest", "message": "attest" }),
         )
     };
-    let lane_attack = |name: &'static str, tries: &'static str, attempt: Ask| {
-        Attack::new(name, tries, Stop::Rule(Rule::ControllerRights), attempt, event())
+    let lane_attack = |name: &'static str, tries: &'static str, attempt: AttackRequest| {
+        Attack::new(name, tries, ExpectedDefense::Rule(Rule::ControllerRights), attempt, event())
     };
     let record = json!({ "status": { "spaces": [{ "name": "kube-system", "uid": "x" }] } });
     vec![

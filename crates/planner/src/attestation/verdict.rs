@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use tenure_api::text::visible_line;
 
-use super::{Attack, Stop};
+use super::{Attack, ExpectedDefense};
 
 /// The most bytes of the API server's message that are repeated.
 const LONGEST: usize = 512;
 
 /// The API server's answer to a try.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tried {
+pub struct AttemptResult {
     /// HTTP status; 0 when there was no answer.
     pub code: u16,
     /// The message of the answer, or of the failure if there was no answer.
@@ -21,7 +21,7 @@ pub struct Tried {
     pub has_effect: bool,
 }
 
-impl Tried {
+impl AttemptResult {
     /// Checks whether the answer reports success.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -68,7 +68,7 @@ impl Outcome {
 
 /// The result of one attack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Judged {
+pub struct AttackResult {
     /// The attack's name.
     pub name: String,
     /// The attempt of the attack.
@@ -85,9 +85,9 @@ pub struct Judged {
 
 /// Judges the answers to an attempt, several for a burst, and the answer to its control, which was sent before.
 #[must_use]
-pub fn judge(attack: &Attack, attempts: &[Tried], control: &Tried) -> Judged {
+pub fn assess(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) -> AttackResult {
     let (outcome, said) = decide(attack, attempts, control);
-    Judged {
+    AttackResult {
         name: attack.name.to_owned(),
         tries: attack.tries.to_owned(),
         stop: attack.stop.as_str().to_owned(),
@@ -101,7 +101,7 @@ pub fn judge(attack: &Attack, attempts: &[Tried], control: &Tried) -> Judged {
     }
 }
 
-fn decide(attack: &Attack, attempts: &[Tried], control: &Tried) -> (Outcome, String) {
+fn decide(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) -> (Outcome, String) {
     let done = attempts
         .iter()
         .filter(|tried| tried.is_done() && tried.has_effect)
@@ -145,9 +145,9 @@ fn decide(attack: &Attack, attempts: &[Tried], control: &Tried) -> (Outcome, Str
 
 /// Checks whether a refusal is one that lasts: of the rule that is meant, of another rule, or of RBAC, which comes before both. The reason of a policy's refusal
 /// is Forbidden, too.
-fn is_stopped(stop: Stop, tried: &Tried) -> bool {
+fn is_stopped(stop: ExpectedDefense, tried: &AttemptResult) -> bool {
     tried.code == 403
-        || (matches!(stop, Stop::Rule(_)) && tried.code == 422 && tried.find_rule() == Some(stop.as_str()))
+        || (matches!(stop, ExpectedDefense::Rule(_)) && tried.code == 422 && tried.find_rule() == Some(stop.as_str()))
 }
 
 /// The results of all attacks.
@@ -161,7 +161,7 @@ pub struct Report {
     /// The version of the program.
     pub version: String,
     /// One result for each attack.
-    pub results: Vec<Judged>,
+    pub results: Vec<AttackResult>,
 }
 
 impl Report {
@@ -213,19 +213,19 @@ mod tests {
     use serde_json::Value;
     use tenure_tenancy::admission::Rule;
 
-    use super::super::{Ask, Burst, Verb, Who};
+    use super::super::{AttackRequest, ConcurrentRequests, Verb, Sender};
     use super::*;
 
-    fn attack(stop: Stop, burst: Option<Burst>) -> Attack {
-        let ask = |path: &str| Ask::new(Who::Owner, Verb::Read, path, Value::Null);
+    fn attack(stop: ExpectedDefense, burst: Option<ConcurrentRequests>) -> Attack {
+        let ask = |path: &str| AttackRequest::new(Sender::Owner, Verb::Read, path, Value::Null);
         Attack {
             burst,
             ..Attack::new("a", "tries", stop, ask("/a"), ask("/b"))
         }
     }
 
-    fn tried(code: u16, message: &str) -> Tried {
-        Tried {
+    fn tried(code: u16, message: &str) -> AttemptResult {
+        AttemptResult {
             code,
             message: message.to_owned(),
             has_effect: true,
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn only_what_was_refused_beside_a_control_that_succeeded_has_held() {
         let done = tried(201, "");
-        let (rule, rbac) = (Stop::Rule(Rule::Cordoned), Stop::Rbac);
+        let (rule, rbac) = (ExpectedDefense::Rule(Rule::Cordoned), ExpectedDefense::Rbac);
         let cases = [
             (rule, tried(403, "no (cordoned)"), &done, Outcome::Held),
             (rule, tried(422, "no (cordoned)"), &done, Outcome::Held),
@@ -251,7 +251,7 @@ mod tests {
             (rbac, tried(200, ""), &tried(500, "no"), Outcome::NotHeld),
         ];
         for (stop, attempt, control, outcome) in cases {
-            let found = judge(&attack(stop, None), std::slice::from_ref(&attempt), control);
+            let found = assess(&attack(stop, None), std::slice::from_ref(&attempt), control);
             assert_eq!(found.outcome, outcome, "{attempt:?} beside {control:?}: {found:?}");
             assert_eq!(found.remedy.is_empty(), outcome == Outcome::Held);
         }
@@ -259,13 +259,13 @@ mod tests {
 
     #[test]
     fn what_is_accepted_and_does_nothing_has_held() {
-        let attack = attack(Stop::Rbac, None).seen_by("/a", Value::from("b"));
+        let attack = attack(ExpectedDefense::Rbac, None).seen_by("/a", Value::from("b"));
         let outcome = |answer: Value| {
-            let tried = Tried {
+            let tried = AttemptResult {
                 has_effect: attack.has_effect(&answer),
                 ..tried(200, "")
             };
-            judge(&attack, &[tried], &self::tried(200, "")).outcome
+            assess(&attack, &[tried], &self::tried(200, "")).outcome
         };
         assert_eq!(outcome(serde_json::json!({"a": "b"})), Outcome::NotHeld);
         assert_eq!(outcome(serde_json::json!({"a": "c"})), Outcome::Held);
@@ -274,11 +274,11 @@ mod tests {
 
     #[test]
     fn a_burst_holds_if_as_many_succeed_as_there_is_room_for() {
-        let burst = attack(Stop::Rule(Rule::NamespaceOptions), Some(Burst { count: 3, room: 1 }));
+        let burst = attack(ExpectedDefense::Rule(Rule::NamespaceOptions), Some(ConcurrentRequests { count: 3, room: 1 }));
         let (done, refused) = (tried(201, ""), tried(403, "no (namespace-options)"));
-        let judge = |attempts: &[&Tried]| {
-            let attempts: Vec<Tried> = attempts.iter().map(|tried| (*tried).clone()).collect();
-            judge(&burst, &attempts, &done).outcome
+        let judge = |attempts: &[&AttemptResult]| {
+            let attempts: Vec<AttemptResult> = attempts.iter().map(|tried| (*tried).clone()).collect();
+            assess(&burst, &attempts, &done).outcome
         };
         assert_eq!(judge(&[&done, &refused, &refused]), Outcome::Held);
         assert_eq!(judge(&[&done, &done, &refused]), Outcome::NotHeld);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_report_tells_the_worst_first() {
-        let judged = |code: u16| judge(&attack(Stop::Rbac, None), &[tried(code, "said\u{1b}")], &tried(200, ""));
+        let judged = |code: u16| assess(&attack(ExpectedDefense::Rbac, None), &[tried(code, "said\u{1b}")], &tried(200, ""));
         let mut report = Report {
             cluster: String::new(),
             started: String::new(),

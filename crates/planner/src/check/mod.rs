@@ -1,12 +1,12 @@
 //! Findings about a change before its commit: would a cluster accept it, what is wrong, in which file and line, and what to do.
 //!
-//! The module has the meaning of the API server's answer to a dry run ([`judge`]), the objects that can't be judged before another object of the folder exists
-//! ([`Awaited`]), the reasons for a failed rendering ([`list_rendering_problems`]), and the form that code hosts read ([`write_sarif`]). A missing answer is never
+//! The module has the meaning of the API server's answer to a dry run ([`interpret_refusal`]), the objects that can't be judged before another object of the folder exists
+//! ([`Prerequisites`]), the reasons for a failed rendering ([`list_rendering_problems`]), and the form that code hosts read ([`write_sarif`]). A missing answer is never
 //! taken for a refusal, and text that may quote a Secret is never repeated.
 
-mod awaited;
-mod judge;
-mod place;
+mod prerequisites;
+mod verdict;
+mod field_location;
 mod rendering;
 mod sarif;
 mod surface;
@@ -18,8 +18,8 @@ use serde::Serialize;
 use tenure_api::ObjectId;
 use tenure_api::text::visible_line;
 
-pub use awaited::Awaited;
-pub use judge::{Judgement, Rights, Subject, judge, judge_reach, note_encrypted, note_warning};
+pub use prerequisites::Prerequisites;
+pub use verdict::{Verdict, Rights, CheckedObject, interpret_refusal, check_placement, make_encrypted_finding, make_warning_finding};
 pub use rendering::list_rendering_problems;
 pub use sarif::write_sarif;
 pub use surface::find_target_namespace;
@@ -185,7 +185,7 @@ pub fn is_refused(findings: &[Finding]) -> bool {
 }
 
 /// Truncates the findings to the bound, and reports that there are more.
-pub fn bound(findings: &mut Vec<Finding>) {
+pub fn limit_findings(findings: &mut Vec<Finding>) {
     let Some(more) = findings.len().checked_sub(MOST_FINDINGS).filter(|more| *more > 0) else {
         return;
     };
@@ -234,7 +234,7 @@ mod tests {
         let note = Finding::new(Level::Note, Category::Schema, "note", "none");
         let mut findings = vec![note; MOST_FINDINGS];
         findings.push(Finding::new(Level::Error, Category::Schema, "error", "none"));
-        bound(&mut findings);
+        limit_findings(&mut findings);
         assert_eq!(findings.len(), MOST_FINDINGS + 1);
         assert!(is_refused(&findings), "the worst is told");
         assert!(

@@ -41,8 +41,8 @@ fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request
         false => Verdict::Differs,
     };
     match dependents.writes([&wanted].into_iter(), judge, &mut Vec::new(), &mut Vec::new()) {
-        Writes::Apply(steps) => steps,
-        Writes::ReadFirst(_) => panic!("everything is known"),
+        NextWrites::Apply(steps) => steps,
+        NextWrites::ReadFirst(_) => panic!("everything is known"),
     }
 }
 

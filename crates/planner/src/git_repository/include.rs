@@ -15,7 +15,7 @@ use tenure_api::{GitRepository, reason};
 use super::paths::read_path;
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
-use crate::maxima::INCLUDES;
+use crate::list_limits::INCLUDES;
 use crate::source::{Obstacle, Refusal};
 
 /// The known facts about the included repositories.

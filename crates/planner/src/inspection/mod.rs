@@ -1,6 +1,6 @@
 //! Answers to users about existing objects: the results of an object ([`tree`]), the origin of an object ([`trace`]), and its form as a manifest ([`portable`]).
 //!
-//! These are functions of the findings so far. Each returns what it has to know next, until it knows enough ([`Sought`]). A label alone proves nothing, because any
+//! These are functions of the findings so far. Each returns what it has to know next, until it knows enough ([`MissingFacts`]). A label alone proves nothing, because any
 //! editor of the object writes it. A status alone proves nothing, because any account with rights on the status writes it. Only both together are a proof. An object
 //! that may not be read is never reported as missing. Every walk has an end: cycles are named, and depth and numbers have a bound.
 
@@ -16,7 +16,7 @@ use tenure_api::{ObjectId, ObjectView, SourceUrl, condition};
 use tenure_tenancy::{Placement, identity};
 
 use crate::answer::Live;
-use crate::health::{Health, judge_object};
+use crate::health::{Health, assess_object};
 use crate::refusal::Reason;
 
 const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
@@ -34,16 +34,16 @@ const RECONCILED_GROUPS: [&str; 6] = [
 
 /// Facts that are missing for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sought {
+pub enum MissingFacts {
     /// An object.
     Object(ObjectId),
     /// The owner of a namespace, and its relation to another namespace, if there is one.
-    Placement(Neighbours),
+    Placement(RelatedNamespaces),
 }
 
 /// A namespace, and one that something of it leads to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Neighbours {
+pub struct RelatedNamespaces {
     /// The namespace.
     pub namespace: String,
     /// The other namespace; empty if there is none.
@@ -56,7 +56,7 @@ pub struct Findings {
     /// The read objects. For a Secret or a ConfigMap, the metadata are enough.
     pub objects: BTreeMap<ObjectId, Live>,
     /// The owners of namespaces, or the reason for which an owner is unknown.
-    pub placements: BTreeMap<Neighbours, Result<Placement, String>>,
+    pub placements: BTreeMap<RelatedNamespaces, Result<Placement, String>>,
 }
 
 /// The state of an object, in a word.
@@ -103,7 +103,7 @@ impl State {
 /// The state of an object, with its message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct DescribedState {
     /// In a word.
     pub state: State,
     /// The reason that its condition Ready gives; empty when it has none.
@@ -117,7 +117,7 @@ pub struct Standing {
     pub suspended: bool,
 }
 
-impl Standing {
+impl DescribedState {
     fn new(state: State, message: impl Into<String>) -> Self {
         Self {
             state,
@@ -143,7 +143,7 @@ impl Standing {
 
     fn of_object(object: &Value) -> Self {
         let view = ObjectView::of(object);
-        let health = judge_object(object);
+        let health = assess_object(object);
         let ready = view.find_condition(condition::READY).unwrap_or_default();
         let is_reconciling = view
             .find_condition(condition::RECONCILING)
@@ -289,7 +289,7 @@ mod tests {
             (json!([]), State::Unknown, "nothing has reconciled it yet"),
         ] {
             let object = kustomization(conditions);
-            let standing = Standing::of(&Live::Present(Object(object.clone())));
+            let standing = DescribedState::of(&Live::Present(Object(object.clone())));
             assert_eq!(
                 (standing.state, standing.message.as_str()),
                 (state, message),
@@ -298,15 +298,15 @@ mod tests {
         }
         let foreign = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
             "status": {"conditions": [ready("False", "Waiting")]}});
-        assert_eq!(Standing::of(&Live::Present(Object(foreign))).state, State::InProgress);
+        assert_eq!(DescribedState::of(&Live::Present(Object(foreign))).state, State::InProgress);
         let forbidden = Failure {
             code: 403,
             reason: Reason::Forbidden,
             message: "no".to_owned(),
             ..Failure::default()
         };
-        assert_eq!(Standing::of(&Live::Failed(forbidden)).state, State::Forbidden);
-        assert_eq!(Standing::of(&Live::Failed(Failure::default())).state, State::Unknown);
+        assert_eq!(DescribedState::of(&Live::Failed(forbidden)).state, State::Forbidden);
+        assert_eq!(DescribedState::of(&Live::Failed(Failure::default())).state, State::Unknown);
     }
 
     #[test]

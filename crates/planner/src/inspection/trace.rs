@@ -12,7 +12,7 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::{Placement, inventory, owner};
 
 use super::{
-    Findings, KUSTOMIZE_GROUP, Neighbours, Sought, Standing, TENURE_GROUP, describe_identity, find_other_cluster,
+    Findings, KUSTOMIZE_GROUP, RelatedNamespaces, MissingFacts, DescribedState, TENURE_GROUP, describe_identity, find_other_cluster,
     find_source, is_kustomization, is_source, is_surface, show_url,
 };
 use crate::answer::Live;
@@ -62,7 +62,7 @@ pub struct Link {
     pub object: String,
     /// The state of the object.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: DescribedState,
     /// Further details, by names in camel case.
     #[serde(serialize_with = "write_details", skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<(&'static str, String)>,
@@ -102,7 +102,7 @@ enum Claim {
 ///
 /// # Errors
 /// The objects or facts to look at next.
-pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, Sought> {
+pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> {
     let mut trace = Trace {
         verdict: Verdict::Unmanaged,
         summary: String::new(),
@@ -180,12 +180,12 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, Sought> {
 }
 
 impl Findings {
-    fn look(&self, id: &ObjectId) -> Result<&Live, Sought> {
-        self.objects.get(id).ok_or_else(|| Sought::Object(id.clone()))
+    fn look(&self, id: &ObjectId) -> Result<&Live, MissingFacts> {
+        self.objects.get(id).ok_or_else(|| MissingFacts::Object(id.clone()))
     }
 
-    fn place(&self, namespace: &str, other: &str) -> Result<Result<&Placement, &str>, Sought> {
-        let neighbours = Neighbours {
+    fn place(&self, namespace: &str, other: &str) -> Result<Result<&Placement, &str>, MissingFacts> {
+        let neighbours = RelatedNamespaces {
             namespace: namespace.to_owned(),
             other: if other == namespace {
                 String::new()
@@ -195,11 +195,11 @@ impl Findings {
         };
         match self.placements.get(&neighbours) {
             Some(placement) => Ok(placement.as_ref().map_err(String::as_str)),
-            None => Err(Sought::Placement(neighbours)),
+            None => Err(MissingFacts::Placement(neighbours)),
         }
     }
 
-    fn describe(&self, id: &ObjectId, live: &Live, role: Role, remark: Option<String>) -> Result<Link, Sought> {
+    fn describe(&self, id: &ObjectId, live: &Live, role: Role, remark: Option<String>) -> Result<Link, MissingFacts> {
         let mut details = Vec::new();
         if let Some(object) = live.object() {
             let view = ObjectView::of(object);
@@ -249,13 +249,13 @@ impl Findings {
         Ok(Link {
             role,
             object: id.subject(),
-            standing: Standing::of(live),
+            standing: DescribedState::of(live),
             details,
         })
     }
 
     /// Describes the owner of the path: by the namespace of the first reconciled object on it, or else of the object itself.
-    fn describe_owner(&self, way: &[ObjectId]) -> Result<String, Sought> {
+    fn describe_owner(&self, way: &[ObjectId]) -> Result<String, MissingFacts> {
         let is_reconciled = |id: &&ObjectId| is_kustomization(id) || is_surface(id) || is_source(id);
         let first = way.iter().find(is_reconciled).or(way.first());
         let Some(namespace) = first.map(|id| id.namespace.as_str()).filter(|name| !name.is_empty()) else {
@@ -274,7 +274,7 @@ impl Findings {
 }
 
 /// Lists an object's claims about its manager, each with the result of its check.
-fn list_claims(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, Sought> {
+fn list_claims(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, MissingFacts> {
     let mut claims = Vec::new();
     if let Some((namespace, name)) = owner::read_owner_labels(object) {
         let named = make_id(namespace, name, KUSTOMIZE_GROUP, "Kustomization");
@@ -302,7 +302,7 @@ fn make_id(namespace: &str, name: &str, group: &str, kind: &str) -> Option<Objec
 }
 
 /// Checks whether the Kustomization that labels name confirms it.
-fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Claim, Sought> {
+fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Claim, MissingFacts> {
     let says = format!("the labels of {} say that {} applied it", id.subject(), named.subject());
     let kustomization = match found.look(&named)? {
         Live::Present(object) => object.view(),
@@ -357,7 +357,7 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
 }
 
 /// Checks whether the owner references lead to the owners with their uids.
-fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, Sought> {
+fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, MissingFacts> {
     let view = ObjectView::of(object);
     let Some(reference) = view
         .list_views("/metadata/ownerReferences")

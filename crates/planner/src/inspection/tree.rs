@@ -11,7 +11,7 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::{inventory, owner};
 
 use super::{
-    Findings, KUSTOMIZE_GROUP, RECONCILED_GROUPS, SOURCE_GROUP, Standing, State, find_other_cluster, is_kustomization,
+    Findings, KUSTOMIZE_GROUP, RECONCILED_GROUPS, SOURCE_GROUP, DescribedState, State, find_other_cluster, is_kustomization,
     is_surface,
 };
 use crate::cycle::describe_cycle;
@@ -49,7 +49,7 @@ pub struct Node {
     pub kind: String,
     /// The state of the object.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: DescribedState,
     /// Further remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -148,14 +148,14 @@ pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, 
             }
             let mut new = place(child.id, Some(index), depth + 1);
             match child.elsewhere {
-                Some(where_) => new.node.standing = Standing::new(State::Elsewhere, where_),
+                Some(where_) => new.node.standing = DescribedState::new(State::Elsewhere, where_),
                 None if new.id.is_some() => queue.push_back((placed.len(), Some(child.tie))),
                 None => {}
             }
             placed.push(new);
         }
         if let Some(current) = placed.get_mut(index) {
-            current.node.standing = Standing::of(live);
+            current.node.standing = DescribedState::of(live);
             current.node.notes = notes;
             current.node.more = more;
         }
@@ -170,9 +170,9 @@ pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, 
 
 fn place(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> Placed {
     let (id, object, standing) = match id {
-        Ok(id) => (Some(id.clone()), id.subject(), Standing::new(State::Unknown, "")),
+        Ok(id) => (Some(id.clone()), id.subject(), DescribedState::new(State::Unknown, "")),
         Err(entry) => {
-            let standing = Standing::new(State::Unknown, "this entry of the inventory names no object");
+            let standing = DescribedState::new(State::Unknown, "this entry of the inventory names no object");
             (None, entry, standing)
         }
     };

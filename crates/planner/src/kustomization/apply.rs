@@ -10,20 +10,20 @@ use tenure_api::{ObjectId, ObjectView, reason};
 
 use super::changes;
 use super::claims::{self, Unknown};
-use super::contest;
+use super::contested_fields;
 use super::context::Context;
 use super::custom_health::CustomHealth;
 use super::desired::{Desired, DesiredObject};
-use super::mode::{self, ApplyMode};
+use super::apply_mode::{self, ApplyMode};
 use super::order::STAGES;
-use super::ownership::{self, Kept};
+use super::ownership::{self, KeptObject};
 use super::preview::DifferenceKind;
 use super::recreate;
-use super::todo::{Change, Todo, find_skip_reason, find_todo};
+use super::object_action::{Change, ObjectAction, find_skip_reason, choose_action};
 use super::types::Snapshot;
-use super::{Phase, Plan, ending, guard, missing_right};
+use super::{Phase, Plan, outcome, guard, missing_right};
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
-use crate::ending::{add_duration, name_some};
+use crate::outcome::{add_duration, join_names};
 use crate::health::Health;
 use crate::immutable;
 use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
@@ -48,7 +48,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
             match gone.iter().find(|gone| needs(object, gone)) {
                 Some(gone) if context.mode == ApplyMode::DetectOnly => {
                     let what = format!("can't be looked at before {} is there", gone.target.id.subject());
-                    mode::note(context, object, DifferenceKind::Unseen, &what);
+                    apply_mode::record_difference(context, object, DifferenceKind::Unseen, &what);
                 }
                 Some(gone) => {
                     let why = format!(
@@ -124,7 +124,7 @@ fn recreate_first(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
         return Ok(());
     }
     let message = describe_wait(context, &found.gone);
-    Err(ending::waiting(looked, deadline, message))
+    Err(outcome::wait(looked, deadline, message))
 }
 
 /// Checks whether an object needs no recreation any more: its deletion was refused, or another client created it.
@@ -170,12 +170,12 @@ fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<
     let deadline = context.deadline();
     if context.now >= deadline {
         let message = format!("timeout waiting for the deletion of: {}", list_held(context, gone));
-        return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
+        return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
     }
     for subject in subjects {
         context.withhold(subject, "it is being deleted: waiting until it is gone");
     }
-    Err(ending::waiting(context.fork(), deadline, describe_wait(context, gone)))
+    Err(outcome::wait(context.fork(), deadline, describe_wait(context, gone)))
 }
 
 fn describe_wait(context: &Context<'_>, gone: &[&DesiredObject]) -> String {
@@ -185,7 +185,7 @@ fn describe_wait(context: &Context<'_>, gone: &[&DesiredObject]) -> String {
 /// Objects that are being deleted, each with the finalizers that hold it.
 fn list_held(context: &Context<'_>, gone: &[&DesiredObject]) -> String {
     let held = gone.iter().map(|object| describe_held(context, &object.target.id));
-    name_some(&held.collect::<Vec<_>>(), HELD_NAMED)
+    join_names(&held.collect::<Vec<_>>(), HELD_NAMED)
 }
 
 /// Returns an object that is being deleted, with the finalizers that hold it.
@@ -201,7 +201,7 @@ pub(super) fn describe_held(context: &Context<'_>, id: &ObjectId) -> String {
         false => format!(
             "{} (finalizers hold it: {})",
             id.subject(),
-            name_some(&finalizers, LONGEST_LIST)
+            join_names(&finalizers, LONGEST_LIST)
         ),
     }
 }
@@ -217,7 +217,7 @@ struct Found<'a> {
     deletes: Vec<(&'a DesiredObject, Delete)>,
     gone: Vec<&'a DesiredObject>,
     refused: Vec<(&'a DesiredObject, Failure)>,
-    kept: Vec<(&'a DesiredObject, Kept)>,
+    kept: Vec<(&'a DesiredObject, KeptObject)>,
     /// Objects whose owner, named here, may be about to drop them.
     awaited: Vec<(&'a DesiredObject, String)>,
     /// Whether kubectl wrote at the same time.
@@ -228,33 +228,33 @@ impl<'a> Found<'a> {
     fn look(context: &mut Context<'_>, objects: &[&'a DesiredObject]) -> Self {
         let mut found = Self::default();
         for object in objects {
-            match find_todo(context, object) {
-                Todo::Nothing => {}
-                Todo::Skip(why) => context.withhold(object.target.id.subject(), why),
-                Todo::Read => found.reads.push(Request::Read(object.target.clone())),
-                Todo::DryRun => found.dry_runs.push(*object),
-                Todo::Try => {
+            match choose_action(context, object) {
+                ObjectAction::Nothing => {}
+                ObjectAction::Skip(why) => context.withhold(object.target.id.subject(), why),
+                ObjectAction::Read => found.reads.push(Request::Read(object.target.clone())),
+                ObjectAction::DryRun => found.dry_runs.push(*object),
+                ObjectAction::Try => {
                     let trial = recreate::make_trial(object, apply_of(object));
                     found.tries.push(Request::Try(trial));
                 }
-                Todo::TryDelete(delete) => found.tries.push(Request::TryDelete(delete)),
-                Todo::TakeOver(step) => found.take_overs.push(step),
-                Todo::Apply(change) => found.applies.push((*object, change)),
-                Todo::Delete(delete) => found.deletes.push((*object, delete)),
-                Todo::WaitGone => found.gone.push(*object),
-                Todo::WaitOwner(owner) => {
+                ObjectAction::TryDelete(delete) => found.tries.push(Request::TryDelete(delete)),
+                ObjectAction::TakeOver(step) => found.take_overs.push(step),
+                ObjectAction::Apply(change) => found.applies.push((*object, change)),
+                ObjectAction::Delete(delete) => found.deletes.push((*object, delete)),
+                ObjectAction::WaitGone => found.gone.push(*object),
+                ObjectAction::WaitOwner(owner) => {
                     context.withhold(object.target.id.subject(), format!("{owner} may be about to drop it"));
                     found.awaited.push((*object, owner));
                 }
-                Todo::Kept(why) => found.kept.push((*object, why)),
-                Todo::LookAgain => {
+                ObjectAction::Kept(why) => found.kept.push((*object, why)),
+                ObjectAction::LookAgain => {
                     context.withhold(
                         object.target.id.subject(),
                         "kubectl wrote to it at the same time: it is looked at again",
                     );
                     found.overtaken = true;
                 }
-                Todo::Refused(failure) => found.refused.push((*object, failure)),
+                ObjectAction::Refused(failure) => found.refused.push((*object, failure)),
             }
         }
         found
@@ -292,20 +292,20 @@ fn stage<'a>(
         let owners: BTreeSet<String> = found.awaited.into_iter().map(|(_, owner)| owner).collect();
         let owners: Vec<String> = owners.into_iter().collect();
         let message = format!("Waiting until objects may be taken over from {}", owners.join(", "));
-        return Err(ending::waiting(context.fork(), deadline, message));
+        return Err(outcome::wait(context.fork(), deadline, message));
     }
     let deletes: Vec<Delete> = found.deletes.drain(..).map(|(_, delete)| delete).collect();
     let owners = match claims::find_claim_owners(context, &deletes) {
         Ok(owners) => owners,
         Err(Unknown::Ask(requests)) => return Err(context.fork().again(requests)),
         Err(Unknown::Failed(message)) => {
-            return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
+            return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
         }
     };
     let guarded = guard::guard_recreation(context, deletes, &owners);
     // Deletions begin after everything in the stage is allowed.
     if let (Some(message), ApplyMode::All) = (guarded.find_stop(), context.mode) {
-        return Err(ending::failed(
+        return Err(outcome::fail(
             context.fork(),
             reason::DELETION_GUARDED,
             message.to_owned(),
@@ -327,7 +327,7 @@ fn stage<'a>(
     // The accepted objects of the stage are applied.
     refuse(context, stage, objects.len(), &found)?;
     match guarded.held {
-        Some(message) => Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message)),
+        Some(message) => Err(outcome::fail(context.fork(), reason::DELETION_GUARDED, message)),
         None => Ok(found.gone),
     }
 }
@@ -337,7 +337,7 @@ fn delete(context: &mut Context<'_>, deletes: Vec<Delete>) -> Box<Plan> {
     for delete in &deletes {
         let id = &delete.target.id;
         let line = format!("{} deleted: {}", id.subject(), delete.why);
-        changes::note_change(context, id, line);
+        changes::record_change(context, id, line);
         context.memory.settled.remove(id);
         context.memory.recreating.insert(id.clone());
     }
@@ -351,7 +351,7 @@ fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'
         .map(|(object, failure)| describe(context, object, failure))
         .collect();
     if !found.kept.is_empty() {
-        return Err(ownership::list_kept_by_others(context, stage, &found.kept, lines));
+        return Err(ownership::list_owned_by_others(context, stage, &found.kept, lines));
     }
     if lines.is_empty() {
         return Ok(());
@@ -367,7 +367,7 @@ fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'
         context.withhold(what, format!("refused: {}", names.join(", ")));
     }
     let message = lines.join("\n");
-    Err(ending::failed_by(
+    Err(outcome::fail_with(
         context.fork(),
         reason::RECONCILIATION_FAILED,
         message,
@@ -380,17 +380,17 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
     let mut missing = Vec::new();
     for (object, change) in found.applies {
         let exists = matches!(context.live(&object.target.id), Some(Live::Present(_)));
-        mode::note_apply(context, object, &change, exists);
+        apply_mode::record_apply(context, object, &change, exists);
         if !exists {
             missing.push(object);
         }
     }
     for (object, owner) in found.awaited {
         let words = format!("would be taken over if {owner} drops it");
-        mode::note(context, object, DifferenceKind::TakenOver, &words);
+        apply_mode::record_difference(context, object, DifferenceKind::TakenOver, &words);
     }
     for (object, _) in found.deletes {
-        mode::note(
+        apply_mode::record_difference(
             context,
             object,
             DifferenceKind::Recreated,
@@ -399,7 +399,7 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
     }
     for object in found.gone {
         let words = "is being deleted, and would be made anew";
-        mode::note(context, object, DifferenceKind::Recreated, words);
+        apply_mode::record_difference(context, object, DifferenceKind::Recreated, words);
         missing.push(object);
     }
     missing
@@ -412,7 +412,7 @@ fn write(
     stage: Option<Stage>,
     applies: Vec<(&DesiredObject, Change)>,
 ) -> Box<Plan> {
-    let status = ending::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
+    let status = outcome::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
     let mut steps = Vec::with_capacity(applies.len());
     for (
         object,
@@ -421,7 +421,7 @@ fn write(
         },
     ) in applies
     {
-        contest::remember(context, &object.target.id, &forced_back);
+        contested_fields::record_correction(context, &object.target.id, &forced_back);
         let recreated = context.memory.recreating.contains(&object.target.id);
         let existed = matches!(context.live(&object.target.id), Some(Live::Present(_)));
         let word = match (recreated, existed) {
@@ -432,9 +432,9 @@ fn write(
         let line = format!(
             "{} {word}{}",
             object.target.id.subject(),
-            contest::describe(&forced_back)
+            contested_fields::describe(&forced_back)
         );
-        changes::note_change(context, &object.target.id, line);
+        changes::record_change(context, &object.target.id, line);
         let usual = apply_of(object);
         let object = payload.unwrap_or_else(|| usual.object.clone());
         steps.push(Request::Apply(Apply { object, ..usual }));
@@ -527,7 +527,7 @@ fn wait_for_stage(
             Health::Current => {}
             Health::Failed(message) => {
                 let message = format!("{} failed: {message} ({})", object.target.id.subject(), object.origin);
-                return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
+                return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
             }
             health => waiting.push(format!("{} status: '{}'", object.target.id.subject(), health.as_str())),
         }
@@ -538,13 +538,13 @@ fn wait_for_stage(
     let deadline = add_duration(context.snapshot.attempt.started, STAGE_TIMEOUT.min(context.timeout));
     if context.now >= deadline {
         let message = format!("timeout waiting for: [{}]", waiting.join(", "));
-        return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
+        return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
     }
     for line in waiting.iter() {
         context.withhold("the next stage", format!("waiting for {line}"));
     }
     let message = format!("Waiting for what others need: {}", waiting.join(", "));
-    let mut plan = ending::waiting(context.fork(), deadline, message);
+    let mut plan = outcome::wait(context.fork(), deadline, message);
     plan.next = Next::Wait(deadline);
     Err(plan)
 }

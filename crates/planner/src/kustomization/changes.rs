@@ -6,36 +6,36 @@ use std::collections::HashSet;
 use tenure_api::{ObjectId, reason};
 
 use super::context::Context;
-use super::ending;
-use super::types::{Attempt, Memory, Untold};
+use super::outcome;
+use super::types::{Attempt, Memory, UnreportedChanges};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::plan::EventKind;
 
 /// Notes that an object is about to be changed, with the line for the event.
-pub(super) fn note_change(context: &mut Context<'_>, id: &ObjectId, line: String) {
+pub(super) fn record_change(context: &mut Context<'_>, id: &ObjectId, line: String) {
     context.memory.changed_by.clone_from(&context.revision);
     context.memory.changes.insert(id.clone(), line);
 }
 
 /// Adds events for all unreported changes: one for each applied revision.
 pub(super) fn report_changes(context: &mut Context<'_>) {
-    keep_changes(context);
+    retain_changes(context);
     tell_all_but(context, 0);
 }
 
 /// Keeps the changes of this attempt for the next event. Changes by earlier revisions get their events at once.
-pub(super) fn keep_changes(context: &mut Context<'_>) {
-    keep(&mut context.memory, &context.snapshot.attempt);
-    tell_earlier(context);
+pub(super) fn retain_changes(context: &mut Context<'_>) {
+    store_changes(&mut context.memory, &context.snapshot.attempt);
+    report_earlier_changes(context);
 }
 
 /// Tells of all changes but those by the last revision.
-pub(super) fn tell_earlier(context: &mut Context<'_>) {
+pub(super) fn report_earlier_changes(context: &mut Context<'_>) {
     tell_all_but(context, 1);
 }
 
 /// Moves the changes that an attempt has made into [`Memory::untold`]. The answers of the attempt say which were made.
-pub(super) fn keep(memory: &mut Memory, attempt: &Attempt) {
+pub(super) fn store_changes(memory: &mut Memory, attempt: &Attempt) {
     let changes = std::mem::take(&mut memory.changes);
     let revision = memory.changed_by.take();
     let find_line = |(id, line): (ObjectId, String)| {
@@ -60,14 +60,14 @@ pub(super) fn keep(memory: &mut Memory, attempt: &Attempt) {
             let new: Vec<String> = lines.into_iter().filter(|line| !known.contains(line)).collect();
             untold.lines.extend(new);
         }
-        _ => memory.untold.push(Untold { revision, lines }),
+        _ => memory.untold.push(UnreportedChanges { revision, lines }),
     }
 }
 
 fn tell_all_but(context: &mut Context<'_>, kept: usize) {
     let told = context.memory.untold.len().saturating_sub(kept);
     for untold in context.memory.untold.drain(..told) {
-        context.events.push(ending::event(
+        context.events.push(outcome::event(
             EventKind::Normal,
             reason::PROGRESSING,
             untold.lines.join("\n"),

@@ -11,13 +11,13 @@ use tenure_api::{KustomizationSpec, ObjectId, reason};
 use tenure_tenancy::{Placement, ServiceAccount};
 
 use super::Plan;
-use super::elsewhere;
+use super::remote_cluster;
 use super::ignore::Ignored;
-use super::mode::{ApplyMode, Detected};
+use super::apply_mode::{ApplyMode, Detected};
 use super::step::Step;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Request, Watched, Withheld};
 use crate::target::Target;
@@ -117,8 +117,8 @@ impl<'a> Context<'a> {
                 // The attempt had applied everything and was waiting. New steps belong to another attempt, with its own time.
                 return Box::new(self.finish(Next::Restart));
             }
-            let message = super::ending::out_of_time(&self, &steps);
-            return super::ending::failed(self, reason::RECONCILIATION_FAILED, message);
+            let message = super::outcome::describe_timeout(&self, &steps);
+            return super::outcome::fail(self, reason::RECONCILIATION_FAILED, message);
         }
         let identity = self.identity.clone();
         let now = self.now;
@@ -142,7 +142,7 @@ impl<'a> Context<'a> {
         plan.events = self.events;
         plan.watch = self.watch;
         plan.target = self.target;
-        plan.watch_here = elsewhere::list_here(self.snapshot);
+        plan.watch_here = remote_cluster::list_local_objects(self.snapshot);
         plan.next = next;
         plan
     }
@@ -197,7 +197,7 @@ impl<'a> Context<'a> {
 
 /// Returns `Kustomization/namespace/name`.
 pub(super) fn name_subject(snapshot: &Snapshot) -> String {
-    crate::ending::name_subject("Kustomization", &snapshot.kustomization.metadata)
+    crate::outcome::name_subject("Kustomization", &snapshot.kustomization.metadata)
 }
 
 /// Checks whether deleting the Kustomization deletes its objects.

@@ -12,7 +12,7 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView};
 
 use super::expression_memory::{self, ExpressionMemory, Verdict};
 use crate::answer::Live;
-use crate::expression::{Expression, Purse, Refused};
+use crate::expression::{Expression, EvaluationBudget, EvaluationError};
 use crate::health::{self, Health};
 
 /// The custom checks of a plan; each is compiled when it is first needed.
@@ -22,7 +22,7 @@ pub(super) struct CustomHealth<'a> {
     places: BTreeMap<(&'a str, &'a str), usize>,
     environment: Environment,
     compiled: BTreeMap<usize, Result<Vec<(Outcome, Expression)>, String>>,
-    /// Whether something was not evaluated as the purse is empty.
+    /// Whether something was not evaluated as the evaluation budget is empty.
     pub(super) is_spent: bool,
 }
 
@@ -58,7 +58,7 @@ impl<'a> CustomHealth<'a> {
         confidential: bool,
     ) -> Health {
         let (Some(index), Live::Present(object)) = (self.find(id), live) else {
-            return health::judge_live(live);
+            return health::assess_live(live);
         };
         let version = expression_memory::read_state(&object.0);
         if let Some(verdict) = memory.health.get(id)
@@ -74,7 +74,7 @@ impl<'a> CustomHealth<'a> {
                 } else {
                     refused.message()
                 };
-                if matches!(refused, Refused::Spent(_)) {
+                if matches!(refused, EvaluationError::Spent(_)) {
                     self.is_spent = true;
                     return Health::Unknown(message);
                 }
@@ -99,7 +99,7 @@ impl<'a> CustomHealth<'a> {
         place(&id.kind).or_else(|| place(""))
     }
 
-    fn evaluate(&mut self, index: usize, object: &Value, purse: &mut Purse) -> Result<Health, Refused> {
+    fn evaluate(&mut self, index: usize, object: &Value, purse: &mut EvaluationBudget) -> Result<Health, EvaluationError> {
         let view = ObjectView::of(object);
         let (observed, generation) = (
             view.find_number("/status/observedGeneration"),
@@ -115,7 +115,7 @@ impl<'a> CustomHealth<'a> {
             .compiled
             .entry(index)
             .or_insert_with(|| compile(checks, index, environment));
-        let expressions = compiled.as_ref().map_err(|why| Refused::TooCostly(why.clone()))?;
+        let expressions = compiled.as_ref().map_err(|why| EvaluationError::TooCostly(why.clone()))?;
         let variables = Fields(object.as_object());
         for (outcome, expression) in expressions {
             if expression.evaluate(&variables, purse)? {

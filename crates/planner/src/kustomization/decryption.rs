@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::context::Context;
 use super::types::Rendered;
-use super::{Phase, ending};
+use super::{Phase, outcome};
 use crate::confidential;
 use crate::object::{Object, RenderedObject};
 
@@ -56,7 +56,7 @@ pub(super) fn find_secret(spec: &KustomizationSpec) -> Option<&str> {
 }
 
 /// Returns the keys of the Secret; other entries mean nothing, as in Flux.
-pub(super) fn take_keys(secret: &Object) -> Result<BTreeMap<String, Zeroizing<Vec<u8>>>, String> {
+pub(super) fn read_keys(secret: &Object) -> Result<BTreeMap<String, Zeroizing<Vec<u8>>>, String> {
     let mut keys = BTreeMap::new();
     for (name, value) in secret.view().find_map("/data").into_iter().flatten() {
         if let Some((_, service)) = SERVICES.iter().find(|(entry, _)| entry == name) {
@@ -99,7 +99,7 @@ pub(super) fn check_decrypted(context: &Context<'_>, objects: &[RenderedObject])
         "{id} is SOPS encrypted, configuring decryption is required for this secret to be reconciled ({})",
         encrypted.origin
     );
-    Err(ending::failed(context.fork(), reason::BUILD_FAILED, message))
+    Err(outcome::fail(context.fork(), reason::BUILD_FAILED, message))
 }
 
 /// Describes files that were changed after encryption; nothing if there are none.
@@ -125,7 +125,7 @@ pub(super) fn describe_changed(rendered: &Rendered) -> Option<String> {
 /// Refuses files that were changed after encryption, if the program's settings say so.
 pub(super) fn check_unchanged(context: &Context<'_>, rendered: &Rendered) -> Phase<()> {
     match describe_changed(rendered) {
-        Some(message) if context.snapshot.strict_sops => Err(ending::failed(
+        Some(message) if context.snapshot.strict_sops => Err(outcome::fail(
             context.fork(),
             reason::BUILD_FAILED,
             format!("{message}; encrypt them again with sops (an administrator asks for this with --sops-strict)"),

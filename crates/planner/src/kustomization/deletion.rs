@@ -15,18 +15,18 @@ use tenure_api::metadata::{EVENT_ORIGIN_REVISION, EVENT_REVISION, FLUX_FINALIZER
 use tenure_api::{condition, reason};
 use tenure_tenancy::{LEAST_INTERVAL, identity, inventory};
 
-use super::changes::{note_change, report_changes};
+use super::changes::{record_change, report_changes};
 use super::claims::{self, Unknown};
 use super::context::{Context, deletes_objects, name_subject};
-use super::elsewhere::Trouble;
-use super::mode::ApplyMode;
+use super::remote_cluster::TargetError;
+use super::apply_mode::ApplyMode;
 use super::prune::{self, Verdict};
 use super::removal_order::{self, NextRemoval};
 use super::step::{Step, SurveyRequest};
 use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts, read_apply_mode};
-use super::{Phase, Plan, deletion_ending, elsewhere, ending, guard, retry, siblings};
+use super::{Phase, Plan, deletion_outcome, remote_cluster, outcome, guard, retry, siblings};
 use crate::answer::{DeleteAnswer, Live, Reason};
-use crate::ending::{add_duration, name_some};
+use crate::outcome::{add_duration, join_names};
 use crate::overlay::Overlay;
 use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Request, Watched, Withheld};
 
@@ -94,7 +94,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             return blocked(snapshot, now, memory, reason::IDENTITY_MISSING, &why);
         }
     }
-    let looked = elsewhere::look(snapshot, &identity);
+    let looked = remote_cluster::resolve_target(snapshot, &identity);
     let mut context = Context {
         snapshot,
         now,
@@ -120,14 +120,14 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     match looked {
         Ok(target) => context.target = target,
-        Err(Trouble::Ask(step)) => return *context.again(vec![*step]),
-        Err(Trouble::Failed { message, .. }) => {
+        Err(TargetError::Ask(step)) => return *context.again(vec![*step]),
+        Err(TargetError::Failed { message, .. }) => {
             return blocked(snapshot, now, context.memory, reason::RECONCILIATION_FAILED, &message);
         }
-        Err(Trouble::Changed(message)) => {
+        Err(TargetError::Changed(message)) => {
             return blocked(snapshot, now, context.memory, reason::CLUSTER_CHANGED, &message);
         }
-        Err(Trouble::Left) => {
+        Err(TargetError::Left) => {
             let why = format!("{} says that it is of another cluster", tenure_api::metadata::CLUSTER);
             return release(snapshot, &why, true);
         }
@@ -156,7 +156,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             context.withhold(format!("deletion of {subject}"), denial.message);
             continue;
         }
-        match prune::judge_candidate(&mut context, &target, "its Kustomization is deleted") {
+        match prune::decide_candidate(&mut context, &target, "its Kustomization is deleted") {
             Verdict::Read => reads.push(Request::Read(target)),
             Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
@@ -171,7 +171,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     if !reads.is_empty() {
         return *context.again(reads);
     }
-    let left = guard::leave_adopted(&context, &mut deletes);
+    let left = guard::exclude_adopted(&context, &mut deletes);
     for delete in &left {
         let why = "it existed before the Kustomization, and is of a protected kind".to_owned();
         context.withheld.push(withheld_delete(delete, why));
@@ -182,7 +182,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     };
     let asked: Vec<Delete> = deletes
         .iter()
-        .filter(|delete| !guard::goes_anyway(snapshot, &delete.target.id))
+        .filter(|delete| !guard::is_being_deleted(snapshot, &delete.target.id))
         .cloned()
         .collect();
     let owners = match claims::find_claim_owners(&mut context, &asked) {
@@ -210,7 +210,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         NextRemoval::Wait(children, until) => {
             let held = removal_order::describe_children(&context, &children);
             let message = format!("Waiting with the rest of the deletion until these are gone: {held}");
-            return *deletion_ending::await_others(context, until, &message);
+            return *deletion_outcome::await_others(context, until, &message);
         }
         NextRemoval::Done => {}
     }
@@ -248,7 +248,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             reason: reason::PRUNE_FAILED.to_owned(),
             message: format!(
                 "failed to wait for resources termination: {}",
-                name_some(&terminating, NAMED)
+                join_names(&terminating, NAMED)
             ),
             annotations: applied_before(snapshot),
             place: EventPlace::default(),
@@ -258,7 +258,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         let left: Vec<String> = left.iter().map(|delete| delete.target.id.subject()).collect();
         let message = format!(
             "these are left, since they existed before the Kustomization and are of protected kinds: {}",
-            name_some(&left, NAMED)
+            join_names(&left, NAMED)
         );
         plan.events.push(Event {
             kind: EventKind::Warning,
@@ -291,7 +291,7 @@ fn block(context: Context<'_>, reason: &str, why: &str) -> Plan {
 fn list_steps(context: &mut Context<'_>, deletes: Vec<Delete>) -> Vec<Request> {
     for delete in &deletes {
         let line = format!("{} deleted", delete.target.id.subject());
-        note_change(context, &delete.target.id, line);
+        record_change(context, &delete.target.id, line);
     }
     deletes.into_iter().map(Request::Delete).collect()
 }
@@ -304,7 +304,7 @@ fn delete_own_rights(mut context: Context<'_>, deletes: Vec<Delete>) -> Plan {
     let steps = list_steps(&mut context, deletes);
     let mut plan = *context.again(steps);
     if !plan.steps.is_empty() && find_own_rights_deleted(snapshot).is_none() {
-        plan.status = deletion_ending::announce_own_rights(snapshot, now, &subjects.join(", "));
+        plan.status = deletion_outcome::announce_own_rights(snapshot, now, &subjects.join(", "));
         plan.status_first = plan.status.is_some();
     }
     plan
@@ -314,7 +314,7 @@ fn delete_own_rights(mut context: Context<'_>, deletes: Vec<Delete>) -> Plan {
 fn find_own_rights_deleted(snapshot: &Snapshot) -> Option<&str> {
     let status = snapshot.kustomization.status.as_ref()?;
     let found = condition::find(&status.conditions, condition::RECONCILING)?;
-    deletion_ending::has_deleted_own_rights(status).then_some(found.message.as_str())
+    deletion_outcome::has_deleted_own_rights(status).then_some(found.message.as_str())
 }
 
 /// Checks whether every failed read and deletion was refused for a missing right.
@@ -368,7 +368,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
         }
         let message = format!("Waiting with the deletion until {untried} has looked at its source");
         let until = siblings::find_prune_deadline(context).min(looking);
-        return Err(deletion_ending::await_others(context.fork(), until, &message));
+        return Err(deletion_outcome::await_others(context.fork(), until, &message));
     }
     let mut waits_for = BTreeSet::new();
     let mut free = Vec::new();
@@ -389,10 +389,10 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
         let names: Vec<String> = waits_for.into_iter().collect();
         let message = format!(
             "Waiting with the deletion until what they want was taken over by {}",
-            name_some(&names, 500)
+            join_names(&names, 500)
         );
         let until = siblings::find_prune_deadline(context).min(taking);
-        return Err(deletion_ending::await_others(context.fork(), until, &message));
+        return Err(deletion_outcome::await_others(context.fork(), until, &message));
     }
     Ok(free)
 }
@@ -415,15 +415,15 @@ fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str
         retry_interval(snapshot)
     } else {
         memory.transient_failures = memory.transient_failures.saturating_add(1);
-        ending::transient_pause(memory.transient_failures.saturating_sub(1), retry_interval(snapshot))
+        outcome::transient_pause(memory.transient_failures.saturating_sub(1), retry_interval(snapshot))
     };
-    retry::remember(snapshot, now, &mut memory, &[], delay);
+    retry::record_failure(snapshot, now, &mut memory, &[], delay);
     let message = if ends {
         why.to_owned()
     } else {
         format!("{why}\nIts objects are kept until they can be deleted; with spec.deletionPolicy: Orphan they are left")
     };
-    let mut plan = deletion_ending::retry_deletion(snapshot, now, reason, message, delay);
+    let mut plan = deletion_outcome::retry_deletion(snapshot, now, reason, message, delay);
     plan.memory = memory;
     if let (true, Next::Done(Some(at))) = (ends, &plan.next) {
         plan.next = Next::Done(Some((*at).min(farewell)));
@@ -461,7 +461,7 @@ fn left_behind(snapshot: &Snapshot) -> Vec<String> {
         .into_iter()
         // A namespace of the same name in another cluster stays.
         .filter(|target| {
-            elsewhere::is_elsewhere(snapshot) || !snapshot.endings.namespaces.contains(&target.id.namespace)
+            remote_cluster::is_elsewhere(snapshot) || !snapshot.endings.namespaces.contains(&target.id.namespace)
         })
         .filter(|target| {
             let deleted = snapshot.attempt.deleted.get(&target.id);
@@ -508,7 +508,7 @@ fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
         plan.events.push(Event {
             kind: EventKind::Warning,
             reason: reason::PRUNE_FAILED.to_owned(),
-            message: format!("{why}: these are left behind: {}", name_some(&left, NAMED)),
+            message: format!("{why}: these are left behind: {}", join_names(&left, NAMED)),
             annotations: applied_before(snapshot),
             // An event can't be written in a namespace that is being deleted, and would be deleted with it.
             place: match snapshot.endings.own {

@@ -11,7 +11,7 @@ use tenure_api::reference::DependencyReference;
 use tenure_api::{Condition, Kustomization};
 
 use super::references::{find_source_namespace, name_dependency, name_from};
-use crate::{cycle, maxima};
+use crate::{cycle, list_limits};
 
 /// The known facts about a dependency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub fn find_dependencies(
     let mut all: BTreeMap<String, DependencyFacts> = BTreeMap::new();
     let namespace = own.metadata.namespace.as_deref().unwrap_or_default();
     // A Kustomization with more dependencies is refused in any case.
-    for dependency in own.spec.depends_on.iter().take(maxima::DEPENDENCIES) {
+    for dependency in own.spec.depends_on.iter().take(list_limits::DEPENDENCIES) {
         let found = get(dependency.namespace.as_deref().unwrap_or(namespace), &dependency.name);
         let facts = all
             .entry(name_dependency(namespace, dependency))
@@ -149,7 +149,7 @@ pub(super) fn has_expression(text: Option<&str>) -> bool {
 pub fn find_cycle(own: &Kustomization, get: impl Fn(&str, &str) -> Option<Arc<Kustomization>>) -> Option<Vec<String>> {
     let namespace = own.metadata.namespace.as_deref().unwrap_or_default();
     let names = |kustomization: &Kustomization| {
-        let named = kustomization.spec.depends_on.iter().take(maxima::DEPENDENCIES);
+        let named = kustomization.spec.depends_on.iter().take(list_limits::DEPENDENCIES);
         let its = kustomization.metadata.namespace.as_deref().unwrap_or_default();
         let seen = |dependency: &DependencyReference| {
             name_from(

@@ -9,10 +9,10 @@ use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::reach::{self, Scope};
 
 use super::context::Context;
-use super::mode::ApplyMode;
+use super::apply_mode::ApplyMode;
 use super::order;
 use super::stored_form;
-use super::{Phase, ending, flux_components, watching};
+use super::{Phase, outcome, flux_components, watched_objects};
 use crate::answer::KindAnswer;
 use crate::artifact::ArtifactFacts;
 use crate::confidential;
@@ -118,7 +118,7 @@ pub(super) fn find_desired(
         }
         if let Some(first) = seen.insert(id.clone(), origin.clone()) {
             let message = format!("{} is defined twice: {first} and {origin}", id.subject());
-            return Err(ending::failed(context.fork(), reason::BUILD_FAILED, message));
+            return Err(outcome::fail(context.fork(), reason::BUILD_FAILED, message));
         }
         if flux_components::is_replaced(context.snapshot, &id, &object) {
             desired.ids.insert(id.clone());
@@ -155,7 +155,7 @@ pub(super) fn find_desired(
             context.withhold(origin.to_string(), denial.message.clone());
         }
         // No part of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
-        return Err(ending::failed(context.fork(), reason, lines.join("\n")));
+        return Err(outcome::fail(context.fork(), reason, lines.join("\n")));
     }
     desired.objects.sort_by(|one, other| {
         let stages = one.stage.cmp(&other.stage);
@@ -170,7 +170,7 @@ pub(super) fn find_desired(
     for (id, message) in &desired.unknown {
         context.withhold(id.subject(), message.clone());
     }
-    context.watch = watching::list_watched(context, &desired);
+    context.watch = watched_objects::list_watched(context, &desired);
     Ok(desired)
 }
 
@@ -203,7 +203,7 @@ fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<
     if problems.is_empty() {
         return Ok(identified);
     }
-    Err(ending::failed(
+    Err(outcome::fail(
         context.fork(),
         reason::BUILD_FAILED,
         problems.join("\n"),
@@ -238,7 +238,7 @@ fn scopes(
                     "can't look up kind {:?} in version {:?}: {}",
                     kind.kind, kind.api_version, failure.message
                 );
-                return Err(ending::failed_by(
+                return Err(outcome::fail_with(
                     context.fork(),
                     reason::RECONCILIATION_FAILED,
                     message,

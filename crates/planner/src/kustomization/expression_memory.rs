@@ -15,9 +15,9 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::ignore::Ignored;
 use super::types::Snapshot;
-use crate::expression::{Expression, Purse, WORK};
+use crate::expression::{Expression, EvaluationBudget, WORK};
 use crate::health::Health;
-use crate::maxima;
+use crate::list_limits;
 
 /// The remembered results of expressions. Their loss costs the evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub struct ExpressionMemory {
     /// The problem of an expression or of a rule for it: reason and message.
     pub problem: Option<(String, String)>,
     /// The spending of the expressions.
-    pub purse: Purse,
+    pub purse: EvaluationBudget,
     /// The results of health expressions, by object.
     pub health: BTreeMap<ObjectId, Verdict>,
     /// The results of `readyExpr`, by index in `dependsOn`.
@@ -65,7 +65,7 @@ impl Snapshot {
     #[must_use]
     pub fn estimate_expression_work(&self) -> usize {
         let spec = &self.kustomization.spec;
-        let has_any = maxima::list_expressions(spec).next().is_some() || maxima::count_patterns(spec) > 0;
+        let has_any = list_limits::list_expressions(spec).next().is_some() || list_limits::count_patterns(spec) > 0;
         if has_any { WORK } else { 0 }
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn find_expression_problem(spec: &KustomizationSpec) -> Option<String
         };
         Expression::compile(environment, field, text).err()
     };
-    maxima::list_expressions(spec).find_map(compile)
+    list_limits::list_expressions(spec).find_map(compile)
 }
 
 fn describe_kind(group: &str, kind: &str) -> String {

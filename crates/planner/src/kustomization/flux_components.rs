@@ -12,8 +12,8 @@ use tenure_api::{ObjectId, ObjectView, reason};
 
 use super::desired::Desired;
 use super::types::Snapshot;
-use super::{Plan, elsewhere, ending};
-use crate::ending::name_some;
+use super::{Plan, remote_cluster, outcome};
+use crate::outcome::join_names;
 use crate::plan::EventKind;
 
 /// Flux's controllers that Tenure replaces as a whole. Its notification-controller does more: Receivers and Alerts can be left to it.
@@ -41,7 +41,7 @@ pub(super) fn is_replaced(snapshot: &Snapshot, id: &ObjectId, object: &Value) ->
     let object = ObjectView::of(object);
     let label = |key: &str| object.find_label(key).unwrap_or_default();
     // Tenure's own definitions in a repository are not Flux's components.
-    let is_of_flux = label(PART_OF) == FLUX && !elsewhere::is_elsewhere(snapshot);
+    let is_of_flux = label(PART_OF) == FLUX && !remote_cluster::is_elsewhere(snapshot);
     is_of_flux && (is_definition(id) || is_controller(id, label(COMPONENT)))
 }
 
@@ -57,7 +57,7 @@ fn is_controller(id: &ObjectId, component: &str) -> bool {
 
 /// Checks whether the deletion of an object would take the objects with it that are reconciled here.
 pub(crate) fn keeps_kinds(snapshot: &Snapshot, id: &ObjectId) -> bool {
-    !elsewhere::is_elsewhere(snapshot) && is_definition(id)
+    !remote_cluster::is_elsewhere(snapshot) && is_definition(id)
 }
 
 fn is_definition(id: &ObjectId) -> bool {
@@ -67,7 +67,7 @@ fn is_definition(id: &ObjectId) -> bool {
 }
 
 /// Reports the replaced components in a condition, and once in an event.
-pub(super) fn tell(snapshot: &Snapshot, plan: &mut Plan, desired: &Desired, now: Timestamp) {
+pub(super) fn report_replaced_components(snapshot: &Snapshot, plan: &mut Plan, desired: &Desired, now: Timestamp) {
     let before = snapshot.kustomization.status.as_ref();
     let conditions = before.map_or(&[][..], |status| &status.conditions);
     let known = condition::find(conditions, condition::FLUX_REPLACED);
@@ -84,10 +84,10 @@ pub(super) fn tell(snapshot: &Snapshot, plan: &mut Plan, desired: &Desired, now:
         let message = format!(
             "left as they are, since Tenure does in their place what Flux's installation does: {}; take Flux's controllers out of the \
              repository when you don't go back to them",
-            name_some(&names, NAMED)
+            join_names(&names, NAMED)
         );
         if known.is_none_or(|known| known.message != message) {
-            plan.events.push(ending::event(
+            plan.events.push(outcome::event(
                 EventKind::Warning,
                 reason::FLUX_REPLACED,
                 message.clone(),
@@ -100,9 +100,9 @@ pub(super) fn tell(snapshot: &Snapshot, plan: &mut Plan, desired: &Desired, now:
             reason::FLUX_REPLACED,
             message.as_str(),
         );
-        crate::ending::set_condition(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
+        crate::outcome::set_condition(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
     }
-    plan.status = ending::changed(snapshot, &status);
+    plan.status = outcome::find_status_change(snapshot, &status);
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tenure_api::metadata::ALLOW_DELETION;
 
 use super::context::Context;
 use super::types::Snapshot;
-use super::{elsewhere, tracking};
+use super::{remote_cluster, tracking};
 use crate::digest;
 use crate::plan::Delete;
 
@@ -256,28 +256,28 @@ pub(super) fn guard_recreation(
 /// Decides which deletions may happen when the Kustomization is deleted. Objects in a namespace that is being deleted are not guarded.
 pub(super) fn guard_deletion(context: &mut Context<'_>, deletes: Vec<Delete>, owners: &BTreeSet<ObjectId>) -> Guarded {
     let snapshot = context.snapshot;
-    let is_guarded = |id: &ObjectId| snapshot.guards.protects(id) && !goes_anyway(snapshot, id);
+    let is_guarded = |id: &ObjectId| snapshot.guards.protects(id) && !is_being_deleted(snapshot, id);
     let why = "deletion stopped: these would go and are protected";
     hold(context, deletes, owners, is_guarded, why)
 }
 
 /// Takes the objects of protected kinds out of these that existed before the Kustomization applied them. The deletion of a Kustomization
 /// must not delete data that it did not create.
-pub(super) fn leave_adopted(context: &Context<'_>, deletes: &mut Vec<Delete>) -> Vec<Delete> {
+pub(super) fn exclude_adopted(context: &Context<'_>, deletes: &mut Vec<Delete>) -> Vec<Delete> {
     let snapshot = context.snapshot;
     let adopted = tracking::list_adopted(context.status().inventory.as_ref());
     let is_left = |delete: &mut Delete| {
         let id = &delete.target.id;
-        adopted.contains(id) && snapshot.guards.protects(id) && !goes_anyway(snapshot, id)
+        adopted.contains(id) && snapshot.guards.protects(id) && !is_being_deleted(snapshot, id)
     };
     deletes.extract_if(.., is_left).collect()
 }
 
 /// Checks whether an object is a namespace that is being deleted, or in one.
-pub(super) fn goes_anyway(snapshot: &Snapshot, id: &ObjectId) -> bool {
+pub(super) fn is_being_deleted(snapshot: &Snapshot, id: &ObjectId) -> bool {
     let ending = &snapshot.endings.namespaces;
     let is_namespace = id.group.is_empty() && id.kind == "Namespace";
-    !elsewhere::is_elsewhere(snapshot)
+    !remote_cluster::is_elsewhere(snapshot)
         && (ending.contains(&id.namespace) || (is_namespace && ending.contains(&id.name)))
 }
 

@@ -12,10 +12,10 @@ use super::context::Context;
 use super::custom_health::CustomHealth;
 use super::desired::Desired;
 use super::prune::Pruned;
-use super::types::Waiting;
-use super::{Phase, changes, ending, todo};
+use super::types::HealthWait;
+use super::{Phase, changes, outcome, object_action};
 use crate::answer::{Live, WriteAnswer};
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::health::Health;
 use crate::plan::{EventKind, Next, Request, Watched};
 
@@ -52,7 +52,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     if context.spec().wait {
         for object in &desired.objects {
             let live = context.live(&object.target.id).and_then(Live::object);
-            if todo::find_skip_reason(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
+            if object_action::find_skip_reason(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
                 targets.push(object.target.clone());
             }
         }
@@ -63,7 +63,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
                     "spec.healthChecks: {} {} needs a name and a namespace that can be one, and a valid apiVersion, if any",
                     check.kind, check.name
                 );
-                return Err(ending::stalled(context.fork(), reason::INVALID_SPEC, message));
+                return Err(outcome::stall(context.fork(), reason::INVALID_SPEC, message));
             };
             if !is_itself(context, &target.id) {
                 targets.push(target);
@@ -118,13 +118,13 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
             "health check failed early due to failed resources: [{}]",
             failed.join(", ")
         );
-        return Err(ending::unhealthy(context.fork(), desired, pruned, message));
+        return Err(outcome::end_unhealthy(context.fork(), desired, pruned, message));
     }
     if context.memory.waiting.as_ref().is_none_or(|waiting| {
         Some(&waiting.revision) != context.revision.as_ref()
             || waiting.generation != context.snapshot.kustomization.metadata.generation
     }) {
-        context.memory.waiting = Some(Waiting {
+        context.memory.waiting = Some(HealthWait {
             revision: context.revision.clone().unwrap_or_default(),
             generation: context.snapshot.kustomization.metadata.generation,
             since: if was_healthy { context.now } else { context.began() },
@@ -147,9 +147,9 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
             super::history::write_go_duration(context.timeout),
             lines.join(", ")
         );
-        return Err(ending::unhealthy(context.fork(), desired, pruned, message));
+        return Err(outcome::end_unhealthy(context.fork(), desired, pruned, message));
     }
-    // Checks that were not evaluated run when the purse has something to spend again.
+    // Checks that were not evaluated run when the evaluation budget has something to spend again.
     let again = context.memory.expressions.purse.until().filter(|_| custom.is_spent);
     let until = again.map_or(deadline, |again| again.min(deadline));
     for (line, message) in &waiting {
@@ -161,17 +161,17 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     }
     let quiet_until = context.memory.waiting.as_ref().and_then(|waiting| waiting.quiet_until);
     if let Some(quiet_until) =
-        quiet_until.filter(|quiet_until| context.now < *quiet_until && ending::is_said_to_progress(context))
+        quiet_until.filter(|quiet_until| context.now < *quiet_until && outcome::is_reported_progressing(context))
     {
         // Most rollouts that need no time end at once: then one event reports the changes together with their outcome.
-        changes::keep_changes(context);
+        changes::retain_changes(context);
         return Err(Box::new(context.fork().finish(Next::Wait(until.min(quiet_until)))));
     }
     let message = format!(
         "Running health checks for revision {}",
         context.revision.as_deref().unwrap_or_default()
     );
-    Err(ending::waiting_for_health(
+    Err(outcome::waiting_for_health(
         context.fork(),
         desired,
         pruned,
@@ -184,15 +184,15 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
 /// Ready is not about the new revision yet.
 pub(super) fn begin_anew(mut context: Context<'_>, by: &str, is_new_revision: bool) -> Box<super::Plan> {
     let attempt = context.snapshot.attempt.started;
-    let is_waiting = |waiting: &Waiting| waiting.attempt == attempt;
+    let is_waiting = |waiting: &HealthWait| waiting.attempt == attempt;
     if !context.memory.waiting.as_ref().is_some_and(is_waiting) {
         return Box::new(context.finish(Next::Restart));
     }
     let status =
-        is_new_revision.then(|| ending::set_cancelled(&context, &format!("New reconciliation triggered by {by}")));
+        is_new_revision.then(|| outcome::set_cancelled(&context, &format!("New reconciliation triggered by {by}")));
     let message = format!("Health checks canceled due to new reconciliation triggered by {by}");
     let revision = context.memory.waiting.as_ref().map(|waiting| waiting.revision.clone());
-    let event = ending::event(
+    let event = outcome::event(
         EventKind::Normal,
         reason::HEALTH_CHECK_CANCELED,
         message,
@@ -236,13 +236,13 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
         let changed = match live {
             Live::Present(live) => {
                 version(&live.0) > version(answer)
-                    && todo::digest_live(context, object, &live.0) != todo::digest_live(context, object, answer)
+                    && object_action::digest_live(context, object, &live.0) != object_action::digest_live(context, object, answer)
             }
             // A finished Job may be removed by its own TTL.
             Live::Absent | Live::Unserved => attempt.applied.contains_key(id) && id.kind != "Job",
             Live::Failed(_) => false,
         };
-        if changed && super::contest::find_back_off(context, id).is_none() {
+        if changed && super::contested_fields::find_back_off(context, id).is_none() {
             return Some(Box::new(context.fork().finish(Next::Restart)));
         }
     }

@@ -13,7 +13,7 @@ const HISTORY: usize = 5;
 
 /// Puts the end of an attempt into the history: one entry a build and outcome, newest first.
 pub(super) fn record_attempt(status: &mut KustomizationStatus, context: &Context<'_>, digest: &str, outcome: &str) {
-    let now = crate::ending::cut_to_seconds(context.now);
+    let now = crate::outcome::cut_to_seconds(context.now);
     let took = write_go_duration(find_elapsed(context.now, context.snapshot.attempt.started));
     let found = status
         .history

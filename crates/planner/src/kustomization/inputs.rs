@@ -16,10 +16,10 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::context::Context;
 use super::types::Snapshot;
-use super::{Phase, decryption, elsewhere, ending};
+use super::{Phase, decryption, remote_cluster, outcome};
 use crate::answer::{Live, Reason};
-use crate::inputs::{ALWAYS, DecryptionKeys, RenderInputs, Variable};
-use crate::maxima;
+use crate::render_inputs::{ALWAYS, DecryptionKeys, RenderInputs, Variable};
+use crate::list_limits;
 use crate::object::Object;
 use crate::plan::Watched;
 
@@ -92,7 +92,7 @@ fn list_references(spec: &KustomizationSpec) -> &[SubstituteReference] {
 pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let spec = &snapshot.kustomization.spec;
-    let references = list_references(spec).iter().take(maxima::SUBSTITUTE_FROM);
+    let references = list_references(spec).iter().take(list_limits::SUBSTITUTE_FROM);
     references
         .map(|from| find_target(namespace, &from.kind, &from.name))
         .chain(decryption::find_secret(spec).map(|name| find_target(namespace, SECRET, name)))
@@ -100,7 +100,7 @@ pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
 }
 
 /// Reads the inputs of the rendering.
-pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
+pub(super) fn read_inputs(context: &Context<'_>) -> Phase<RenderInputs> {
     let spec = context.spec();
     let targets = list_targets(context.snapshot);
     let unread = targets.iter().filter(|target| context.here(&target.id).is_none());
@@ -108,7 +108,7 @@ pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
     unread.sort();
     unread.dedup();
     if !unread.is_empty() {
-        let read = |target| elsewhere::read_here(context.snapshot, target);
+        let read = |target| remote_cluster::read_here(context.snapshot, target);
         return Err(context.fork().again(unread.into_iter().map(read).collect()));
     }
     let inputs = gather_variables(context, &targets)?;
@@ -125,7 +125,7 @@ pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
                 format!("{what}: not found: create it, with keys in *.agekey or *.asc"),
             ));
         };
-        keys = decryption::take_keys(secret).map_err(|message| fail(context, format!("{what}: {message}")))?;
+        keys = decryption::read_keys(secret).map_err(|message| fail(context, format!("{what}: {message}")))?;
     }
     Ok(inputs.with_keys(DecryptionKeys::new(keys)))
 }
@@ -150,11 +150,11 @@ fn gather_variables(context: &Context<'_>, targets: &[Watched]) -> Phase<RenderI
 fn check_size(context: &Context<'_>, variables: &BTreeMap<String, Variable>) -> Phase<()> {
     let lengths = variables.iter();
     let lengths = lengths.map(|(name, variable)| (name.as_str(), variable.value.len()));
-    maxima::check_variables("spec.postBuild", lengths).map_err(|message| fail(context, message))
+    list_limits::check_variables("spec.postBuild", lengths).map_err(|message| fail(context, message))
 }
 
 fn fail(context: &Context<'_>, message: String) -> Box<super::Plan> {
-    ending::failed(context.fork(), reason::BUILD_FAILED, message)
+    outcome::fail(context.fork(), reason::BUILD_FAILED, message)
 }
 
 /// Returns the object of a read; nothing if it is absent. A failed read ends the plan.
@@ -177,7 +177,7 @@ fn find_object<'a>(
                 format!("{what}: it can't be read: {}", failure.message)
             };
             let transient = failure.is_transient();
-            Err(ending::failed_by(
+            Err(outcome::fail_with(
                 context.fork(),
                 reason::BUILD_FAILED,
                 message,
@@ -228,15 +228,15 @@ fn read_value(value: &Value, is_secret: bool) -> Option<Vec<u8>> {
 /// Checks whether a change is news for an object that is watched only as an input of the rendering. After a successful attempt only objects whose label asks for it
 /// count; a failed attempt may have failed because of any of them.
 pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &Live) -> Option<bool> {
-    let is_input = elsewhere::list_beside(snapshot).iter().any(|target| target.id == *id);
+    let is_input = remote_cluster::list_beside(snapshot).iter().any(|target| target.id == *id);
     if !is_input || snapshot.memory.settled.contains_key(id) {
         return None;
     }
-    Some(asks_for_it(snapshot, before, now))
+    Some(triggers_attempt(snapshot, before, now))
 }
 
 /// Checks whether a change of a mere input of the rendering starts an attempt.
-pub(super) fn asks_for_it(snapshot: &Snapshot, before: &Live, now: &Live) -> bool {
+pub(super) fn triggers_attempt(snapshot: &Snapshot, before: &Live, now: &Live) -> bool {
     let asks = |live: &Live| {
         let label = live
             .object()

@@ -41,7 +41,7 @@ pub enum TokenAnswer {
 }
 
 /// The reason for which the target of `spec.kubeConfig` is unknown.
-pub(super) enum Unknown {
+pub(super) enum UnknownTarget {
     /// Something has to be asked first.
     Ask(Box<Step>),
     /// The content can't be used.
@@ -104,19 +104,19 @@ pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, 
 }
 
 /// Reads the cluster that `spec.kubeConfig` leads to, if it is set.
-pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Option<Target>, Unknown> {
+pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Option<Target>, UnknownTarget> {
     let spec = &snapshot.kustomization.spec;
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let (Some((kind, name, field)), Some(named)) = (find_named(spec), find_object(snapshot)) else {
         return Ok(None);
     };
     let what = format!("{field}: {kind} '{namespace}/{name}'");
-    let failed = |message: String, transient| Unknown::Failed {
+    let failed = |message: String, transient| UnknownTarget::Failed {
         message: format!("{what}: {message}"),
         transient,
     };
     let object = match snapshot.here.get(&named.id) {
-        None => return Err(Unknown::Ask(Box::new(Step::ReadHere(named)))),
+        None => return Err(UnknownTarget::Ask(Box::new(Step::ReadHere(named)))),
         Some(Live::Present(object)) => object,
         Some(Live::Absent) => {
             let create = match kind {
@@ -153,8 +153,8 @@ pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Res
         None => {
             let target = configure(snapshot, identity, object, impersonated);
             target.map(Some).map_err(|unknown| match unknown {
-                Unknown::Failed { message, transient } => failed(message, transient),
-                asks @ Unknown::Ask(_) => asks,
+                UnknownTarget::Failed { message, transient } => failed(message, transient),
+                asks @ UnknownTarget::Ask(_) => asks,
             })
         }
     }
@@ -166,9 +166,9 @@ fn configure(
     identity: &ServiceAccount,
     config_map: &Object,
     impersonated: Option<String>,
-) -> Result<Target, Unknown> {
+) -> Result<Target, UnknownTarget> {
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
-    let failed = |message: String, transient| Unknown::Failed { message, transient };
+    let failed = |message: String, transient| UnknownTarget::Failed { message, transient };
     let config = read_cluster_config(config_map).map_err(|message| failed(message, false))?;
     let order = foreign_token::order_token(
         &snapshot.placement,
@@ -192,10 +192,10 @@ fn configure(
 }
 
 /// Checks whether the token exists as ordered.
-fn check_answer(answer: Option<&(TokenOrder, TokenAnswer)>, order: &TokenOrder) -> Result<(), Unknown> {
+fn check_answer(answer: Option<&(TokenOrder, TokenAnswer)>, order: &TokenOrder) -> Result<(), UnknownTarget> {
     let account = order.account();
     let (message, transient) = match answer.filter(|(asked, _)| asked == order) {
-        None => return Err(Unknown::Ask(Box::new(Step::OrderToken(order.clone())))),
+        None => return Err(UnknownTarget::Ask(Box::new(Step::OrderToken(order.clone())))),
         Some((_, TokenAnswer::Usable)) => return Ok(()),
         Some((_, TokenAnswer::NotFound)) => {
             let message = format!(
@@ -206,7 +206,7 @@ fn check_answer(answer: Option<&(TokenOrder, TokenAnswer)>, order: &TokenOrder) 
         Some((_, TokenAnswer::Refused(message))) => (message.clone(), false),
         Some((_, TokenAnswer::Unanswered(message))) => (format!("no token for {account}: {message}"), true),
     };
-    Err(Unknown::Failed { message, transient })
+    Err(UnknownTarget::Failed { message, transient })
 }
 
 fn take_value(secret: &Object, reference: &SecretKeyReference) -> Result<Zeroizing<Vec<u8>>, String> {

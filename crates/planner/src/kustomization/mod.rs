@@ -5,20 +5,20 @@
 //! it due, if it failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → mode (the would-be changes, in a mode
 //! without writes) → health → ending (status, events, next time).
 
-mod admit;
+mod validation;
 mod apply;
 mod changes;
 mod claims;
-mod contest;
+mod contested_fields;
 mod context;
 mod custom_health;
 mod decryption;
 mod deletion;
-mod deletion_ending;
+mod deletion_outcome;
 mod dependency_facts;
 mod desired;
-mod elsewhere;
-mod ending;
+mod remote_cluster;
+mod outcome;
 mod expression_memory;
 mod flux_components;
 mod guard;
@@ -28,12 +28,12 @@ mod ignore;
 mod inputs;
 mod kube_config;
 mod missing_right;
-mod mode;
-mod notes;
+mod apply_mode;
+mod unmanaged_annotations;
 mod order;
 mod origin;
 mod ownership;
-mod prepare;
+mod apply_inputs;
 mod preview;
 mod prune;
 mod readiness;
@@ -45,13 +45,13 @@ mod settings;
 mod siblings;
 mod step;
 mod stored_form;
-mod take;
-mod takeover;
-mod todo;
+mod snapshot_update;
+mod field_takeover;
+mod object_action;
 mod tracking;
 mod trigger;
 mod types;
-mod watching;
+mod watched_objects;
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ use prune::Pruned;
 pub use claims::list_owners;
 pub(crate) use decryption::SOPS;
 pub use dependency_facts::{DependencyFacts, FoundDependency, WholeKustomization, find_cycle, find_dependencies};
-pub use elsewhere::find_place;
+pub use remote_cluster::find_place;
 pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
 pub(crate) use flux_components::keeps_kinds;
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
@@ -74,12 +74,12 @@ pub use kube_config::TokenAnswer;
 pub use preview::{Difference, DifferenceKind, preview};
 pub use references::{find_source_namespace, name_dependency, name_source};
 pub use settings::{ApplySettings, StageKind};
-pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
+pub use siblings::{OtherOwner, Sibling, Survey, ObjectTurnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
 pub use step::{RenderRequest, Step, SurveyRequest};
 pub use trigger::{Observed, is_settled};
 pub use types::{
-    Asked, Attempt, BackOff, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
-    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Untold, Waiting, read_allowed_deletion,
+    AttemptInput, Attempt, BackOff, DriftedField, OngoingDeletions, Memory, RenderFailure, Rendered, Retry, DriftCorrection,
+    ServiceAccountFacts, MatchedDigests, Snapshot, SourceFacts, UnreportedChanges, HealthWait, read_allowed_deletion,
 };
 
 /// A plan for a Kustomization: carried out by a ServiceAccount,
@@ -118,9 +118,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Ok(plan) => plan,
         Err(plan) => *plan,
     };
-    admit::add_finalizer(snapshot, &mut plan);
-    origin::tell_origin(snapshot, &mut plan);
-    elsewhere::write_cluster(snapshot, &mut plan, now);
+    validation::add_finalizer(snapshot, &mut plan);
+    origin::add_origin(snapshot, &mut plan);
+    remote_cluster::write_cluster(snapshot, &mut plan, now);
     plan
 }
 
@@ -129,21 +129,21 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
         return Ok(deletion::plan(snapshot, now));
     }
     let (mut context, desired, pruned) = settle(snapshot, now)?;
-    mode::report(&mut context, &desired)?;
+    apply_mode::report_differences(&mut context, &desired)?;
     health_check::check_health(&mut context, &desired, &pruned)?;
-    let mut plan = ending::succeeded(context, &desired, &pruned);
-    flux_components::tell(snapshot, &mut plan, &desired, now);
+    let mut plan = outcome::succeed(context, &desired, &pruned);
+    flux_components::report_replaced_components(snapshot, &mut plan, &desired, now);
     Ok(plan)
 }
 
 /// Runs all phases until every object is as desired and all unwanted ones are gone. In a mode without writes, it runs them until the would-be changes are known.
 fn settle(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, Pruned)> {
-    let mut context = admit::admit(snapshot, now)?;
-    elsewhere::find_cluster(&mut context)?;
-    let artifact = prepare::find_artifact(&context)?;
+    let mut context = validation::validate(snapshot, now)?;
+    remote_cluster::find_cluster(&mut context)?;
+    let artifact = apply_inputs::find_artifact(&context)?;
     readiness::check_dependencies(&mut context, &artifact)?;
     retry::check_due(&mut context)?;
-    let rendered = prepare::ask_for_rendering(&context, &artifact)?;
+    let rendered = apply_inputs::request_rendering(&context, &artifact)?;
     let desired = desired::find_desired(&mut context, &artifact, rendered)?;
     // The turnover is published as soon as it is known: others wait for it.
     context.memory.turnover = Some(Arc::new(siblings::find_turnover(&context, &desired)));

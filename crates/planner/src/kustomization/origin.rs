@@ -27,7 +27,7 @@ pub(super) fn describe_revision(snapshot: &Snapshot, revision: &str) -> BTreeMap
 }
 
 /// Adds the origin to events about a revision.
-pub(super) fn tell_origin(snapshot: &Snapshot, plan: &mut Plan) {
+pub(super) fn add_origin(snapshot: &Snapshot, plan: &mut Plan) {
     let Some((revision, origin)) = find_origin(snapshot) else {
         return;
     };
@@ -48,7 +48,7 @@ pub(super) fn tell_origin(snapshot: &Snapshot, plan: &mut Plan) {
 mod tests {
     use serde_json::json;
 
-    use super::super::{context, ending};
+    use super::super::{context, outcome};
     use super::*;
     use crate::plan::EventKind;
 
@@ -84,9 +84,9 @@ mod tests {
             let snapshot = snapshot(artifact);
             let mut plan = Plan::idle(context::name_subject(&snapshot), Default::default());
             plan.events = [Some("latest@sha256:1"), Some("latest@sha256:0"), None]
-                .map(|revision| ending::event(EventKind::Normal, "Progressing", String::new(), revision))
+                .map(|revision| outcome::event(EventKind::Normal, "Progressing", String::new(), revision))
                 .into();
-            tell_origin(&snapshot, &mut plan);
+            add_origin(&snapshot, &mut plan);
             let told = plan.events.iter();
             told.map(|event| event.annotations.get(EVENT_ORIGIN_REVISION).cloned())
                 .collect::<Vec<_>>()

@@ -9,8 +9,8 @@ use tenure_tenancy::owner::{self, Precedence};
 use super::context::{Context, name_subject};
 use super::desired::DesiredObject;
 use super::references::name_source;
-use super::{elsewhere, ending};
-use crate::ending::name_some;
+use super::{remote_cluster, outcome};
+use crate::outcome::join_names;
 use crate::plan::{Event, EventKind, EventPlace, Stage};
 
 /// The meaning of another owner for an object that is to be applied.
@@ -20,11 +20,11 @@ pub(super) enum Ownership {
     /// The object may become free: the owner, named here, hasn't reached this revision yet.
     Awaited(String),
     /// Another Kustomization keeps the object.
-    Kept(Kept),
+    Kept(KeptObject),
 }
 
 /// An object that another Kustomization keeps.
-pub(super) struct Kept {
+pub(super) struct KeptObject {
     /// The reason, for the Kustomization that wants the object.
     why: String,
     /// Namespace, name and uid of the owner, if it may know the Kustomization that wants the object.
@@ -37,8 +37,8 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
     let Some(rival) = snapshot.owners.get(id).and_then(|owner| snapshot.rivals.get(owner)) else {
         return Ownership::Free;
     };
-    // In another cluster no namespace has an owner, and the rival has the object in the same cluster.
-    if !elsewhere::is_elsewhere(snapshot) && !owner::is_believed(&rival.placement, id) {
+    // In another cluster no namespace has an owner, and the other owner has the object in the same cluster.
+    if !remote_cluster::is_elsewhere(snapshot) && !owner::is_believed(&rival.placement, id) {
         return Ownership::Free;
     }
     let asker = (&snapshot.placement, context.namespace);
@@ -46,7 +46,7 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
         Precedence::Asker => return Ownership::Free,
         Precedence::Owner => {
             let message = "another owner has it: rename yours, or have the owner give it up".to_owned();
-            return Ownership::Kept(Kept {
+            return Ownership::Kept(KeptObject {
                 why: message,
                 tell: None,
             });
@@ -75,7 +75,7 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
     }
     let tell = (rival.namespace.clone(), rival.name.clone(), rival.uid.clone());
     let message = format!("{named} owns it and keeps it: leave it to one of the two");
-    Ownership::Kept(Kept {
+    Ownership::Kept(KeptObject {
         why: message,
         tell: Some(tell),
     })
@@ -83,10 +83,10 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
 
 /// Handles objects of the stage that belong to others; `others` lists the further problems of the stage, line by line. The condition reports them all. An owner that
 /// may know is notified of the Kustomization that wants its objects.
-pub(super) fn list_kept_by_others(
+pub(super) fn list_owned_by_others(
     context: &mut Context<'_>,
     stage: Stage,
-    kept: &[(&DesiredObject, Kept)],
+    kept: &[(&DesiredObject, KeptObject)],
     others: Vec<String>,
 ) -> Box<super::Plan> {
     let mut lines: Vec<String> = kept
@@ -113,7 +113,7 @@ pub(super) fn list_kept_by_others(
             reason: reason::OWNED_BY_ANOTHER.to_owned(),
             message: format!(
                 "{subject} wants these, too, which this Kustomization keeps: {}",
-                name_some(&objects, 700)
+                join_names(&objects, 700)
             ),
             annotations: BTreeMap::new(),
             place: EventPlace::Kustomization {
@@ -123,7 +123,7 @@ pub(super) fn list_kept_by_others(
             },
         });
     }
-    let mut plan = ending::failed(context.fork(), reason::OWNED_BY_ANOTHER, message);
+    let mut plan = outcome::fail(context.fork(), reason::OWNED_BY_ANOTHER, message);
     // The event is sent once, like the Kustomization's own warning.
     if !plan.events.is_empty() {
         plan.events.extend(events);

@@ -8,11 +8,11 @@ use serde_json::Value;
 use tenure_api::metadata::APPLY_MODE;
 use tenure_api::{ObjectId, ObjectView};
 
-use super::mode::ApplyMode;
+use super::apply_mode::ApplyMode;
 use super::types::Snapshot;
 use super::{Phase, Plan, deletion, settle};
 use crate::answer::WriteAnswer;
-use crate::mask;
+use crate::redaction;
 use crate::object::Origin;
 
 /// The expected action for an object.
@@ -106,7 +106,7 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
         // The content of a deleted object isn't known, so only its name is shown.
         let shown = |object: Option<&Value>| object.filter(|_| !is_gone).cloned();
         let (mut before, mut after) = (shown(live), shown(would_be));
-        mask::mask(
+        redaction::redact(
             before.as_mut(),
             after.as_mut(),
             id.is_some_and(|id| desired.holds_values_of_others(id)),

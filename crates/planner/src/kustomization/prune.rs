@@ -11,15 +11,15 @@ use super::changes;
 use super::claims::{self, Unknown};
 use super::context::Context;
 use super::desired::Desired;
-use super::mode::{ApplyMode, Detected};
+use super::apply_mode::{ApplyMode, Detected};
 use super::order;
 use super::preview::DifferenceKind;
 use super::removal_order::{self, NextRemoval};
 use super::step::{Step, SurveyRequest};
-use super::todo::find_version;
-use super::{Phase, ending, flux_components, guard, siblings};
+use super::object_action::find_version;
+use super::{Phase, outcome, flux_components, guard, siblings};
 use crate::answer::{DeleteAnswer, Live};
-use crate::ending::name_some;
+use crate::outcome::join_names;
 use crate::plan::{Delete, Propagation, Request, Watched, Withheld};
 
 /// The number of looks in an attempt at an object that changes before its deletion.
@@ -122,7 +122,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     let mut terminating = Vec::new();
     let mut threatened = 0;
     for target in candidates {
-        let verdict = judge_candidate(context, &target, "it is no longer in the source");
+        let verdict = decide_candidate(context, &target, "it is no longer in the source");
         let goes = matches!(verdict, Verdict::Delete(_) | Verdict::Failed(_));
         threatened += usize::from(goes || context.snapshot.attempt.deleted.contains_key(&target.id));
         match verdict {
@@ -172,7 +172,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         Err(Unknown::Ask(requests)) => return Err(context.fork().again(requests)),
         Err(Unknown::Failed(message)) => {
             failures.push(message);
-            return Err(ending::failed(
+            return Err(outcome::fail(
                 context.fork(),
                 reason::PRUNE_FAILED,
                 failures.join("\n"),
@@ -188,14 +188,14 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         } else {
             reason::PRUNE_FAILED
         };
-        return Err(ending::failed(context.fork(), reason, failures.join("\n")));
+        return Err(outcome::fail(context.fork(), reason, failures.join("\n")));
     }
     let is_hindered = !failures.is_empty() || guarded.held.is_some();
     match removal_order::choose_next(context, guarded.free, &terminating, is_hindered) {
         NextRemoval::Delete(deletes) | NextRemoval::DeleteOwnRights(deletes) => {
             for delete in &deletes {
                 let line = format!("{} deleted", delete.target.id.subject());
-                changes::note_change(context, &delete.target.id, line);
+                changes::record_change(context, &delete.target.id, line);
                 context.memory.settled.remove(&delete.target.id);
             }
             let steps = deletes.into_iter().map(Request::Delete).collect();
@@ -204,20 +204,20 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         NextRemoval::Wait(children, until) => {
             let held = removal_order::describe_children(context, &children);
             let message = format!("Waiting with the rest of the prune until these are gone: {held}");
-            return Err(ending::waiting(context.fork(), until, message));
+            return Err(outcome::wait(context.fork(), until, message));
         }
         NextRemoval::Done => {}
     }
     if !failures.is_empty() {
         failures.extend(guarded.held);
-        return Err(ending::failed(
+        return Err(outcome::fail(
             context.fork(),
             reason::PRUNE_FAILED,
             failures.join("\n"),
         ));
     }
     if let Some(message) = guarded.held {
-        return Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message));
+        return Err(outcome::fail(context.fork(), reason::DELETION_GUARDED, message));
     }
     Ok(pruned)
 }
@@ -267,14 +267,14 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
         let names: Vec<String> = waits_for.into_iter().collect();
         let message = format!(
             "Waiting with the prune until {revision} is reached by {}",
-            name_some(&names, 500)
+            join_names(&names, 500)
         );
-        return Err(ending::waiting(context.fork(), deadline, message));
+        return Err(outcome::wait(context.fork(), deadline, message));
     }
     pruned.remaining.extend(wanted.into_iter().map(|delete| delete.target));
     match behind_us {
         // The plan can't wait for that Kustomization, which itself waits until this one is ready.
-        Some(behind) if !siblings::is_put_off_over(context) => {
+        Some(behind) if !siblings::is_prune_delay_over(context) => {
             for delete in free {
                 let what = format!("prune of {}", delete.target.id.subject());
                 context.withhold(what, format!("{behind} comes after this one, and may want it"));
@@ -288,7 +288,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
 }
 
 /// Judges one candidate, by its live state and the answers of this attempt.
-pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
+pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
     let subject = target.id.subject();
     let live = match context.live(&target.id) {
         None => return Verdict::Read,

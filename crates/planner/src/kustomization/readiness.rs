@@ -13,9 +13,9 @@ use super::context::Context;
 use super::dependency_facts::{self, DependencyFacts, WholeKustomization, has_expression};
 use super::expression_memory::{self, Readiness};
 use super::references::name_dependency;
-use super::{Phase, ending};
+use super::{Phase, outcome};
 use crate::artifact::ArtifactFacts;
-use crate::expression::{Expression, Refused};
+use crate::expression::{Expression, EvaluationError};
 
 /// The time until the next look at a dependency if no watch reported a change (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactF
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
     match problem {
-        Problem::Itself(text) => Err(ending::stalled(
+        Problem::Itself(text) => Err(outcome::stall(
             context,
             reason::INVALID_SPEC,
             format!("dependency '{text}' is the Kustomization itself"),
@@ -37,7 +37,7 @@ pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactF
                 message = format!("{message}; {cycle}");
             }
             let delay = DEPENDENCY_INTERVAL.min(context.retry_interval);
-            Err(ending::failed_until(
+            Err(outcome::failed_until(
                 context,
                 reason::DEPENDENCY_NOT_READY,
                 message,
@@ -165,7 +165,7 @@ impl Questions {
         let variables = [("self", CelValue::json(own)), ("dep", CelValue::json(&other))];
         expression
             .evaluate(&variables, purse)
-            .map_err(|refused: Refused| refused.message())
+            .map_err(|refused: EvaluationError| refused.message())
     }
 }
 
@@ -191,7 +191,7 @@ fn describe_cycle(context: &Context<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::Purse;
+    use crate::expression::EvaluationBudget;
 
     /// Recorded by `e2e/flux-expressions`.
     const RECORDED: &str = include_str!("../../tests/data/ready-expressions.json");
@@ -215,7 +215,7 @@ mod tests {
                     ("self", CelValue::json(&answer["self"])),
                     ("dep", CelValue::json(&answer["dep"])),
                 ];
-                let said = expression.evaluate(&variables, &mut Purse::default()).ok();
+                let said = expression.evaluate(&variables, &mut EvaluationBudget::default()).ok();
                 assert_eq!(said, answer["ready"].as_bool(), "{text} of {}", answer["dep"]);
             }
         }

@@ -9,8 +9,8 @@ use tenure_api::{ObjectId, ObjectView};
 
 use super::context::Context;
 use super::desired::DesiredObject;
-use super::elsewhere;
-use super::todo::find_version;
+use super::remote_cluster;
+use super::object_action::find_version;
 use crate::answer::{DeleteAnswer, Failure, Reason, WriteAnswer};
 use crate::digest;
 use crate::immutable;
@@ -35,7 +35,7 @@ pub(super) enum Recreation {
 }
 
 /// Decides the action after a refused change of an existing object.
-pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> Recreation {
+pub(super) fn decide_recreation(context: &Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> Recreation {
     if !is_asked_for(context, object, live) || !immutable::is_only_immutability(failure) {
         return Recreation::Refused;
     }
@@ -82,7 +82,7 @@ pub(super) fn changed_meanwhile() -> Failure {
 pub(super) fn find_own_rights(context: &Context<'_>, id: &ObjectId, live: &Value) -> Option<Failure> {
     let is_binding =
         id.group == "rbac.authorization.k8s.io" && ["RoleBinding", "ClusterRoleBinding"].contains(&&*id.kind);
-    if !is_binding || elsewhere::is_elsewhere(context.snapshot) {
+    if !is_binding || remote_cluster::is_elsewhere(context.snapshot) {
         return None;
     }
     let subjects = live.get("subjects").and_then(Value::as_array);

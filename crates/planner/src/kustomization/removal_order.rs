@@ -15,7 +15,7 @@ use tenure_api::{ObjectId, ObjectView, OwnerReference};
 use super::context::Context;
 use super::{apply, order, recreate};
 use crate::answer::Live;
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::plan::{Delete, Stage, Watched};
 
 /// The number of children that a message names.

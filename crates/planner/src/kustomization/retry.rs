@@ -14,10 +14,10 @@ use tenure_api::ObjectId;
 use super::Phase;
 use super::context::Context;
 use super::dependency_facts::DependencyFacts;
-use super::types::{Asked, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
+use super::types::{AttemptInput, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
 use crate::answer::{Live, WriteAnswer};
 use crate::digest;
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::plan::{Next, Watched};
 
 /// The first pause of an attempt that is made because something around it changed; doubled each time.
@@ -66,7 +66,7 @@ pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory
 }
 
 /// Remembers the failure of this attempt, the time of the next one, and the objects to watch meanwhile.
-pub(super) fn remember(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory, watch: &[Watched], delay: Duration) {
+pub(super) fn record_failure(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory, watch: &[Watched], delay: Duration) {
     let attempt = snapshot.attempt.started;
     if memory.trying != Some(attempt) {
         // Nothing was tried: a missing object (a source, a dependency) is looked up after each report of a watch.
@@ -103,9 +103,9 @@ fn did_something(snapshot: &Snapshot) -> bool {
 }
 
 /// Returns the input of an attempt.
-fn asked(snapshot: &Snapshot) -> Asked {
+fn asked(snapshot: &Snapshot) -> AttemptInput {
     let metadata = &snapshot.kustomization.metadata;
-    Asked {
+    AttemptInput {
         uid: metadata.uid.clone(),
         generation: metadata.generation,
         requested_at: crate::read_requested_at(metadata),

@@ -15,13 +15,13 @@ use tenure_tenancy::Placement;
 use super::context::Context;
 use super::desired::Desired;
 use super::prune;
-use super::types::Waiting;
-use crate::ending::add_duration;
+use super::types::HealthWait;
+use crate::outcome::add_duration;
 
 /// The objects that a Kustomization is about to gain and to drop with a revision; the shell passes them to the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Turnover {
+pub struct ObjectTurnover {
     /// Revision.
     pub revision: String,
     /// Generation of the Kustomization that the turnover was built for: it says nothing about another spec.
@@ -35,15 +35,15 @@ pub struct Turnover {
 /// Another Kustomization that owns an object which this one wants, by the object's labels and by its own inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rival {
-    /// The namespace of the rival.
+pub struct OtherOwner {
+    /// The namespace of the other owner.
     pub namespace: String,
-    /// The name of the rival.
+    /// The name of the other owner.
     pub name: String,
-    /// The uid of the rival.
+    /// The uid of the other owner.
     #[serde(default)]
     pub uid: String,
-    /// The owner of the rival's namespace.
+    /// The owner of the other owner's namespace.
     pub placement: Placement,
     /// Kind and name of its source; with its namespace, if that is another.
     pub source: (String, String),
@@ -59,12 +59,12 @@ pub struct Rival {
     /// The revision that it has reached: nothing more will be gained or dropped by it.
     #[serde(default)]
     pub applied: Option<String>,
-    /// The rival's gains and drops, if they are known for its present spec.
+    /// The other owner's gains and drops, if they are known for its present spec.
     #[serde(default)]
-    pub turnover: Option<Turnover>,
+    pub turnover: Option<ObjectTurnover>,
 }
 
-impl Turnover {
+impl ObjectTurnover {
     /// Checks whether the turnover is for the present spec of a Kustomization.
     #[must_use]
     pub fn is_present(&self, kustomization: &Kustomization) -> bool {
@@ -78,7 +78,7 @@ pub struct Sibling<'a> {
     /// The Kustomization.
     pub kustomization: &'a Kustomization,
     /// The sibling's gains and drops, if they are known.
-    pub turnover: Option<&'a Turnover>,
+    pub turnover: Option<&'a ObjectTurnover>,
     /// Whether it waits for this one, by `dependsOn`, directly or not.
     pub waits_for_us: bool,
 }
@@ -205,7 +205,7 @@ pub fn find_applied_revision(kustomization: &Kustomization) -> Option<&str> {
 }
 
 /// Finds the objects that this Kustomization gains and drops with the revision.
-pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
+pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> ObjectTurnover {
     let status = context.snapshot.kustomization.status.as_ref();
     let stored: BTreeSet<&str> = status
         .and_then(|status| status.inventory.as_ref())
@@ -213,7 +213,7 @@ pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> Turnove
         .flat_map(|inventory| &inventory.entries)
         .map(|entry| entry.id.as_str())
         .collect();
-    Turnover {
+    ObjectTurnover {
         revision: context.revision.clone().unwrap_or_default(),
         generation: context.snapshot.kustomization.metadata.generation,
         gains: desired
@@ -239,7 +239,7 @@ pub(super) fn find_prune_deadline(context: &mut Context<'_>) -> Timestamp {
 }
 
 /// Checks whether dependent Kustomizations have had their time: this one's timeout, counted from the end of an attempt, since they can't begin before.
-pub(super) fn is_put_off_over(context: &Context<'_>) -> bool {
+pub(super) fn is_prune_delay_over(context: &Context<'_>) -> bool {
     let put_off = context.memory.prune_put_off.as_ref();
     put_off.is_some_and(|put_off| {
         is_present(context, put_off) && context.now >= add_duration(put_off.since, context.timeout)
@@ -247,7 +247,7 @@ pub(super) fn is_put_off_over(context: &Context<'_>) -> bool {
 }
 
 /// Puts the prune off at the end of an attempt, and returns the end of the delay.
-pub(super) fn put_prune_off(context: &mut Context<'_>) -> Timestamp {
+pub(super) fn delay_prune(context: &mut Context<'_>) -> Timestamp {
     let waiting = continued(context, context.memory.prune_put_off.as_ref());
     let deadline = add_duration(waiting.since, context.timeout);
     context.memory.prune_put_off = Some(waiting);
@@ -255,9 +255,9 @@ pub(super) fn put_prune_off(context: &mut Context<'_>) -> Timestamp {
 }
 
 /// Returns a wait of this attempt, with the start of the first wait for this revision and spec.
-fn continued(context: &Context<'_>, before: Option<&Waiting>) -> Waiting {
+fn continued(context: &Context<'_>, before: Option<&HealthWait>) -> HealthWait {
     let before = before.filter(|waiting| is_present(context, waiting));
-    Waiting {
+    HealthWait {
         revision: context.revision.clone().unwrap_or_default(),
         generation: context.snapshot.kustomization.metadata.generation,
         since: before.map_or(context.now, |waiting| waiting.since),
@@ -266,7 +266,7 @@ fn continued(context: &Context<'_>, before: Option<&Waiting>) -> Waiting {
     }
 }
 
-fn is_present(context: &Context<'_>, waiting: &Waiting) -> bool {
+fn is_present(context: &Context<'_>, waiting: &HealthWait) -> bool {
     Some(&waiting.revision) == context.revision.as_ref()
         && waiting.generation == context.snapshot.kustomization.metadata.generation
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tenure_api::ObjectId;
 use tenure_tenancy::TokenOrder;
 
-use crate::inputs::RenderInputs;
+use crate::render_inputs::RenderInputs;
 use crate::overlay::Overlay;
 use crate::plan::{self, Request, Watched};
 

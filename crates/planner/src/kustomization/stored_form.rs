@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectId;
 
-use super::takeover::unite;
+use super::field_takeover::merge_fields;
 
 const STRING_DATA: &str = "stringData";
 const ACCOUNT_ALIAS: &str = "serviceAccount";
@@ -69,7 +69,7 @@ fn rename_field(fields: &mut Map<String, Value>, from: &str, to: &str) -> bool {
     let Some(renamed) = fields.remove(from) else {
         return false;
     };
-    unite(fields, &Map::from_iter([(to.to_owned(), renamed)]));
+    merge_fields(fields, &Map::from_iter([(to.to_owned(), renamed)]));
     true
 }
 

@@ -6,9 +6,9 @@ use tenure_api::{Kustomization, ObjectId, condition};
 use tenure_tenancy::Placement;
 
 use super::dependency_facts::DependencyFacts;
-use super::siblings::{Rival, Survey};
-use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
-use super::{elsewhere, inputs, kube_config};
+use super::siblings::{OtherOwner, Survey};
+use super::types::{OngoingDeletions, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
+use super::{remote_cluster, inputs, kube_config};
 use crate::answer::Live;
 use crate::artifact::ArtifactFacts;
 use crate::digest;
@@ -25,7 +25,7 @@ pub struct Observed<'a> {
     /// The Kustomizations that it depends on.
     pub dependencies: &'a BTreeMap<String, DependencyFacts>,
     /// The deletions around the Kustomization.
-    pub endings: &'a Endings,
+    pub endings: &'a OngoingDeletions,
     /// The answer to the survey of this attempt, if there was one.
     pub survey: Option<&'a Survey>,
 }
@@ -40,7 +40,7 @@ impl Snapshot {
             || self.attempt.requested_at != crate::read_requested_at(metadata)
             || self.attempt.allowed != read_allowed_deletion(metadata)
             || self.attempt.apply != read_apply_mode(metadata)
-            || elsewhere::read_cluster(&self.kustomization.metadata) != elsewhere::read_cluster(metadata)
+            || remote_cluster::read_cluster(&self.kustomization.metadata) != remote_cluster::read_cluster(metadata)
             || self.kustomization.metadata.uid != metadata.uid
             || self.kustomization.metadata.deletion_timestamp != metadata.deletion_timestamp
             || is_source_another(&self.source, now.source)
@@ -52,7 +52,7 @@ impl Snapshot {
 
     /// Checks whether the owners of the wanted objects, or their answers, changed since the last plan. Only owners known then are compared.
     #[must_use]
-    pub fn is_overtaken_by(&self, owners: &BTreeMap<ObjectId, String>, rivals: &BTreeMap<String, Rival>) -> bool {
+    pub fn is_overtaken_by(&self, owners: &BTreeMap<ObjectId, String>, rivals: &BTreeMap<String, OtherOwner>) -> bool {
         !self.owners.is_empty() && (self.owners != *owners || self.rivals != *rivals)
     }
 
@@ -87,7 +87,7 @@ impl Snapshot {
         if kube_config::is_kube_config(self, id) {
             return kube_config::is_another_kube_config(before, now);
         }
-        inputs::asks_for_it(self, before, now)
+        inputs::triggers_attempt(self, before, now)
     }
 
     /// Checks whether an object differs from the one that the last plan saw, and whether the difference counts. A mere input of the rendering counts if its label or a
@@ -236,12 +236,12 @@ mod tests {
         snapshot
             .memory
             .settled
-            .insert(id("vars"), crate::kustomization::Settled::default());
+            .insert(id("vars"), crate::kustomization::MatchedDigests::default());
         assert!(counts(&snapshot, &other, &live("enabled", "b")));
         snapshot.memory.settled.clear();
         snapshot.memory.retry = Some(crate::kustomization::Retry {
             attempt: "2026-01-01T00:00:00Z".parse().unwrap(),
-            asked: crate::kustomization::Asked::default(),
+            asked: crate::kustomization::AttemptInput::default(),
             surroundings: String::new(),
             live: BTreeMap::new(),
             watch: Vec::new(),

@@ -15,10 +15,10 @@ use super::expression_memory::ExpressionMemory;
 use super::guard::{Allowed, Guards};
 use super::kube_config::TokenAnswer;
 use super::settings::ApplySettings;
-use super::siblings::{Rival, Survey, Turnover};
+use super::siblings::{OtherOwner, Survey, ObjectTurnover};
 use crate::answer::{ClaimsAnswer, DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::artifact::ArtifactFacts;
-use crate::inputs::InputsDigest;
+use crate::render_inputs::InputsDigest;
 use crate::object::RenderedObject;
 use crate::overlay::Overlay;
 use crate::plan::{KindReference, Watched};
@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub service_account: ServiceAccountFacts,
     /// Deletions around the Kustomization. They are looked up only while the Kustomization is being deleted.
     #[serde(default)]
-    pub endings: Endings,
+    pub endings: OngoingDeletions,
     /// The kinds that the cluster serves: answers to [`crate::plan::Request::ResolveKinds`]. `Unknown` answers are dropped between attempts.
     #[serde(default, with = "kinds_as_list")]
     pub kinds: BTreeMap<KindReference, KindAnswer>,
@@ -75,7 +75,7 @@ pub struct Snapshot {
     pub owners: BTreeMap<ObjectId, String>,
     /// The Kustomizations that `owners` names.
     #[serde(default)]
-    pub rivals: BTreeMap<String, Rival>,
+    pub rivals: BTreeMap<String, OtherOwner>,
     /// The answer to [`super::Step::Survey`], kept up to date in this attempt.
     #[serde(default)]
     pub survey: Option<Survey>,
@@ -217,7 +217,7 @@ pub enum ServiceAccountFacts {
 /// The known deletions around a Kustomization that is being deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Endings {
+pub struct OngoingDeletions {
     /// The deletion of the Kustomization's own namespace, or of its Tenant.
     pub own: Option<Ending>,
     /// The namespaces in the inventory that are being deleted: Kubernetes deletes their objects without the Kustomization.
@@ -260,9 +260,9 @@ pub struct RenderFailure {
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
     /// Objects that matched their desired state, with digests of both.
-    pub settled: BTreeMap<ObjectId, Settled>,
+    pub settled: BTreeMap<ObjectId, MatchedDigests>,
     /// Fields that were put back lately, by object and path.
-    pub reversals: BTreeMap<String, Vec<Reversal>>,
+    pub reversals: BTreeMap<String, Vec<DriftCorrection>>,
     /// Objects that are left alone for a while, because others keep changing them.
     pub backed_off: BTreeMap<ObjectId, BackOff>,
     /// Objects that were deleted for a recreation and don't exist again yet. They are applied before all others, also in later attempts.
@@ -274,7 +274,7 @@ pub struct Memory {
     pub changed_by: Option<String>,
     /// Changes that have no event yet, by revision, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub untold: Vec<Untold>,
+    pub untold: Vec<UnreportedChanges>,
     /// Fields that were found changed in that attempt. They are recorded before a take-over, since afterwards the writer can't be found out.
     pub drift: BTreeMap<ObjectId, Vec<DriftedField>>,
     /// The entries of managedFields that were taken over in that attempt: afterwards the object doesn't name their previous managers.
@@ -288,17 +288,17 @@ pub struct Memory {
     /// The start of the attempt that [`Memory::changes`] is about.
     pub attempt: Option<Timestamp>,
     /// The start of the wait for these objects; a restart of the attempt does not restart the clock.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<HealthWait>,
     /// The deletion that was allowed last, so that an attempt that failed half-way can continue.
     pub allowed: Option<Allowed>,
     /// The start of a prune's wait for other Kustomizations of the same source.
-    pub prune_waiting: Option<Waiting>,
+    pub prune_waiting: Option<HealthWait>,
     /// The time since which a prune is put off for dependent Kustomizations: an attempt has ended since then, so they can begin.
     #[serde(default)]
-    pub prune_put_off: Option<Waiting>,
+    pub prune_put_off: Option<HealthWait>,
     /// The objects that the Kustomization gains and drops with the current revision. Other Kustomizations use this, this one does not.
     #[serde(skip)]
-    pub turnover: Option<Arc<Turnover>>,
+    pub turnover: Option<Arc<ObjectTurnover>>,
     /// The number of attempts in a row that ended because an answer was missing.
     pub transient_failures: u32,
     /// The time of the next attempt after a failed one, and the input of the failed one.
@@ -319,7 +319,7 @@ pub struct Retry {
     /// The start of the attempt.
     pub attempt: Timestamp,
     /// The input of the attempt: once it changes, the next attempt is due at once.
-    pub asked: Asked,
+    pub asked: AttemptInput,
     /// Digest of the attempt's surroundings, except objects.
     pub surroundings: String,
     /// The state of every object that the attempt looked at.
@@ -337,7 +337,7 @@ pub struct Retry {
 /// The input of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Asked {
+pub struct AttemptInput {
     /// Uid of the Kustomization: a new one with the same name inherits nothing.
     pub uid: Option<String>,
     /// Generation of the Kustomization.
@@ -366,7 +366,7 @@ pub struct DriftedField {
 /// Changes without an event yet. One event reports them together with their outcome, if the outcome follows at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Untold {
+pub struct UnreportedChanges {
     /// The applied revision.
     pub revision: Option<String>,
     /// The changes, one line an object.
@@ -376,7 +376,7 @@ pub struct Untold {
 /// A wait for health: since when, and for which revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Waiting {
+pub struct HealthWait {
     /// Revision.
     pub revision: String,
     /// Generation of the Kustomization.
@@ -392,7 +392,7 @@ pub struct Waiting {
 
 /// A pair of digests: this live object was found to match this desired one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settled {
+pub struct MatchedDigests {
     /// Digest of the desired object.
     pub desired: String,
     /// Digest of the live object without status and bookkeeping.
@@ -401,7 +401,7 @@ pub struct Settled {
 
 /// One restoration of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reversal {
+pub struct DriftCorrection {
     /// The time.
     pub at: Timestamp,
     /// The field manager that had changed the field.

@@ -1,7 +1,7 @@
 //! The memory of a lane's process as the hub sees it. The kernel limits private memory; the hub counts shared memory and tables of pages too, for
 //! kernels that can't refuse the calls that make them.
 
-use super::Cause;
+use super::ExitCause;
 
 /// Bytes above its limit before a process is ended: its stack and the pages that the kernel counts late.
 const SLACK: u64 = 64 << 20;
@@ -25,8 +25,8 @@ pub fn read_memory(status: &str) -> Option<u64> {
 
 /// Returns the cause for which a process with this use of memory is ended, if it is.
 #[must_use]
-pub fn check_memory(used: u64, limit: u64) -> Option<Cause> {
-    (used > limit.saturating_add(SLACK)).then_some(Cause::TooLarge { used, limit })
+pub fn check_memory(used: u64, limit: u64) -> Option<ExitCause> {
+    (used > limit.saturating_add(SLACK)).then_some(ExitCause::TooLarge { used, limit })
 }
 
 #[cfg(test)]

@@ -11,67 +11,67 @@ fn at(seconds: u64) -> Duration {
 /// Returns the record of a process that works since this moment.
 fn working(since: u64) -> ProcessRecord {
     let mut record = ProcessRecord::new(PATIENCE);
-    record.take(Fact::Started, at(since));
-    record.take(Fact::Asked, at(since));
-    record.take(Fact::Answered, at(since));
-    record.take(Fact::Works, at(since));
+    record.take(ProcessEvent::Started, at(since));
+    record.take(ProcessEvent::Asked, at(since));
+    record.take(ProcessEvent::Answered, at(since));
+    record.take(ProcessEvent::Works, at(since));
     record
 }
 
 #[test]
 fn it_is_started_asked_and_stopped() {
     let mut record = ProcessRecord::new(PATIENCE);
-    assert_eq!(record.decide(true, at(0)), Move::Start);
-    record.take(Fact::Started, at(1));
-    assert_eq!(record.decide(true, at(1)), Move::Ask);
-    record.take(Fact::Asked, at(1));
-    assert_eq!(record.decide(true, at(1)), Move::Wait(Some(at(21))));
-    record.take(Fact::Answered, at(2));
-    assert_eq!(record.decide(true, at(2)), Move::Wait(Some(at(6))));
-    assert_eq!(record.decide(true, at(6)), Move::Ask);
+    assert_eq!(record.decide(true, at(0)), ProcessAction::Start);
+    record.take(ProcessEvent::Started, at(1));
+    assert_eq!(record.decide(true, at(1)), ProcessAction::Ask);
+    record.take(ProcessEvent::Asked, at(1));
+    assert_eq!(record.decide(true, at(1)), ProcessAction::Wait(Some(at(21))));
+    record.take(ProcessEvent::Answered, at(2));
+    assert_eq!(record.decide(true, at(2)), ProcessAction::Wait(Some(at(6))));
+    assert_eq!(record.decide(true, at(6)), ProcessAction::Ask);
     // The lane has nothing to reconcile any more.
-    assert_eq!(record.decide(false, at(6)), Move::Stop);
-    record.take(Fact::Stopped, at(6));
-    assert_eq!(record.decide(false, at(6)), Move::Wait(Some(at(21))));
-    record.take(Fact::Ended(Cause::Exited(0)), at(7));
-    assert_eq!(record.decide(false, at(7)), Move::Retire);
+    assert_eq!(record.decide(false, at(6)), ProcessAction::Stop);
+    record.take(ProcessEvent::Stopped, at(6));
+    assert_eq!(record.decide(false, at(6)), ProcessAction::Wait(Some(at(21))));
+    record.take(ProcessEvent::Ended(ExitCause::Exited(0)), at(7));
+    assert_eq!(record.decide(false, at(7)), ProcessAction::Retire);
     assert_eq!(record.trouble(at(7)), None);
     // The lane may have work again at once.
-    assert_eq!(record.decide(true, at(7)), Move::Start);
+    assert_eq!(record.decide(true, at(7)), ProcessAction::Start);
 }
 
 #[test]
 fn one_that_does_not_stop_is_ended() {
     let mut record = working(0);
-    record.take(Fact::Stopped, at(5));
-    let Move::Kill(cause) = record.decide(false, at(20)) else {
+    record.take(ProcessEvent::Stopped, at(5));
+    let ProcessAction::Kill(cause) = record.decide(false, at(20)) else {
         panic!("it has had its time");
     };
-    record.take(Fact::Killed(cause), at(20));
-    assert_eq!(record.decide(false, at(20)), Move::Wait(None));
-    record.take(Fact::Ended(Cause::Signalled(9)), at(20));
+    record.take(ProcessEvent::Killed(cause), at(20));
+    assert_eq!(record.decide(false, at(20)), ProcessAction::Wait(None));
+    record.take(ProcessEvent::Ended(ExitCause::Signalled(9)), at(20));
     assert_eq!(
         (record.decide(false, at(20)), record.trouble(at(20))),
-        (Move::Retire, None)
+        (ProcessAction::Retire, None)
     );
 }
 
 #[test]
 fn one_that_stands_still_is_ended_and_started_again() {
     let mut record = working(0);
-    assert_eq!(record.decide(true, at(5)), Move::Ask);
-    record.take(Fact::Asked, at(5));
-    assert_eq!(record.decide(true, at(24)), Move::Wait(Some(at(25))));
-    let silent = Cause::Silent(PATIENCE);
-    assert_eq!(record.decide(true, at(25)), Move::Kill(silent.clone()));
-    record.take(Fact::Killed(silent.clone()), at(25));
-    assert_eq!(record.decide(true, at(25)), Move::Wait(None));
+    assert_eq!(record.decide(true, at(5)), ProcessAction::Ask);
+    record.take(ProcessEvent::Asked, at(5));
+    assert_eq!(record.decide(true, at(24)), ProcessAction::Wait(Some(at(25))));
+    let silent = ExitCause::Silent(PATIENCE);
+    assert_eq!(record.decide(true, at(25)), ProcessAction::Kill(silent.clone()));
+    record.take(ProcessEvent::Killed(silent.clone()), at(25));
+    assert_eq!(record.decide(true, at(25)), ProcessAction::Wait(None));
     // The kernel reports that a signal ended the process; the trouble names the reason for the signal.
-    record.take(Fact::Ended(Cause::Signalled(9)), at(26));
+    record.take(ProcessEvent::Ended(ExitCause::Signalled(9)), at(26));
     let trouble = record.trouble(at(26)).expect("trouble");
     assert_eq!((trouble.cause, trouble.until), (silent, at(27)));
-    assert_eq!(record.decide(true, at(26)), Move::Wait(Some(at(27))));
-    assert_eq!(record.decide(true, at(27)), Move::Start);
+    assert_eq!(record.decide(true, at(26)), ProcessAction::Wait(Some(at(27))));
+    assert_eq!(record.decide(true, at(27)), ProcessAction::Start);
 }
 
 #[test]
@@ -80,17 +80,17 @@ fn it_is_started_later_and_later_until_it_was_up_for_long() {
     let mut now = at(0);
     let mut pauses = Vec::new();
     for _ in 0..11 {
-        record.take(Fact::Started, now);
-        record.take(Fact::Works, now);
+        record.take(ProcessEvent::Started, now);
+        record.take(ProcessEvent::Works, now);
         assert_eq!(record.trouble(now), None);
-        record.take(Fact::Ended(Cause::Exited(1)), now);
+        record.take(ProcessEvent::Ended(ExitCause::Exited(1)), now);
         let until = record.trouble(now).expect("trouble").until;
         pauses.push((until - now).as_secs());
         now = until;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-    record.take(Fact::Started, now);
-    record.take(Fact::Ended(Cause::Exited(1)), now + LONG_UP);
+    record.take(ProcessEvent::Started, now);
+    record.take(ProcessEvent::Ended(ExitCause::Exited(1)), now + LONG_UP);
     let trouble = record.trouble(now + LONG_UP).expect("trouble");
     assert_eq!((trouble.ends, trouble.until), (1, now + LONG_UP + at(1)));
     assert_eq!(find_pause(u32::MAX), LONGEST_PAUSE);
@@ -99,24 +99,24 @@ fn it_is_started_later_and_later_until_it_was_up_for_long() {
 #[test]
 fn trouble_ends_when_it_works_again_and_not_before() {
     let mut record = working(0);
-    record.take(Fact::Ended(Cause::Signalled(6)), at(9));
-    record.take(Fact::Started, at(10));
+    record.take(ProcessEvent::Ended(ExitCause::Signalled(6)), at(9));
+    record.take(ProcessEvent::Started, at(10));
     assert_eq!(record.trouble(at(10)).map(|trouble| trouble.until), Some(at(10)));
-    record.take(Fact::Works, at(11));
+    record.take(ProcessEvent::Works, at(11));
     assert_eq!(record.trouble(at(11)), None);
 }
 
 #[test]
 fn what_comes_late_changes_nothing() {
     let mut record = working(0);
-    record.take(Fact::Ended(Cause::Exited(1)), at(9));
+    record.take(ProcessEvent::Ended(ExitCause::Exited(1)), at(9));
     let before = record.clone();
     for fact in [
-        Fact::Asked,
-        Fact::Answered,
-        Fact::Works,
-        Fact::Stopped,
-        Fact::Killed(Cause::HeldOn),
+        ProcessEvent::Asked,
+        ProcessEvent::Answered,
+        ProcessEvent::Works,
+        ProcessEvent::Stopped,
+        ProcessEvent::Killed(ExitCause::HeldOn),
     ] {
         record.take(fact, at(9));
     }
@@ -127,7 +127,7 @@ fn what_comes_late_changes_nothing() {
 fn trouble_says_who_why_and_until_when() {
     let until: Timestamp = "2026-01-01T00:00:04.5Z".parse().unwrap();
     let describe = |ends, cause| {
-        let trouble = Trouble {
+        let trouble = LaneProblem {
             ends,
             cause,
             until: at(4),
@@ -135,15 +135,15 @@ fn trouble_says_who_why_and_until_when() {
         trouble.describe("tenant/evil", until)
     };
     let told = [
-        describe(1, Cause::Signalled(9)),
-        describe(2, Cause::Signalled(6)),
-        describe(3, Cause::Silent(PATIENCE)),
-        describe(1, Cause::Misspoke("a frame of 4294967295 bytes".to_owned())),
-        describe(1, Cause::NotStarted("No such file or directory".to_owned())),
-        describe(1, Cause::Exited(74)),
-        describe(1, Cause::Signalled(11)),
-        describe(1, Cause::HeldOn),
-        describe(1, Cause::HeldRoom("fetches in memory")),
+        describe(1, ExitCause::Signalled(9)),
+        describe(2, ExitCause::Signalled(6)),
+        describe(3, ExitCause::Silent(PATIENCE)),
+        describe(1, ExitCause::Misspoke("a frame of 4294967295 bytes".to_owned())),
+        describe(1, ExitCause::NotStarted("No such file or directory".to_owned())),
+        describe(1, ExitCause::Exited(74)),
+        describe(1, ExitCause::Signalled(11)),
+        describe(1, ExitCause::HeldOn),
+        describe(1, ExitCause::HeldRoom("fetches in memory")),
     ];
     let expected = [
         ("it was killed (signal 9)", ""),
@@ -173,63 +173,63 @@ fn trouble_says_who_why_and_until_when() {
 /// Returns the record of a lane whose process is in a Pod.
 fn expected(since: u64) -> ProcessRecord {
     let mut record = ProcessRecord::new(PATIENCE);
-    assert_eq!(record.decide(true, at(since)), Move::Start);
-    record.take(Fact::Expected, at(since));
+    assert_eq!(record.decide(true, at(since)), ProcessAction::Start);
+    record.take(ProcessEvent::Expected, at(since));
     record
 }
 
 #[test]
 fn a_pod_that_does_not_connect_is_told_of_and_waited_for_again() {
     let mut record = expected(0);
-    assert_eq!(record.decide(true, at(0)), Move::Wait(Some(at(60))));
+    assert_eq!(record.decide(true, at(0)), ProcessAction::Wait(Some(at(60))));
     // A Pod takes its time, and no trouble is reported.
     assert_eq!(record.trouble(at(59)), None);
-    let absent = Cause::Absent(CONNECTING);
-    assert_eq!(record.decide(true, at(60)), Move::Kill(absent.clone()));
-    record.take(Fact::Killed(absent.clone()), at(60));
-    record.take(Fact::Ended(Cause::HungUp), at(60));
+    let absent = ExitCause::Absent(CONNECTING);
+    assert_eq!(record.decide(true, at(60)), ProcessAction::Kill(absent.clone()));
+    record.take(ProcessEvent::Killed(absent.clone()), at(60));
+    record.take(ProcessEvent::Ended(ExitCause::HungUp), at(60));
     let trouble = record.trouble(at(60)).expect("trouble");
     assert_eq!((&trouble.cause, trouble.until), (&absent, at(61)));
     let words = trouble.describe("tenant/blue", Timestamp::UNIX_EPOCH);
     assert!(words.contains("its Pod has not connected for 60 s"), "{words}");
     // The Pod is looked for later and later, and one that connects meanwhile begins at once.
-    assert_eq!(record.decide(true, at(60)), Move::Wait(Some(at(61))));
-    record.take(Fact::Arrived, at(60));
-    assert_eq!(record.decide(true, at(60)), Move::Start);
-    record.take(Fact::Expected, at(60));
-    record.take(Fact::Started, at(60));
+    assert_eq!(record.decide(true, at(60)), ProcessAction::Wait(Some(at(61))));
+    record.take(ProcessEvent::Arrived, at(60));
+    assert_eq!(record.decide(true, at(60)), ProcessAction::Start);
+    record.take(ProcessEvent::Expected, at(60));
+    record.take(ProcessEvent::Started, at(60));
     assert!(record.trouble(at(60)).is_some(), "it doesn't work yet");
-    record.take(Fact::Works, at(61));
+    record.take(ProcessEvent::Works, at(61));
     assert_eq!(record.trouble(at(61)), None);
 }
 
 #[test]
 fn a_pod_whose_connection_ended_pauses_however_soon_it_is_back() {
     let mut record = expected(0);
-    record.take(Fact::Started, at(5));
-    record.take(Fact::Works, at(6));
-    record.take(Fact::Ended(Cause::HungUp), at(7));
-    record.take(Fact::Arrived, at(7));
-    assert_eq!(record.decide(true, at(7)), Move::Wait(Some(at(8))));
-    assert_eq!(record.decide(true, at(8)), Move::Start);
+    record.take(ProcessEvent::Started, at(5));
+    record.take(ProcessEvent::Works, at(6));
+    record.take(ProcessEvent::Ended(ExitCause::HungUp), at(7));
+    record.take(ProcessEvent::Arrived, at(7));
+    assert_eq!(record.decide(true, at(7)), ProcessAction::Wait(Some(at(8))));
+    assert_eq!(record.decide(true, at(8)), ProcessAction::Start);
     // The reported trouble stays until the process works again.
-    record.take(Fact::Expected, at(8));
+    record.take(ProcessEvent::Expected, at(8));
     let trouble = record.trouble(at(30)).expect("trouble");
-    assert_eq!((trouble.cause, trouble.ends), (Cause::HungUp, 1));
+    assert_eq!((trouble.cause, trouble.ends), (ExitCause::HungUp, 1));
 }
 
 #[test]
 fn a_pod_that_nobody_wants_is_not_waited_for() {
     let mut record = expected(0);
-    assert_eq!(record.decide(false, at(1)), Move::GiveUp);
-    record.take(Fact::GaveUp, at(1));
-    assert_eq!(record.decide(false, at(1)), Move::Wait(None));
+    assert_eq!(record.decide(false, at(1)), ProcessAction::GiveUp);
+    record.take(ProcessEvent::GaveUp, at(1));
+    assert_eq!(record.decide(false, at(1)), ProcessAction::Wait(None));
     // The process connected at the same moment.
-    record.take(Fact::Started, at(1));
-    assert_eq!(record.decide(false, at(1)), Move::Wait(None));
-    record.take(Fact::Ended(Cause::HungUp), at(1));
+    record.take(ProcessEvent::Started, at(1));
+    assert_eq!(record.decide(false, at(1)), ProcessAction::Wait(None));
+    record.take(ProcessEvent::Ended(ExitCause::HungUp), at(1));
     assert_eq!(
         (record.decide(false, at(1)), record.trouble(at(1))),
-        (Move::Retire, None)
+        (ProcessAction::Retire, None)
     );
 }

@@ -314,7 +314,7 @@ pub fn read_inventory(kustomization: &Value) -> Result<Vec<ObjectId>, String> {
 
 /// Judges the state of the Kustomization in an object's labels; `kustomization` is this object, if it exists.
 #[must_use]
-pub fn judge_keeper(kustomization: Option<&Value>, id: &ObjectId) -> Keeper {
+pub fn assess_keeper(kustomization: Option<&Value>, id: &ObjectId) -> Keeper {
     match kustomization.map(read_inventory) {
         None => Keeper::Gone,
         Some(Ok(inventory)) if inventory.contains(id) => Keeper::Keeps,

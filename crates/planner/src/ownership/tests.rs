@@ -172,9 +172,9 @@ fn managed_fields_that_cant_be_read_are_an_error() {
 fn a_kustomization_keeps_what_its_inventory_names() {
     let id: ObjectId = "web_site__ConfigMap".parse().expect("an id");
     let kustomization = json!({"status": {"inventory": {"entries": [{"id": "web_site__ConfigMap", "v": "v1"}]}}});
-    assert_eq!(judge_keeper(Some(&kustomization), &id), Keeper::Keeps);
-    assert_eq!(judge_keeper(Some(&json!({"status": {}})), &id), Keeper::Dropped);
-    assert_eq!(judge_keeper(None, &id), Keeper::Gone);
+    assert_eq!(assess_keeper(Some(&kustomization), &id), Keeper::Keeps);
+    assert_eq!(assess_keeper(Some(&json!({"status": {}})), &id), Keeper::Dropped);
+    assert_eq!(assess_keeper(None, &id), Keeper::Gone);
 }
 
 #[test]
@@ -186,5 +186,5 @@ fn an_inventory_of_another_cluster_says_nothing_of_this_one() {
         json!({"spec": {"kubeConfig": {"secretRef": {"name": "a"}}}, "status": {"inventory": {"entries": entries}}});
     assert_eq!(read_inventory(&here).expect("it is here"), std::slice::from_ref(&id));
     assert!(read_inventory(&elsewhere).is_err());
-    assert_eq!(judge_keeper(Some(&elsewhere), &id), Keeper::Dropped);
+    assert_eq!(assess_keeper(Some(&elsewhere), &id), Keeper::Dropped);
 }

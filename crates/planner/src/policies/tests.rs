@@ -32,7 +32,7 @@ fn snapshot() -> Snapshot {
         }],
         ..NamespaceFacts::default()
     });
-    let seen = |name: &str| SeenNamespace {
+    let seen = |name: &str| ObservedNamespace {
         name: name.to_owned(),
         uid: "n".to_owned(),
         annotations: BTreeMap::from([("others".to_owned(), "stay".to_owned())]),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::news::News;
+use crate::alert_event::AlertEvent;
 
 /// Writes an alert about an event, in a list of one.
-pub(super) fn write_alerts(news: &News, metadata: &BTreeMap<String, String>) -> Value {
+pub(super) fn write_alerts(news: &AlertEvent, metadata: &BTreeMap<String, String>) -> Value {
     let mut annotations = BTreeMap::from([("message", news.message.as_str())]);
     let mut labels = metadata.clone();
     let summary = labels.remove("summary");

@@ -9,8 +9,8 @@ use tenure_tenancy::identity;
 
 use super::address::Address;
 use super::{Snapshot, commit, expression};
-use crate::maxima;
-use crate::standing::Refusal;
+use crate::list_limits;
+use crate::validation_plan::Refusal;
 
 /// The time limit of an attempt if the spec sets none (Flux's).
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -129,7 +129,7 @@ fn read_timeout(spec: &ProviderSpec) -> Result<Duration, String> {
     Ok(timeout)
 }
 
-pub(super) fn admit(snapshot: &Snapshot) -> Result<(), Refusal> {
+pub(super) fn validate(snapshot: &Snapshot) -> Result<(), Refusal> {
     let provider = &snapshot.provider;
     check(provider)?;
     let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
@@ -174,7 +174,7 @@ fn check(provider: &Provider) -> Result<(), Refusal> {
             let message = "spec.commitStatusExpr is allowed only with the types github, gitlab and gitea";
             return Err(Refusal::invalid(message));
         }
-        maxima::check_expressions(
+        list_limits::check_expressions(
             "spec.commitStatusExpr",
             [("spec.commitStatusExpr".to_owned(), text)].into_iter(),
         )

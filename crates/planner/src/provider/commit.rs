@@ -8,7 +8,7 @@ use tenure_api::reason;
 
 use super::address::{Address, encode_part, read_server};
 use super::check::Kind;
-use crate::news::{News, Severity};
+use crate::alert_event::{AlertEvent, Severity};
 
 /// The number of statuses of a commit that are read (Flux's).
 const PER_PAGE: usize = 50;
@@ -119,7 +119,7 @@ pub(super) struct CommitStatus {
 }
 
 /// Checks whether an event has news about a commit for its host (Flux's rules).
-pub(super) fn is_about_commit(kind: Kind, news: &News, metadata: &BTreeMap<String, String>) -> bool {
+pub(super) fn is_about_commit(kind: Kind, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
     let has_commit = news
         .metadata
         .get("event.toolkit.fluxcd.io/commit")
@@ -144,7 +144,7 @@ impl CommitStatus {
     /// Makes the status of a commit from an event; `name` is the status's name from an expression.
     pub(super) fn of(
         kind: Kind,
-        news: &News,
+        news: &AlertEvent,
         metadata: &BTreeMap<String, String>,
         (name, provider_uid): (Option<String>, &str),
     ) -> Result<Self, String> {

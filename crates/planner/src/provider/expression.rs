@@ -5,7 +5,7 @@ use kubernetes_cel::{Environment, Type, Value as CelValue};
 use serde_json::Value;
 use tenure_api::{Alert, Provider};
 
-use crate::expression::{Expression, Purse};
+use crate::expression::{Expression, EvaluationBudget};
 
 const FIELD: &str = "spec.commitStatusExpr";
 /// The longest name of a status (GitHub's and GitLab's).
@@ -21,7 +21,7 @@ fn declare() -> Environment {
 
 /// Checks whether a Provider has one, so that it is paid for.
 #[must_use]
-pub fn needs_purse(provider: &Provider) -> bool {
+pub fn needs_budget(provider: &Provider) -> bool {
     find(provider).is_some()
 }
 
@@ -35,12 +35,12 @@ pub(super) fn compile(text: &str) -> Result<Expression, String> {
     Expression::compile_text(&declare(), FIELD.to_owned(), text)
 }
 
-/// Evaluates the expression, paid from the Provider's purse; nothing if the Provider has none.
+/// Evaluates the expression, paid from the Provider's evaluation budget; nothing if the Provider has none.
 pub(super) fn evaluate(
     provider: &Provider,
     alert: &Alert,
     event: &Value,
-    (purse, now): (&mut Purse, Timestamp),
+    (purse, now): (&mut EvaluationBudget, Timestamp),
 ) -> Result<Option<String>, String> {
     let Some(text) = find(provider) else {
         return Ok(None);

@@ -26,15 +26,15 @@ use tenure_tenancy::Placement;
 pub use access::{Access, SecretData};
 pub use address::Address;
 pub use check::{Kind, find_problem, find_timeout};
-pub use expression::needs_purse;
-pub use send::{Letter, Method, Needs, Secrets, Sending, write_sending};
+pub use expression::needs_budget;
+pub use send::{NotificationRequest, Method, RequiredObjects, Secrets, PreparedNotification, write_sending};
 pub use verdict::{ATTEMPTS, Answer, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
 
 use crate::plan::Status;
-use crate::standing::{Standing, StandingPlan};
+use crate::validation_plan::{ValidatedObject, ValidationPlan};
 
 /// A plan for a Provider.
-pub type Plan = StandingPlan<ProviderStatus>;
+pub type Plan = ValidationPlan<ProviderStatus>;
 
 /// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl Status for ProviderStatus {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let provider = &snapshot.provider;
-    let standing = Standing {
+    let standing = ValidatedObject {
         kind: "Provider",
         metadata: &provider.metadata,
         is_suspended: provider.spec.suspend,
@@ -71,7 +71,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         },
     };
     standing.plan(now, || {
-        check::admit(snapshot)?;
+        check::validate(snapshot)?;
         Ok("Provider is Ready".to_owned())
     })
 }

@@ -13,14 +13,14 @@ use super::access::{Access, SecretData};
 use super::address::Address;
 use super::check::Kind;
 use super::commit::{self, CommitStatus, Repository};
-use super::verdict::{Answer, Verdict, judge_status};
+use super::verdict::{Answer, Verdict, interpret_status};
 use super::{alertmanager, expression, slack, teams};
-use crate::expression::Purse;
-use crate::news::News;
+use crate::expression::EvaluationBudget;
+use crate::alert_event::AlertEvent;
 
 /// The Secrets and other objects to read for a Provider, as the namespace's own account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredObjects {
     /// The account that reads.
     pub account: ServiceAccount,
     /// `spec.secretRef`.
@@ -35,13 +35,13 @@ pub struct Needs {
 ///
 /// # Errors
 /// No identity may act in the Provider's namespace.
-fn find_needs(provider: &Provider, placement: &Placement) -> Result<Needs, Denial> {
+fn find_needs(provider: &Provider, placement: &Placement) -> Result<RequiredObjects, Denial> {
     let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
     let name = |reference: &Option<tenure_api::reference::LocalObjectReference>| {
         reference.as_ref().map(|reference| reference.name.clone())
     };
     let spec = &provider.spec;
-    Ok(Needs {
+    Ok(RequiredObjects {
         account: identity::decide_for_source(placement, namespace)?,
         secret: name(&spec.secret_ref),
         certificates: name(&spec.cert_secret_ref),
@@ -60,7 +60,7 @@ pub enum Method {
 
 /// One request. The address, headers and body may hold secrets, and are not printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Letter {
+pub struct NotificationRequest {
     /// The method.
     pub method: Method,
     /// The address.
@@ -75,7 +75,7 @@ pub struct Letter {
     pub answer_bytes: usize,
 }
 
-impl fmt::Debug for Letter {
+impl fmt::Debug for NotificationRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Letter({:?}, {} bytes)", self.method, self.body.len())
     }
@@ -83,13 +83,13 @@ impl fmt::Debug for Letter {
 
 /// The request for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sending {
+pub struct PreparedNotification {
     /// The name of the receiver in messages.
     pub shown: String,
     /// The inquiry before the request.
-    pub inquiry: Option<Letter>,
+    pub inquiry: Option<NotificationRequest>,
     /// The request with its content.
-    pub letter: Letter,
+    pub letter: NotificationRequest,
     /// The trusted certificates and the client's own certificate, as the data of a Secret.
     pub tls: Option<SecretData>,
     /// A proxy, as the data of a Secret.
@@ -104,7 +104,7 @@ const ANSWER_BYTES: usize = 512 << 10;
 const COMPONENT: &str = "gotk-component";
 
 /// Checks by the kind of an event whether a Provider gets it at all (Flux's rules).
-fn wants(kind: Kind, provider: &Provider, news: &News, metadata: &BTreeMap<String, String>) -> bool {
+fn wants(kind: Kind, provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
     if provider.spec.suspend {
         return false;
     }
@@ -115,11 +115,11 @@ fn wants(kind: Kind, provider: &Provider, news: &News, metadata: &BTreeMap<Strin
 }
 
 /// Checks whether a Provider is known not to want an event before anything is read.
-fn is_unwanted(provider: &Provider, news: &News, metadata: &BTreeMap<String, String>) -> bool {
+fn is_unwanted(provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
     Kind::read(&provider.spec.type_).is_some_and(|kind| !wants(kind, provider, news, metadata))
 }
 
-impl Needs {
+impl RequiredObjects {
     /// Finds the objects to read for an event with this metadata; nothing if the Provider doesn't get the event.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Needs {
     pub fn of_event(
         provider: &Provider,
         placement: &Placement,
-        (news, metadata): (&News, &BTreeMap<String, String>),
+        (news, metadata): (&AlertEvent, &BTreeMap<String, String>),
     ) -> Result<Option<Self>, String> {
         if let Some(problem) = super::find_problem(provider) {
             return Err(problem);
@@ -169,10 +169,10 @@ impl fmt::Debug for Secrets {
 /// The problem with the Provider or its Secrets, without any content of a Secret.
 pub fn write_sending(
     (provider, alert): (&Provider, &Alert),
-    (news, metadata): (&News, &BTreeMap<String, String>),
+    (news, metadata): (&AlertEvent, &BTreeMap<String, String>),
     secrets: Secrets,
-    (purse, now): (&mut Purse, Timestamp),
-) -> Result<Sending, String> {
+    (purse, now): (&mut EvaluationBudget, Timestamp),
+) -> Result<PreparedNotification, String> {
     let spec = &provider.spec;
     let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
     let kind = Kind::read(&spec.type_).ok_or("spec.type is none that there is")?;
@@ -239,13 +239,13 @@ struct Draft<'a> {
     kind: Kind,
     provider: &'a Provider,
     alert: &'a Alert,
-    news: &'a News,
+    news: &'a AlertEvent,
     metadata: &'a BTreeMap<String, String>,
     access: &'a Access,
 }
 
 impl Draft<'_> {
-    fn write_letter(&self, mut address: Address) -> Result<Sending, String> {
+    fn write_letter(&self, mut address: Address) -> Result<PreparedNotification, String> {
         let (spec, news) = (&self.provider.spec, self.news);
         let username = spec.username.as_deref().filter(|name| !name.is_empty());
         let mut headers = Headers::default();
@@ -294,10 +294,10 @@ impl Draft<'_> {
         if headers.has("authorization") {
             user = None;
         }
-        Ok(Sending {
+        Ok(PreparedNotification {
             shown: address.describe_server(),
             inquiry: None,
-            letter: Letter {
+            letter: NotificationRequest {
                 method: Method::Post,
                 address,
                 headers: headers.0,
@@ -316,8 +316,8 @@ impl Draft<'_> {
         &self,
         repository: &Repository,
         token: &str,
-        purse: (&mut Purse, Timestamp),
-    ) -> Result<Sending, String> {
+        purse: (&mut EvaluationBudget, Timestamp),
+    ) -> Result<PreparedNotification, String> {
         let event = self.news.write(self.metadata);
         let name = expression::evaluate(self.provider, self.alert, &event, purse)?;
         let uid = self.provider.metadata.uid.as_deref().unwrap_or_default();
@@ -328,9 +328,9 @@ impl Draft<'_> {
         let body = serde_json::to_vec(&status.write()).map_err(|_| "the status can't be written as JSON")?;
         let mut telling = Headers(headers.clone());
         telling.set("content-type", "application/json");
-        Ok(Sending {
+        Ok(PreparedNotification {
             shown: address.describe_server(),
-            inquiry: Some(Letter {
+            inquiry: Some(NotificationRequest {
                 method: Method::Get,
                 address: list,
                 headers,
@@ -338,7 +338,7 @@ impl Draft<'_> {
                 user: None,
                 answer_bytes: ANSWER_BYTES,
             }),
-            letter: Letter {
+            letter: NotificationRequest {
                 method: Method::Post,
                 address,
                 headers: telling.0,
@@ -354,13 +354,13 @@ impl Draft<'_> {
     }
 }
 
-impl Sending {
+impl PreparedNotification {
     /// Reads the answer to the inquiry: `Ok` says whether the receiver knows the event already.
     ///
     /// # Errors
     /// The action to take instead of the notification.
     pub fn judge_inquiry(&self, answer: &Answer) -> Result<bool, Verdict> {
-        match judge_status(answer) {
+        match interpret_status(answer) {
             Verdict::Done => Ok(self.status.as_ref().is_some_and(|status| status.is_in(&answer.body))),
             other => Err(other),
         }
@@ -369,8 +369,8 @@ impl Sending {
     /// Judges an answer.
     #[must_use]
     pub fn judge(&self, answer: &Answer) -> Verdict {
-        match judge_status(answer) {
-            Verdict::Done if self.is_slack_api => slack::judge(answer),
+        match interpret_status(answer) {
+            Verdict::Done if self.is_slack_api => slack::interpret_answer(answer),
             verdict => verdict,
         }
     }

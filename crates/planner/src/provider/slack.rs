@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_api::ProviderSpec;
 
 use super::verdict::{Answer, Verdict};
-use crate::news::{News, Severity};
+use crate::alert_event::{AlertEvent, Severity};
 
 /// Slack's API, which answers 200 also to failed requests.
 pub(super) const POST_MESSAGE: &str = "https://slack.com/api/chat.postMessage";
@@ -39,7 +39,7 @@ const COMPLAINTS: [&str; 18] = [
 pub(super) fn write_message(
     spec: &ProviderSpec,
     username: Option<&str>,
-    news: &News,
+    news: &AlertEvent,
     metadata: &BTreeMap<String, String>,
     has_fallback: bool,
 ) -> Value {
@@ -78,7 +78,7 @@ struct ApiAnswer {
 }
 
 /// Judges an answer of Slack's API.
-pub(super) fn judge(answer: &Answer) -> Verdict {
+pub(super) fn interpret_answer(answer: &Answer) -> Verdict {
     let Ok(said) = serde_json::from_slice::<ApiAnswer>(&answer.body) else {
         return Verdict::Failed("its answer is not one of Slack's API".to_owned());
     };

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::address::Address;
-use crate::news::{News, Severity};
+use crate::alert_event::{AlertEvent, Severity};
 
 /// The host of the older cards.
 const CONNECTORS: &str = ".webhook.office.com";
 const SUMMARY: &str = "summary";
 
 /// Writes a card about an event.
-pub(super) fn write_card(address: &Address, news: &News, metadata: &BTreeMap<String, String>) -> Value {
+pub(super) fn write_card(address: &Address, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> Value {
     if address.host.ends_with(CONNECTORS) {
         write_old_card(news, metadata)
     } else {
@@ -20,7 +20,7 @@ pub(super) fn write_card(address: &Address, news: &News, metadata: &BTreeMap<Str
     }
 }
 
-fn write_old_card(news: &News, metadata: &BTreeMap<String, String>) -> Value {
+fn write_old_card(news: &AlertEvent, metadata: &BTreeMap<String, String>) -> Value {
     let object = news.object.describe_for_chats();
     let facts: Vec<Value> = metadata
         .iter()
@@ -35,7 +35,7 @@ fn write_old_card(news: &News, metadata: &BTreeMap<String, String>) -> Value {
     })
 }
 
-fn write_adaptive_card(news: &News, metadata: &BTreeMap<String, String>) -> Value {
+fn write_adaptive_card(news: &AlertEvent, metadata: &BTreeMap<String, String>) -> Value {
     let fact = |(title, value): (&String, &String)| json!({ "title": title, "value": value });
     let summary = metadata.get_key_value(SUMMARY).into_iter();
     let others = metadata.iter().filter(|(title, _)| *title != SUMMARY);

@@ -61,7 +61,7 @@ pub fn find_pause(attempts: u32, asked: Option<Duration>) -> Option<Duration> {
 }
 
 /// Judges a status code.
-pub(super) fn judge_status(answer: &Answer) -> Verdict {
+pub(super) fn interpret_status(answer: &Answer) -> Verdict {
     let status = answer.status;
     match status {
         200..=299 => Verdict::Done,

@@ -10,7 +10,7 @@ use tenure_tenancy::{Denial, Placement, ServiceAccount, identity, reference};
 use super::filter::find_filter_problem;
 use super::types::{CheckedFilters, Memory, Snapshot};
 use super::verify::Sender;
-use crate::maxima;
+use crate::list_limits;
 
 /// The interval between two reads of the Secret if the spec sets none (Flux's).
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -63,7 +63,7 @@ pub(super) struct Admitted {
 }
 
 /// Checks whether a Receiver can be served, and remembers the result for its expressions.
-pub(super) fn admit(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admitted, Refusal> {
+pub(super) fn validate(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admitted, Refusal> {
     let spec = &snapshot.receiver.spec;
     let namespace = snapshot.receiver.metadata.namespace.as_deref().unwrap_or_default();
     check_type(spec)?;
@@ -79,7 +79,7 @@ pub(super) fn admit(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admitted
             .map_err(|error| invalid(format!("spec.interval: {error}")))?,
         None => INTERVAL,
     };
-    maxima::check_receiver(spec).map_err(invalid)?;
+    list_limits::check_receiver(spec).map_err(invalid)?;
     for (index, resource) in spec.resources.iter().enumerate() {
         check_resource(&snapshot.placement, namespace, index, resource)?;
     }

@@ -10,8 +10,8 @@ use tenure_api::{GitRepository, ObjectView, Receiver, ReceiverSpec};
 
 use super::check::find_api_version;
 use super::hook::Delivery;
-use crate::expression::{Expression, Purse, WORK};
-use crate::maxima;
+use crate::expression::{Expression, EvaluationBudget, WORK};
+use crate::list_limits;
 
 /// An object that an entry of `spec.resources` names.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ fn declare() -> Environment {
 
 /// Finds the problem of an expression.
 pub(super) fn find_filter_problem(spec: &ReceiverSpec) -> Option<String> {
-    let filters = maxima::list_filters(spec);
+    let filters = list_limits::list_filters(spec);
     let environment = (!filters.is_empty()).then(declare)?;
     let compile = |(field, text): (String, &str)| Expression::compile(&environment, field, text).err();
     filters.into_iter().find_map(compile)
@@ -79,7 +79,7 @@ pub(super) fn find_filter_problem(spec: &ReceiverSpec) -> Option<String> {
 
 /// Checks whether the expressions can read a body, if there are any.
 pub(super) fn is_readable(spec: &ReceiverSpec, delivery: &Delivery) -> bool {
-    maxima::list_filters(spec).is_empty() || read_body(delivery).is_some()
+    list_limits::list_filters(spec).is_empty() || read_body(delivery).is_some()
 }
 
 /// Reads the body as a map.
@@ -101,22 +101,22 @@ fn is_json(content_type: &str) -> bool {
         .any(|part| media_type(part) == "application/json")
 }
 
-/// Estimates the weight of [`choose`] in bytes of text: a parsed body takes many times its size.
+/// Estimates the weight of [`select_targets`] in bytes of text: a parsed body takes many times its size.
 #[must_use]
 pub fn estimate_work(receiver: &Receiver, delivery: &Delivery) -> usize {
-    match maxima::list_filters(&receiver.spec).is_empty() {
+    match list_limits::list_filters(&receiver.spec).is_empty() {
         true => 0,
         false => delivery.body.len().saturating_mul(16).saturating_add(WORK),
     }
 }
 
-/// Chooses the candidates to reconcile, paid from the Receiver's purse.
+/// Chooses the candidates to reconcile, paid from the Receiver's evaluation budget.
 #[must_use]
-pub fn choose(
+pub fn select_targets(
     receiver: &Receiver,
     delivery: &Delivery,
     candidates: &[Candidate],
-    (purse, now): (&mut Purse, Timestamp),
+    (purse, now): (&mut EvaluationBudget, Timestamp),
 ) -> Chosen {
     let spec = &receiver.spec;
     purse.renew(receiver.metadata.generation, now);
@@ -149,10 +149,10 @@ pub fn choose(
         };
         match lets_through(&filters, candidate, (api_version, &request), purse) {
             Ok(false) => {}
-            Ok(true) if chosen.targets.len() < maxima::RECEIVER_REQUESTS => drop(chosen.targets.insert(target)),
+            Ok(true) if chosen.targets.len() < list_limits::RECEIVER_REQUESTS => drop(chosen.targets.insert(target)),
             Ok(true) if chosen.targets.contains(&target) => {}
             Ok(true) => {
-                let most = maxima::RECEIVER_REQUESTS;
+                let most = list_limits::RECEIVER_REQUESTS;
                 chosen.problems.insert(format!(
                     "more objects are named than one request asks to reconcile, which is {most}"
                 ));
@@ -170,7 +170,7 @@ struct Filter {
 }
 
 fn compile(spec: &ReceiverSpec) -> Result<Vec<Filter>, String> {
-    let filters = maxima::list_filters(spec);
+    let filters = list_limits::list_filters(spec);
     if filters.is_empty() {
         return Ok(Vec::new());
     }
@@ -192,7 +192,7 @@ fn lets_through(
     filters: &[Filter],
     candidate: &Candidate,
     (api_version, request): (&str, &Value),
-    purse: &mut Purse,
+    purse: &mut EvaluationBudget,
 ) -> Result<bool, String> {
     let of_this = |filter: &&Filter| filter.entry.is_none_or(|entry| entry == candidate.entry);
     let filters: Vec<&Filter> = filters.iter().filter(of_this).collect();

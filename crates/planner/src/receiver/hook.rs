@@ -116,7 +116,7 @@ impl Verdict {
 ///
 /// # Errors
 /// The verdict to answer.
-pub fn admit(receiver: &Receiver, placement: &Placement) -> Result<(ServiceAccount, String), Verdict> {
+pub fn find_token_access(receiver: &Receiver, placement: &Placement) -> Result<(ServiceAccount, String), Verdict> {
     let (metadata, spec) = (&receiver.metadata, &receiver.spec);
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let is_going = metadata.deletion_timestamp.is_some();
@@ -127,7 +127,7 @@ pub fn admit(receiver: &Receiver, placement: &Placement) -> Result<(ServiceAccou
 
 /// The lookup for an entry of `spec.resources`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sought<'a> {
+pub struct HookTarget<'a> {
     /// The index of the entry.
     pub entry: usize,
     /// The kind.
@@ -140,7 +140,7 @@ pub struct Sought<'a> {
     pub labels: &'a BTreeMap<String, String>,
 }
 
-impl Sought<'_> {
+impl HookTarget<'_> {
     /// Checks whether an object that bears these labels is meant.
     #[must_use]
     pub fn is_meant(&self, name: &str, labels: Option<&BTreeMap<String, String>>) -> bool {
@@ -159,14 +159,14 @@ impl Sought<'_> {
 pub fn list_sought<'a>(
     receiver: &'a Receiver,
     placement: &Placement,
-) -> impl Iterator<Item = Result<Sought<'a>, String>> {
+) -> impl Iterator<Item = Result<HookTarget<'a>, String>> {
     let own = receiver.metadata.namespace.as_deref().unwrap_or_default();
     let resources = receiver.spec.resources.iter().enumerate();
     resources.map(move |(entry, resource)| {
         let target = (resource.kind.as_str(), resource.name.as_str());
         reference::check_receiver_resource(placement, own, resource.namespace.as_deref(), target)
             .map_err(|denial| denial.message)?;
-        Ok(Sought {
+        Ok(HookTarget {
             entry,
             kind: &resource.kind,
             namespace: resource.namespace.as_deref().unwrap_or(own),

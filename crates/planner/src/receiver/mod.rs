@@ -24,15 +24,15 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Receiver, ReceiverStatus, reason};
 
 pub use check::RECONCILED;
-pub use filter::{Candidate, Chosen, Target, choose, estimate_work, find_announced};
-pub use hook::{Delivery, HEADERS, Sought, Verdict, WHOLE_BODY, admit, list_sought, name_path};
+pub use filter::{Candidate, Chosen, Target, select_targets, estimate_work, find_announced};
+pub use hook::{Delivery, HEADERS, HookTarget, Verdict, WHOLE_BODY, find_token_access, list_sought, name_path};
 pub use rate::{Bucket, RECEIVER_RATE, Rate, TENANT_RATE};
 pub use types::{Attempt, CheckedFilters, HookPath, LastRead, Memory, Plan, Snapshot, Step, TokenFailure};
 pub use verify::{is_path_of, verify};
 
-use crate::ending::{self, Entry, add_duration};
+use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::expression::WORK;
-use crate::maxima;
+use crate::list_limits;
 use crate::plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Withheld};
 use check::{Admitted, Refusal};
 
@@ -81,7 +81,7 @@ impl Snapshot {
             .checked
             .as_ref()
             .is_some_and(|checked| checked.uid == metadata.uid && checked.generation == metadata.generation);
-        if is_known || maxima::list_filters(&self.receiver.spec).is_empty() {
+        if is_known || list_limits::list_filters(&self.receiver.spec).is_empty() {
             0
         } else {
             WORK
@@ -93,7 +93,7 @@ impl Snapshot {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.receiver.metadata;
-    let mut plan = Plan::idle(ending::name_subject("Receiver", metadata), snapshot.memory.clone());
+    let mut plan = Plan::idle(outcome::name_subject("Receiver", metadata), snapshot.memory.clone());
     if metadata.deletion_timestamp.is_some() {
         // Flux may have set this finalizer.
         if metadata
@@ -115,7 +115,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         });
         return plan;
     }
-    let admitted = match check::admit(snapshot, &mut plan.memory) {
+    let admitted = match check::validate(snapshot, &mut plan.memory) {
         Ok(admitted) => admitted,
         Err(refusal) => return stall(snapshot, now, &refusal, plan),
     };
@@ -174,14 +174,14 @@ fn find_next(memory: &Memory, last: &LastRead, interval: Duration) -> Timestamp 
     add_duration(last.at, pause)
 }
 
-fn set(status: &mut ReceiverStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
-    ending::set_condition(&mut status.conditions, &snapshot.receiver.metadata, now, entry);
+fn set(status: &mut ReceiverStatus, snapshot: &Snapshot, now: Timestamp, entry: ConditionEntry<'_>) {
+    outcome::set_condition(&mut status.conditions, &snapshot.receiver.metadata, now, entry);
 }
 
 /// Returns the status to continue with.
 fn begin_status(snapshot: &Snapshot) -> ReceiverStatus {
     let mut status = snapshot.receiver.status.clone().unwrap_or_default();
-    ending::note_handled(
+    outcome::record_handled_request(
         &mut status.last_handled_reconcile_at,
         snapshot.attempt.requested_at.as_ref(),
     );
@@ -192,7 +192,7 @@ fn warn(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
     let old = snapshot.receiver.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     plan.events
-        .extend(ending::make_news(old, EventKind::Warning, reason, message));
+        .extend(outcome::make_event(old, EventKind::Warning, reason, message));
     plan.withheld.push(Withheld {
         what: "Ready".to_owned(),
         why: message.to_owned(),
@@ -220,7 +220,7 @@ fn stall(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan)
     if refusal.may_pass {
         plan.next = Next::Done(Some(add_duration(now, PLACE_PAUSE)));
     }
-    plan.status = ending::find_change(snapshot.receiver.status.as_ref(), &status);
+    plan.status = outcome::find_change(snapshot.receiver.status.as_ref(), &status);
     plan
 }
 
@@ -250,7 +250,7 @@ fn fail(snapshot: &Snapshot, now: Timestamp, failure: &TokenFailure, admitted: &
     set(&mut status, snapshot, now, retrying);
     warn(snapshot, &mut plan, reason::TOKEN_NOT_FOUND, message);
     plan.next = Next::Done(find_next_look(&plan.memory, admitted));
-    plan.status = ending::find_change(snapshot.receiver.status.as_ref(), &status);
+    plan.status = outcome::find_change(snapshot.receiver.status.as_ref(), &status);
     plan
 }
 
@@ -262,7 +262,7 @@ fn succeed(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admi
         condition::remove(&mut status.conditions, type_);
     }
     let message = format!("Receiver initialized for path: {}", path.as_str());
-    let is_news = !ending::is_said_before(&status.conditions, condition::READY, reason::SUCCEEDED, &message);
+    let is_news = !outcome::has_same_condition(&status.conditions, condition::READY, reason::SUCCEEDED, &message);
     let ready = (
         condition::READY,
         ConditionStatus::True,
@@ -283,7 +283,7 @@ fn succeed(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admi
         });
     }
     plan.next = Next::Done(find_next_look(&plan.memory, admitted));
-    plan.status = ending::find_change(snapshot.receiver.status.as_ref(), &status);
+    plan.status = outcome::find_change(snapshot.receiver.status.as_ref(), &status);
     plan
 }
 

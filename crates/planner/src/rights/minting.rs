@@ -12,9 +12,9 @@ use tenure_api::ObjectView;
 use tenure_tenancy::LaneAccount;
 use tenure_tenancy::admission::rights::MINT_ADMINISTRATOR;
 
-use super::wanted::Wanting;
+use super::desired::DesiredObjects;
 use super::{Plan, RETRY, Snapshot, Step};
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::plan::{Event, EventKind, EventPlace, Next};
 
 /// The time until the next review of a lane's administrator tokens, and the time if the API server gave no answer.
@@ -56,7 +56,7 @@ impl fmt::Display for SharedMinting {
 }
 
 /// Asks, now and then, which administrators' tokens a lane may request although users of other namespaces share the lane, and reports them.
-pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, plan: &mut Plan) {
+pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, plan: &mut Plan) {
     if let Some((asked, due)) = &plan.memory.minting_due
         && *asked == wanting.lane
         && now < *due

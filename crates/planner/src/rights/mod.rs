@@ -7,7 +7,7 @@
 //! may work.
 
 mod minting;
-mod wanted;
+mod desired;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +20,14 @@ use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 use tenure_tenancy::{Controller, LaneAccount, Placement, identity};
 
 use crate::answer::{Live, WriteAnswer};
-use crate::dependents::{self, Dependents, FinalizerRule, Writes};
-use crate::ending::add_duration;
+use crate::dependents::{self, Dependents, FinalizerRule, NextWrites};
+use crate::outcome::add_duration;
 pub use crate::plan::Release;
 use crate::plan::{Delete, Event, EventKind, EventPlace, Next, Propagation, Request, Withheld};
 use minting::review_minting;
 pub use minting::{SharedMinting, read_minting_review, write_minting_review};
-pub use wanted::LaneOwner;
-use wanted::{Found, Wanting};
+pub use desired::LaneOwner;
+use desired::{ExistingBinding, DesiredObjects};
 
 /// A plan for a lane's rights in a namespace. The plan has no status of its own: events report its problems.
 pub type Plan = crate::plan::Plan<Step, Controller, (), Memory>;
@@ -218,7 +218,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::idle(format!("Lane/{}", snapshot.namespace), snapshot.memory.clone());
     plan.memory.forget_old(now);
     plan.identity = Some(identity::use_for_bookkeeping());
-    let wanting = Wanting::of(snapshot);
+    let wanting = DesiredObjects::of(snapshot);
     plan.watch = vec![wanting.account.watched(), wanting.binding.watched()];
     if snapshot.state == NamespaceState::Unknown {
         plan.memory.confirmed = false;
@@ -231,9 +231,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return give_back(snapshot, now, &wanting, &found, plan);
     }
     let is_applied = |id| matches!(snapshot.attempt.asked.applied.get(id), Some(WriteAnswer::Done(_)));
-    let is_in_place = found == Found::AsWanted || is_applied(&wanting.binding.id);
+    let is_in_place = found == ExistingBinding::AsWanted || is_applied(&wanting.binding.id);
     // A RoleBinding that is being deleted gives rights for as long as it exists.
-    if (!is_in_place && found != Found::Going) || snapshot.memory.held.as_ref() != Some(&wanting.lane) {
+    if (!is_in_place && found != ExistingBinding::Going) || snapshot.memory.held.as_ref() != Some(&wanting.lane) {
         plan.memory.confirmed = false;
     }
     // The account of another lane in the RoleBinding is no tampering: the namespace has changed hands.
@@ -252,14 +252,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.next = Next::Done(Some(last.until));
         return plan;
     }
-    if found == Found::Going && !is_in_place {
+    if found == ExistingBinding::Going && !is_in_place {
         return let_go(snapshot, now, &wanting, plan);
     }
     put_in_place(snapshot, now, &wanting, is_tampered, plan)
 }
 
 /// Puts the account and the RoleBinding in place, and asks the API server whether they are enough.
-fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampered: bool, mut plan: Plan) -> Plan {
+fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, is_tampered: bool, mut plan: Plan) -> Plan {
     let mut problems = Vec::new();
     let mut dependents = Dependents {
         owner: "Lane",
@@ -282,13 +282,13 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
     let mut objects = vec![&wanting.account];
     if !is_going(&wanting.binding.id) {
         objects.push(&wanting.binding);
-    } else if wanting.judge_binding(snapshot) == Found::Another {
+    } else if wanting.judge_binding(snapshot) == ExistingBinding::Another {
         applies.extend(dependents.write(&wanting.binding, &mut problems));
     }
     let judge = |live: &Value, object: &crate::dependents::Wanted| wanting.judge(live, object);
     let requests = match dependents.writes(objects.into_iter(), judge, &mut plan.withheld, &mut problems) {
-        Writes::ReadFirst(requests) => requests,
-        Writes::Apply(mut requests) => {
+        NextWrites::ReadFirst(requests) => requests,
+        NextWrites::Apply(mut requests) => {
             requests.extend(applies);
             let is_written =
                 |request: &Request| matches!(request, Request::Apply(apply) if apply.id == wanting.binding.id);
@@ -413,7 +413,7 @@ fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut
 
 /// Handles a RoleBinding that is being deleted in a namespace that stays. It gives rights until it is gone. So it is corrected first, or emptied if the lane reconciles
 /// nothing in the namespace. Then it loses its finalizer, and is re-created.
-fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, mut plan: Plan) -> Plan {
+fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, mut plan: Plan) -> Plan {
     if !snapshot.attempt.asked.applied.contains_key(&wanting.binding.id)
         && let Some(correction) = wanting.correct_going(snapshot)
     {
@@ -450,7 +450,7 @@ fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, mut plan: Plan
 }
 
 /// Removes the RoleBinding, because the lane reconciles nothing in the namespace any more. Then the namespace can be deleted, too.
-fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, found: &Found, mut plan: Plan) -> Plan {
+fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, found: &ExistingBinding, mut plan: Plan) -> Plan {
     let live = snapshot.live.get(&wanting.binding.id);
     if live.is_none() && snapshot.memory.held.is_some() {
         // Watches find the RoleBinding by its label, and a user may have removed the label.
@@ -467,11 +467,11 @@ fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, found: &Fou
         plan.next = Next::Done(Some(add_duration(now, RETRY)));
         return plan;
     }
-    let Some(live) = live.and_then(Live::object).filter(|live| wanted::is_lanes(live)) else {
+    let Some(live) = live.and_then(Live::object).filter(|live| desired::is_lanes(live)) else {
         plan.next = Next::Forget;
         return plan;
     };
-    let is_going = *found == Found::Going || ObjectView::of(live).is_being_deleted();
+    let is_going = *found == ExistingBinding::Going || ObjectView::of(live).is_being_deleted();
     if is_going {
         return let_go(snapshot, now, wanting, plan);
     }

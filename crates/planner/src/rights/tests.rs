@@ -565,7 +565,7 @@ fn a_lane_that_could_not_be_asked_is_reported() {
         "{found}"
     );
     assert!(world.events.is_empty(), "{:?}", world.events);
-    let judged = crate::enforcement::judge_lanes([&found].into_iter());
+    let judged = crate::enforcement::assess_lanes([&found].into_iter());
     assert_eq!((judged.is_in_force, judged.reason), (false, "NotReported"));
     world.minting = Ok(Vec::new());
     world.now = add_duration(world.now, MINTING_REVIEWS.1);

@@ -17,12 +17,12 @@ fn own(names: &[&str]) -> BTreeSet<Estate> {
     names.iter().map(|name| estate(name)).collect()
 }
 
-fn said(revision: u64) -> Option<LetGo> {
+fn said(revision: u64) -> Option<ReleaseRecord> {
     let (seen, changed) = (at(revision), at(revision));
-    Some(LetGo { seen, changed })
+    Some(ReleaseRecord { seen, changed })
 }
 
-fn peer(lease: &str, let_go: Option<LetGo>) -> Peer {
+fn peer(lease: &str, let_go: Option<ReleaseRecord>) -> Peer {
     Peer {
         lease: lease.to_owned(),
         holder: "somebody".to_owned(),
@@ -36,16 +36,16 @@ fn shard(name: &str) -> Instance {
 
 #[test]
 fn who_takes_over_waits_until_the_other_has_let_go() {
-    let mut main = Holdings::new(Instance::Main);
+    let mut main = OwnedParts::new(Instance::Main);
     assert_eq!(main.take_own(&own(&["a", "b"]), at(9), at(9)), Vec::new());
     // No other instance leads.
     assert_eq!(main.take_ready(&[]), [estate("a"), estate("b")]);
     assert_eq!(main.let_go(), said(9));
-    let mut other = Holdings::new(shard("x"));
+    let mut other = OwnedParts::new(shard("x"));
     assert_eq!(other.take_own(&own(&[]), at(9), at(9)), Vec::new());
     // At revision 10, one part moves to the other instance, which learns of it first.
     assert_eq!(other.take_own(&own(&["b"]), at(10), at(10)), Vec::new());
-    let says = |main: &Holdings| [peer("tenure-controller", main.let_go())];
+    let says = |main: &OwnedParts| [peer("tenure-controller", main.let_go())];
     assert_eq!(other.take_ready(&says(&main)), Vec::new());
     let told = other.describe_wait(&says(&main)).expect("it waits");
     assert!(told.contains("has released them"), "{told}");
@@ -73,7 +73,7 @@ fn who_takes_over_waits_until_the_other_has_let_go() {
 
 #[test]
 fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
-    let mut holdings = Holdings::new(Instance::Main);
+    let mut holdings = OwnedParts::new(Instance::Main);
     assert_eq!(holdings.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
     assert_eq!(holdings.take_ready(&[]), [estate("a")]);
     assert_eq!(holdings.take_own(&own(&[]), at(2), at(2)), [estate("a")]);
@@ -91,7 +91,7 @@ fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
 
 #[test]
 fn who_sees_to_everything_has_nobody_beside_it() {
-    let mut only = Holdings::new(Instance::Only);
+    let mut only = OwnedParts::new(Instance::Only);
     assert_eq!(only.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
     let beside = [peer("tenure-controller-shard-x", said(100))];
     assert_eq!(only.take_ready(&beside), Vec::new());
@@ -102,7 +102,7 @@ fn who_sees_to_everything_has_nobody_beside_it() {
     // An instance that comes later waits, and harms no other.
     assert_eq!(only.take_own(&own(&["a", "b"]), at(2), at(2)), Vec::new());
     assert_eq!(only.take_ready(&beside), [estate("b")]);
-    let mut other = Holdings::new(shard("x"));
+    let mut other = OwnedParts::new(shard("x"));
     assert_eq!(other.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
     let main = [peer("tenure-controller", None)];
     assert_eq!(other.take_ready(&main), Vec::new());
@@ -127,7 +127,7 @@ fn progress_is_of_both_kinds() {
         "namespaces=9,tenants=7",
         "tenants=-1,namespaces=1",
     ] {
-        assert_eq!(odd.parse::<Progress>(), Err(NoProgress), "{odd}");
+        assert_eq!(odd.parse::<Progress>(), Err(InvalidProgress), "{odd}");
     }
 }
 
@@ -157,11 +157,11 @@ impl Dice {
 
 /// One instance in a random run: up to where it has seen the events, and the parts that it works on.
 struct Player {
-    holdings: Holdings,
+    holdings: OwnedParts,
     seen: usize,
     works: BTreeSet<Estate>,
     leaving: Vec<Estate>,
-    lease: Option<LetGo>,
+    lease: Option<ReleaseRecord>,
 }
 
 /// Labels move at random between three instances. Each instance learns of it, releases, writes its Lease and reads the others' at random moments. No two instances ever
@@ -178,7 +178,7 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
         let mut players: Vec<Player> = instances
             .iter()
             .map(|instance| Player {
-                holdings: Holdings::new(instance.clone()),
+                holdings: OwnedParts::new(instance.clone()),
                 seen: 0,
                 works: BTreeSet::new(),
                 leaving: Vec::new(),

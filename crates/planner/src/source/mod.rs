@@ -3,7 +3,7 @@
 //! All kinds of sources share one planner, which knows no kind. The folder of each kind has the differences: the fields and the implemented ones of these, the request
 //! of a fetch, and the description of a stored artifact. Tenure puts no finalizer on a source: an artifact without a reference is collected from the store without one.
 
-mod ending;
+mod outcome;
 mod types;
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub use types::{
 pub(crate) use types::{implement_source_parts, implement_source_status, name_secrets};
 
 use crate::artifact::StoredArtifact;
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::plan::{FinalizerChange, Next, Withheld};
 
 /// A plan for a source of kind `S`.
@@ -63,7 +63,7 @@ pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
 
 fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
     let metadata = snapshot.repository.metadata();
-    let mut plan = Plan::<S>::idle(ending::name_subject(snapshot), snapshot.memory.clone());
+    let mut plan = Plan::<S>::idle(outcome::name_subject(snapshot), snapshot.memory.clone());
     if metadata.deletion_timestamp.is_some() {
         // Flux may have set this finalizer.
         if metadata
@@ -89,7 +89,7 @@ fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
     }
     let admitted = match admit(snapshot) {
         Ok(admitted) => admitted,
-        Err(refusal) => return ending::stalled(snapshot, now, &refusal),
+        Err(refusal) => return outcome::stall(snapshot, now, &refusal),
     };
     let attempt = &snapshot.attempt;
     if attempt.generation != metadata.generation || attempt.requested_at != snapshot.repository.requested_at() {
@@ -97,16 +97,16 @@ fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
         return plan;
     }
     match &attempt.fetched {
-        Some(Err(failure)) => ending::failed(snapshot, now, failure, admitted.interval),
+        Some(Err(failure)) => outcome::fail(snapshot, now, failure, admitted.interval),
         Some(Ok(Fetched::Unchanged { .. })) => match &snapshot.stored {
-            Some(stored) => ending::succeeded(snapshot, now, stored, None, admitted.interval),
+            Some(stored) => outcome::succeed(snapshot, now, stored, None, admitted.interval),
             None => {
                 // The upstream was compared with an artifact that is no longer in the store: fetch in full, at once.
                 plan.next = Next::Restart;
                 plan
             }
         },
-        Some(Ok(Fetched::Stored { artifact, subject })) => ending::succeeded(
+        Some(Ok(Fetched::Stored { artifact, subject })) => outcome::succeed(
             snapshot,
             now,
             artifact,
@@ -122,8 +122,8 @@ fn begin<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, 
     let mark = S::mark_beside(&snapshot.beside);
     if let Err(obstacle) = snapshot.repository.check_beside(&snapshot.beside) {
         let mut plan = match obstacle {
-            Obstacle::Refused(refusal) => ending::stalled(snapshot, now, &refusal),
-            Obstacle::Unavailable { reason, message } => ending::waiting(snapshot, now, reason, &message),
+            Obstacle::Refused(refusal) => outcome::stall(snapshot, now, &refusal),
+            Obstacle::Unavailable { reason, message } => outcome::wait(snapshot, now, reason, &message),
         };
         plan.memory.beside = mark;
         return plan;
@@ -160,7 +160,7 @@ fn fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, 
     plan.steps.push(Step::Fetch(Box::new(request)));
     plan.memory.last_asked = Some(now);
     plan.next = Next::Again;
-    plan.status = ending::reconciling(snapshot, now);
+    plan.status = outcome::make_progress_status(snapshot, now);
     plan
 }
 

@@ -22,7 +22,7 @@ use tenure_tenancy::surface::decide_tier;
 use tenure_tenancy::{DenialReason, LaneAccount, Placement, identity};
 
 use crate::answer::Live;
-use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, Writes};
+use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, NextWrites};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
 pub use children::name_kustomizations;
@@ -67,7 +67,7 @@ pub struct Snapshot {
     pub lane_trouble: Option<String>,
     /// The result of the last trial to take a platform chart's fields over ([`ownership::find_due`]).
     #[serde(default)]
-    pub ownership: Option<ownership::Tried>,
+    pub ownership: Option<ownership::TrialResult>,
     /// The known facts about the keys of the sources, by the sources' names ([`deploy_key::list_due`]).
     #[serde(default)]
     pub keys: BTreeMap<String, deploy_key::KeyFacts>,
@@ -113,7 +113,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let tier = match decide_tier(&snapshot.placement, namespace) {
         Ok(tier) => tier,
         Err(denial) => {
-            return status::tell_refusal(
+            return status::report_refusal(
                 snapshot,
                 now,
                 None,
@@ -128,11 +128,11 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             Ok(account) => account,
             Err(denial) => {
                 let again = (denial.reason == DenialReason::IdentityMissing).then_some(IDENTITY_INTERVAL);
-                return status::tell_refusal(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, again);
+                return status::report_refusal(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, again);
             }
         };
     if let Err(denial) = validate::validate_surface(&snapshot.surface, &snapshot.placement) {
-        return status::tell_refusal(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, None);
+        return status::report_refusal(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, None);
     }
     if snapshot.attempt.generation != metadata.generation
         || snapshot.attempt.requested_at != crate::read_requested_at(metadata)
@@ -141,18 +141,18 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     if let Some(trouble) = &snapshot.lane_trouble {
-        return status::tell_lane_trouble(snapshot, now, trouble);
+        return status::report_lane_problem(snapshot, now, trouble);
     }
     let children = children::list_children(snapshot, tier, account.name());
     plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));
     plan.watch = children.iter().map(|child| child.wanted.watched()).collect();
     match write(snapshot, now, &children, &mut plan) {
-        Err(problems) => status::tell_not_written(snapshot, now, tier, &account, &children, plan, problems),
+        Err(problems) => status::report_write_failures(snapshot, now, tier, &account, &children, plan, problems),
         Ok(()) if !plan.steps.is_empty() => {
             plan.next = Next::Again;
             plan
         }
-        Ok(()) => status::tell_written(snapshot, now, tier, &account, &children, plan),
+        Ok(()) => status::report_success(snapshot, now, tier, &account, &children, plan),
     }
 }
 
@@ -196,13 +196,13 @@ fn write(
     };
     let wanted = children.iter().map(|child| &child.wanted);
     let applies = match dependents.writes(wanted, judge, &mut plan.withheld, &mut problems) {
-        Writes::ReadFirst(reads) => {
+        NextWrites::ReadFirst(reads) => {
             plan.steps = reads;
             return Ok(());
         }
         // Nothing is deleted while a write has failed.
-        Writes::Apply(_) if !problems.is_empty() => return Err(problems),
-        Writes::Apply(applies) => applies,
+        NextWrites::Apply(_) if !problems.is_empty() => return Err(problems),
+        NextWrites::Apply(applies) => applies,
     };
     let mut stale = dependents.deletions(
         |id| children.iter().any(|child| child.wanted.id == *id),
@@ -236,5 +236,5 @@ fn is_child(snapshot: &Snapshot, object: &Value) -> bool {
 }
 
 fn name_subject(snapshot: &Snapshot) -> String {
-    crate::ending::name_subject("Surface", &snapshot.surface.metadata)
+    crate::outcome::name_subject("Surface", &snapshot.surface.metadata)
 }

@@ -17,7 +17,7 @@ use tenure_tenancy::surface::{Tier, decide_tier};
 use tenure_tenancy::{ServiceAccount, identity};
 
 use super::Snapshot;
-use crate::ending::{self, add_duration};
+use crate::outcome::{self, add_duration};
 use crate::named_rights::list_names;
 
 /// The time until the next trial, after a refusal and after a success.
@@ -33,7 +33,7 @@ const LONGEST_TOLD: usize = 512;
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Tried {
+pub struct TrialResult {
     /// The time of the trial.
     pub at: Timestamp,
     /// The account of the trial.
@@ -81,7 +81,7 @@ pub fn find_due(snapshot: &Snapshot, now: Timestamp) -> Option<ServiceAccount> {
 
 /// Returns the time of the next trial.
 #[must_use]
-pub(super) fn find_next(tried: &Tried) -> Timestamp {
+pub(super) fn find_next(tried: &TrialResult) -> Timestamp {
     let interval = match &tried.answer {
         answer if is_kept(answer) => AFTER_REFUSAL,
         TrialAnswer::WritesNone => AFTER_REFUSAL,
@@ -127,7 +127,7 @@ fn is_kept(answer: &TrialAnswer) -> bool {
 }
 
 /// Reports the result in the status, as long as nothing refuses the trial.
-pub(super) fn tell(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp) {
+pub(super) fn report_trial(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp) {
     let Some(tried) = &snapshot.ownership else { return };
     let short = |message: &str| -> String { message.chars().take(LONGEST_TOLD).collect() };
     let (reason, what) = match &tried.answer {
@@ -159,7 +159,7 @@ pub(super) fn tell(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timesta
         "{} may write Packages, and nothing is known to keep the fields of the platform's chart from it: {what}; see docs/reference/field-ownership.md",
         tried.account
     );
-    ending::set_condition(
+    outcome::set_condition(
         &mut status.conditions,
         &snapshot.surface.metadata,
         now,

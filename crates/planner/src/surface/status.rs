@@ -15,16 +15,16 @@ use super::children::Child;
 use super::deploy_key::Standing;
 use super::{Plan, RETRY_INTERVAL, Snapshot, deploy_key, name_subject, ownership};
 use crate::answer::{Live, WriteAnswer};
-use crate::ending::{self, Entry, add_duration};
+use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
-use crate::restart;
+use crate::interrupted_attempts;
 
-fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
-    ending::set_condition(&mut status.conditions, &snapshot.surface.metadata, now, entry);
+fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: ConditionEntry<'_>) {
+    outcome::set_condition(&mut status.conditions, &snapshot.surface.metadata, now, entry);
 }
 
 fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<SurfaceStatus> {
-    ending::find_change(snapshot.surface.status.as_ref(), status)
+    outcome::find_change(snapshot.surface.status.as_ref(), status)
 }
 
 fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&ServiceAccount>) {
@@ -37,7 +37,7 @@ fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&Se
 }
 
 fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
-    ending::note_handled(
+    outcome::record_handled_request(
         &mut status.last_handled_reconcile_at,
         snapshot.attempt.requested_at.as_ref(),
     );
@@ -46,11 +46,11 @@ fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
 fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
     let old = snapshot.surface.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    plan.events.extend(ending::make_news(old, kind, reason, message));
+    plan.events.extend(outcome::make_event(old, kind, reason, message));
 }
 
 /// Reports a refusal: nothing is generated, and existing generated objects stay as they are.
-pub(super) fn tell_refusal(
+pub(super) fn report_refusal(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Option<Tier<'_>>,
@@ -87,18 +87,18 @@ pub(super) fn tell_refusal(
 }
 
 /// Reports that the lane is down: existing objects stay as they are, and the status changes again when the lane is back. A Surface that was Ready stays Ready.
-pub(super) fn tell_lane_trouble(snapshot: &Snapshot, now: Timestamp, trouble: &str) -> Plan {
+pub(super) fn report_lane_problem(snapshot: &Snapshot, now: Timestamp, trouble: &str) -> Plan {
     let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     let old = snapshot.surface.status.as_ref();
-    let status = restart::tell_wait(old, &snapshot.surface.metadata, now, trouble);
+    let status = interrupted_attempts::report_wait(old, &snapshot.surface.metadata, now, trouble);
     let conditions = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    if !ending::is_said_before(
+    if !outcome::has_same_condition(
         conditions,
         condition::RECONCILING,
         reason::PROGRESSING_WITH_RETRY,
         trouble,
     ) {
-        plan.events.extend(ending::make_news(
+        plan.events.extend(outcome::make_event(
             conditions,
             EventKind::Warning,
             reason::PROGRESSING_WITH_RETRY,
@@ -115,7 +115,7 @@ pub(super) fn tell_lane_trouble(snapshot: &Snapshot, now: Timestamp, trouble: &s
 }
 
 /// Reports that some generated objects could not be written.
-pub(super) fn tell_not_written(
+pub(super) fn report_write_failures(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Tier<'_>,
@@ -174,7 +174,7 @@ pub(super) fn tell_not_written(
 }
 
 /// Reports that everything is generated, with the state of the generated objects.
-pub(super) fn tell_written(
+pub(super) fn report_success(
     snapshot: &Snapshot,
     now: Timestamp,
     tier: Tier<'_>,
@@ -287,7 +287,7 @@ pub(super) fn tell_written(
     tell_keys(&mut status, snapshot, &mut plan);
     status.observed_generation = snapshot.surface.metadata.generation;
     handled(&mut status, snapshot);
-    ownership::tell(&mut status, snapshot, now);
+    ownership::report_trial(&mut status, snapshot, now);
     plan.status = changed(snapshot, &status);
     let tried = snapshot.ownership.as_ref().map(ownership::find_next);
     let key = deploy_key::find_next_time(snapshot, now);

@@ -9,13 +9,13 @@ use tenure_tenancy::{Denial, DenialReason, Placement, reach};
 
 use super::children::name_kustomizations;
 use crate::kustomization::SOPS;
-use crate::maxima;
+use crate::list_limits;
 
 /// Checks the spec.
 pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Result<(), Denial> {
     let invalid = |message: String| Denial::because(DenialReason::InvalidSpec, message);
     let sources = &surface.spec.sources;
-    maxima::check_surface(surface).map_err(invalid)?;
+    list_limits::check_surface(surface).map_err(invalid)?;
     if sources.is_empty() {
         return Err(invalid(
             "spec.sources is empty: name at least one repository".to_owned(),
@@ -116,11 +116,11 @@ fn check_deploy_key(source: &SurfaceSource, key: &SurfaceDeployKey) -> Result<()
             "knownHosts is empty, and without it the server's identity can't be checked: put the output of ssh-keyscan there, after a comparison".to_owned(),
         );
     }
-    if key.known_hosts.len() > maxima::KNOWN_HOSTS {
+    if key.known_hosts.len() > list_limits::KNOWN_HOSTS {
         return Err(format!(
             "knownHosts has {} bytes, and {} is the most: leave out other servers",
             key.known_hosts.len(),
-            maxima::KNOWN_HOSTS
+            list_limits::KNOWN_HOSTS
         ));
     }
     if key

@@ -15,7 +15,7 @@ use tenure_tenancy::TenantFacts;
 use tenure_tenancy::admission::policy::{has_room, list_owner_rights, list_tenant_rights, list_token_rights};
 use tenure_tenancy::realm::name_gitops_account;
 
-use super::namespaces::Taken;
+use super::namespaces::TenantNamespaces;
 use super::{Snapshot, owner_reference};
 use crate::binding_name::{hash_parts, name_managed_binding, name_owner_binding};
 use crate::dependents::{Memory, Wanted};
@@ -29,7 +29,7 @@ const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
 pub(super) fn list_wanted(
     snapshot: &Snapshot,
     facts: &TenantFacts,
-    taken: &Taken,
+    taken: &TenantNamespaces,
     problems: &mut Vec<String>,
 ) -> Vec<Wanted> {
     let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));

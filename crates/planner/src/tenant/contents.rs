@@ -15,7 +15,7 @@ pub use tenure_tenancy::quotas::{LARGEST_ITEM, MOST_ITEMS};
 use tenure_tenancy::quotas::{is_too_large, name_content};
 
 use super::bindings::metadata;
-use super::namespaces::Taken;
+use super::namespaces::TenantNamespaces;
 use super::{Snapshot, contains, shares};
 use crate::answer::Live;
 use crate::dependents::{Memory, Wanted};
@@ -69,7 +69,7 @@ pub(super) struct Contents {
 pub(super) fn list_contents(
     snapshot: &Snapshot,
     memory: (&Memory, bool),
-    taken: &Taken,
+    taken: &TenantNamespaces,
     problems: &mut Vec<String>,
 ) -> Contents {
     let spec = &snapshot.tenant.spec;
@@ -95,7 +95,7 @@ impl Contents {
     fn add(
         &mut self,
         (snapshot, memory): (&Snapshot, (&Memory, bool)),
-        taken: &Taken,
+        taken: &TenantNamespaces,
         kind: &ContentKind,
         items: &[Map<String, Value>],
         problems: &mut Vec<String>,
@@ -118,9 +118,9 @@ impl Contents {
             let mut spec = item.clone();
             (kind.complete)(&mut spec);
             let is_shared = kind.kind == RESOURCE_QUOTA_KIND
-                && shares::are_written(&snapshot.tenant.spec, &snapshot.realm.settings);
+                && shares::has_shares(&snapshot.tenant.spec, &snapshot.realm.settings);
             let mut shares = match is_shared {
-                true => shares::write_hard(snapshot, memory, taken, (index, &spec)),
+                true => shares::find_hard_limits(snapshot, memory, taken, (index, &spec)),
                 false => BTreeMap::new(),
             };
             // Pods may still run in a namespace that is being deleted. Existing objects that limit these Pods are corrected there, and are deleted with the namespace.
@@ -190,7 +190,7 @@ pub(super) fn is_as_wanted(live: &Value, wanted: &Wanted, memory: &Memory) -> bo
     });
     let normal = |object: &Value| normalize(object.get("spec").unwrap_or(&Value::Null));
     has_metadata
-        && (normal(live) == normal(&wanted.object) || memory.settled.get(&wanted.id) == Some(&settle(wanted, live)))
+        && (normal(live) == normal(&wanted.object) || memory.settled.get(&wanted.id) == Some(&digest_write(wanted, live)))
 }
 
 fn contains_part(live: &Value, path: &str, wanted: &Value) -> bool {
@@ -200,7 +200,7 @@ fn contains_part(live: &Value, path: &str, wanted: &Value) -> bool {
 }
 
 /// Returns a digest of a write and its result, for later comparison.
-pub(super) fn settle(wanted: &Wanted, answered: &Value) -> String {
+pub(super) fn digest_write(wanted: &Wanted, answered: &Value) -> String {
     let spec = ObjectView::of(answered).find("/spec").cloned().unwrap_or(Value::Null);
     digest_value(&json!([wanted.object, spec]))
 }

@@ -13,10 +13,10 @@ use tenure_api::{ObjectId, ObjectMeta, ObjectView, reason};
 use tenure_tenancy::record::is_intended;
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
-use super::{Plan, RETRY_INTERVAL, Snapshot, disowning, labels, status};
+use super::{Plan, RETRY_INTERVAL, Snapshot, owner_references, labels, status};
 use crate::answer::Live;
-use crate::dependents::{Dependents, failed};
-use crate::ending::{self, add_duration};
+use crate::dependents::{Dependents, describe_failure};
+use crate::outcome::{self, add_duration};
 use crate::plan::{Delete, EventKind, FinalizerChange, Next, Request, Watched};
 
 /// The finalizer that tells the garbage collector to keep dependents.
@@ -43,7 +43,7 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
     // The garbage collector would delete namespaces with an ownerReference to the Tenant. So the plan removes the reference while the Tenant's finalizer holds the
     // Tenant.
     let mut disowning = Vec::new();
-    let steps = disowning::disown_namespaces(snapshot, facts, |_| false, &mut disowning);
+    let steps = owner_references::disown_namespaces(snapshot, facts, |_| false, &mut disowning);
     if !steps.is_empty() {
         plan.steps = steps;
         plan.next = Next::Again;
@@ -69,7 +69,7 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         .into_iter()
         .filter(|facts_of| facts.has_recorded(facts_of) && !created.iter().any(|one| one.name == facts_of.name));
     let remaining: Vec<&NamespaceFacts> = recorded.chain(&created).collect();
-    if disowning::is_any_owned(snapshot, facts) && !is_orphaning && remaining.is_empty() {
+    if owner_references::is_any_owned(snapshot, facts) && !is_orphaning && remaining.is_empty() {
         return tell_remaining(snapshot, &remaining, now, disowning, plan);
     }
     if remaining.is_empty() || is_orphaning {
@@ -113,7 +113,7 @@ fn find_created(snapshot: &Snapshot, facts: &TenantFacts) -> Created {
                 id,
                 version: "v1".to_owned(),
             })),
-            Some(Live::Failed(failure)) => return Created::Unknown(failed(&id, "read", failure)),
+            Some(Live::Failed(failure)) => return Created::Unknown(describe_failure(&id, "read", failure)),
             Some(Live::Present(object)) => {
                 let metadata = object.0.get("metadata").cloned().unwrap_or_default();
                 let found =
@@ -176,7 +176,7 @@ fn tell_remaining(
     let names: Vec<String> = remaining.iter().map(|facts| facts.name.clone()).collect();
     let mut message = format!(
         "is being deleted, and its namespaces with it: {} still there. For the reason see: kubectl get namespace NAME -o jsonpath='{{.status.conditions}}'",
-        ending::name_some(&names, status::LONGEST_LIST)
+        outcome::join_names(&names, status::LONGEST_LIST)
     );
     for problem in &problems {
         message.push('\n');
@@ -190,7 +190,7 @@ fn tell_remaining(
     status.size = i64::try_from(status.namespaces.len()).unwrap_or(i64::MAX);
     status.observed_generation = snapshot.tenant.metadata.generation;
     if !problems.is_empty() {
-        plan.events.extend(ending::make_news(
+        plan.events.extend(outcome::make_event(
             &old.conditions,
             EventKind::Warning,
             reason::TERMINATING,
@@ -203,8 +203,8 @@ fn tell_remaining(
         reason::TERMINATING,
         message.as_str(),
     );
-    ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
-    plan.status = ending::find_change(snapshot.tenant.status.as_ref(), &status);
+    outcome::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
+    plan.status = outcome::find_change(snapshot.tenant.status.as_ref(), &status);
     let retry = (!problems.is_empty()).then(|| add_duration(now, RETRY_INTERVAL));
     plan.next = Next::Done(retry.map(|at| plan.memory.next().map_or(at, |next| next.min(at))));
     plan

@@ -35,7 +35,7 @@ pub(super) const NAMESPACE: &str = "Namespace";
 
 /// The wanted labels and annotations of a namespace, besides the tenant's label.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks {
+pub(super) struct WantedMetadata {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
     /// The lowest allowed Pod Security level of the namespace.
@@ -80,10 +80,10 @@ fn list_said(
 }
 
 /// Returns the wanted labels and annotations of a namespace.
-pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
+pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata {
     let spec = &snapshot.tenant.spec;
     let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
-    let mut marks = Marks::default();
+    let mut marks = WantedMetadata::default();
     // The strictest Pod Security level of the entries that labels of the namespace select.
     let mut raised = None;
     if let Some(options) = &spec.namespace_options {
@@ -202,12 +202,12 @@ pub(super) fn identify(namespace: &str) -> ObjectId {
 }
 
 /// Returns the labels and annotations that a namespace has from the Tenant, by the Tenant's status.
-pub(super) fn list_marked<'a>(snapshot: &'a Snapshot, namespace: &NamespaceName) -> Option<&'a AdditionalMetadata> {
+pub(super) fn list_applied_metadata<'a>(snapshot: &'a Snapshot, namespace: &NamespaceName) -> Option<&'a AdditionalMetadata> {
     find_space(snapshot, namespace.as_str())?.metadata.as_ref()
 }
 
 /// Returns the metadata for the status. If a write failed, the old labels may still exist, so they stay in the status.
-pub(super) fn tell_marks(
+pub(super) fn report_metadata(
     snapshot: &Snapshot,
     memory: &Memory,
     namespace: &NamespaceName,
@@ -224,7 +224,7 @@ pub(super) fn tell_marks(
                 .insert(POD_SECURITY_ENFORCE.to_owned(), level.as_str().to_owned());
         }
     }
-    if let Some(before) = list_marked(snapshot, namespace)
+    if let Some(before) = list_applied_metadata(snapshot, namespace)
         && (is_withheld || memory.refused.contains_key(&identify(namespace.as_str())))
     {
         told.labels.extend(before.labels.clone());
@@ -233,8 +233,8 @@ pub(super) fn tell_marks(
     (told != AdditionalMetadata::default()).then_some(told)
 }
 
-impl Marks {
-    /// Checks whether an object has these marks, and no leftover marks of the Tenant.
+impl WantedMetadata {
+    /// Checks whether an object has this metadata, and no leftover metadata of the Tenant.
     pub(super) fn are_on(&self, live: ObjectView<'_>, before: Option<&AdditionalMetadata>) -> bool {
         let agree = |path: &str, wanted: &BTreeMap<String, String>, before: Option<&BTreeMap<String, String>>| {
             let live = live.find_map(path);

@@ -7,12 +7,12 @@
 //!
 //! The Tenant owns the generated objects, so they are deleted with the Tenant. The Tenant's namespaces are deleted before the Tenant (`deletion`).
 
-pub mod account;
+pub mod account_access;
 mod bindings;
 mod contents;
 mod deletion;
-mod disowning;
-mod judged;
+mod owner_references;
+mod policy_readiness;
 mod labels;
 mod namespaces;
 mod owners;
@@ -33,13 +33,13 @@ use tenure_tenancy::{Controller, Realm, TenantFacts, identity, pod_security};
 
 use self::contents::{Contents, RESOURCE_QUOTA_KIND};
 pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
-use self::namespaces::Taken;
-use self::shares::Uncounted;
+use self::namespaces::TenantNamespaces;
+use self::shares::UncountedNamespaces;
 use crate::answer::{Live, WriteAnswer};
-use crate::attestation::remains;
-use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, Writes};
+use crate::attestation::cleanup;
+use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, NextWrites};
 pub use crate::dependents::{Attempt, Memory};
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::plan::{Next, Request};
 
 /// A plan for a Tenant. The controller executes it, since a lane has no rights before the Tenant exists.
@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub live: BTreeMap<ObjectId, Live>,
     /// The last look at the identities that act, or can act, as the Tenant's account. Unset before the first look.
     #[serde(default)]
-    pub witness: Option<account::Witness>,
+    pub witness: Option<account_access::AccessFindings>,
     /// The random proof on namespaces that this process creates. No other client knows the proof before the creation ([`tenure_tenancy::record::is_intended`]).
     #[serde(default)]
     pub creation_proof: String,
@@ -100,7 +100,7 @@ impl Snapshot {
     }
 }
 
-/// Serializes a shared realm like other data.
+/// Serializes shared tenancy facts like other data.
 mod shared_realm {
     use std::sync::Arc;
 
@@ -123,7 +123,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let facts = TenantFacts::from(&snapshot.tenant);
     let mut plan = Plan::idle(format!("Tenant/{}", facts.name), snapshot.memory.clone());
     plan.memory.forget_old(now);
-    namespaces::note_made(snapshot, &mut plan.memory);
+    namespaces::record_created(snapshot, &mut plan.memory);
     if snapshot.attempt.generation != metadata.generation {
         plan.next = Next::Restart;
         return plan;
@@ -132,7 +132,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if metadata.deletion_timestamp.is_some() {
         return deletion::plan_deletion(snapshot, &facts, now, plan);
     }
-    let end = remains::find_end(metadata);
+    let end = cleanup::find_end(metadata);
     if end.is_some_and(|end| end <= now) {
         return plan_end(snapshot, now, plan);
     }
@@ -145,14 +145,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
 /// Plans the removal of a Tenant of an attestation, after its time is over.
 fn plan_end(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
-    let id = remains::identify(&snapshot.tenant.metadata);
+    let id = cleanup::identify(&snapshot.tenant.metadata);
     let attempt = &snapshot.attempt;
     // A change of the Tenant shows the result. If no change comes, the plan asks again.
     if attempt.deleted.contains_key(&id) || attempt.applied.contains_key(&id) {
         plan.next = Next::Done(Some(add_duration(now, RETRY_INTERVAL)));
         return plan;
     }
-    plan.steps = vec![remains::end(&snapshot.tenant)];
+    plan.steps = vec![cleanup::end_tenant(&snapshot.tenant)];
     plan.next = Next::Again;
     plan
 }
@@ -163,7 +163,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     let mut problems = Vec::new();
 
     // Namespaces come first, because the other objects need them.
-    let taken = namespaces::take_namespaces(snapshot, facts, now, &mut plan, &mut problems);
+    let taken = namespaces::claim_namespaces(snapshot, facts, now, &mut plan, &mut problems);
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let steps: Vec<Request> = taken
         .wanted
@@ -179,10 +179,10 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         return plan;
     }
 
-    let is_shared = shares::are_written(&snapshot.tenant.spec, &snapshot.realm.settings);
+    let is_shared = shares::has_shares(&snapshot.tenant.spec, &snapshot.realm.settings);
     let held_until = if is_shared {
-        shares::note_answers(snapshot, &taken, &mut plan.memory);
-        shares::note_use(snapshot, now, &mut plan.memory)
+        shares::record_answers(snapshot, &taken, &mut plan.memory);
+        shares::record_use(snapshot, now, &mut plan.memory)
     } else {
         plan.memory.given.clear();
         plan.memory.unrest = None;
@@ -195,7 +195,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     wanted.extend(bindings::list_wanted(snapshot, facts, &taken, &mut problems));
     let uncounted = match is_shared {
         true => shares::list_uncounted(snapshot, &taken),
-        false => Uncounted::default(),
+        false => UncountedNamespaces::default(),
     };
     let unjudged = list_unjudged_by(snapshot, &taken, &wanted);
     wanted.retain(|wanted| {
@@ -207,7 +207,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     plan.watch = wanted.iter().map(Wanted::watched).collect();
     let mut dependents = self::dependents(snapshot, now, &mut plan.memory);
     let mut steps = namespaces::mark_namespaces(snapshot, &taken, &mut dependents, &mut problems);
-    steps.extend(disowning::disown_namespaces(
+    steps.extend(owner_references::disown_namespaces(
         snapshot,
         facts,
         |name| taken.owned.keys().any(|owned| owned.as_str() == name),
@@ -218,14 +218,14 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     let is_kept = |id: &ObjectId| kept.contains(id) || taken.unbelieved.contains(&id.namespace) || is_counted(id);
     steps.extend(write(snapshot, now, (&wanted, &is_kept), &mut plan, &mut problems));
     if is_shared {
-        shares::note_writes(&mut plan.memory, &steps);
+        shares::record_writes(&mut plan.memory, &steps);
     }
     if !steps.is_empty() {
         plan.steps = steps;
         plan.next = Next::Again;
         return plan;
     }
-    let reads = owners::look_for(snapshot);
+    let reads = owners::request_accounts(snapshot);
     if !reads.is_empty() {
         plan.steps = reads;
         plan.next = Next::Again;
@@ -250,10 +250,10 @@ fn is_bound(snapshot: &Snapshot, wanted: &Wanted) -> bool {
 }
 
 /// Lists the namespaces without the Tenant's rules in force. Checks only if a binding has to be created.
-fn list_unjudged_by(snapshot: &Snapshot, taken: &Taken, wanted: &[Wanted]) -> BTreeSet<String> {
+fn list_unjudged_by(snapshot: &Snapshot, taken: &TenantNamespaces, wanted: &[Wanted]) -> BTreeSet<String> {
     let is_new = |wanted: &&Wanted| bindings::gives_rights(&wanted.id) && !is_bound(snapshot, wanted);
     match wanted.iter().any(|wanted| is_new(&wanted)) {
-        true => judged::list_unjudged(snapshot, taken),
+        true => policy_readiness::list_without_policies(snapshot, taken),
         false => BTreeSet::new(),
     }
 }
@@ -288,8 +288,8 @@ fn write(
         }
     };
     let mut steps = match dependents.writes(wanted.iter(), judge, &mut plan.withheld, problems) {
-        Writes::ReadFirst(reads) => return reads,
-        Writes::Apply(applies) => applies,
+        NextWrites::ReadFirst(reads) => return reads,
+        NextWrites::Apply(applies) => applies,
     };
     let names: BTreeSet<&ObjectId> = wanted.iter().map(|wanted| &wanted.id).collect();
     let stale = dependents.deletions(
@@ -315,7 +315,7 @@ fn settle(snapshot: &Snapshot, wanted: &[Wanted], memory: &mut Memory) {
     memory.settled.retain(|id, _| names.contains(id));
     for wanted in wanted {
         if let Some(WriteAnswer::Done(object)) = snapshot.attempt.applied.get(&wanted.id) {
-            let settled = contents::settle(wanted, &object.0);
+            let settled = contents::digest_write(wanted, &object.0);
             memory.settled.insert(wanted.id.clone(), settled);
         }
     }

@@ -15,11 +15,11 @@ use tenure_api::tenant::{NamespaceIntent, TenantStatus};
 use tenure_tenancy::record::{digest_proof, is_believed, is_intended};
 use tenure_tenancy::{NamespaceFacts, Realm, RecordState, TenantFacts, check_takeable};
 
-use super::labels::{self, Marks};
+use super::labels::{self, WantedMetadata};
 use super::{Plan, Snapshot};
 use crate::answer::{Live, WriteAnswer};
-use crate::dependents::{Dependents, Memory, Wanted, failed};
-use crate::ending::add_duration;
+use crate::dependents::{Dependents, Memory, Wanted, describe_failure};
+use crate::outcome::add_duration;
 use crate::plan::{Request, Withheld};
 
 /// How long a recorded namespace that doesn't name its Tenant stays in the record. The watches of the two may differ in age, and a namespace that an administrator
@@ -27,7 +27,7 @@ use crate::plan::{Request, Withheld};
 const UNNAMED: Duration = Duration::from_secs(30);
 
 /// A Tenant's namespaces.
-pub(super) struct Taken {
+pub(super) struct TenantNamespaces {
     /// The home namespace's name, if the name is valid.
     pub(super) home: Option<NamespaceName>,
     /// The owned namespaces, by name, with their uid. Namespaces in deletion are in `deleting`.
@@ -46,7 +46,7 @@ pub(super) struct Taken {
     pub(super) look_again: Option<Timestamp>,
 }
 
-impl Taken {
+impl TenantNamespaces {
     fn nothing(state: RecordState) -> Self {
         Self {
             home: None,
@@ -79,8 +79,8 @@ fn sort_claims(
     state: RecordState,
     now: Timestamp,
     memory: &mut Memory,
-) -> Taken {
-    let mut taken = Taken::nothing(state);
+) -> TenantNamespaces {
+    let mut taken = TenantNamespaces::nothing(state);
     let mut named = BTreeSet::new();
     for namespace in realm.claims_of(facts) {
         let Ok(name) = NamespaceName::new(namespace.name.clone()) else {
@@ -131,17 +131,17 @@ fn sort_claims(
 }
 
 /// Decides which namespaces are the tenant's, and which ones to take.
-pub(super) fn take_namespaces(
+pub(super) fn claim_namespaces(
     snapshot: &Snapshot,
     facts: &TenantFacts,
     now: Timestamp,
     plan: &mut Plan,
     problems: &mut Vec<String>,
-) -> Taken {
+) -> TenantNamespaces {
     let realm = realm_with_answers(snapshot);
     let problem = labels::find_problem(snapshot);
     let marks = |name: &str| match &problem {
-        Some(_) => Marks::default(),
+        Some(_) => WantedMetadata::default(),
         None => labels::list_marks(snapshot, name),
     };
     let state = RecordState::of(&snapshot.tenant);
@@ -221,7 +221,7 @@ fn advise_adoption(facts: &TenantFacts, what: &str, names: &str) -> String {
 }
 
 /// Remembers the namespaces that a step of this attempt made or took. Until they are recorded, no other state shows this.
-pub(super) fn note_made(snapshot: &Snapshot, memory: &mut Memory) {
+pub(super) fn record_created(snapshot: &Snapshot, memory: &mut Memory) {
     for (id, answer) in &snapshot.attempt.applied {
         if let WriteAnswer::Done(object) = answer
             && *id == labels::identify(&id.name)
@@ -232,7 +232,7 @@ pub(super) fn note_made(snapshot: &Snapshot, memory: &mut Memory) {
     }
 }
 
-/// Returns the realm with the namespaces as they are after this attempt's writes, because a watch may be behind.
+/// Returns the tenancy facts with the namespaces as they are after this attempt's writes, because a watch may be behind.
 fn realm_with_answers(snapshot: &Snapshot) -> Realm {
     let mut realm = snapshot.realm.as_ref().clone();
     for (id, answer) in &snapshot.attempt.applied {
@@ -252,7 +252,7 @@ fn realm_with_answers(snapshot: &Snapshot) -> Realm {
     realm
 }
 
-fn namespace(snapshot: &Snapshot, name: &str, marks: &Marks) -> Wanted {
+fn namespace(snapshot: &Snapshot, name: &str, marks: &WantedMetadata) -> Wanted {
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), json!(name));
     metadata.insert(
@@ -268,7 +268,7 @@ fn namespace(snapshot: &Snapshot, name: &str, marks: &Marks) -> Wanted {
 }
 
 /// Returns a namespace that this process creates. It has the proof of its creation until it is recorded.
-fn new_namespace(snapshot: &Snapshot, name: &NamespaceName, marks: &Marks) -> Wanted {
+fn new_namespace(snapshot: &Snapshot, name: &NamespaceName, marks: &WantedMetadata) -> Wanted {
     let mut wanted = namespace(snapshot, name.as_str(), marks);
     let metadata = wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
     let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
@@ -305,7 +305,7 @@ pub(super) fn write_intents(snapshot: &Snapshot, steps: &[Request]) -> Option<Te
 /// Returns the reads and writes after which the tenant's namespaces have exactly the labels and annotations of the Tenant.
 pub(super) fn mark_namespaces(
     snapshot: &Snapshot,
-    taken: &Taken,
+    taken: &TenantNamespaces,
     dependents: &mut Dependents<'_>,
     problems: &mut Vec<String>,
 ) -> Vec<Request> {
@@ -324,13 +324,13 @@ pub(super) fn mark_namespaces(
             }
             // No object can be created in a namespace that is being deleted, so its labels have no effect.
             Some(Live::Present(live))
-                if live.view().is_being_deleted() || marks.are_on(live.view(), labels::list_marked(snapshot, name)) => {
+                if live.view().is_being_deleted() || marks.are_on(live.view(), labels::list_applied_metadata(snapshot, name)) => {
             }
             Some(Live::Present(_)) => steps.extend(dependents.write(&wanted, problems)),
-            Some(Live::Failed(failure)) => problems.push(failed(&wanted.id, "read", failure)),
+            Some(Live::Failed(failure)) => problems.push(describe_failure(&wanted.id, "read", failure)),
             // The namespace is never re-created here, because it may have been deleted a moment ago.
             Some(Live::Absent | Live::Unserved) => {}
-            None if marks == Marks::default() => {}
+            None if marks == WantedMetadata::default() => {}
             None => steps.push(Request::Read(wanted.watched())),
         }
     }

@@ -11,10 +11,10 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantStatus;
 use tenure_api::{ObjectId, reason};
 
-use super::status::{LONGEST_LIST, say};
+use super::status::{LONGEST_LIST, set_condition_with_event};
 use super::{Plan, Snapshot};
 use crate::answer::Live;
-use crate::ending::{self, add_duration};
+use crate::outcome::{self, add_duration};
 use crate::plan::{Request, Watched};
 
 /// The most ServiceAccounts that are looked up.
@@ -41,7 +41,7 @@ fn list_accounts(snapshot: &Snapshot) -> Vec<ObjectId> {
 }
 
 /// Reads the accounts that are unknown in this attempt.
-pub(super) fn look_for(snapshot: &Snapshot) -> Vec<Request> {
+pub(super) fn request_accounts(snapshot: &Snapshot) -> Vec<Request> {
     let accounts = list_accounts(snapshot).into_iter();
     let unknown = accounts.filter(|id| !snapshot.live.contains_key(id));
     let read = |id| {
@@ -54,7 +54,7 @@ pub(super) fn look_for(snapshot: &Snapshot) -> Vec<Request> {
 }
 
 /// Sets the condition, and returns the time of the next check. Without a ServiceAccount among the owners, there is no condition.
-pub(super) fn tell(
+pub(super) fn report_owners(
     snapshot: &Snapshot,
     now: Timestamp,
     status: &mut TenantStatus,
@@ -74,7 +74,7 @@ pub(super) fn tell(
             Some(Live::Failed(_) | Live::Unserved) | None => unknown.push(name),
         }
     }
-    let some = |names: &[String]| ending::name_some(names, LONGEST_LIST);
+    let some = |names: &[String]| outcome::join_names(names, LONGEST_LIST);
     let (value, reason, message) = if !missing.is_empty() {
         let message = format!(
             "spec.owners: no such ServiceAccount: {}. An account that may create it there becomes an owner: create it, or remove it from the Tenant",
@@ -91,7 +91,7 @@ pub(super) fn tell(
         let message = "the ServiceAccounts in spec.owners are there".to_owned();
         (ConditionStatus::True, reason::OWNERS_THERE, message)
     };
-    say(
+    set_condition_with_event(
         snapshot,
         now,
         (condition::OWNERS_FOUND, value, reason, &message),

@@ -8,11 +8,11 @@ use tenure_api::reason;
 use tenure_api::tenant::{ByPolicies, TenantSpace, TenantStatus};
 use tenure_tenancy::{RecordState, TenantFacts};
 
-use super::namespaces::Taken;
-use super::shares::Uncounted;
+use super::namespaces::TenantNamespaces;
+use super::shares::UncountedNamespaces;
 use super::{Plan, RETRY_INTERVAL, Snapshot};
-use super::{account, labels, owners};
-use crate::ending::{self, Entry, add_duration};
+use super::{account_access, labels, owners};
+use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 
 /// The maximum of bytes for names in a message about namespaces.
@@ -98,14 +98,14 @@ fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
 }
 
 /// Sets the condition that confirms the record, and reports once which namespaces it took over.
-fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut TenantStatus, plan: &mut Plan) {
+fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &TenantNamespaces, status: &mut TenantStatus, plan: &mut Plan) {
     let old = condition::find(&status.conditions, condition::NAMESPACES_RECORDED);
     let owned: Vec<String> = taken.owned.keys().map(ToString::to_string).collect();
     let is_taken_over = taken.state == RecordState::Earlier && !owned.is_empty();
     let entry = if !taken.unbelieved.is_empty() {
         let names: Vec<String> = taken.unbelieved.iter().cloned().collect();
         let (some, tenant) = (
-            ending::name_some(&names, LONGEST_LIST),
+            outcome::join_names(&names, LONGEST_LIST),
             snapshot.tenant.metadata.name.as_deref(),
         );
         (
@@ -117,7 +117,7 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut 
             ),
         )
     } else if is_taken_over {
-        let names = ending::name_some(&owned, LONGEST_LIST);
+        let names = outcome::join_names(&owned, LONGEST_LIST);
         (
             ConditionStatus::True,
             reason::TAKEN_OVER,
@@ -135,17 +135,17 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut 
     };
     let (value, reason, message) = entry;
     let entry = (condition::NAMESPACES_RECORDED, value, reason, message.as_str());
-    say(snapshot, now, entry, status, plan);
+    set_condition_with_event(snapshot, now, entry, status, plan);
 }
 
 /// Sets a condition, and sends one event for a change, except for the normal reasons.
-pub(super) fn say(snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>, status: &mut TenantStatus, plan: &mut Plan) {
+pub(super) fn set_condition_with_event(snapshot: &Snapshot, now: Timestamp, entry: ConditionEntry<'_>, status: &mut TenantStatus, plan: &mut Plan) {
     let (type_, value, reason, message) = entry;
     let kind = match value {
         ConditionStatus::True => EventKind::Normal,
         _ => EventKind::Warning,
     };
-    let is_new = !ending::is_said_before(&status.conditions, type_, reason, message);
+    let is_new = !outcome::has_same_condition(&status.conditions, type_, reason, message);
     if is_new && !USUAL.contains(&reason) {
         plan.events.push(Event {
             kind,
@@ -155,7 +155,7 @@ pub(super) fn say(snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>, status:
             place: EventPlace::default(),
         });
     }
-    ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
+    outcome::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
 }
 
 /// Ends a plan with the status and the time of the next look.
@@ -163,7 +163,7 @@ pub(super) fn end_attempt(
     snapshot: &Snapshot,
     facts: &TenantFacts,
     now: Timestamp,
-    (taken, uncounted, unjudged): (&Taken, &Uncounted, &BTreeSet<String>),
+    (taken, uncounted, unjudged): (&TenantNamespaces, &UncountedNamespaces, &BTreeSet<String>),
     (problems, mut plan): (Vec<String>, Plan),
 ) -> Plan {
     let old = snapshot.tenant.status.clone().unwrap_or_default();
@@ -188,7 +188,7 @@ pub(super) fn end_attempt(
             .map(|(name, uid)| TenantSpace {
                 name: name.to_string(),
                 uid: (!uid.is_empty()).then(|| uid.clone()),
-                metadata: labels::tell_marks(snapshot, &plan.memory, name),
+                metadata: labels::report_metadata(snapshot, &plan.memory, name),
                 other: old
                     .spaces
                     .iter()
@@ -244,7 +244,7 @@ pub(super) fn end_attempt(
         }
         let list = |names: &BTreeSet<String>| {
             let names: Vec<String> = names.iter().cloned().collect();
-            ending::name_some(&names, LONGEST_LIST)
+            outcome::join_names(&names, LONGEST_LIST)
         };
         if !uncounted.new.is_empty() {
             note.push_str(&format!(
@@ -279,14 +279,14 @@ pub(super) fn end_attempt(
     };
     if value == ConditionStatus::False {
         plan.events
-            .extend(ending::make_news(&old.conditions, EventKind::Warning, reason, &message));
+            .extend(outcome::make_event(&old.conditions, EventKind::Warning, reason, &message));
     }
     tell_record(snapshot, now, taken, &mut status, &mut plan);
-    let look_for_owners = owners::tell(snapshot, now, &mut status, &mut plan);
-    let look_at_account = account::tell(snapshot, facts, now, taken, (&mut status, &mut plan));
+    let look_for_owners = owners::report_owners(snapshot, now, &mut status, &mut plan);
+    let look_at_account = account_access::report_access(snapshot, facts, now, taken, (&mut status, &mut plan));
     let entry = (condition::READY, value, reason, message.as_str());
-    ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
-    plan.status = ending::find_change(snapshot.tenant.status.as_ref(), &status);
+    outcome::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
+    plan.status = outcome::find_change(snapshot.tenant.status.as_ref(), &status);
     let retry = (!problems.is_empty()).then(|| {
         let at = add_duration(now, RETRY_INTERVAL);
         plan.memory.next().map_or(at, |next| next.min(at))

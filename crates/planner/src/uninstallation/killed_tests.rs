@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::leaving_tests::protected;
+use super::deletions_tests::protected;
 use super::*;
 
 /// Returns the lists of a snapshot. One object may be in several lists.
-fn list_lists(snapshot: &mut Snapshot) -> [&mut Vec<SeenObject>; 15] {
+fn list_lists(snapshot: &mut Snapshot) -> [&mut Vec<ObservedObject>; 15] {
     [
         &mut snapshot.deployments,
         &mut snapshot.installed,
@@ -59,7 +59,7 @@ fn carry_out(snapshot: &mut Snapshot, step: &Step) {
         }
     }
     // An observation doesn't list objects that no longer have an owner, or namespaces that no longer have facts.
-    let is_owned = |seen: &SeenObject| {
+    let is_owned = |seen: &ObservedObject| {
         ObjectView::of(&seen.object)
             .list_views("/metadata/ownerReferences")
             .next()
@@ -69,7 +69,7 @@ fn carry_out(snapshot: &mut Snapshot, step: &Step) {
 }
 
 /// Plans and executes all steps. After `killed_after` steps, another process continues. Returns the names of the deleted objects.
-fn play(snapshot: &mut Snapshot, choice: Choice, killed_after: Option<usize>) -> (BTreeSet<String>, usize) {
+fn play(snapshot: &mut Snapshot, choice: RemovalChoice, killed_after: Option<usize>) -> (BTreeSet<String>, usize) {
     let (mut deleted, mut steps) = (BTreeSet::new(), 0);
     for _ in 0..200 {
         let plan = plan(snapshot, choice).unwrap();
@@ -114,7 +114,7 @@ fn check_bounds(snapshot: &Snapshot) {
 fn an_uninstallation_is_finished_after_a_kill_at_any_write() {
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
         for with_protection in [false, true] {
-            let choice = Choice { kinds, with_protection };
+            let choice = RemovalChoice { kinds, with_protection };
             let told: BTreeSet<String> = plan(&protected(), choice).unwrap().goes.into_iter().collect();
             let mut end = protected();
             let (wanted, steps) = play(&mut end, choice, None);

@@ -10,11 +10,11 @@
 //! - Remove finalizers and owner references.
 //! - Delete objects. A Kustomization is deleted only if it is suspended. Every reconciler of Kustomizations, Flux included, then leaves the applied objects.
 //!
-//! NetworkPolicies, quotas and admission policies stay by default ([`Choice`]).
+//! NetworkPolicies, quotas and admission policies stay by default ([`RemovalChoice`]).
 //!
 //! The plan refuses to delete objects that another controller reconciles, and a namespace into which objects were applied.
 
-mod leaving;
+mod deletions;
 mod protection;
 mod release;
 
@@ -30,7 +30,7 @@ use tenure_api::metadata::{
     TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
-use self::leaving::{GoingKinds, list_leaving};
+use self::deletions::{DeletedKinds, list_deleted};
 pub use self::protection::BOUNDING_KINDS;
 use self::release::Release;
 
@@ -71,14 +71,14 @@ pub enum KindChoice {
 
 /// The kinds and the protection that are deleted with the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct RemovalChoice {
     /// The kinds.
     pub kinds: KindChoice,
     /// True if the objects that protect tenants from each other are also deleted. The rights of owners are deleted first.
     pub with_protection: bool,
 }
 
-impl From<KindChoice> for Choice {
+impl From<KindChoice> for RemovalChoice {
     /// Keeps the protection.
     fn from(kinds: KindChoice) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl From<KindChoice> for Choice {
 
 /// An object as observed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenObject {
+pub struct ObservedObject {
     /// The API path.
     pub path: String,
     /// The object: its kind, its metadata, and the other fields that the plan reads.
@@ -101,39 +101,39 @@ pub struct SeenObject {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The Deployments of the controllers: the main one, and those of shards.
-    pub deployments: Vec<SeenObject>,
+    pub deployments: Vec<ObservedObject>,
     /// The other objects of an installation, in the order in which they are applied, including the namespace.
-    pub installed: Vec<SeenObject>,
+    pub installed: Vec<ObservedObject>,
     /// The sources and Kustomizations of all namespaces.
-    pub reconciled: Vec<SeenObject>,
+    pub reconciled: Vec<ObservedObject>,
     /// The objects of the kinds that the installation defines.
-    pub custom: Vec<SeenObject>,
+    pub custom: Vec<ObservedObject>,
     /// The Tenants.
-    pub tenants: Vec<SeenObject>,
+    pub tenants: Vec<ObservedObject>,
     /// The AccessProviders and FluxAccessRequests.
-    pub access: Vec<SeenObject>,
+    pub access: Vec<ObservedObject>,
     /// The names of all CustomResourceDefinitions, Tenure's or not: `PLURAL.GROUP`.
     pub definitions: Vec<String>,
     /// The APIServices that the API server keeps for the groups of CustomResourceDefinitions.
-    pub group_services: Vec<SeenObject>,
+    pub group_services: Vec<ObservedObject>,
     /// The objects of all kinds that have an owner.
-    pub owned: Vec<SeenObject>,
+    pub owned: Vec<ObservedObject>,
     /// The objects of [`BOUNDING_KINDS`] that Tenure wrote for Tenants.
-    pub bounds: Vec<SeenObject>,
+    pub bounds: Vec<ObservedObject>,
     /// The RoleBindings with Tenure's label.
-    pub role_bindings: Vec<SeenObject>,
+    pub role_bindings: Vec<ObservedObject>,
     /// All objects in the platform namespace.
-    pub inside: Vec<SeenObject>,
+    pub inside: Vec<ObservedObject>,
     /// The policies that the controllers keep in force, and their bindings.
-    pub policies: Vec<SeenObject>,
+    pub policies: Vec<ObservedObject>,
     /// The namespaces with facts for policies.
-    pub stated: Vec<SeenObject>,
+    pub stated: Vec<ObservedObject>,
     /// The cluster-scoped objects by which policies recognise a Tenant's owners and account.
-    pub tenant_rights: Vec<SeenObject>,
+    pub tenant_rights: Vec<ObservedObject>,
     /// The number of previous writes to an object, by its path.
     pub attempts: BTreeMap<String, u32>,
     /// The ClusterRoleBindings of accounts of the platform namespace.
-    pub cluster_role_bindings: Vec<SeenObject>,
+    pub cluster_role_bindings: Vec<ObservedObject>,
     /// Another controller that reconciles Flux's kinds now.
     pub flux: Option<String>,
     /// Another controller that reconciles Tenants now.
@@ -186,7 +186,7 @@ pub enum Refusal {
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn plan(snapshot: &Snapshot, choice: impl Into<Choice>) -> Result<Plan, Refusal> {
+pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Plan, Refusal> {
     let choice = choice.into();
     let kinds = choice.kinds;
     if let (KindChoice::All, Some(other)) = (kinds, snapshot.flux.as_ref().or(snapshot.capsule.as_ref())) {
@@ -194,7 +194,7 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<Choice>) -> Result<Plan, Refu
     }
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
-    let going = GoingKinds::of(snapshot, kinds);
+    let going = DeletedKinds::of(snapshot, kinds);
     plan.stages = vec![
         open_the_way(snapshot),
         delete_webhooks(snapshot),
@@ -217,14 +217,14 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<Choice>) -> Result<Plan, Refu
     give_up_fights(snapshot, &mut plan);
     plan.stages.retain(|stage| !stage.is_empty());
     if !plan.stages.is_empty() {
-        protection::tell(snapshot, choice, &mut plan);
-        plan.goes = list_leaving(snapshot, &plan.stages, &going, namespace == NamespaceVerdict::Goes);
+        protection::report_kept_protection(snapshot, choice, &mut plan);
+        plan.goes = list_deleted(snapshot, &plan.stages, &going, namespace == NamespaceVerdict::Goes);
     }
     Ok(plan)
 }
 
 /// Finds the objects of the installation with this kind and name.
-fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a SeenObject> {
+fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a ObservedObject> {
     snapshot.installed.iter().filter(move |seen| {
         let found = ObjectView::of(&seen.object).read_text("/metadata/name");
         read_kind(&seen.object) == kind && found == name && is_ours(&seen.object)
@@ -304,7 +304,7 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
 }
 
 /// Removes the facts and objects that policies read, if no policies remain.
-fn withdraw(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+fn withdraw(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     if protection::keeps_policies(snapshot, choice) {
         return Vec::new();
     }
@@ -317,7 +317,7 @@ fn withdraw(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
 }
 
 /// Removes finalizers that would keep objects for ever, and owner references that would delete other objects.
-fn release(snapshot: &Snapshot, choice: Choice, going: &GoingKinds, namespace: NamespaceVerdict) -> Vec<Step> {
+fn release(snapshot: &Snapshot, choice: RemovalChoice, going: &DeletedKinds, namespace: NamespaceVerdict) -> Vec<Step> {
     let mut steps = Vec::new();
     let goes_with_namespace = |object: &Value| namespace == NamespaceVerdict::Goes && is_in_platform(object);
     for seen in &snapshot.reconciled {
@@ -375,7 +375,7 @@ fn delete_bindings(snapshot: &Snapshot) -> Vec<Step> {
 }
 
 /// Deletes the policies that bounded those rights.
-fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+fn delete_policies(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     let installed = snapshot.installed.iter().rev();
     let policies = installed.filter(|seen| {
         choice.with_protection && is_ours(&seen.object) && protection::is_policy(read_kind(&seen.object))
@@ -384,7 +384,7 @@ fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
 }
 
 /// Deletes the other parts of the installation. Parts in the platform namespace go with it, unless it stays.
-fn delete_parts(snapshot: &Snapshot, choice: Choice, namespace: NamespaceVerdict) -> Vec<Step> {
+fn delete_parts(snapshot: &Snapshot, choice: RemovalChoice, namespace: NamespaceVerdict) -> Vec<Step> {
     let installed = snapshot.installed.iter().rev().filter(|seen| {
         let name = ObjectView::of(&seen.object).read_text("/metadata/name");
         match read_kind(&seen.object) {
@@ -411,14 +411,14 @@ fn is_ours(object: &Value) -> bool {
 fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<Step> {
     let mut steps = Vec::new();
     for seen in &snapshot.installed {
-        let Some((group, kind)) = leaving::read_definition(&seen.object) else {
+        let Some((group, kind)) = deletions::read_definition(&seen.object) else {
             continue;
         };
-        if leaving::goes(group, kinds) {
+        if deletions::is_deleted_group(group, kinds) {
             steps.extend(delete(seen));
             continue;
         }
-        let is_of_kind = |seen: &&SeenObject| {
+        let is_of_kind = |seen: &&ObservedObject| {
             let object = ObjectView::of(&seen.object);
             let (named, _) = object.read_text("/apiVersion").split_once('/').unwrap_or_default();
             named == group && object.read_text("/kind") == kind
@@ -457,7 +457,7 @@ fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Reports credentials that no controller replaces or ends any more.
 fn tell_credentials(snapshot: &Snapshot, plan: &mut Plan) {
-    let is_request = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == "FluxAccessRequest";
+    let is_request = |seen: &&ObservedObject| ObjectView::of(&seen.object).read_text("/kind") == "FluxAccessRequest";
     let count = snapshot.access.iter().filter(is_request).count();
     if count > 0 {
         plan.stays.push(format!(
@@ -471,7 +471,7 @@ fn is_platform_account(subject: ObjectView<'_>) -> bool {
 }
 
 /// Returns the deletion of an object that is not already being deleted.
-fn delete(seen: &SeenObject) -> Option<Step> {
+fn delete(seen: &ObservedObject) -> Option<Step> {
     let object = ObjectView::of(&seen.object);
     if object.is_being_deleted() {
         return None;
@@ -514,6 +514,6 @@ fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
 #[cfg(test)]
 mod killed_tests;
 #[cfg(test)]
-mod leaving_tests;
+mod deletions_tests;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use serde_json::json;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{LANE_BINDING, TENANT_LABEL};
 
-use super::{Action, Choice, Plan, SeenObject, Snapshot, Step, delete, is_ours, name};
+use super::{Action, RemovalChoice, Plan, ObservedObject, Snapshot, Step, delete, is_ours, name};
 
 /// The kinds that limit the contents of a Tenant's namespace.
 pub const BOUNDING_KINDS: [(&str, &str); 3] = [
@@ -17,7 +17,7 @@ pub const BOUNDING_KINDS: [(&str, &str); 3] = [
 ];
 
 /// Checks whether the policies stay. The facts that they read stay with them.
-pub(super) fn keeps_policies(snapshot: &Snapshot, choice: Choice) -> bool {
+pub(super) fn keeps_policies(snapshot: &Snapshot, choice: RemovalChoice) -> bool {
     !choice.with_protection && !snapshot.policies.is_empty()
 }
 
@@ -27,7 +27,7 @@ pub(super) fn is_policy(kind: &str) -> bool {
 }
 
 /// Deletes the bindings that Tenure wrote for Tenants. A binding with a finalizer gives its rights until it is gone, so its subjects are removed.
-pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     match choice.with_protection {
         true => list_bindings(snapshot)
             .filter_map(|seen| delete(seen).or_else(|| remove_subjects(seen)))
@@ -37,7 +37,7 @@ pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: Choice) -> Vec<Step> 
 }
 
 /// Removes the subjects from a RoleBinding that is being deleted, and that a finalizer holds.
-pub(super) fn remove_subjects(seen: &SeenObject) -> Option<Step> {
+pub(super) fn remove_subjects(seen: &ObservedObject) -> Option<Step> {
     let object = ObjectView::of(&seen.object);
     let is_held = object.list_texts("/metadata/finalizers").next().is_some();
     let has_subjects = object.list_views("/subjects").next().is_some();
@@ -71,7 +71,7 @@ fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
 }
 
 /// Deletes the policies after the controllers have ended, because the facts that policies read are then no longer updated.
-pub(super) fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+pub(super) fn delete_policies(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     match keeps_policies(snapshot, choice) {
         true => Vec::new(),
         false => snapshot.policies.iter().filter_map(delete).collect(),
@@ -79,7 +79,7 @@ pub(super) fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> 
 }
 
 /// Deletes the objects with which Tenure limited the namespaces of Tenants.
-pub(super) fn delete_bounds(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+pub(super) fn delete_bounds(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     match choice.with_protection {
         true => snapshot.bounds.iter().filter_map(delete).collect(),
         false => Vec::new(),
@@ -87,13 +87,13 @@ pub(super) fn delete_bounds(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
 }
 
 /// Reports the protection that stays.
-pub(super) fn tell(snapshot: &Snapshot, choice: Choice, plan: &mut Plan) {
+pub(super) fn report_kept_protection(snapshot: &Snapshot, choice: RemovalChoice, plan: &mut Plan) {
     if choice.with_protection {
         tell_held(snapshot, plan);
         return;
     }
     for (_, kind) in BOUNDING_KINDS {
-        let of_kind = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
+        let of_kind = |seen: &&ObservedObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
         let count = snapshot.bounds.iter().filter(of_kind).count();
         if count > 0 {
             plan.stays
@@ -115,7 +115,7 @@ pub(super) fn tell(snapshot: &Snapshot, choice: Choice, plan: &mut Plan) {
 }
 
 /// Lists the RoleBindings that Tenure wrote for the owners and accounts of Tenants.
-fn list_bindings(snapshot: &Snapshot) -> impl Iterator<Item = &SeenObject> {
+fn list_bindings(snapshot: &Snapshot) -> impl Iterator<Item = &ObservedObject> {
     snapshot.role_bindings.iter().filter(|seen| {
         let object = ObjectView::of(&seen.object);
         is_ours(&seen.object)

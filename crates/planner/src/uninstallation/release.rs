@@ -5,8 +5,8 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{FLUX_FINALIZER, LANE_FINALIZER, TENURE_FINALIZER, WEBHOOK_LABELS};
 use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
-use super::leaving::GoingKinds;
-use super::{Action, SeenObject, Step, name};
+use super::deletions::DeletedKinds;
+use super::{Action, ObservedObject, Step, name};
 
 /// The fields that are removed from an object, in one patch, so that no reader sees a part of it.
 pub(super) struct Release<'a> {
@@ -58,7 +58,7 @@ impl<'a> Release<'a> {
     }
 
     /// Removes the owner references to deleted kinds: the garbage collector would delete the object with its owner.
-    pub(super) fn take_owners(&mut self, going: &GoingKinds) {
+    pub(super) fn take_owners(&mut self, going: &DeletedKinds) {
         self.take_off("ownerReferences", "without its owner", |owner| going.has_owner(owner));
     }
 
@@ -92,7 +92,7 @@ impl<'a> Release<'a> {
         }
     }
 
-    pub(super) fn finish(mut self, seen: &SeenObject) -> Option<Step> {
+    pub(super) fn finish(mut self, seen: &ObservedObject) -> Option<Step> {
         if self.says.is_empty() {
             return None;
         }

@@ -5,12 +5,12 @@ use tenure_api::metadata::{FLUX_FINALIZER, LANE_BINDING, LANE_FINALIZER, LANE_LA
 
 use super::*;
 
-pub(super) fn seen(object: Value) -> SeenObject {
+pub(super) fn seen(object: Value) -> ObservedObject {
     let mut object = object;
     let path = format!("/{}", name(&object));
     object["metadata"]["uid"] = json!(format!("uid of {path}"));
     object["metadata"]["resourceVersion"] = json!("7");
-    SeenObject { path, object }
+    ObservedObject { path, object }
 }
 
 pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Value {
@@ -487,7 +487,7 @@ fn policies_go_before_what_they_read() {
     let marks = json!({ "tenure.dev/bounded": "true", "tenure.dev/counted": "true", "tenure.dev/another": "stays" });
     let stated = with(stated, "/metadata/labels", marks);
     snapshot.stated = vec![seen(stated)];
-    let choice = Choice {
+    let choice = RemovalChoice {
         kinds: KindChoice::Own,
         with_protection: true,
     };

@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_planner::access::audit::uses::{MOST, MOST_OF_NAMESPACE};
+use tenure_planner::access::audit::secret_uses::{MOST, MOST_OF_NAMESPACE};
 use tenure_planner::access::audit::{
-    Bindings, Contents, Facts, Form, Inventory, Look, Named, Roles, Row, Usage, Verdict, find_readers,
+    Bindings, Contents, Facts, Form, Inventory, SecretRead, NamedObject, Roles, Row, Usage, Verdict, find_readers,
 };
 use tenure_tenancy::access::readers::Way;
 
@@ -22,8 +22,8 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn named(namespace: &str, name: &str) -> Named {
-    Named {
+fn named(namespace: &str, name: &str) -> NamedObject {
+    NamedObject {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     }
@@ -97,7 +97,7 @@ fn every_field_that_names_a_credential_is_found() {
     );
     surface["status"] = json!({"deployKeys": [{"source": "two", "fingerprint": "SHA256:x"}]});
     inventory.add("Surface", &surface);
-    let accounts: Vec<Named> = inventory.list_accounts().cloned().collect();
+    let accounts: Vec<NamedObject> = inventory.list_accounts().cloned().collect();
     assert_eq!(accounts, [named("a", "puller")]);
     inventory.add_account(&accounts[0], &json!({"imagePullSecrets": [{"name": "pull"}, {}]}));
     assert_eq!(
@@ -362,7 +362,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
 fn what_is_old_ended_or_unknown_is_found() {
     let now = at("2026-06-01T00:00:00Z");
     let nobody = || find_readers(&named("a", "git"), &Ok(Bindings::default()), &Ok(Bindings::default()));
-    let judge = |look: Look| {
+    let judge = |look: SecretRead| {
         let row = Row {
             secret: named("a", "git"),
             usage: Usage {
@@ -378,7 +378,7 @@ fn what_is_old_ended_or_unknown_is_found() {
         let mut facts = facts_of(keys);
         facts.written_at = written.parse().ok();
         facts.ends_at = ends.map(at);
-        Look::Seen(facts)
+        SecretRead::Seen(facts)
     };
     let basic = [("username", ""), ("password", "")];
     assert_eq!(judge(seen(&basic, "2026-03-03T00:00:00Z", None)), Verdict::Young);
@@ -393,8 +393,8 @@ fn what_is_old_ended_or_unknown_is_found() {
     );
     let unjudged = [
         judge(seen(&basic, "", None)),
-        judge(Look::Refused),
-        judge(Look::Failed("it failed".to_owned())),
+        judge(SecretRead::Refused),
+        judge(SecretRead::Failed("it failed".to_owned())),
     ];
     for verdict in unjudged {
         assert!(
@@ -402,5 +402,5 @@ fn what_is_old_ended_or_unknown_is_found() {
             "{verdict:?}"
         );
     }
-    assert!(!judge(Look::Absent).is_finding());
+    assert!(!judge(SecretRead::Absent).is_finding());
 }

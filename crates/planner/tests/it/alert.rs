@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{Alert, ObjectMeta, Provider};
 use tenure_planner::alert::{
-    Candidate, Chosen, Plan, RECENT, Recent, SAME_FOR, Snapshot, choose, combine, is_about, may_name, plan,
+    Candidate, SelectedAlerts, Plan, RECENT, RecentEvents, SAME_FOR, Snapshot, select_alerts, combine, is_about, may_name, plan,
 };
-use tenure_planner::maxima::{ALERTS_TOLD, PATTERNS_TRIED};
-use tenure_planner::news::News;
+use tenure_planner::list_limits::{ALERTS_TOLD, PATTERNS_TRIED};
+use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::{Event, EventKind, EventPlace, Next, invariants};
 
 use crate::receiver::{realm, start};
@@ -72,10 +72,10 @@ pub(crate) fn object(namespace: &str, name: &str) -> ObjectMeta {
 }
 
 /// Makes the news that a Kustomization of namespace `blue` could not be built.
-fn failure(message: &str) -> News {
+fn failure(message: &str) -> AlertEvent {
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
     let event = event(EventKind::Warning, "BuildFailed", message, &revision);
-    News::of(KUSTOMIZE, &object("blue", "app"), &event, start()).unwrap()
+    AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &event, start()).unwrap()
 }
 
 fn planned(snapshot: &Snapshot) -> Plan {
@@ -232,7 +232,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     let wants = |namespace: &str, fields: Value| {
         let alert = alert(namespace, &fields);
         let placement = realm().place(namespace);
-        let chosen = choose(
+        let chosen = select_alerts(
             &[Candidate {
                 alert: &alert,
                 placement: &placement,
@@ -287,10 +287,10 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     assert_eq!(may_name_from("of-nobody"), (true, false));
     // An Alert for errors gets no good news.
     let good = event(EventKind::Normal, "Progressing", "ConfigMap/a created", &[]);
-    let good = News::of(KUSTOMIZE, &object("blue", "app"), &good, start()).unwrap();
+    let good = AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &good, start()).unwrap();
     let errors = alert("blue", &json!({ "eventSeverity": "error" }));
     assert!(
-        choose(
+        select_alerts(
             &[Candidate {
                 alert: &errors,
                 placement: &blue
@@ -313,24 +313,24 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
             kind,
             "notification-controller",
         );
-        assert_eq!(News::of(of, &object("blue", "a"), &warning, at), None);
+        assert_eq!(AlertEvent::of(of, &object("blue", "a"), &warning, at), None);
     }
     assert_eq!(
-        News::of(("v1", "Kustomization", "x"), &object("blue", "a"), &warning, at),
+        AlertEvent::of(("v1", "Kustomization", "x"), &object("blue", "a"), &warning, at),
         None
     );
     // An event for the platform, or about another object, is not the object's own.
     let mut elsewhere = warning.clone();
     elsewhere.place = EventPlace::Platform;
-    assert_eq!(News::of(KUSTOMIZE, &object("blue", "a"), &elsewhere, at), None);
+    assert_eq!(AlertEvent::of(KUSTOMIZE, &object("blue", "a"), &elsewhere, at), None);
     // An event without news is not reported.
     let old = event(EventKind::Normal, "ArtifactUpToDate", "x", &[]);
-    assert_eq!(News::of(SOURCE, &object("blue", "a"), &old, at), None);
+    assert_eq!(AlertEvent::of(SOURCE, &object("blue", "a"), &old, at), None);
     // Neither is a Kustomization's wait for its source, which reports its own problem.
     let waits = event(EventKind::Warning, "ArtifactFailed", "x", &[]);
-    assert_eq!(News::of(KUSTOMIZE, &object("blue", "a"), &waits, at), None);
+    assert_eq!(AlertEvent::of(KUSTOMIZE, &object("blue", "a"), &waits, at), None);
     assert!(
-        News::of(SOURCE, &object("blue", "a"), &warning, at).is_some(),
+        AlertEvent::of(SOURCE, &object("blue", "a"), &warning, at).is_some(),
         "the control"
     );
     let of = (
@@ -340,12 +340,12 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
     );
     let made = event(EventKind::Warning, "ArtifactFailed", "x", &[]);
     assert!(
-        News::of(of, &object("blue", "a"), &made, at).is_some(),
+        AlertEvent::of(of, &object("blue", "a"), &made, at).is_some(),
         "what it says of itself is told"
     );
     // A Kustomization that waits for others has not failed.
     let waits = event(EventKind::Warning, "DependencyNotReady", "x", &[]);
-    let waits = News::of(KUSTOMIZE, &object("blue", "a"), &waits, at).unwrap();
+    let waits = AlertEvent::of(KUSTOMIZE, &object("blue", "a"), &waits, at).unwrap();
     assert_eq!(waits.severity.as_str(), "info");
 }
 
@@ -367,7 +367,7 @@ fn what_is_told_beside_an_event_follows_fluxs_order() {
         ("source.toolkit.fluxcd.io/revision", "of another group"),
     ];
     let event = event(EventKind::Normal, "Progressing", "x", &annotations);
-    let news = News::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
+    let news = AlertEvent::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
     let alert = alert(
         "blue",
         &json!({ "summary": "of the alert", "eventMetadata": { "cluster": "one", "deploymentID": "8" } }),
@@ -413,7 +413,7 @@ fn much_beside_an_event_and_a_long_message_are_cut() {
     metadata.annotations = Some(annotations.collect());
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
     let event = event(EventKind::Normal, "Progressing", &"é".repeat(40_000), &revision);
-    let news = News::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
+    let news = AlertEvent::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
     let bytes: usize = news.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
     assert!(
         bytes <= 16 << 10 && news.metadata.contains_key(revision[0].0),
@@ -429,7 +429,7 @@ fn much_beside_an_event_and_a_long_message_are_cut() {
 #[test]
 fn a_success_is_a_commits_status() {
     let told = |kind, reason: &str, annotations: &[(&str, &str)]| {
-        let news = News::of(
+        let news = AlertEvent::of(
             KUSTOMIZE,
             &object("blue", "app"),
             &event(kind, reason, "x", annotations),
@@ -453,7 +453,7 @@ fn a_success_is_a_commits_status() {
 
 #[test]
 fn the_same_is_told_once_in_a_while() {
-    let mut recent = Recent::default();
+    let mut recent = RecentEvents::default();
     let at = Duration::from_secs;
     assert!(recent.take(&failure("one"), at(0)));
     assert!(!recent.take(&failure("one"), at(299)));
@@ -466,7 +466,7 @@ fn the_same_is_told_once_in_a_while() {
         "one",
         &[("kustomize.toolkit.fluxcd.io/revision", "main@sha1:2")],
     );
-    let other = News::of(KUSTOMIZE, &object("blue", "app"), &other, start()).unwrap();
+    let other = AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &other, start()).unwrap();
     assert!(recent.take(&other, at(301)));
     // For any number of events, the memory is bounded.
     for number in 0..2 * RECENT {
@@ -490,7 +490,7 @@ fn many(count: usize, fields: &Value) -> Vec<Alert> {
         .collect()
 }
 
-fn choose_of(alerts: &[Alert], news: &News) -> Chosen {
+fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
     let placement = realm().place("blue");
     let candidates: Vec<Candidate<'_>> = alerts
         .iter()
@@ -499,7 +499,7 @@ fn choose_of(alerts: &[Alert], news: &News) -> Chosen {
             placement: &placement,
         })
         .collect();
-    choose(&candidates, news)
+    select_alerts(&candidates, news)
 }
 
 #[test]
@@ -532,7 +532,7 @@ fn expressions_cost_what_they_may_and_no_more() {
 fn news_are_fluxs_event() {
     let at: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
     let event = event(EventKind::Warning, "BuildFailed", "x", &[]);
-    let news = News::of(KUSTOMIZE, &object("blue", "app"), &event, at).unwrap();
+    let news = AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &event, at).unwrap();
     assert_eq!(
         news.write(&BTreeMap::from([("a".to_owned(), "b".to_owned())])),
         json!({

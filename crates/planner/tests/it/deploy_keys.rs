@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
 use tenure_planner::surface::deploy_key::{
-    Answer, Pair, SecretFacts, Step, Work, begin, is_ours, list_due, name_key, take,
+    Answer, Pair, SecretFacts, Step, Work, begin_attempt, is_ours, list_due, name_key, apply_answer,
 };
 use tenure_planner::surface::{Attempt, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
@@ -136,12 +136,12 @@ impl World {
 /// Runs a round of the shell: keys first, then the plan, on a cluster that accepts its writes; the status is stored.
 fn round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
     snapshot.attempt = Attempt::begin(now, &snapshot.surface.metadata);
-    begin(snapshot);
+    begin_attempt(snapshot);
     for _ in 0..50 {
         let due = list_due(snapshot, now);
         for step in &due {
             let answer = world.answer(step);
-            take(&mut snapshot.keys, step, answer, now);
+            apply_answer(&mut snapshot.keys, step, answer, now);
         }
         if !due.is_empty() {
             continue;
@@ -527,7 +527,7 @@ fn what_never_stays_as_it_is_written_comes_to_an_end() {
                 })),
                 other => panic!("{other:?}"),
             };
-            take(&mut snapshot.keys, &step, answer, start());
+            apply_answer(&mut snapshot.keys, &step, answer, start());
         }
     }
     assert!(steps < 20, "{steps}");
@@ -556,7 +556,7 @@ fn an_api_server_that_is_behind_is_waited_for() {
                 } else {
                     world.answer(&step)
                 };
-                take(&mut snapshot.keys, &step, answer, start());
+                apply_answer(&mut snapshot.keys, &step, answer, start());
             }
         }
         let facts = &snapshot.keys["app"];

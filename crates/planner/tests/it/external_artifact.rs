@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_api::ExternalArtifact;
 use tenure_planner::Next;
 use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
-use tenure_planner::artifact_generator::Told;
+use tenure_planner::artifact_generator::StoredRecipes;
 use tenure_planner::external_artifact::{self, Beside, FetchRequest, Written, find_maker};
 use tenure_planner::source::Fetched;
 use tenure_tenancy::ExternalGrant;
@@ -38,11 +38,11 @@ fn observe(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Sn
 fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
     let mut generating = snapshot(usual());
     carry_out(&mut generating);
-    let told = Told::clone(&generating.memory.told.clone().unwrap());
+    let told = StoredRecipes::clone(&generating.memory.told.clone().unwrap());
     let own =
         json!({ "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "gen" });
     let made = artifact(own);
-    let beside = |told: Option<Told>| find_maker(&made, &[], |_| true, |_| told.as_ref());
+    let beside = |told: Option<StoredRecipes>| find_maker(&made, &[], |_| true, |_| told.as_ref());
     let mut known = observe(&made, beside(Some(told.clone())));
     let plan = external_artifact::plan(&known, start());
     let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
@@ -101,14 +101,14 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
     for (beside, withheld) in [
         (beside(None), "has not reported its sources yet"),
         (
-            beside(Some(Told {
+            beside(Some(StoredRecipes {
                 is_suspended: true,
                 ..told.clone()
             })),
             "is disabled",
         ),
         (
-            beside(Some(Told {
+            beside(Some(StoredRecipes {
                 problem: Some("a circle".to_owned()),
                 ..told.clone()
             })),
@@ -142,7 +142,7 @@ fn an_artifact_that_is_made_elsewhere_is_refused_and_its_status_left() {
             Vec::new(),
             grants(&["red/*=http://127.0.0.1/", "blue/other=http://127.0.0.1/"]),
         ] {
-            let beside = find_maker(&forged, &grants, |_| true, |_| Some(Box::new(Told::default())));
+            let beside = find_maker(&forged, &grants, |_| true, |_| Some(Box::new(StoredRecipes::default())));
             assert_eq!(beside, Beside::Elsewhere(Written::NotAllowed));
             let plan = external_artifact::plan(&observe(&forged, beside), start());
             assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
@@ -169,7 +169,7 @@ fn what_an_administrator_named_is_fetched_by_its_digest_from_below_its_address()
         }
         made.status.as_mut().unwrap().artifact = serde_json::from_value(usual).unwrap();
         let grants = grants(&["blue/web=http://builder/artifacts/"]);
-        let beside = find_maker(&made, &grants, |_| true, |_| None::<Box<Told>>);
+        let beside = find_maker(&made, &grants, |_| true, |_| None::<Box<StoredRecipes>>);
         external_artifact::plan(&observe(&made, beside), start())
     };
     let plan = look(json!({}));

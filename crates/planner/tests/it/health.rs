@@ -8,7 +8,7 @@ fn check(api_version: &str, kind: &str, rest: Value, expected: &str) {
     let mut object = rest;
     object["apiVersion"] = json!(api_version);
     object["kind"] = json!(kind);
-    assert_eq!(health::judge_object(&object).as_str(), expected, "{object}");
+    assert_eq!(health::assess_object(&object).as_str(), expected, "{object}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenure_api::{Kustomization, Surface};
 use tenure_planner::kustomization::{self, ServiceAccountFacts, SourceFacts};
-use tenure_planner::{maxima, surface};
+use tenure_planner::{list_limits, surface};
 use tenure_tenancy::Realm;
 
 fn now() -> Timestamp {
@@ -110,10 +110,10 @@ fn is_long(conditions: &BTreeMap<String, (String, String)>) -> bool {
 fn lists_of_a_kustomization_have_a_longest() {
     type Entries = fn(usize) -> Value;
     let cases: [(&str, &str, usize, Entries); 12] = [
-        ("dependsOn", "spec.dependsOn", maxima::DEPENDENCIES, |count| {
+        ("dependsOn", "spec.dependsOn", list_limits::DEPENDENCIES, |count| {
             list(count, |at| json!({ "name": format!("d{at}") }))
         }),
-        ("healthChecks", "spec.healthChecks", maxima::HEALTH_CHECKS, |count| {
+        ("healthChecks", "spec.healthChecks", list_limits::HEALTH_CHECKS, |count| {
             list(
                 count,
                 |at| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": format!("d{at}"), "namespace": "team" }),
@@ -122,7 +122,7 @@ fn lists_of_a_kustomization_have_a_longest() {
         (
             "healthCheckExprs",
             "spec.healthCheckExprs",
-            maxima::HEALTH_CHECK_EXPRESSIONS,
+            list_limits::HEALTH_CHECK_EXPRESSIONS,
             |count| {
                 list(
                     count,
@@ -130,43 +130,43 @@ fn lists_of_a_kustomization_have_a_longest() {
                 )
             },
         ),
-        ("ignore", "spec.ignore", maxima::IGNORE_RULES, |count| {
+        ("ignore", "spec.ignore", list_limits::IGNORE_RULES, |count| {
             list(count, |_| json!({ "paths": ["/spec/replicas"] }))
         }),
         (
             "ignore",
             "spec.ignore[].paths",
-            maxima::IGNORE_PATHS,
+            list_limits::IGNORE_PATHS,
             |count| json!([{ "paths": list(count, |at| json!(format!("/spec/{at}"))) }]),
         ),
-        ("patches", "spec.patches", maxima::PATCHES, |count| {
+        ("patches", "spec.patches", list_limits::PATCHES, |count| {
             list(count, |_| json!({ "patch": "[]", "target": { "kind": "Pod" } }))
         }),
-        ("images", "spec.images", maxima::IMAGES, |count| {
+        ("images", "spec.images", list_limits::IMAGES, |count| {
             list(count, |at| json!({ "name": format!("i{at}"), "newTag": "v1" }))
         }),
-        ("components", "spec.components", maxima::COMPONENTS, |count| {
+        ("components", "spec.components", list_limits::COMPONENTS, |count| {
             list(count, |at| json!(format!("c{at}")))
         }),
         (
             "postBuild",
             "spec.postBuild.substituteFrom",
-            maxima::SUBSTITUTE_FROM,
+            list_limits::SUBSTITUTE_FROM,
             |count| json!({ "substituteFrom": list(count, |at| json!({ "kind": "Secret", "name": format!("s{at}") })) }),
         ),
-        ("buildMetadata", "spec.buildMetadata", maxima::BUILD_METADATA, |count| {
+        ("buildMetadata", "spec.buildMetadata", list_limits::BUILD_METADATA, |count| {
             list(count, |_| json!("originAnnotations"))
         }),
         (
             "commonMetadata",
             "spec.commonMetadata.labels",
-            maxima::COMMON_METADATA,
+            list_limits::COMMON_METADATA,
             |count| json!({ "labels": pairs(count) }),
         ),
         (
             "commonMetadata",
             "spec.commonMetadata.annotations",
-            maxima::COMMON_METADATA,
+            list_limits::COMMON_METADATA,
             |count| json!({ "annotations": pairs(count) }),
         ),
     ];
@@ -193,21 +193,21 @@ fn expressions_and_patterns_have_a_longest() {
     };
     let long = |bytes: usize| format!("true || '{}' == ''", "x".repeat(bytes - "true || '' == ''".len()));
     let check = |texts: &[String]| too_long("healthCheckExprs", &health(texts));
-    assert_eq!(check(&[long(maxima::EXPRESSION)]), None);
-    let message = check(&[long(maxima::EXPRESSION + 1)]).unwrap();
+    assert_eq!(check(&[long(list_limits::EXPRESSION)]), None);
+    let message = check(&[long(list_limits::EXPRESSION + 1)]).unwrap();
     assert!(
         message.contains("spec.healthCheckExprs[0].current has 4097 bytes"),
         "{message}"
     );
-    let many = |count: usize| vec![long(maxima::EXPRESSION); count];
-    let most = maxima::EXPRESSIONS / maxima::EXPRESSION;
+    let many = |count: usize| vec![long(list_limits::EXPRESSION); count];
+    let most = list_limits::EXPRESSIONS / list_limits::EXPRESSION;
     assert_eq!(check(&many(most)), None);
     assert!(check(&many(most + 1)).unwrap().contains("36864 bytes together"));
     let calls = |count: usize| check(&vec!["'a'.matches('b')".to_owned(); count]);
-    assert_eq!(calls(maxima::PATTERN_CALLS), None);
-    assert!(calls(maxima::PATTERN_CALLS + 1).unwrap().contains("17 times"));
+    assert_eq!(calls(list_limits::PATTERN_CALLS), None);
+    assert!(calls(list_limits::PATTERN_CALLS + 1).unwrap().contains("17 times"));
     // The expressions of dependencies count too.
-    let ready = json!([{ "name": "d", "readyExpr": long(maxima::EXPRESSION + 1) }]);
+    let ready = json!([{ "name": "d", "readyExpr": long(list_limits::EXPRESSION + 1) }]);
     assert!(
         too_long("dependsOn", &ready)
             .unwrap()
@@ -220,11 +220,11 @@ fn expressions_and_patterns_have_a_longest() {
             &list(count, |_| json!({ "paths": ["/a"], "target": { "name": "a.*" } })),
         )
     };
-    assert_eq!(names(maxima::IGNORE_PATTERNS), None);
-    assert!(names(maxima::IGNORE_PATTERNS + 1).unwrap().contains("33 patterns"));
+    assert_eq!(names(list_limits::IGNORE_PATTERNS), None);
+    assert!(names(list_limits::IGNORE_PATTERNS + 1).unwrap().contains("33 patterns"));
     let path = |bytes: usize| too_long("ignore", &json!([{ "paths": [format!("/{}", "a".repeat(bytes - 1))] }]));
-    assert_eq!(path(maxima::IGNORE_TEXT), None);
-    assert!(path(maxima::IGNORE_TEXT + 1).unwrap().contains("1025 bytes"));
+    assert_eq!(path(list_limits::IGNORE_TEXT), None);
+    assert!(path(list_limits::IGNORE_TEXT + 1).unwrap().contains("1025 bytes"));
 }
 
 #[test]
@@ -237,19 +237,19 @@ fn lists_of_a_surface_have_a_longest() {
         })
     };
     let sources = |count: usize| list(count, |at| source(format!("s{at}"), 0, 0));
-    assert!(!is_long(&of_surface(&sources(maxima::SOURCES))));
-    let refused = of_surface(&sources(maxima::SOURCES + 1));
-    assert!(is_too_long(&refused, "spec.sources", maxima::SOURCES), "{refused:?}");
+    assert!(!is_long(&of_surface(&sources(list_limits::SOURCES))));
+    let refused = of_surface(&sources(list_limits::SOURCES + 1));
+    assert!(is_too_long(&refused, "spec.sources", list_limits::SOURCES), "{refused:?}");
     let of = |paths, dependencies| of_surface(&json!([source("a".to_owned(), paths, dependencies)]));
-    assert!(!is_long(&of(maxima::PATHS, maxima::DEPENDENCIES)));
-    let refused = of(maxima::PATHS + 1, 0);
+    assert!(!is_long(&of(list_limits::PATHS, list_limits::DEPENDENCIES)));
+    let refused = of(list_limits::PATHS + 1, 0);
     assert!(
-        is_too_long(&refused, "spec.sources[a].paths", maxima::PATHS),
+        is_too_long(&refused, "spec.sources[a].paths", list_limits::PATHS),
         "{refused:?}"
     );
-    let refused = of(0, maxima::DEPENDENCIES + 1);
+    let refused = of(0, list_limits::DEPENDENCIES + 1);
     assert!(
-        is_too_long(&refused, "spec.sources[a].dependsOn", maxima::DEPENDENCIES),
+        is_too_long(&refused, "spec.sources[a].dependsOn", list_limits::DEPENDENCIES),
         "{refused:?}"
     );
 }
@@ -263,13 +263,13 @@ fn variables_have_a_largest_number_and_size() {
     };
     let text = |bytes: usize| "x".repeat(bytes);
     let several = |count: usize| Value::Object((0..count).map(|at| (format!("v{at}"), json!(text(200_000)))).collect());
-    assert_eq!(said(pairs(maxima::VARIABLES)), None);
-    assert_eq!(said(json!({ "v": text(maxima::VARIABLE_BYTES) })), None);
+    assert_eq!(said(pairs(list_limits::VARIABLES)), None);
+    assert_eq!(said(json!({ "v": text(list_limits::VARIABLE_BYTES) })), None);
     assert_eq!(said(several(5)), None);
     for (substitute, number) in [
-        (pairs(maxima::VARIABLES + 1), "has 2001 variables, and 2000 is the most"),
+        (pairs(list_limits::VARIABLES + 1), "has 2001 variables, and 2000 is the most"),
         (
-            json!({ "v": text(maxima::VARIABLE_BYTES + 1) }),
+            json!({ "v": text(list_limits::VARIABLE_BYTES + 1) }),
             "has 262145 bytes, and 262144 is the most",
         ),
         (several(6), "bytes of variables, and 1048576 is the most"),

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{ConditionStatus, Provider};
 use tenure_planner::alert::combine;
-use tenure_planner::expression::Purse;
-use tenure_planner::news::News;
+use tenure_planner::expression::EvaluationBudget;
+use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::provider::{
-    Answer, Letter, Needs, SecretData, Secrets, Sending, Snapshot, Verdict, find_pause, find_timeout, plan,
+    Answer, NotificationRequest, RequiredObjects, SecretData, Secrets, PreparedNotification, Snapshot, Verdict, find_pause, find_timeout, plan,
     write_sending,
 };
 use tenure_planner::{EventKind, invariants};
@@ -42,7 +42,7 @@ pub(crate) fn secret(entries: &[(&str, &str)]) -> SecretData {
 }
 
 /// Makes the news of a Kustomization about a commit.
-pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> News {
+pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> AlertEvent {
     let revision = format!("main@sha1:{SHA1}");
     let annotations = [("kustomize.toolkit.fluxcd.io/revision", revision.as_str())];
     let of = (
@@ -51,7 +51,7 @@ pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> News {
         "kustomize-controller",
     );
     let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-    News::of(
+    AlertEvent::of(
         of,
         &object("blue", "app"),
         &event(kind, reason, message, &annotations),
@@ -60,7 +60,7 @@ pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> News {
     .unwrap()
 }
 
-pub(crate) fn sent_with(fields: &Value, data: Option<&[(&str, &str)]>, news: &News) -> Result<Sending, String> {
+pub(crate) fn sent_with(fields: &Value, data: Option<&[(&str, &str)]>, news: &AlertEvent) -> Result<PreparedNotification, String> {
     let (provider, alert) = (
         provider(fields),
         alert("blue", &json!({ "eventMetadata": { "cluster": "one" } })),
@@ -70,21 +70,21 @@ pub(crate) fn sent_with(fields: &Value, data: Option<&[(&str, &str)]>, news: &Ne
         secret: data.map(secret),
         ..Secrets::default()
     };
-    let mut purse = Purse::default();
+    let mut purse = EvaluationBudget::default();
     write_sending((&provider, &alert), (news, &metadata), secrets, (&mut purse, start()))
 }
 
-pub(crate) fn sent(fields: &Value, data: &[(&str, &str)], news: &News) -> Letter {
+pub(crate) fn sent(fields: &Value, data: &[(&str, &str)], news: &AlertEvent) -> NotificationRequest {
     let mut fields = fields.clone();
     fields["secretRef"] = json!({ "name": "secret" });
     sent_with(&fields, Some(data), news).unwrap().letter
 }
 
-pub(crate) fn body(letter: &Letter) -> Value {
+pub(crate) fn body(letter: &NotificationRequest) -> Value {
     serde_json::from_slice(&letter.body).unwrap()
 }
 
-pub(crate) fn header<'a>(letter: &'a Letter, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(letter: &'a NotificationRequest, name: &str) -> Option<&'a str> {
     let found: Vec<&str> = letter
         .headers
         .iter()
@@ -95,11 +95,11 @@ pub(crate) fn header<'a>(letter: &'a Letter, name: &str) -> Option<&'a str> {
     found.first().copied()
 }
 
-pub(crate) fn failure() -> News {
+pub(crate) fn failure() -> AlertEvent {
     news(EventKind::Warning, "BuildFailed", "kustomization.yaml:3\nno such file")
 }
 
-pub(crate) fn success() -> News {
+pub(crate) fn success() -> AlertEvent {
     news(
         EventKind::Normal,
         "ReconciliationSucceeded",
@@ -256,7 +256,7 @@ fn what_is_not_there_is_refused_by_name() {
 
 #[test]
 fn who_is_told_of_what_follows_flux() {
-    let wants = |type_: &str, news: &News| {
+    let wants = |type_: &str, news: &AlertEvent| {
         let address = if type_.starts_with("git") {
             "https://git.example/a/b"
         } else {
@@ -264,7 +264,7 @@ fn who_is_told_of_what_follows_flux() {
         };
         let provider = provider(&json!({ "type": type_, "address": address, "secretRef": { "name": "s" } }));
         let metadata = combine(news, &alert("blue", &json!({})).spec).metadata;
-        let needs = Needs::of_event(&provider, &realm().place("blue"), (news, &metadata)).unwrap();
+        let needs = RequiredObjects::of_event(&provider, &realm().place("blue"), (news, &metadata)).unwrap();
         let account = needs.as_ref().map(|needs| needs.account.to_string());
         assert!(account.is_none_or(|account| account == "system:serviceaccount:blue:blue-gitops"));
         needs.is_some()
@@ -295,15 +295,15 @@ fn who_is_told_of_what_follows_flux() {
     assert!(!wants("github", &remark) && wants("slack", &remark));
     let of = ("source.toolkit.fluxcd.io/v1", "GitRepository", "source-controller");
     let source = event(EventKind::Warning, "GitOperationFailed", "x", &[]);
-    let source = News::of(of, &object("blue", "app"), &source, start()).unwrap();
+    let source = AlertEvent::of(of, &object("blue", "app"), &source, start()).unwrap();
     assert!(!wants("github", &source) && wants("slack", &source));
     // The owner of the event is checked again when the event is sent.
     let slack = provider(&json!({ "type": "slack" }));
-    let refused = Needs::of_event(&slack, &realm().place("red"), (&failure(), &BTreeMap::new()));
+    let refused = RequiredObjects::of_event(&slack, &realm().place("red"), (&failure(), &BTreeMap::new()));
     assert!(refused.is_ok(), "the namespace of the Provider is the event's own");
     let mut moved = slack.clone();
     moved.metadata.namespace = Some("red".to_owned());
-    let refused = Needs::of_event(&moved, &realm().place("red"), (&failure(), &BTreeMap::new())).unwrap_err();
+    let refused = RequiredObjects::of_event(&moved, &realm().place("red"), (&failure(), &BTreeMap::new())).unwrap_err();
     assert!(
         refused.contains("cross-namespace references have been blocked"),
         "{refused}"
@@ -381,7 +381,7 @@ fn nothing_of_a_secret_is_in_a_message() {
 #[test]
 fn answers_are_judged_without_their_words() {
     let slack = sent_with(&json!({ "type": "slack" }), None, &failure()).unwrap();
-    let judge = |sending: &Sending, status: u16, body: &str| {
+    let judge = |sending: &PreparedNotification, status: u16, body: &str| {
         sending.judge(&Answer {
             status,
             retry_after: Some(Duration::from_secs(7)),
@@ -446,7 +446,7 @@ fn proxies_and_certificates_are_whose_flux_takes() {
             certificates: None,
             proxy: proxy.map(secret),
         };
-        let mut purse = Purse::default();
+        let mut purse = EvaluationBudget::default();
         let news = failure();
         let metadata = combine(&news, &alert.spec).metadata;
         write_sending((&provider, &alert), (&news, &metadata), secrets, (&mut purse, start())).unwrap()
@@ -456,7 +456,7 @@ fn proxies_and_certificates_are_whose_flux_takes() {
         all["secretRef"] = json!({ "name": "secret" });
         all
     };
-    let of = |sending: &Sending| {
+    let of = |sending: &PreparedNotification| {
         sending
             .proxy
             .as_ref()

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tenure_planner::EventKind;
-use tenure_planner::news::News;
-use tenure_planner::provider::{Answer, Method, Sending, Verdict};
+use tenure_planner::alert_event::AlertEvent;
+use tenure_planner::provider::{Answer, Method, PreparedNotification, Verdict};
 
 use crate::provider::{SHA1, body, failure, header, news, sent, sent_with, success};
 
@@ -109,7 +109,7 @@ fn discord_takes_slacks_message() {
 
 #[test]
 fn teams_gets_a_card_by_its_address() {
-    let at = |address: &str, news: &News| {
+    let at = |address: &str, news: &AlertEvent| {
         let fields = json!({ "type": "msteams", "address": address });
         body(&sent_with(&fields, None, news).unwrap().letter)
     };
@@ -194,11 +194,11 @@ fn alertmanager_gets_labels() {
 
 #[test]
 fn a_commits_status_is_asked_for_and_told() {
-    let sending = |type_: &str, address: &str, news: &News| {
+    let sending = |type_: &str, address: &str, news: &AlertEvent| {
         let fields = json!({ "type": type_, "address": address, "secretRef": { "name": "secret" } });
         sent_with(&fields, Some(&[("token", "sesame\n")]), news).unwrap()
     };
-    let told = |sending: &Sending| {
+    let told = |sending: &PreparedNotification| {
         let (inquiry, letter) = (sending.inquiry.as_ref().unwrap(), &sending.letter);
         assert_eq!((inquiry.method, letter.method), (Method::Get, Method::Post));
         (inquiry.address.target(), letter.address.target(), body(letter))
@@ -246,7 +246,7 @@ fn a_commits_status_is_asked_for_and_told() {
     );
 
     // A status that the host has already is not sent again: the last one of this name counts.
-    let has = |sending: &Sending, list: Value| {
+    let has = |sending: &PreparedNotification, list: Value| {
         let answer = Answer {
             status: 200,
             retry_after: None,

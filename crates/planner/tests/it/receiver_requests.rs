@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tenure_api::Receiver;
-use tenure_planner::expression::{EXPRESSION, PURSE, Purse};
+use tenure_planner::expression::{EXPRESSION, PURSE, EvaluationBudget};
 use tenure_planner::receiver::{
-    Candidate, Delivery, Verdict, choose, find_path, find_token, list_sought, name_path, verify,
+    Candidate, Delivery, Verdict, select_targets, find_path, find_token, list_sought, name_path, verify,
 };
 use tenure_tenancy::{NamespaceFacts, Placement};
 
@@ -258,9 +258,9 @@ fn chosen(
     receiver: &Receiver,
     request: &Delivery,
     candidates: &[Candidate],
-    purse: &mut Purse,
+    purse: &mut EvaluationBudget,
 ) -> (Vec<String>, Vec<String>) {
-    let chosen = choose(receiver, request, candidates, (purse, start()));
+    let chosen = select_targets(receiver, request, candidates, (purse, start()));
     let names = chosen.targets.into_iter().map(|target| target.name).collect();
     (names, chosen.problems.into_iter().collect())
 }
@@ -273,7 +273,7 @@ fn filters_see_the_object_and_the_request() {
             &receiver(&fields),
             &delivery(headers, body),
             &candidates,
-            &mut Purse::default(),
+            &mut EvaluationBudget::default(),
         )
     };
     let both = |filter: &str| json!({ "resourceFilter": filter });
@@ -364,7 +364,7 @@ fn a_filter_that_never_ends_spends_its_own_purse() {
     let body = json!({ "a": numbers }).to_string();
     let burning = receiver(&json!({ "resourceFilter": burner }));
     // Two of them, and a little.
-    let mut purse = Purse {
+    let mut purse = EvaluationBudget {
         generation: Some(1),
         since: Some(start()),
         cost: PURSE.cost - EXPRESSION.cost * 5 / 2,
@@ -397,7 +397,7 @@ fn more_than_a_request_may_ask_is_not_asked() {
         &receiver(&json!({})),
         &delivery(&[JSON], BODY),
         &many,
-        &mut Purse::default(),
+        &mut EvaluationBudget::default(),
     );
     assert_eq!((found.len(), problems.len()), (1000, 1));
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
-use tenure_planner::surface::ownership::{self, TrialAnswer, Tried};
+use tenure_planner::surface::ownership::{self, TrialAnswer, TrialResult};
 use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 use tenure_tenancy::Realm;
@@ -398,7 +398,7 @@ fn what_keeps_a_charts_fields_is_tried_and_told() {
         (failed, Some("it can't be tried: no answer"), 5),
         (TrialAnswer::WritesNone, None, 60),
     ] {
-        of_platform.ownership = Some(Tried {
+        of_platform.ownership = Some(TrialResult {
             at: now(),
             account: account.to_string(),
             answer,

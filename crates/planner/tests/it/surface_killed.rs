@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::ObjectId;
 use tenure_planner::answer::{Answer, DeleteAnswer};
-use tenure_planner::surface::deploy_key::{Work, begin, list_due, take};
+use tenure_planner::surface::deploy_key::{Work, begin_attempt, list_due, apply_answer};
 use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 
@@ -51,7 +51,7 @@ impl Play {
         let before = self.writes;
         self.now += SignedDuration::from_secs(3600);
         self.snapshot.attempt = Attempt::begin(self.now, &self.snapshot.surface.metadata);
-        begin(&mut self.snapshot);
+        begin_attempt(&mut self.snapshot);
         let mut absent = BTreeMap::new();
         for _ in 0..50 {
             self.snapshot.live = absent.clone();
@@ -64,7 +64,7 @@ impl Play {
                 if !matches!(step.work, Work::Look { .. }) && self.dies() {
                     return false;
                 }
-                take(&mut self.snapshot.keys, step, answer, self.now);
+                apply_answer(&mut self.snapshot.keys, step, answer, self.now);
             }
             if !due.is_empty() {
                 continue;

@@ -6,12 +6,12 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenure_planner::Next;
 use tenure_planner::access::audit::{Bindings, Roles};
-use tenure_planner::tenant::account::{Place, Seen, Witness, find_due, find_running, judge};
+use tenure_planner::tenant::account_access::{HomeAccount, AccessFacts, AccessFindings, find_due, find_running, summarize_access};
 
 use crate::tenant::{now, record, settle, snapshot};
 
-fn place() -> Place {
-    Place {
+fn place() -> HomeAccount {
+    HomeAccount {
         home: "blue".to_owned(),
         account: "blue-gitops".to_owned(),
     }
@@ -70,12 +70,12 @@ fn account(namespace: &str, name: &str) -> Value {
 
 /// Lists the reported ways for bindings at home and in the cluster.
 fn list_ways(own: &[(&str, &str, Value)], cluster: &[(&str, &str, Value)]) -> Vec<String> {
-    let seen = Seen {
+    let seen = AccessFacts {
         pods: Ok(Vec::new()),
         own: Ok(bindings(own)),
         cluster: &Ok(bindings(cluster)),
     };
-    let witness = judge(place(), &seen, "tenure-system", now());
+    let witness = summarize_access(place(), &seen, "tenure-system", now());
     assert_eq!(witness.unseen, Vec::<String>::new());
     witness.ways
 }
@@ -152,13 +152,13 @@ fn what_is_told_is_bounded() {
     let many: Vec<(&str, &str, Value)> = (0..500)
         .map(|number| ("b", "edit", user(&format!("{number}-{long}"))))
         .collect();
-    let seen = Seen {
+    let seen = AccessFacts {
         pods: Ok((0..1000).map(|number| format!("pod-{number}")).collect()),
         own: Ok(bindings(&many)),
         cluster: &Err("the controllers may not list them".to_owned()),
     };
     let mut snapshot = at_home();
-    let witness = judge(place(), &seen, "tenure-system", now());
+    let witness = summarize_access(place(), &seen, "tenure-system", now());
     assert!(
         witness.unseen.iter().any(|what| what.starts_with("some RoleBindings")),
         "{:?}",
@@ -205,9 +205,9 @@ fn say(snapshot: &mut tenure_planner::tenant::Snapshot) -> (String, String, Stri
     )
 }
 
-fn witness(pods: &[&str], ways: &[&str], unseen: &[&str]) -> Witness {
+fn witness(pods: &[&str], ways: &[&str], unseen: &[&str]) -> AccessFindings {
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
-    Witness {
+    AccessFindings {
         at: now(),
         place: place(),
         pods: texts(pods),

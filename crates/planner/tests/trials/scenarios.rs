@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    Attempt, Endings, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, TokenAnswer, plan,
+    Attempt, OngoingDeletions, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, TokenAnswer, plan,
 };
 use tenure_planner::target::Target;
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
@@ -96,7 +96,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         dependencies: BTreeMap::new(),
         cycle: None,
         service_account: ServiceAccountFacts::Usable,
-        endings: Endings::default(),
+        endings: OngoingDeletions::default(),
         owners: BTreeMap::new(),
         rivals: BTreeMap::new(),
         survey: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_planner::kustomization::{ApplySettings, Endings, Guards, Rival, ServiceAccountFacts, Survey, TokenAnswer};
+use tenure_planner::kustomization::{ApplySettings, OngoingDeletions, Guards, OtherOwner, ServiceAccountFacts, Survey, TokenAnswer};
 use tenure_tenancy::Realm;
 
 use crate::builds::Build;
@@ -89,7 +89,7 @@ pub(crate) enum Act {
     /// Another Kustomization owns an object, by the object's labels and its own inventory.
     Owner {
         id: ObjectId,
-        rival: Box<Rival>,
+        rival: Box<OtherOwner>,
     },
     /// The result of a survey of the other Kustomizations of the source.
     Siblings(Survey),
@@ -98,7 +98,7 @@ pub(crate) enum Act {
     /// Tenants and namespaces are these now.
     Realm(Realm),
     /// The deletions around the Kustomization.
-    Endings(Endings),
+    Endings(OngoingDeletions),
     /// A dependency's state: whether it is ready.
     Dependency {
         name: String,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_planner::lane_process::room::Demand;
+use tenure_planner::lane_process::capacity::Demand;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure_planner::uninstallation::{Choice, KindChoice, Plan};
+use tenure_planner::uninstallation::{RemovalChoice, KindChoice, Plan};
 use tenure_tenancy::identity;
 
 use crate::connect::Connect;
@@ -62,7 +62,7 @@ impl Uninstall {
             (_, true) => KindChoice::All,
             _ => KindChoice::Own,
         };
-        let choice = Choice {
+        let choice = RemovalChoice {
             kinds,
             with_protection: self.with_protection,
         };

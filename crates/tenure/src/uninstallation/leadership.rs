@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_LEASE, LET_GO, PLATFORM_NAMESPACE};
-use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, write_spec};
+use tenure_planner::election::{LeaseRecord, ElectionAction, RETRY, WatchedLease, decide, write_spec};
 use tenure_tenancy::Instance;
 use tokio::time::Instant;
 
@@ -98,7 +98,7 @@ impl Leadership {
         };
         self.watched.take(Some(LeaseRecord::read(&lease)), self.began.elapsed());
         match decide(&self.watched, &self.candidate, self.began.elapsed()) {
-            next @ Move::Take { renewal: true, .. } => match self.write(cluster, &next).await {
+            next @ ElectionAction::Take { renewal: true, .. } => match self.write(cluster, &next).await {
                 // The Lease has just been deleted with its namespace.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
                 written => Ok(written?),
@@ -130,7 +130,7 @@ impl Leadership {
         self.watched
             .take(lease.as_ref().map(LeaseRecord::read), self.began.elapsed());
         match decide(&self.watched, &self.candidate, self.began.elapsed()) {
-            Move::Wait { holder } => Ok(Some(holder)),
+            ElectionAction::Wait { holder } => Ok(Some(holder)),
             next => {
                 self.write(cluster, &next).await?;
                 self.held = true;
@@ -139,7 +139,7 @@ impl Leadership {
         }
     }
 
-    async fn write(&self, cluster: &Uninstallation, next: &Move) -> Result<(), kube::Error> {
+    async fn write(&self, cluster: &Uninstallation, next: &ElectionAction) -> Result<(), kube::Error> {
         let write_spec = |transitions, renewal| {
             let mut spec = write_spec(&self.candidate, transitions, Timestamp::now(), renewal);
             if let Some(spec) = spec.as_object_mut() {
@@ -148,8 +148,8 @@ impl Leadership {
             spec
         };
         match next {
-            Move::Wait { .. } => Ok(()),
-            Move::Create => {
+            ElectionAction::Wait { .. } => Ok(()),
+            ElectionAction::Create => {
                 let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
                     "metadata": {"namespace": PLATFORM_NAMESPACE, "name": CONTROLLER_LEASE}, "spec": write_spec(0, false)});
                 cluster
@@ -157,7 +157,7 @@ impl Leadership {
                     .await
                     .map(drop)
             }
-            Move::Take {
+            ElectionAction::Take {
                 version,
                 transitions,
                 renewal,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::NAMESPACE_PROVISIONER_CLUSTER_ROLE;
 use tenure_planner::election::LeaseRecord;
-use tenure_planner::uninstallation::{Action, Choice, Plan, Step, plan};
+use tenure_planner::uninstallation::{Action, RemovalChoice, Plan, Step, plan};
 use tenure_tenancy::Installer;
 
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ impl Uninstallation {
     }
 
     /// Reads the current state, and plans the removal.
-    pub(crate) async fn plan(&self, choice: Choice) -> Result<Plan, Failure> {
+    pub(crate) async fn plan(&self, choice: RemovalChoice) -> Result<Plan, Failure> {
         let mut snapshot = self.observe().await?;
         snapshot.attempts.clone_from(&self.attempts.lock());
         plan(&snapshot, choice).map_err(|refusal| {
@@ -74,7 +74,7 @@ impl Uninstallation {
     }
 
     /// Executes the first stages, up to the removal of the controllers.
-    pub(crate) async fn end_controllers(&self, plan: &Plan, choice: Choice) -> Result<(), Failure> {
+    pub(crate) async fn end_controllers(&self, plan: &Plan, choice: RemovalChoice) -> Result<(), Failure> {
         let mut first: Vec<Vec<Step>> = plan.stages.clone();
         for _ in 0..LOOKS {
             first.retain(|stage| is_before_the_end(stage));
@@ -95,7 +95,7 @@ impl Uninstallation {
     /// Executes stage after stage, each planned from the current state, until nothing is left.
     pub(crate) async fn finish(
         &self,
-        choice: Choice,
+        choice: RemovalChoice,
         leadership: &mut Leadership,
         tell: impl Fn(&str),
     ) -> Result<Plan, Failure> {

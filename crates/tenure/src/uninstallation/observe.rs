@@ -11,8 +11,8 @@ use tenure_api::metadata::{
     SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL, WEBHOOK_LABELS,
 };
 use tenure_api::workload::{LANE_LABEL, LanePods, Workload, is_lane_deployment};
-use tenure_planner::policies::{is_ours, list_left_over};
-use tenure_planner::uninstallation::{Action, SeenObject, Snapshot, Step};
+use tenure_planner::policies::{is_managed_policy, list_obsolete};
+use tenure_planner::uninstallation::{Action, ObservedObject, Snapshot, Step};
 use tenure_tenancy::ShardName;
 use tenure_tenancy::admission::policy::{FACTS_PREFIX, list_bounds};
 
@@ -134,14 +134,14 @@ impl Uninstallation {
     }
 
     /// Returns the policies that the controllers keep in force, of every version, after their bindings.
-    async fn list_policies(&self) -> Result<Vec<SeenObject>, Failure> {
+    async fn list_policies(&self) -> Result<Vec<ObservedObject>, Failure> {
         let labelled = format!("{MANAGED_BY}={MANAGED_BY_TENURE}");
         let labelled = ("labelSelector", labelled.as_str());
         let mut policies = Vec::new();
         for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
             policies.extend(self.list(&format!("{POLICIES}/{kind}"), &[labelled]).await?);
         }
-        policies.retain(|seen| is_ours(ObjectView::of(&seen.object).read_text("/metadata/name")));
+        policies.retain(|seen| is_managed_policy(ObjectView::of(&seen.object).read_text("/metadata/name")));
         Ok(policies)
     }
 
@@ -149,7 +149,7 @@ impl Uninstallation {
     pub(super) async fn list_left_over(&self) -> Result<Vec<Step>, Failure> {
         let seen = self.list_policies().await?;
         let objects: Vec<Value> = seen.iter().map(|seen| seen.object.clone()).collect();
-        let left_over = list_left_over(&objects, &tenure_tenancy::Settings::default());
+        let left_over = list_obsolete(&objects, &tenure_tenancy::Settings::default());
         let steps = seen.iter().filter(|seen| left_over.contains(&&seen.object));
         Ok(steps
             .map(|seen| Step {
@@ -177,7 +177,7 @@ impl Uninstallation {
     }
 
     /// Returns the Deployments, and the other objects of an installation that exist.
-    async fn find_installed(&self) -> Result<(Vec<SeenObject>, Vec<SeenObject>), Failure> {
+    async fn find_installed(&self) -> Result<(Vec<ObservedObject>, Vec<ObservedObject>), Failure> {
         let mut named = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
         // Only the names are used, and they are the same for all options.
         named.extend(tenure_api::workload::objects(&Workload {
@@ -213,7 +213,7 @@ impl Uninstallation {
                     kept.insert("spec".to_owned(), spec);
                 }
             }
-            let seen = SeenObject { path, object: kept };
+            let seen = ObservedObject { path, object: kept };
             if object.get("kind").is_some_and(|kind| kind == "Deployment") {
                 deployments.push(seen);
             } else {
@@ -225,7 +225,7 @@ impl Uninstallation {
     }
 
     /// Returns the Deployments of lanes, which no hub commands any more.
-    async fn list_lanes(&self) -> Result<Vec<SeenObject>, Failure> {
+    async fn list_lanes(&self) -> Result<Vec<ObservedObject>, Failure> {
         let path = format!("/apis/apps/v1/namespaces/{PLATFORM_NAMESPACE}/deployments");
         let mut lanes = self.list(&path, &[("labelSelector", LANE_LABEL)]).await?;
         lanes.retain(|seen| {
@@ -236,7 +236,7 @@ impl Uninstallation {
     }
 
     /// Returns all objects of a kind of the installation. An unserved version does not prove that no objects exist, if the kind is defined.
-    async fn list_kind(&self, path: &str, installed: &[SeenObject]) -> Result<Vec<SeenObject>, Failure> {
+    async fn list_kind(&self, path: &str, installed: &[ObservedObject]) -> Result<Vec<ObservedObject>, Failure> {
         if let Some(seen) = self.list_served(path, &[]).await? {
             return Ok(seen);
         }
@@ -250,11 +250,11 @@ impl Uninstallation {
     }
 
     /// Returns all objects of a collection that every API server serves. A collection that can't be listed has no objects.
-    async fn list(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Vec<SeenObject>, Failure> {
+    async fn list(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Vec<ObservedObject>, Failure> {
         Ok(self.list_served(path, selectors).await?.unwrap_or_default())
     }
 
-    async fn list_served(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Option<Vec<SeenObject>>, Failure> {
+    async fn list_served(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Option<Vec<ObservedObject>>, Failure> {
         let mut seen = Vec::new();
         let all = self.visit_pages((path, selectors), "application/json", |page| {
             let Some(page) = page else {
@@ -325,13 +325,13 @@ impl Uninstallation {
 }
 
 /// Returns an item of a list with the version and the kind, which the list states only once.
-pub(super) fn see_item(path: &str, item: &Value, (version, kind): (&str, &str)) -> SeenObject {
+pub(super) fn see_item(path: &str, item: &Value, (version, kind): (&str, &str)) -> ObservedObject {
     let mut object = keep(item);
     if let Some(object) = object.as_object_mut() {
         object.insert("apiVersion".to_owned(), json!(version));
         object.insert("kind".to_owned(), json!(kind));
     }
-    SeenObject {
+    ObservedObject {
         path: write_item_path(path, &object),
         object,
     }
@@ -386,11 +386,11 @@ fn keep(object: &Value) -> Value {
 }
 
 /// Returns the definition of the kind whose objects are at a path, unless the definition is gone.
-fn find_definition(path: &str, installed: &[SeenObject]) -> Option<String> {
+fn find_definition(path: &str, installed: &[ObservedObject]) -> Option<String> {
     let mut parts = path.trim_start_matches("/apis/").split('/');
     let (group, plural) = (parts.next()?, parts.next_back()?);
     let name = format!("{plural}.{group}");
-    let is_definition = |seen: &&SeenObject| {
+    let is_definition = |seen: &&ObservedObject| {
         let object = ObjectView::of(&seen.object);
         object.read_text("/kind") == "CustomResourceDefinition"
             && object.read_text("/metadata/name") == name
@@ -449,7 +449,7 @@ mod tests {
             if deleted {
                 object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             }
-            SeenObject {
+            ObservedObject {
                 path: String::new(),
                 object,
             }

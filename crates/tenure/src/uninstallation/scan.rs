@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_cluster::discovery::{Discovery, Sought};
-use tenure_planner::uninstallation::{BOUNDING_KINDS, SeenObject};
+use tenure_planner::uninstallation::{BOUNDING_KINDS, ObservedObject};
 
 use super::Uninstallation;
 use super::observe::see_item;
@@ -27,22 +27,22 @@ const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=met
 #[derive(Default)]
 pub(super) struct Scan {
     /// Objects of kinds that the installation defines.
-    pub(super) custom: Vec<SeenObject>,
+    pub(super) custom: Vec<ObservedObject>,
     /// The names of CustomResourceDefinitions.
     pub(super) definitions: Vec<String>,
     /// The APIServices that the API server keeps for groups of these definitions.
-    pub(super) group_services: Vec<SeenObject>,
+    pub(super) group_services: Vec<ObservedObject>,
     /// The objects with an owner.
-    pub(super) owned: Vec<SeenObject>,
+    pub(super) owned: Vec<ObservedObject>,
     /// The objects that Tenure wrote to bound the namespaces of Tenants.
-    pub(super) bounds: Vec<SeenObject>,
+    pub(super) bounds: Vec<ObservedObject>,
     /// The objects in the platform namespace.
-    pub(super) inside: Vec<SeenObject>,
+    pub(super) inside: Vec<ObservedObject>,
 }
 
 impl Uninstallation {
     /// Scans all objects. Fails if a part of the cluster is unreadable.
-    pub(super) async fn scan(&self, installed: &[SeenObject]) -> Result<Scan, Failure> {
+    pub(super) async fn scan(&self, installed: &[ObservedObject]) -> Result<Scan, Failure> {
         let discovery = resources::discover(&self.administrator).await?;
         if let Some(group) = discovery.stale_groups().find(|group| *group != MEASUREMENTS) {
             return Err(Failure::environment(format!(
@@ -70,9 +70,9 @@ impl Uninstallation {
     ) -> Result<(), Failure> {
         let path = resource.path(None);
         let api = resource.api();
-        let mut seen: Vec<SeenObject> = Vec::new();
+        let mut seen: Vec<ObservedObject> = Vec::new();
         let is_defined = defined.contains(&(resource.group.clone(), resource.kind.clone()));
-        let is_kept = |seen: &SeenObject| {
+        let is_kept = |seen: &ObservedObject| {
             let object = ObjectView::of(&seen.object);
             let is_definition = resource.kind == DEFINITION;
             is_defined
@@ -136,21 +136,21 @@ fn is_bound(resource: &Resource, object: ObjectView<'_>) -> bool {
 }
 
 /// Returns the groups and kinds that the installation defines.
-fn list_defined(installed: &[SeenObject]) -> BTreeSet<(String, String)> {
+fn list_defined(installed: &[ObservedObject]) -> BTreeSet<(String, String)> {
     let definitions = installed.iter().filter_map(read_definition);
     definitions
         .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
         .collect()
 }
 
-fn read_definition(seen: &SeenObject) -> Option<(&str, &str)> {
+fn read_definition(seen: &ObservedObject) -> Option<(&str, &str)> {
     let object = ObjectView::of(&seen.object);
     let is_there = object.read_text("/kind") == DEFINITION && !object.is_being_deleted();
     is_there.then(|| (object.read_text("/spec/group"), object.read_text("/spec/names/kind")))
 }
 
 /// Checks that defined kinds are served, because an unserved kind may still have objects.
-fn check_served(discovery: &Discovery, installed: &[SeenObject]) -> Result<(), Failure> {
+fn check_served(discovery: &Discovery, installed: &[ObservedObject]) -> Result<(), Failure> {
     let unserved = installed
         .iter()
         .filter_map(read_definition)

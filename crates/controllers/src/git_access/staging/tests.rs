@@ -77,12 +77,12 @@ impl Scene {
         stage(&self.client, PLACE, "work", KEY, &staged).await
     }
 
-    async fn look(&self) -> StagingSeen {
+    async fn look(&self) -> StagingState {
         look_at_staging(&self.client, PLACE, "work", KEY).await
     }
 
     /// Reads until the condition holds, because a server applies changed Roles with a delay.
-    async fn see(&self, holds: impl Fn(&StagingSeen) -> bool) {
+    async fn see(&self, holds: impl Fn(&StagingState) -> bool) {
         let look = || async {
             let seen = self.look().await;
             if holds(&seen) { Ok(()) } else { Err(seen) }
@@ -103,7 +103,7 @@ async fn a_staged_value_that_may_not_be_read_is_not_taken_for_absent() {
     let scene = Scene::set(&[FIRST]).await;
     scene.put(FIRST, filling()).await;
     scene.put(SECOND, json!({})).await;
-    scene.see(|seen| *seen == StagingSeen::Absent).await;
+    scene.see(|seen| *seen == StagingState::Absent).await;
     let refused = scene.stage("value").await.unwrap_err();
     assert!(
         refused.contains(&format!("make an empty Secret {PLACE}/{SECOND}")),
@@ -112,14 +112,14 @@ async fn a_staged_value_that_may_not_be_read_is_not_taken_for_absent() {
 
     scene.allow(&[FIRST, SECOND]).await;
     eventually(SOON, || scene.stage("value")).await.unwrap();
-    scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
+    scene.see(|seen| matches!(seen, StagingState::Present(_))).await;
     // The Role loses the second Secret for a while.
     scene.allow(&[FIRST]).await;
     scene
-        .see(|seen| matches!(seen, StagingSeen::Unknown(why) if why.contains(SECOND)))
+        .see(|seen| matches!(seen, StagingState::Unknown(why) if why.contains(SECOND)))
         .await;
     scene.allow(&[FIRST, SECOND]).await;
-    scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
+    scene.see(|seen| matches!(seen, StagingState::Present(_))).await;
     // Free space in the first Secret changes nothing for a value in the second.
     let cleared = json!({ "data": { "of-others": null } });
     scene
@@ -128,7 +128,7 @@ async fn a_staged_value_that_may_not_be_read_is_not_taken_for_absent() {
         .patch(("v1", SECRET), (PLACE, FIRST), cleared)
         .await
         .unwrap();
-    assert!(matches!(scene.look().await, StagingSeen::Present(_)));
+    assert!(matches!(scene.look().await, StagingState::Present(_)));
 }
 
 #[tokio::test]
@@ -146,10 +146,10 @@ async fn a_first_staging_secret_that_is_deleted_hides_no_other() {
         .delete(("v1", SECRET), (PLACE, FIRST))
         .await
         .unwrap();
-    scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
+    scene.see(|seen| matches!(seen, StagingState::Present(_))).await;
     // An administrator re-creates it without the record. The next value writes the record again.
     scene.put(FIRST, json!({})).await;
-    scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
+    scene.see(|seen| matches!(seen, StagingState::Present(_))).await;
     scene
         .cluster
         .admin
@@ -165,7 +165,7 @@ async fn a_first_staging_secret_that_is_deleted_hides_no_other() {
     });
     scene.cluster.admin.apply(create).await.unwrap();
     eventually(SOON, || scene.stage("other")).await.unwrap();
-    scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
+    scene.see(|seen| matches!(seen, StagingState::Present(_))).await;
     let first = scene
         .cluster
         .admin
@@ -175,5 +175,5 @@ async fn a_first_staging_secret_that_is_deleted_hides_no_other() {
         .unwrap();
     assert_eq!(first["metadata"]["annotations"][STAGING_SECRETS_ANNOTATION], "2");
     clear(&scene.client, PLACE, "work", KEY).await.unwrap();
-    assert_eq!(scene.look().await, StagingSeen::Absent);
+    assert_eq!(scene.look().await, StagingState::Absent);
 }

@@ -1,14 +1,14 @@
 //! Shared capacity of lanes' processes: granted, returned, requested back, and taken from a lane that does not return it.
 //!
 //! The budgets belong to the hub, and lanes that are tasks wait for their turns in the same budgets. The hub does not trust reports of a process
-//! about its use: granted capacity counts until the process returns it or ends. `tenure_planner::lane_process::room` decides which process is ended.
+//! about its use: granted capacity counts until the process returns it or ends. `tenure_planner::lane_process::capacity` decides which process is ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tenure_planner::lane_process::Cause;
-use tenure_planner::lane_process::room::find_holder;
+use tenure_planner::lane_process::ExitCause;
+use tenure_planner::lane_process::capacity::find_holder;
 use tenure_sources::Held;
 
 use super::supervision::LaneHandle;
@@ -220,7 +220,7 @@ impl LaneFleet {
         let holder = find_holder(budget.all, waited, &scarcity.least);
         let holder = holder.and_then(|name| holders.iter().find(|(lane, _)| lane.name == name));
         if let Some((lane, _)) = holder {
-            lane.kill(Cause::HeldRoom(budget.what));
+            lane.kill(ExitCause::HeldRoom(budget.what));
             scarce.remove(&room);
         }
     }

@@ -13,7 +13,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{PLATFORM_NAMESPACE, TENURE_CONTROLLER};
 use tenure_api::workload::{LANE_LABEL, LanePods, lane_deployment};
 use tenure_cluster::{ApplyOptions, ClusterError, DeleteOptions, Preconditions};
-use tenure_planner::lane_process::{Cause, Fact};
+use tenure_planner::lane_process::{ExitCause, ProcessEvent};
 use tenure_sources::{ConnectFailure, ConnectRefusal, Policy};
 use tenure_tenancy::lane::Lane;
 use tokio::io::ReadHalf;
@@ -206,7 +206,7 @@ impl PodAcceptor for LaneFleet {
 pub(super) async fn expect(
     (fleet, home): (&Arc<LaneFleet>, &PodHome),
     lane: &Arc<LaneHandle>,
-    tell: mpsc::Sender<Fact>,
+    tell: mpsc::Sender<ProcessEvent>,
 ) -> Result<Session, String> {
     let deployment = lane_deployment(&home.pods, &lane.name, lane.account.name());
     let options = ApplyOptions {
@@ -228,7 +228,7 @@ pub(super) async fn expect(
     let (fleet, lane, kill) = (Arc::clone(fleet), Arc::clone(lane), session.kill.clone());
     fleet.tasks.clone().spawn(async move {
         let end = attend(&fleet, &lane, &kill, &tell).await;
-        let _nobody_supervises = tell.send(Fact::Ended(end)).await;
+        let _nobody_supervises = tell.send(ProcessEvent::Ended(end)).await;
     });
     Ok(session)
 }
@@ -246,12 +246,12 @@ async fn attend(
     fleet: &Arc<LaneFleet>,
     lane: &Arc<LaneHandle>,
     kill: &CancellationToken,
-    tell: &mpsc::Sender<Fact>,
-) -> Cause {
+    tell: &mpsc::Sender<ProcessEvent>,
+) -> ExitCause {
     let line = tokio::select! {
         line = begin(fleet, lane) => line,
-        () = kill.cancelled() => Err(Cause::HungUp),
-        () = fleet.wait_until_abandoned() => Err(Cause::HungUp),
+        () = kill.cancelled() => Err(ExitCause::HungUp),
+        () = fleet.wait_until_abandoned() => Err(ExitCause::HungUp),
     };
     let mut line = match line {
         Ok(line) => line,
@@ -261,7 +261,7 @@ async fn attend(
     *lock(&lane.pod.post) = Arc::downgrade(&line.post);
     lane.outgoing.open();
     fleet.note_everything(lane);
-    let _nobody_supervises = tell.send(Fact::Started).await;
+    let _nobody_supervises = tell.send(ProcessEvent::Started).await;
     let mut speaking = Speaking(Arc::clone(&line.post.writer));
     let (said, is_abandoned) = {
         let writing = write_all(fleet, lane, &mut speaking, line.orders);
@@ -274,7 +274,7 @@ async fn attend(
         }
     };
     if let Some(problem) = said {
-        let _nobody_supervises = tell.send(Fact::Killed(Cause::Misspoke(problem))).await;
+        let _nobody_supervises = tell.send(ProcessEvent::Killed(ExitCause::Misspoke(problem))).await;
     }
     let gone = count_as_gone(fleet.process_config.apart.patience);
     if !is_abandoned {
@@ -288,11 +288,11 @@ async fn attend(
     lane.outgoing.close();
     fleet.clear_listening(lane);
     fleet.context.metrics.forget_lane(&lane.name);
-    line.hearing.ended.map_or(Cause::HungUp, PodEnd::describe)
+    line.hearing.ended.map_or(ExitCause::HungUp, PodEnd::describe)
 }
 
 /// Connects to the next waiting Pod, and returns the line after the Pod has answered its orders. The error is the Pod's stated reason.
-async fn begin(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, Cause> {
+async fn begin(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, ExitCause> {
     loop {
         let arrival = lane.pod.next().await;
         if let Some(turn) = lane.pod.find_turn(&arrival.pod) {
@@ -300,7 +300,7 @@ async fn begin(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<PodLine
         }
         let orders = fleet
             .write_orders(lane, (arrival.call.folder, None))
-            .ok_or(Cause::HungUp)?;
+            .ok_or(ExitCause::HungUp)?;
         let (read, write) = tokio::io::split(arrival.call.stream);
         let post = Arc::new(Post {
             writer: Arc::new(PodWriter::new(write)),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tenure_planner::lane_process::Fact;
+use tenure_planner::lane_process::ProcessEvent;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -104,7 +104,7 @@ pub(super) async fn read_all(
     fleet: &Arc<LaneFleet>,
     lane: &Arc<LaneHandle>,
     line: &mut impl MessageReceiver,
-    tell: &mpsc::Sender<Fact>,
+    tell: &mpsc::Sender<ProcessEvent>,
 ) -> Option<String> {
     let mut handler = MessageHandler::new(fleet, lane);
     let mut pace = MessageRate::new(Instant::now());
@@ -126,8 +126,8 @@ pub(super) async fn read_all(
             Err(error) => return Some(error.to_string()),
         };
         let fact = match frame {
-            FromLane::Pong(_) => Fact::Answered,
-            FromLane::Works => Fact::Works,
+            FromLane::Pong(_) => ProcessEvent::Answered,
+            FromLane::Works => ProcessEvent::Works,
             FromLane::Left { namespace } => {
                 lane.outgoing.note_released(&namespace);
                 continue;

@@ -37,7 +37,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tenure_api::{ArtifactGenerator, Kustomization};
 use tenure_cluster::Client;
-use tenure_planner::lane_process::Cause;
+use tenure_planner::lane_process::ExitCause;
 use tenure_planner::receiver::{Delivery, Verdict};
 use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Placement, identity};
@@ -338,7 +338,7 @@ impl LaneFleet {
         let left = lane.ask_to_leave(namespace);
         tokio::pin!(left);
         if tokio::time::timeout(LEAVING, &mut left).await.is_err() {
-            lane.kill(Cause::HeldOn);
+            lane.kill(ExitCause::HeldOn);
             left.await;
         }
     }

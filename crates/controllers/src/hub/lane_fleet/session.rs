@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use tenure_planner::lane_process::memory::{check_memory, read_memory};
-use tenure_planner::lane_process::{Cause, Fact};
+use tenure_planner::lane_process::{ExitCause, ProcessEvent};
 use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::sync::mpsc;
@@ -41,7 +41,7 @@ pub(super) struct Session {
 pub(super) async fn start(
     (fleet, home): (&Arc<LaneFleet>, &Arc<ProcessHome>),
     lane: &Arc<LaneHandle>,
-    tell: mpsc::Sender<Fact>,
+    tell: mpsc::Sender<ProcessEvent>,
 ) -> Result<Session, String> {
     let (preparing, name) = (Arc::clone(home), lane.name.clone());
     let prepared = tokio::task::spawn_blocking(move || preparing.folders.prepare(&name)).await;
@@ -76,7 +76,7 @@ pub(super) async fn start(
         lane.outgoing.close();
         fleet.clear_listening(&lane);
         fleet.context.metrics.forget_lane(&lane.name);
-        let _nobody_supervises = tell.send(Fact::Ended(end)).await;
+        let _nobody_supervises = tell.send(ProcessEvent::Ended(end)).await;
     });
     Ok(session)
 }
@@ -87,8 +87,8 @@ async fn attend(
     mut child: Child,
     (line, dial_line): (UnixStream, DialChannel),
     (first, kill): (ToLane, CancellationToken),
-    tell: &mpsc::Sender<Fact>,
-) -> Cause {
+    tell: &mpsc::Sender<ProcessEvent>,
+) -> ExitCause {
     let memory = count_memory(&fleet.process_config.config, &fleet.process_config.apart);
     let (mut read, mut write) = line.into_split();
     let said = {
@@ -99,8 +99,8 @@ async fn attend(
         let measuring = measure_memory(child.id(), memory);
         tokio::select! {
             ended = child.wait() => return read_status(ended),
-            said = reading => said.map(Cause::Misspoke),
-            said = dialing => said.map(Cause::Misspoke),
+            said = reading => said.map(ExitCause::Misspoke),
+            said = dialing => said.map(ExitCause::Misspoke),
             cause = measuring => Some(cause),
             () = writing => None,
             () = kill.cancelled() => {
@@ -113,7 +113,7 @@ async fn attend(
     };
     match said {
         Some(cause) => {
-            let _nobody_supervises = tell.send(Fact::Killed(cause)).await;
+            let _nobody_supervises = tell.send(ProcessEvent::Killed(cause)).await;
             end(&mut child).await
         }
         None => match tokio::time::timeout(HANGING_UP, child.wait()).await {
@@ -124,7 +124,7 @@ async fn attend(
 }
 
 /// Checks the memory of a process at intervals, and returns when the process has to be ended for it.
-async fn measure_memory(process: Option<u32>, limit: u64) -> Cause {
+async fn measure_memory(process: Option<u32>, limit: u64) -> ExitCause {
     let Some(process) = process else {
         return std::future::pending().await;
     };
@@ -139,19 +139,19 @@ async fn measure_memory(process: Option<u32>, limit: u64) -> Cause {
     }
 }
 
-async fn end(child: &mut Child) -> Cause {
+async fn end(child: &mut Child) -> ExitCause {
     // An already ended process can't be killed.
     let _ended = child.start_kill();
     read_status(child.wait().await)
 }
 
-fn read_status(ended: std::io::Result<ExitStatus>) -> Cause {
+fn read_status(ended: std::io::Result<ExitStatus>) -> ExitCause {
     match ended {
         Ok(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => Cause::Exited(code),
-            (None, signal) => Cause::Signalled(signal.unwrap_or_default()),
+            (Some(code), _) => ExitCause::Exited(code),
+            (None, signal) => ExitCause::Signalled(signal.unwrap_or_default()),
         },
-        Err(error) => Cause::NotStarted(error.to_string()),
+        Err(error) => ExitCause::NotStarted(error.to_string()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tenure_cluster::LaneAccount;
-use tenure_planner::lane_process::{Cause, Fact, Move, ProcessRecord, Trouble};
+use tenure_planner::lane_process::{ExitCause, ProcessEvent, ProcessAction, ProcessRecord, LaneProblem};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ pub(super) struct LaneHandle {
     /// Notified when the lane may no longer be needed, or has to be ended.
     changed: Notify,
     /// Why the process has to be ended.
-    condemned: Mutex<Option<Cause>>,
+    condemned: Mutex<Option<ExitCause>>,
     /// The shared capacity of its process.
     grants: Mutex<Weak<GrantedCapacity>>,
     /// The state of its Pods, if lanes run in Pods.
@@ -103,7 +103,7 @@ impl LaneHandle {
     }
 
     /// Ends its process.
-    pub(super) fn kill(&self, cause: Cause) {
+    pub(super) fn kill(&self, cause: ExitCause) {
         *lock(&self.condemned) = Some(cause);
         self.changed.notify_one();
     }
@@ -111,7 +111,7 @@ impl LaneHandle {
 
 /// The running report, at everything that the lane reconciles, that its process is down.
 struct RunningReport {
-    trouble: Trouble,
+    trouble: LaneProblem,
     task: JoinHandle<()>,
     end: CancellationToken,
 }
@@ -128,7 +128,7 @@ impl RunningReport {
 pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
     let began = Instant::now();
     let mut record = ProcessRecord::new(fleet.process_config.apart.patience);
-    let (tell, mut told) = mpsc::channel::<Fact>(16);
+    let (tell, mut told) = mpsc::channel::<ProcessEvent>(16);
     let mut session: Option<Session> = None;
     let mut telling: Option<RunningReport> = None;
     let mut pings = 0_u64;
@@ -139,17 +139,17 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
         }
         let now = began.elapsed();
         if lane.pod.is_waiting() {
-            record.take(Fact::Arrived, now);
+            record.take(ProcessEvent::Arrived, now);
         }
         say(&fleet, &lane, (&record, now), &mut telling).await;
         let is_wanted = !fleet.end.is_cancelled() && !lane.outgoing.is_without_namespaces();
         let condemned = lock(&lane.condemned).take();
         let next = match condemned {
-            Some(cause) if session.is_some() => Move::Kill(cause),
+            Some(cause) if session.is_some() => ProcessAction::Kill(cause),
             _ => record.decide(is_wanted, now),
         };
         match next {
-            Move::Start => {
+            ProcessAction::Start => {
                 if let Some(telling) = telling.take() {
                     telling.end().await;
                 }
@@ -162,46 +162,46 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
                         let fact = match begun.process {
                             Some(process) => {
                                 tracing::info!(lane = lane.name, process, "the process of a lane was started");
-                                Fact::Started
+                                ProcessEvent::Started
                             }
-                            None => Fact::Expected,
+                            None => ProcessEvent::Expected,
                         };
                         session = Some(begun);
                         record.take(fact, began.elapsed());
                     }
-                    Err(problem) => record.take(Fact::Ended(Cause::NotStarted(problem)), began.elapsed()),
+                    Err(problem) => record.take(ProcessEvent::Ended(ExitCause::NotStarted(problem)), began.elapsed()),
                 }
             }
-            Move::Ask => {
+            ProcessAction::Ask => {
                 pings = pings.wrapping_add(1);
                 lane.outgoing.ping(pings);
-                record.take(Fact::Asked, now);
+                record.take(ProcessEvent::Asked, now);
             }
-            Move::Stop => {
+            ProcessAction::Stop => {
                 lane.outgoing.stop();
-                record.take(Fact::Stopped, now);
+                record.take(ProcessEvent::Stopped, now);
             }
-            Move::GiveUp => {
+            ProcessAction::GiveUp => {
                 if let Some(session) = &session {
                     session.kill.cancel();
                 }
-                record.take(Fact::GaveUp, now);
+                record.take(ProcessEvent::GaveUp, now);
             }
-            Move::Kill(cause) => {
+            ProcessAction::Kill(cause) => {
                 tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended");
                 if let Some(session) = &session {
                     session.kill.cancel();
                 }
-                record.take(Fact::Killed(cause), now);
+                record.take(ProcessEvent::Killed(cause), now);
             }
-            Move::Retire => {
+            ProcessAction::Retire => {
                 // Before another process can have it.
                 fleet.clear_away(&lane).await;
                 if fleet.retire(&lane) {
                     break;
                 }
             }
-            Move::Wait(until) => {
+            ProcessAction::Wait(until) => {
                 let sleep = async {
                     match until {
                         Some(until) => tokio::time::sleep(until.saturating_sub(began.elapsed())).await,
@@ -223,22 +223,22 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
     fleet.set_trouble(&lane, None);
 }
 
-fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Session>, fact: Fact, now: Duration) {
+fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Session>, fact: ProcessEvent, now: Duration) {
     match &fact {
-        Fact::Ended(cause) => {
+        ProcessEvent::Ended(cause) => {
             *session = None;
             tracing::info!(lane = lane.name, %cause, "the process of a lane ended");
         }
         // The reporter has already ended it.
-        Fact::Killed(cause) => tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended"),
-        Fact::Works => tracing::info!(lane = lane.name, "the process of a lane works"),
-        Fact::Expected
-        | Fact::Arrived
-        | Fact::Started
-        | Fact::GaveUp
-        | Fact::Asked
-        | Fact::Answered
-        | Fact::Stopped => {}
+        ProcessEvent::Killed(cause) => tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended"),
+        ProcessEvent::Works => tracing::info!(lane = lane.name, "the process of a lane works"),
+        ProcessEvent::Expected
+        | ProcessEvent::Arrived
+        | ProcessEvent::Started
+        | ProcessEvent::GaveUp
+        | ProcessEvent::Asked
+        | ProcessEvent::Answered
+        | ProcessEvent::Stopped => {}
     }
     record.take(fact, now);
 }

@@ -15,7 +15,7 @@ use tenure_planner::rights::{
     Attempt, LaneOwner, Memory, NamespaceState, Release, Snapshot, Step, plan, read_minting_review, read_review,
     write_minting_review, write_review,
 };
-use tenure_planner::{Answered, Failure, Live, Next, Object};
+use tenure_planner::{KnownObjects, Failure, Live, Next, Object};
 use tenure_tenancy::{Placement, identity};
 use tokio::sync::Semaphore;
 
@@ -38,7 +38,7 @@ pub(super) struct RightsReconciler {
     memory: Memory,
     /// The facts from which the last plan was made.
     seen: Option<(NamespaceState, bool, Placement)>,
-    answered: Answered,
+    answered: KnownObjects,
     event_history: EventHistory,
 }
 
@@ -51,7 +51,7 @@ impl RightsReconciler {
             attempt: Attempt::begin(Timestamp::now()),
             memory: Memory::default(),
             seen: None,
-            answered: Answered::default(),
+            answered: KnownObjects::default(),
             event_history: EventHistory::default(),
         }
     }

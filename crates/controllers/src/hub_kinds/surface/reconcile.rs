@@ -8,7 +8,7 @@ use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::surface::{Attempt, Memory, Snapshot, deploy_key, ownership, plan};
-use tenure_planner::{Answered, Live, Next, Object};
+use tenure_planner::{KnownObjects, Live, Next, Object};
 use tokio::sync::Semaphore;
 
 use super::{package_rule_trial, source_keys};
@@ -24,7 +24,7 @@ pub(crate) struct SurfaceReconciler {
     key: Key,
     snapshot: Option<Snapshot>,
     event_history: EventHistory,
-    answered: Answered,
+    answered: KnownObjects,
 }
 
 impl SurfaceReconciler {
@@ -34,7 +34,7 @@ impl SurfaceReconciler {
             key,
             snapshot: None,
             event_history: EventHistory::default(),
-            answered: Answered::default(),
+            answered: KnownObjects::default(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Reconciler for SurfaceReconciler {
         let snapshot = self.observe(&surface).await;
         let now = Timestamp::now();
         if let Some(account) = ownership::find_due(snapshot, now) {
-            snapshot.ownership = Some(ownership::Tried {
+            snapshot.ownership = Some(ownership::TrialResult {
                 at: now,
                 account: account.to_string(),
                 answer: package_rule_trial::try_it(&hub, &account, &namespace).await,
@@ -143,7 +143,7 @@ impl Reconciler for SurfaceReconciler {
         match (self.current(), &mut self.snapshot) {
             (Some(surface), Some(snapshot)) => {
                 snapshot.attempt = Attempt::begin(Timestamp::now(), &surface.metadata);
-                deploy_key::begin(snapshot);
+                deploy_key::begin_attempt(snapshot);
             }
             _ => self.snapshot = None,
         }

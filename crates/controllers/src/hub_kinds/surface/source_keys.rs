@@ -12,7 +12,7 @@ use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::plan::Watched;
 use tenure_planner::surface::Snapshot;
 use tenure_planner::surface::deploy_key::{
-    Answer, KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, Pair, SecretFacts, Step, Work, is_labelled, is_ours, list_due, take,
+    Answer, KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, Pair, SecretFacts, Step, Work, is_labelled, is_ours, list_due, apply_answer,
 };
 use tenure_planner::{Failure, Live, WriteAnswer};
 use tenure_sources::{DeployKey, read_pair};
@@ -31,7 +31,7 @@ pub(super) async fn keep(hub: &Hub, snapshot: &mut Snapshot, namespace: &str) {
         for step in due {
             tracing::debug!(namespace, surface = snapshot.surface.metadata.name, %step, "keeps a deploy key");
             let answer = perform(hub, &snapshot.surface, namespace, &step).await;
-            take(&mut snapshot.keys, &step, answer, Timestamp::now());
+            apply_answer(&mut snapshot.keys, &step, answer, Timestamp::now());
         }
     }
 }

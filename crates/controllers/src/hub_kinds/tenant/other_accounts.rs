@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::access::audit::{Bindings, Roles};
-use tenure_planner::tenant::account::{MOST_PODS, Place, Seen, Witness, find_running, judge};
+use tenure_planner::tenant::account_access::{MOST_PODS, HomeAccount, AccessFacts, AccessFindings, find_running, summarize_access};
 use tenure_tenancy::identity;
 
 use crate::hub::Hub;
@@ -17,7 +17,7 @@ use crate::hub::cluster_wide_rights::ClusterWideRights;
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// Reads the facts about an account. Unreadable facts are reported as unseen.
-pub(super) async fn look(hub: &Hub, place: Place) -> Result<Witness, ClusterError> {
+pub(super) async fn look(hub: &Hub, place: HomeAccount) -> Result<AccessFindings, ClusterError> {
     let client = hub.act_as(&identity::use_for_bookkeeping().into(), &place.home).await?;
     let wide = share(hub, &client).await;
     let mut pods = Vec::new();
@@ -30,13 +30,13 @@ pub(super) async fn look(hub: &Hub, place: Place) -> Result<Witness, ClusterErro
     });
     let pods = listed.await.map(|()| pods);
     let own = read_bindings(&client, ("Role", "RoleBinding"), &place.home, Some(&wide.roles)).await;
-    let seen = Seen {
+    let seen = AccessFacts {
         pods,
         own: own.1,
         cluster: &wide.bindings,
     };
     let platform = &hub.context.settings.platform_namespace;
-    Ok(judge(place, &seen, platform, Timestamp::now()))
+    Ok(summarize_access(place, &seen, platform, Timestamp::now()))
 }
 
 /// Returns the cluster-wide bindings, read once for all callers at about the same time.

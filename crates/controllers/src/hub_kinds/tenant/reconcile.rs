@@ -9,8 +9,8 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Serialize;
 use tenure_api::{ObjectId, Tenant};
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::tenant::{Attempt, Memory, Snapshot, account, plan};
-use tenure_planner::{Answered, Live, Next, Object};
+use tenure_planner::tenant::{Attempt, Memory, Snapshot, account_access, plan};
+use tenure_planner::{KnownObjects, Live, Next, Object};
 use tokio::sync::Semaphore;
 
 use crate::cluster_view::cache::Cache;
@@ -26,7 +26,7 @@ pub(crate) struct TenantReconciler {
     key: Key,
     snapshot: Option<Snapshot>,
     event_history: EventHistory,
-    answered: Answered,
+    answered: KnownObjects,
 }
 
 impl TenantReconciler {
@@ -36,7 +36,7 @@ impl TenantReconciler {
             key,
             snapshot: None,
             event_history: EventHistory::default(),
-            answered: Answered::default(),
+            answered: KnownObjects::default(),
         }
     }
 
@@ -127,7 +127,7 @@ impl Reconciler for TenantReconciler {
         let Some(tenant) = self.current() else { return Ok(None) };
         // observe
         let snapshot = self.observe(&tenant);
-        let due = account::find_due(&tenant, &snapshot.realm, snapshot.witness.as_ref(), Timestamp::now());
+        let due = account_access::find_due(&tenant, &snapshot.realm, snapshot.witness.as_ref(), Timestamp::now());
         if let Some(place) = due {
             let witness = other_accounts::look(&self.hub, place).await?;
             self.observe(&tenant).witness = Some(witness);

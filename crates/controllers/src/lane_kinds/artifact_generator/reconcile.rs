@@ -9,7 +9,7 @@ use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory, LaneAccess};
 use tenure_planner::artifact_generator::{FolderRequest, MatchedFolders, Plan, Snapshot, SourceState, Step, plan};
 use tenure_planner::dependents::Attempt;
-use tenure_planner::{Answered, Next, Request};
+use tenure_planner::{KnownObjects, Next, Request};
 use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -34,7 +34,7 @@ pub(crate) struct GeneratorReconciler {
     key: Key,
     snapshot: Option<Snapshot>,
     event_history: EventHistory,
-    answered: Answered,
+    answered: KnownObjects,
     /// References into other lanes' processes, and whether to ask for them again.
     borrowed_objects: BorrowedObjectTable,
     asks_for_loans: bool,
@@ -47,7 +47,7 @@ impl GeneratorReconciler {
             key,
             snapshot: None,
             event_history: EventHistory::default(),
-            answered: Answered::default(),
+            answered: KnownObjects::default(),
             borrowed_objects: BorrowedObjectTable::default(),
             asks_for_loans: true,
         }

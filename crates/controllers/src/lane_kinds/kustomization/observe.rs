@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
-    DependencyFacts, Endings, FoundDependency, Sibling, SourceFacts, Survey, Turnover, find_cycle, find_dependencies,
+    DependencyFacts, OngoingDeletions, FoundDependency, Sibling, SourceFacts, Survey, ObjectTurnover, find_cycle, find_dependencies,
     name_source, survey_siblings,
 };
 use tenure_sources::SourceKey;
@@ -73,7 +73,7 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
     let own = kustomization.metadata.name.as_deref().unwrap_or_default();
     let all = shard.caches.of::<Kustomization>().in_namespace(namespace);
     let dependents = list_depending(&all, own);
-    let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<Turnover>>)> = all
+    let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<ObjectTurnover>>)> = all
         .iter()
         .filter_map(|other| {
             let name = other.metadata.name.as_deref()?;
@@ -131,9 +131,9 @@ pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<S
 }
 
 /// Returns the deletions that affect a Kustomization. Read only while the Kustomization itself is being deleted.
-pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
+pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> OngoingDeletions {
     if kustomization.metadata.deletion_timestamp.is_none() {
-        return Endings::default();
+        return OngoingDeletions::default();
     }
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let status = kustomization.status.as_ref();
@@ -143,7 +143,7 @@ pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization
         .flat_map(|inventory| &inventory.entries)
         .filter_map(|entry| Some(entry.id.parse::<ObjectId>().ok()?.namespace))
         .collect();
-    Endings {
+    OngoingDeletions {
         own: shard.hub_api.find_ending(namespace),
         namespaces: shard.hub_api.find_endings(&named).await,
     }

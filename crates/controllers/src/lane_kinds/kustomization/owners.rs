@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
-use tenure_planner::kustomization::{Rival, Turnover, find_applied_revision, find_place, is_idle, name_source};
+use tenure_planner::kustomization::{OtherOwner, ObjectTurnover, find_applied_revision, find_place, is_idle, name_source};
 use tenure_tenancy::{Placement, owner};
 
 use super::observe::list_depending;
@@ -29,7 +29,7 @@ pub(super) async fn ask_owners(
     key: &Key,
     labelled: &BTreeMap<ObjectId, (String, String)>,
     cluster: Option<&str>,
-) -> (BTreeMap<ObjectId, String>, BTreeMap<String, Rival>) {
+) -> (BTreeMap<ObjectId, String>, BTreeMap<String, OtherOwner>) {
     let mut wanted: BTreeMap<(&str, &str), Vec<ObjectId>> = BTreeMap::new();
     for (id, (namespace, name)) in labelled {
         wanted
@@ -83,9 +83,9 @@ pub(crate) async fn answer_owner(
 }
 
 /// Returns a Kustomization's answer from its object, its placement, and its reported turnover.
-pub(crate) fn describe_rival(kustomization: &Kustomization, placement: Placement, turnover: Option<Turnover>) -> Rival {
+pub(crate) fn describe_rival(kustomization: &Kustomization, placement: Placement, turnover: Option<ObjectTurnover>) -> OtherOwner {
     let metadata = &kustomization.metadata;
-    Rival {
+    OtherOwner {
         placement,
         uid: metadata.uid.clone().unwrap_or_default(),
         source: name_source(kustomization),

@@ -12,7 +12,7 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, WorkTurns};
 use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
-    Attempt, Endings, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest,
+    Attempt, OngoingDeletions, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest,
     is_settled, plan,
 };
 use tenure_planner::{Answer, FinalizerChange, Live, Next};
@@ -175,7 +175,7 @@ impl KustomizationReconciler {
                 dependencies: BTreeMap::new(),
                 cycle: None,
                 service_account: ServiceAccountFacts::NotLooked,
-                endings: Endings::default(),
+                endings: OngoingDeletions::default(),
                 kinds: BTreeMap::new(),
                 live: BTreeMap::new(),
                 here: BTreeMap::new(),

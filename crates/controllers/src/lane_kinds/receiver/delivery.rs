@@ -10,9 +10,9 @@ use serde_json::json;
 use tenure_api::metadata::{NOTIFICATION_CONTROLLER, REQUESTED_AT};
 use tenure_api::{GitRepository, ObjectMeta, Receiver};
 use tenure_cluster::ClusterError;
-use tenure_planner::maxima::RECEIVER_CANDIDATES;
+use tenure_planner::list_limits::RECEIVER_CANDIDATES;
 use tenure_planner::receiver::{
-    Candidate, Delivery, Target, Verdict, admit, choose, estimate_work, find_announced, find_token, is_path_of,
+    Candidate, Delivery, Target, Verdict, find_token_access, select_targets, estimate_work, find_announced, find_token, is_path_of,
     list_sought, verify,
 };
 use tenure_tenancy::Placement;
@@ -48,7 +48,7 @@ async fn verify_delivery(
     (receiver, placement): (&Receiver, &Placement),
     delivery: &Delivery,
 ) -> Result<(), Verdict> {
-    let (account, secret) = admit(receiver, placement)?;
+    let (account, secret) = find_token_access(receiver, placement)?;
     let namespace = shard.namespace.as_str();
     let name = receiver.metadata.name.as_deref().unwrap_or_default();
     let data = find_secret(lane, namespace, &secret, Some(&account)).await;
@@ -87,7 +87,7 @@ async fn request_reconciliation(
     let now = Timestamp::now();
     let turns = &lane.limits.turns;
     let chosen = turns
-        .run(work, || choose(receiver, delivery, &candidates, (&mut purse, now)))
+        .run(work, || select_targets(receiver, delivery, &candidates, (&mut purse, now)))
         .await;
     if work > 0 {
         shard.receivers.store_budget(name, purse);

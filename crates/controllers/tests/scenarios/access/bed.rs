@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tenure_forge_server::{ForgeServer, Kind, Live, Owner};
-use tenure_planner::access::order::Written;
+use tenure_planner::access::rotation_order::RotationOrder;
 use tenure_testkit::{Admin, SOON, eventually};
 
 use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET, let_write};
@@ -404,10 +404,10 @@ impl Bed {
     }
 
     /// Orders new credentials as alice, an approver.
-    pub(super) async fn order(&self, is_leak: bool) -> Written {
+    pub(super) async fn order(&self, is_leak: bool) -> RotationOrder {
         let request = self.request("is there", |_| true).await;
         let name = request["metadata"]["name"].as_str().unwrap();
-        let order = Written {
+        let order = RotationOrder {
             namespace: None,
             by: "alice".to_owned(),
             at: jiff::Timestamp::now(),

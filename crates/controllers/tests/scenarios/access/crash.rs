@@ -7,7 +7,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_forge_server::{Fault, Misbehaviour};
-use tenure_planner::access::order::Written;
+use tenure_planner::access::rotation_order::RotationOrder;
 use tenure_testkit::{SOON, choose_length, eventually};
 
 use super::bed::{Bed, PLATFORM, PROVIDER_KIND, REQUEST, Setup, ledger};
@@ -82,7 +82,7 @@ impl Bed {
     }
 
     /// Waits until nothing changes by itself. Returns whether the order is done and only the used token lives; otherwise a minute has to pass.
-    async fn until_rest(&self, order: &Written, when: &str) -> bool {
+    async fn until_rest(&self, order: &RotationOrder, when: &str) -> bool {
         let came = eventually(2 * SOON, || async {
             let request = self.one_request().await.ok_or("there is no request")?;
             let ledger = ledger(&request);
@@ -112,7 +112,7 @@ impl Bed {
 
     /// Waits until the order is done and only the used token lives. If a minute has to pass, the record is changed as if it had passed, for restarted
     /// controllers: lists of running controllers would count as newer.
-    async fn check_the_end(&mut self, order: &Written, when: &str) {
+    async fn check_the_end(&mut self, order: &RotationOrder, when: &str) {
         for _ in 0..MOST_WAITS {
             if self.until_rest(order, when).await {
                 return;

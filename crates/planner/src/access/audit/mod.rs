@@ -1,12 +1,12 @@
 //! The credentials of sources, including those that Tenure did not make: for `tenure access audit`. The audit reports the form and age of each credential, the
 //! hosts that see it, and its readers.
 //!
-//! The audit is a function of the references in objects ([`uses`]), of the public facts of a Secret ([`contents`]) and of RBAC ([`readers`]). It decides whether a
+//! The audit is a function of the references in objects ([`secret_uses`]), of the public facts of a Secret ([`contents`]) and of RBAC ([`readers`]). It decides whether a
 //! credential is too old or can't be judged. Data with nothing public are not read, and of other data only the public facts are kept.
 
 pub mod contents;
 pub mod readers;
-pub mod uses;
+pub mod secret_uses;
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use tenure_api::access::Period;
 
 pub use contents::{Contents, Facts, Form};
 pub use readers::{Bindings, Readers, Roles, find_other_readers, find_readers};
-pub use uses::{Inventory, Named, Usage, Use};
+pub use secret_uses::{Inventory, NamedObject, Usage, Use};
 
 /// The result of reading a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum SecretRead {
     /// The Secret was read.
     Seen(Facts),
     /// The Secret is missing.
@@ -72,11 +72,11 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The Secret.
-    pub secret: Named,
+    pub secret: NamedObject,
     /// The uses of the Secret.
     pub usage: Usage,
     /// The result of reading the Secret.
-    pub look: Look,
+    pub look: SecretRead,
     /// The readers of the Secret.
     pub readers: Readers,
 }
@@ -86,8 +86,8 @@ impl Row {
     #[must_use]
     pub fn list_forms(&self) -> BTreeSet<Form> {
         match &self.look {
-            Look::Seen(facts) => facts.list_forms(self.usage.is_shown),
-            Look::Absent | Look::Refused | Look::Failed(_) => BTreeSet::new(),
+            SecretRead::Seen(facts) => facts.list_forms(self.usage.is_shown),
+            SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => BTreeSet::new(),
         }
     }
 
@@ -95,8 +95,8 @@ impl Row {
     #[must_use]
     pub fn find_age(&self, now: Timestamp) -> Option<SignedDuration> {
         match &self.look {
-            Look::Seen(facts) => facts.written_at.map(|at| now.duration_since(at)),
-            Look::Absent | Look::Refused | Look::Failed(_) => None,
+            SecretRead::Seen(facts) => facts.written_at.map(|at| now.duration_since(at)),
+            SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => None,
         }
     }
 
@@ -104,8 +104,8 @@ impl Row {
     #[must_use]
     pub fn find_fingerprint(&self) -> Option<&str> {
         let own = match &self.look {
-            Look::Seen(facts) => facts.fingerprint.as_deref(),
-            Look::Absent | Look::Refused | Look::Failed(_) => None,
+            SecretRead::Seen(facts) => facts.fingerprint.as_deref(),
+            SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => None,
         };
         own.or(self.usage.fingerprint.as_deref())
     }
@@ -114,10 +114,10 @@ impl Row {
     #[must_use]
     pub fn judge(&self, older_than: Period, now: Timestamp) -> Verdict {
         let facts = match &self.look {
-            Look::Seen(facts) => facts,
-            Look::Absent => return Verdict::Absent,
-            Look::Refused => return Verdict::Unjudged("you may not look into it".to_owned()),
-            Look::Failed(why) => return Verdict::Unjudged(why.clone()),
+            SecretRead::Seen(facts) => facts,
+            SecretRead::Absent => return Verdict::Absent,
+            SecretRead::Refused => return Verdict::Unjudged("you may not look into it".to_owned()),
+            SecretRead::Failed(why) => return Verdict::Unjudged(why.clone()),
         };
         if facts.ends_at.is_some_and(|end| end <= now) {
             return Verdict::Ended;

@@ -10,7 +10,7 @@ use tenure_tenancy::access::readers::{
     BindingFacts, Meant, OtherReader, RuleFacts, SubjectFacts, Way, list_other_readers, list_takers,
 };
 
-use super::Named;
+use super::NamedObject;
 
 /// The maximum of stored words of roles, and of bindings with their rights.
 const MOST_WORDS: usize = 200_000;
@@ -129,7 +129,7 @@ pub struct Readers {
 
 /// Finds the readers, and the subjects that can use the tokens or names of ServiceAccounts in the namespace that may read the Secret.
 #[must_use]
-pub fn find_readers(secret: &Named, own: &Result<Bindings, String>, cluster: &Result<Bindings, String>) -> Readers {
+pub fn find_readers(secret: &NamedObject, own: &Result<Bindings, String>, cluster: &Result<Bindings, String>) -> Readers {
     let find = |bindings: &Bindings, accounts: &[String]| {
         let meant = Meant {
             namespace: &secret.namespace,
@@ -175,7 +175,7 @@ pub fn find_readers(secret: &Named, own: &Result<Bindings, String>, cluster: &Re
 /// Finds the readers besides the intended ones: ServiceAccounts of the Secret's namespace, and other users.
 #[must_use]
 pub fn find_other_readers(
-    secret: &Named,
+    secret: &NamedObject,
     (accounts, others): (&[String], &[String]),
     own: &Result<Bindings, String>,
     cluster: &Result<Bindings, String>,

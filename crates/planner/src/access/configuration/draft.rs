@@ -15,7 +15,7 @@ const LONGEST_PATH: usize = 1_024;
 
 /// A text with its line.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct LocatedText {
     pub(super) text: String,
     pub(super) line: Option<u32>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Defaults {
 }
 
 impl Defaults {
-    pub(super) fn read(role: Option<&Said>, rotate: Option<&Said>) -> Self {
+    pub(super) fn read(role: Option<&LocatedText>, rotate: Option<&LocatedText>) -> Self {
         Self {
             role: read_role(role.map_or(DEFAULT_ROLE, |said| &said.text)),
             rotate: read_period(rotate.map_or(DEFAULT_ROTATE, |said| &said.text)),
@@ -38,12 +38,12 @@ impl Defaults {
 /// An entry as written.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub(super) id: Option<Said>,
-    pub(super) role: Option<Said>,
-    pub(super) rotate: Option<Said>,
-    pub(super) secret_name: Option<Said>,
-    pub(super) namespaces: Vec<Said>,
-    pub(super) service_accounts: Vec<Said>,
+    pub(super) id: Option<LocatedText>,
+    pub(super) role: Option<LocatedText>,
+    pub(super) rotate: Option<LocatedText>,
+    pub(super) secret_name: Option<LocatedText>,
+    pub(super) namespaces: Vec<LocatedText>,
+    pub(super) service_accounts: Vec<LocatedText>,
     pub(super) is_strict: bool,
     pub(super) is_for_images: bool,
 }
@@ -87,7 +87,7 @@ impl Draft {
                     let rule = "lower-case letters, digits, '-' and '.', at most 253 characters";
                     wrong(
                         said.line,
-                        format!("secret_name {} is no Secret's name: {rule}", show(&said.text)),
+                        format!("secret_name {} is no Secret's name: {rule}", quote_text(&said.text)),
                     )
                 })?;
                 name.as_str().to_owned()
@@ -131,7 +131,7 @@ impl Draft {
                     said.line,
                     format!(
                         "{} is no ServiceAccount's name: write those of the entry's namespaces, without a namespace",
-                        show(&said.text)
+                        quote_text(&said.text)
                     ),
                 ));
             };
@@ -161,7 +161,7 @@ impl Draft {
 }
 
 /// Returns a text for messages: its beginning, in one line, in quotes.
-pub(super) fn show(said: &str) -> String {
+pub(super) fn quote_text(said: &str) -> String {
     let start: String = said.chars().take(SHOWN).collect();
     let more = if start.len() < said.len() { "..." } else { "" };
     format!("\"{}{more}\"", text::visible_line(&start))
@@ -187,7 +187,7 @@ fn read_role(said: &str) -> Result<Role, String> {
         ),
         other => Err(format!(
             "role {} is none: write read_repository or read_registry",
-            show(other)
+            quote_text(other)
         )),
     }
 }
@@ -211,7 +211,7 @@ fn check_path(path: &str, scope: Scope, group: &str) -> Result<(), String> {
             && !part.contains("..")
             && ![".git", ".atom", "."].iter().any(|end| part.ends_with(end))
     };
-    let shown = show(path);
+    let shown = quote_text(path);
     if path.len() > LONGEST_PATH || path.is_empty() || !path.split('/').all(is_part) {
         return Err(format!(
             "id {shown} is no path: write it as the host shows it, as in group-1/project-a, without an address and without .git"

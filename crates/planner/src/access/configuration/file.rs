@@ -7,7 +7,7 @@ use go_yaml::node::{Data, Node};
 use go_yaml::read::{Lines, Source, first_document};
 use go_yaml::scalar::Dialect;
 
-use super::draft::{Defaults, Draft, Said, is_path_below, show};
+use super::draft::{Defaults, Draft, LocatedText, is_path_below, quote_text};
 use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem, Reading};
 use crate::access::host::Scope;
 
@@ -139,7 +139,7 @@ impl Reader<'_> {
             if !is_known {
                 let message = format!(
                     "{} is none of {KEY}: it has role, rotate, projects and groups",
-                    show(name)
+                    quote_text(name)
                 );
                 self.complain(key.line, KEY, message);
                 // The key may have been meant as one of the lists.
@@ -159,7 +159,7 @@ impl Reader<'_> {
                     let said = said.unwrap_or_else(|(line, message)| {
                         self.complain(line, KEY, message);
                         // An empty value is a mistake.
-                        Some(Said {
+                        Some(LocatedText {
                             text: String::new(),
                             line: Some(line),
                         })
@@ -249,7 +249,7 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
     for (key, value) in fields.iter() {
         let name = read_text(key).unwrap_or_default();
         if seen.contains(&name) {
-            return Err((key.line, format!("{} is there twice: leave one", show(name))));
+            return Err((key.line, format!("{} is there twice: leave one", quote_text(name))));
         }
         match name {
             "id" => draft.id = read_said(value, name)?,
@@ -266,7 +266,7 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
                     key.line,
                     format!(
                         "{} is none of an entry: it has id, role, rotate, secret_name, namespaces, service_accounts, strict and image_pull_secrets",
-                        show(other)
+                        quote_text(other)
                     ),
                 ));
             }
@@ -284,20 +284,20 @@ fn read_text(node: &Node) -> Option<&str> {
     }
 }
 
-fn read_said(node: &Node, name: &str) -> Result<Option<Said>, Wrong> {
+fn read_said(node: &Node, name: &str) -> Result<Option<LocatedText>, Wrong> {
     if node.is_null() {
         return Ok(None);
     }
     let Some(text) = read_text(node) else {
         return Err((node.line, format!("{name} is not a text")));
     };
-    Ok(Some(Said {
+    Ok(Some(LocatedText {
         text: text.to_owned(),
         line: Some(node.line),
     }))
 }
 
-fn read_texts(node: &Node, name: &str) -> Result<Vec<Said>, Wrong> {
+fn read_texts(node: &Node, name: &str) -> Result<Vec<LocatedText>, Wrong> {
     let Data::Seq(items) = &node.data else {
         return match node.is_null() {
             true => Ok(Vec::new()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure_api::access::FluxAccess;
 use tenure_api::access::asked::AccessEntry;
 
-use super::draft::{Defaults, Draft, Said, is_path_below};
+use super::draft::{Defaults, Draft, LocatedText, is_path_below};
 use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem};
 use crate::access::host::Scope;
 
@@ -56,8 +56,8 @@ fn find_path<'a>(item: &'a AccessEntry, group: &str) -> Option<&'a str> {
     Some(item.id.as_str()).filter(|path| is_path_below(path, group))
 }
 
-fn say(text: Option<&String>) -> Option<Said> {
-    text.map(|text| Said {
+fn say(text: Option<&String>) -> Option<LocatedText> {
+    text.map(|text| LocatedText {
         text: text.clone(),
         line: None,
     })

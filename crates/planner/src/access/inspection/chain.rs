@@ -9,7 +9,7 @@ use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccess, FluxAccessRequest, Flu
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_tenancy::access::NamespacePattern;
 
-use super::{APPROVED, DENIED, Looked, Seen, name_asker, name_of, receivers, target_of};
+use super::{APPROVED, DENIED, ReadResult, ObservedFacts, name_asker, name_of, receivers, target_of};
 use crate::access::rotation::conditions::VERIFIED;
 
 /// The maximum of namespaces of a request that are explained.
@@ -21,7 +21,7 @@ const MOST_ENTRIES: usize = 100;
 /// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum StepState {
     /// The step holds.
     Holds,
     /// The step will hold if nothing else happens.
@@ -39,7 +39,7 @@ pub struct Step {
     /// The step: `entry`, `target`, `grant`, `namespace`, `receiver`, `writer`, `ledger`, `secret` or `proof`.
     pub step: &'static str,
     /// The state of the step.
-    pub standing: Standing,
+    pub standing: StepState,
     /// The message, with advice.
     pub says: String,
 }
@@ -64,24 +64,24 @@ impl Chain {
     /// Returns the step that blocks the Secret: the first that fails, else the first that doesn't hold.
     #[must_use]
     pub fn find_reason(&self) -> Option<&Step> {
-        let fails = self.steps.iter().find(|step| step.standing == Standing::Fails);
-        fails.or_else(|| self.steps.iter().find(|step| step.standing != Standing::Holds))
+        let fails = self.steps.iter().find(|step| step.standing == StepState::Fails);
+        fails.or_else(|| self.steps.iter().find(|step| step.standing != StepState::Holds))
     }
 }
 
 /// The facts that were read for one namespace.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NamespaceReads {
     /// The namespace.
     pub namespace: String,
     /// The FluxAccess of the request, or none if it is missing. For an agent's configuration, nothing is read.
-    pub asked: Looked<Option<FluxAccess>>,
+    pub asked: ReadResult<Option<FluxAccess>>,
     /// The FluxAccessTarget.
-    pub target: Looked<Option<FluxAccessTarget>>,
+    pub target: ReadResult<Option<FluxAccessTarget>>,
     /// The rights that the Secret-writing account lacks in this namespace.
-    pub lacking: Looked<Vec<String>>,
+    pub lacking: ReadResult<Vec<String>>,
     /// The Secret's request label, if it has one. None if the Secret is missing.
-    pub secret: Looked<Option<Option<String>>>,
+    pub secret: ReadResult<Option<Option<String>>>,
 }
 
 /// Checks whether a request is about a Secret in a namespace. The Secret's name must match. The namespace must be named, matched by a pattern, or in the ledger.
@@ -99,7 +99,7 @@ pub fn is_about(request: &FluxAccessRequest, namespace: &str, secret: &str, plat
 /// Lists the namespaces of a request to check: all that it names or matches, and all in its ledgers. If the matching namespaces are unknown, only the literal names
 /// are added.
 #[must_use]
-pub fn list_namespaces(seen: &Seen, request: &FluxAccessRequest) -> Vec<String> {
+pub fn list_namespaces(seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<String> {
     let of_ledger = request.status.iter().flat_map(|status| &status.credentials);
     let mut names: Vec<String> = of_ledger.map(|ledger| ledger.namespace.clone()).collect();
     match receivers::list(seen, request) {
@@ -184,7 +184,7 @@ fn find_ledger<'a>(request: &'a FluxAccessRequest, namespace: &str) -> Option<&'
 
 /// Checks all steps from the entry to the proof.
 #[must_use]
-pub fn explain(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Chain {
+pub fn explain(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Chain {
     let ledger = find_ledger(request, &place.namespace);
     let steps = vec![
         judge_entry(request, place),
@@ -201,12 +201,12 @@ pub fn explain(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Chain
         request: name_of(request).to_owned(),
         namespace: place.namespace.clone(),
         secret: request.spec.secret_name.clone(),
-        is_delivered: steps.iter().all(|step| step.standing == Standing::Holds),
+        is_delivered: steps.iter().all(|step| step.standing == StepState::Holds),
         steps,
     }
 }
 
-fn step(step: &'static str, standing: Standing, says: impl Into<String>) -> Step {
+fn step(step: &'static str, standing: StepState, says: impl Into<String>) -> Step {
     Step {
         step,
         standing,
@@ -214,31 +214,31 @@ fn step(step: &'static str, standing: Standing, says: impl Into<String>) -> Step
     }
 }
 
-fn judge_entry(request: &FluxAccessRequest, place: &Place) -> Step {
+fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let say = |standing, says: String| step("entry", standing, says);
     let (asker, by) = (name_asker(request), &request.spec.requested_by);
     if request.metadata.deletion_timestamp.is_some() {
         return say(
-            Standing::Fails,
+            StepState::Fails,
             format!("{asker} asks for it no more: this request is being deleted, and what was made for it with it"),
         );
     }
     if request.spec.asked_in.kind == "Agent" {
-        return say(Standing::Holds, format!("{asker} asks for it, by its configuration"));
+        return say(StepState::Holds, format!("{asker} asks for it, by its configuration"));
     }
     match &place.asked {
-        Err(why) => say(Standing::Unknown, format!("{asker} could not be looked at: {why}")),
+        Err(why) => say(StepState::Unknown, format!("{asker} could not be looked at: {why}")),
         Ok(None) => say(
-            Standing::Fails,
+            StepState::Fails,
             format!("{asker} is gone, so the request goes, too: write it again to keep the access"),
         ),
         Ok(Some(access)) => {
             let requests = access.status.iter().flat_map(|status| &status.requests);
             let mut own = requests.filter(|one| one.request == name_of(request));
             match own.next() {
-                Some(one) => say(Standing::Holds, format!("{asker} asks for it ({}), by {by}", one.entry)),
+                Some(one) => say(StepState::Holds, format!("{asker} asks for it ({}), by {by}", one.entry)),
                 None => say(
-                    Standing::Waits,
+                    StepState::Waits,
                     format!(
                         "{asker} asks for something else now, and this request is an earlier version: tenure access list shows what is asked now"
                     ),
@@ -248,19 +248,19 @@ fn judge_entry(request: &FluxAccessRequest, place: &Place) -> Step {
     }
 }
 
-fn judge_target(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step {
+fn judge_target(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let say = |standing, says: String| step("target", standing, says);
     let (target, path) = (target_of(request), &request.spec.target.path);
     match seen.find_provider(&request.spec.provider) {
         Err(why) => {
             return say(
-                Standing::Unknown,
+                StepState::Unknown,
                 format!("the AccessProvider could not be looked at: {why}"),
             );
         }
         Ok(None) => {
             return say(
-                Standing::Fails,
+                StepState::Fails,
                 format!(
                     "there is no AccessProvider {} in namespace {}: no requests go to that host",
                     request.spec.provider, seen.platform
@@ -269,7 +269,7 @@ fn judge_target(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step
         }
         Ok(Some(provider)) if provider.spec.suspend => {
             return say(
-                Standing::Waits,
+                StepState::Waits,
                 format!(
                     "AccessProvider {} is suspended: nothing is made or replaced until spec.suspend is false",
                     request.spec.provider
@@ -280,25 +280,25 @@ fn judge_target(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step
     }
     match &place.target {
         Err(why) => say(
-            Standing::Unknown,
+            StepState::Unknown,
             format!("FluxAccessTarget {target} could not be looked at: {why}"),
         ),
         Ok(None) => say(
-            Standing::Waits,
+            StepState::Waits,
             format!("there is no FluxAccessTarget {target} yet: the controllers make it when they see the request"),
         ),
         Ok(Some(found)) => {
             let now = found.status.as_ref().and_then(|status| status.path.as_ref());
             match now.filter(|now| *now != path) {
                 Some(now) => say(
-                    Standing::Holds,
+                    StepState::Holds,
                     format!(
                         "{} {target}, which was {path} when it was asked for and is {now} now",
                         request.spec.target.scope
                     ),
                 ),
                 None => say(
-                    Standing::Holds,
+                    StepState::Holds,
                     format!("{} {target} is {path}", request.spec.target.scope),
                 ),
             }
@@ -306,7 +306,7 @@ fn judge_target(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step
     }
 }
 
-fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
+fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
     let say = |standing, says: String| step("grant", standing, says);
     let state = seen.judge(request);
     let notes = match state.notes.is_empty() {
@@ -315,9 +315,9 @@ fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
     };
     if seen.grants.is_err() || seen.standing.is_err() {
         let standing = match state.recorded.as_deref() {
-            Some(APPROVED) => Standing::Holds,
-            Some(_) => Standing::Fails,
-            None => Standing::Unknown,
+            Some(APPROVED) => StepState::Holds,
+            Some(_) => StepState::Fails,
+            None => StepState::Unknown,
         };
         let said = state.recorded.as_deref().unwrap_or("nothing");
         return say(standing, format!("the controllers have recorded {said}{notes}"));
@@ -325,7 +325,7 @@ fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
     let Some(answer) = &state.answer else {
         let target = target_of(request);
         return say(
-            Standing::Fails,
+            StepState::Fails,
             format!(
                 "no grant approves it{notes}; an account with the verb approve on fluxaccesstargets/{target} answers: tenure access approve {}",
                 name_of(request)
@@ -340,7 +340,7 @@ fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
     if state.word == DENIED {
         let reason = answer.reason.as_deref().unwrap_or("no reason is given");
         return say(
-            Standing::Fails,
+            StepState::Fails,
             format!("{} denied it ({kind} {}): {reason}", answer.by, answer.object),
         );
     }
@@ -351,9 +351,9 @@ fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
         .unwrap_or_default();
     let says = format!("{} lets it through ({kind} {}){until}", answer.by, answer.object);
     match state.recorded.as_deref() {
-        Some(APPROVED) => say(Standing::Holds, says),
+        Some(APPROVED) => say(StepState::Holds, says),
         recorded => say(
-            Standing::Waits,
+            StepState::Waits,
             format!(
                 "{says}; the controllers have recorded {}: they haven't seen it yet, or admission is off here",
                 recorded.unwrap_or("nothing")
@@ -362,7 +362,7 @@ fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
     }
 }
 
-fn judge_namespace(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step {
+fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let say = |standing, says: String| step("namespace", standing, says);
     let name = place.namespace.as_str();
     let matching = request.spec.namespaces.iter().find(|text| {
@@ -371,7 +371,7 @@ fn judge_namespace(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> S
     });
     let Some(pattern) = matching else {
         return say(
-            Standing::Fails,
+            StepState::Fails,
             format!(
                 "{name} is none of the namespaces that are asked for: {}",
                 request.spec.namespaces.join(", ")
@@ -382,7 +382,7 @@ fn judge_namespace(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> S
         Ok(surrounding) => surrounding,
         Err(why) => {
             return say(
-                Standing::Unknown,
+                StepState::Unknown,
                 format!("{pattern} matches it; whether it is there isn't known: {why}"),
             );
         }
@@ -390,47 +390,47 @@ fn judge_namespace(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> S
     let found = surrounding.namespaces.iter().find(|namespace| namespace.name == name);
     match found {
         None => say(
-            Standing::Waits,
+            StepState::Waits,
             format!("{pattern} matches it, and there is no namespace {name} yet"),
         ),
-        Some(found) if found.is_deleting => say(Standing::Fails, format!("namespace {name} is being deleted")),
-        Some(_) => say(Standing::Holds, format!("{pattern} matches it")),
+        Some(found) if found.is_deleting => say(StepState::Fails, format!("namespace {name} is being deleted")),
+        Some(_) => say(StepState::Holds, format!("{pattern} matches it")),
     }
 }
 
-fn judge_receiver(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step {
+fn judge_receiver(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let say = |standing, says: String| step("receiver", standing, says);
     let receivers = match receivers::list(seen, request) {
         Ok(receivers) => receivers,
-        Err(why) => return say(Standing::Unknown, format!("whether it may have it isn't known: {why}")),
+        Err(why) => return say(StepState::Unknown, format!("whether it may have it isn't known: {why}")),
     };
     let receiver = receivers
         .into_iter()
         .find(|receiver| receiver.namespace == place.namespace);
     match receiver {
-        None => say(Standing::Fails, "it is not asked for there".to_owned()),
+        None => say(StepState::Fails, "it is not asked for there".to_owned()),
         Some(receiver) => match receiver.why {
-            None => say(Standing::Holds, format!("{} may have it", place.namespace)),
-            Some(why) => say(Standing::Fails, why),
+            None => say(StepState::Holds, format!("{} may have it", place.namespace)),
+            Some(why) => say(StepState::Fails, why),
         },
     }
 }
 
-fn judge_writer(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step {
+fn judge_writer(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let say = |standing, says: String| step("writer", standing, says);
     let provider = match seen.find_provider(&request.spec.provider) {
         Ok(Some(provider)) => provider,
-        Ok(None) | Err(_) => return say(Standing::Unknown, "its writer isn't known".to_owned()),
+        Ok(None) | Err(_) => return say(StepState::Unknown, "its writer isn't known".to_owned()),
     };
     let writer = format!("ServiceAccount {}/{}", seen.platform, provider.spec.name_writer());
     match &place.lacking {
         Err(why) => say(
-            Standing::Unknown,
+            StepState::Unknown,
             format!("{writer} writes it; whether it may isn't known: {why}"),
         ),
-        Ok(lacking) if lacking.is_empty() => say(Standing::Holds, format!("{writer} may write it")),
+        Ok(lacking) if lacking.is_empty() => say(StepState::Holds, format!("{writer} may write it")),
         Ok(lacking) => say(
-            Standing::Fails,
+            StepState::Fails,
             format!(
                 "{writer} lacks in namespace {}: {}; an administrator binds it there by a RoleBinding",
                 place.namespace,
@@ -443,7 +443,7 @@ fn judge_writer(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step
 fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
     let say = |standing, says: String| step("ledger", standing, says);
     let Some(ledger) = ledger else {
-        return say(Standing::Waits, "nothing was made for it yet".to_owned());
+        return say(StepState::Waits, "nothing was made for it yet".to_owned());
     };
     if let Some(trouble) = &ledger.trouble {
         let again = ledger.retry_at.as_ref();
@@ -452,8 +452,8 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
             .unwrap_or_default();
         let standing = match ledger.current {
             // A delivered credential continues to work.
-            Some(_) => Standing::Waits,
-            None => Standing::Fails,
+            Some(_) => StepState::Waits,
+            None => StepState::Fails,
         };
         return say(standing, format!("{}: {}{again}", trouble.reason, trouble.message));
     }
@@ -475,7 +475,7 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
             .as_ref()
             .is_some_and(|next| next.phase == CredentialPhase::Distributed);
         return say(
-            if is_there { Standing::Holds } else { Standing::Waits },
+            if is_there { StepState::Holds } else { StepState::Waits },
             said.to_owned(),
         );
     };
@@ -489,7 +489,7 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
         .map(|end| format!(", ends {}", end.0))
         .unwrap_or_default();
     say(
-        Standing::Holds,
+        StepState::Holds,
         format!(
             "{number}, made {}{end}, fingerprint {}",
             held.begun_at.0, held.fingerprint
@@ -497,31 +497,31 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
     )
 }
 
-fn judge_secret(request: &FluxAccessRequest, place: &Place, ledger: Option<&CredentialLedger>) -> Step {
+fn judge_secret(request: &FluxAccessRequest, place: &NamespaceReads, ledger: Option<&CredentialLedger>) -> Step {
     let say = |standing, says: String| step("secret", standing, says);
     let name = format!("{}/{}", place.namespace, request.spec.secret_name);
     match &place.secret {
         Err(why) => say(
-            Standing::Unknown,
+            StepState::Unknown,
             format!("Secret {name} could not be looked at: {why}"),
         ),
         Ok(None) if ledger.is_some_and(|ledger| ledger.current.is_some()) => say(
-            Standing::Waits,
+            StepState::Waits,
             format!("Secret {name} was delivered and is gone: another credential is made"),
         ),
-        Ok(None) => say(Standing::Waits, format!("there is no Secret {name} yet")),
+        Ok(None) => say(StepState::Waits, format!("there is no Secret {name} yet")),
         Ok(Some(label)) if label.as_deref() == Some(name_of(request)) => say(
-            Standing::Holds,
+            StepState::Holds,
             format!("Secret {name} is there, and made for this request"),
         ),
         Ok(Some(Some(other))) => say(
-            Standing::Fails,
+            StepState::Fails,
             format!(
                 "Secret {name} is labelled for FluxAccessRequest {other}: one of both has to choose another secret_name"
             ),
         ),
         Ok(Some(None)) => say(
-            Standing::Fails,
+            StepState::Fails,
             format!(
                 "Secret {name} is there and not Tenure's, so it is not touched: delete it, or choose another secret_name"
             ),
@@ -534,7 +534,7 @@ fn judge_proof(request: &FluxAccessRequest, ledger: Option<&CredentialLedger>) -
     let held = ledger.and_then(|ledger| ledger.current.as_ref());
     if let Some(at) = held.and_then(|held| held.verified_at.as_ref()) {
         return say(
-            Standing::Holds,
+            StepState::Holds,
             format!("seen in use by every source that has it, last at {}", at.0),
         );
     }
@@ -544,5 +544,5 @@ fn judge_proof(request: &FluxAccessRequest, ledger: Option<&CredentialLedger>) -
     let said = said
         .map(|verified| format!(": {}", verified.message))
         .unwrap_or_default();
-    say(Standing::Waits, format!("it was not seen in use yet{said}"))
+    say(StepState::Waits, format!("it was not seen in use yet{said}"))
 }

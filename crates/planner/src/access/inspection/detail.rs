@@ -9,9 +9,9 @@ use tenure_tenancy::access::readers::OtherReader;
 
 use super::receivers::{self, Receiver};
 use super::rows::{self, Row};
-use super::{Looked, Seen};
+use super::{ReadResult, ObservedFacts};
 use crate::access::audit::Readers;
-use crate::access::order::{self, Written};
+use crate::access::rotation_order::{self, RotationOrder};
 use crate::access::request::hash_spec;
 
 /// A request with all its facts.
@@ -28,16 +28,16 @@ pub struct Detail {
     /// True if the hash equals the recorded one. Otherwise another writer than the controllers wrote the spec.
     pub hash_matches: bool,
     /// The namespaces that the request names or matches, each with whether it would have the Secret.
-    pub receivers: Told<Vec<Receiver>>,
+    pub receivers: MaybeUnknown<Vec<Receiver>>,
     /// The namespaces as the controllers recorded them, for users that may not read namespaces and Tenants.
-    pub recorded_receivers: Recorded,
+    pub recorded_receivers: RecordedNamespaces,
     /// The subjects that can get the Secret besides the intended ones, by namespace.
     pub readers: Vec<OtherReaders>,
     /// The credentials.
     pub ledger: Vec<Credential>,
     /// Orders to replace the credential.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub orders: Vec<Written>,
+    pub orders: Vec<RotationOrder>,
     /// The last occurrences.
     pub history: Vec<HistoryEntry>,
     /// Conditions, as the controllers set them.
@@ -47,7 +47,7 @@ pub struct Detail {
 /// The namespaces that would have the Secret, from the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Recorded {
+pub struct RecordedNamespaces {
     /// The first hundred names.
     pub namespaces: Vec<String>,
     /// The number of further namespaces.
@@ -57,7 +57,7 @@ pub struct Recorded {
 /// A part that may be unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-pub enum Told<T> {
+pub enum MaybeUnknown<T> {
     /// The part is known.
     Known {
         /// The content.
@@ -70,8 +70,8 @@ pub enum Told<T> {
     },
 }
 
-impl<T> From<Looked<T>> for Told<T> {
-    fn from(looked: Looked<T>) -> Self {
+impl<T> From<ReadResult<T>> for MaybeUnknown<T> {
+    fn from(looked: ReadResult<T>) -> Self {
         match looked {
             Ok(known) => Self::Known { known },
             Err(unknown) => Self::Unknown { unknown },
@@ -86,15 +86,15 @@ pub struct OtherReaders {
     /// The namespace.
     pub namespace: String,
     /// Subjects with RoleBindings.
-    pub by_namespace: Told<Vec<Other>>,
+    pub by_namespace: MaybeUnknown<Vec<SecretReader>>,
     /// Subjects with ClusterRoleBindings, which the namespace's owners can't change.
-    pub by_cluster: Told<Vec<Other>>,
+    pub by_cluster: MaybeUnknown<Vec<SecretReader>>,
 }
 
 /// A subject that can get the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Other {
+pub struct SecretReader {
     /// The subject.
     pub who: String,
     /// The way to the Secret.
@@ -107,16 +107,16 @@ impl OtherReaders {
     /// Converts the readers that were found.
     #[must_use]
     pub fn of(namespace: &str, readers: Readers) -> Self {
-        let tell = |found: Looked<Vec<OtherReader>>| {
+        let tell = |found: ReadResult<Vec<OtherReader>>| {
             let told = found.map(|found| {
-                let told = found.into_iter().map(|reader| Other {
+                let told = found.into_iter().map(|reader| SecretReader {
                     way: reader.way.to_string(),
                     who: reader.who,
                     binding: reader.binding,
                 });
                 told.collect()
             });
-            Told::from(told)
+            MaybeUnknown::from(told)
         };
         Self {
             namespace: namespace.to_owned(),
@@ -136,10 +136,10 @@ pub struct Credential {
     pub phase: String,
     /// The credential in the Secret, as far as the controllers have recorded it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub current: Option<One>,
+    pub current: Option<CredentialDetail>,
     /// Earlier credentials that still work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub retiring: Vec<One>,
+    pub retiring: Vec<CredentialDetail>,
     /// The time of the replacement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_rotation: Option<Time>,
@@ -157,7 +157,7 @@ pub struct Credential {
 /// One credential, without its value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct One {
+pub struct CredentialDetail {
     /// The host's number of the credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
@@ -180,7 +180,7 @@ pub struct One {
     pub retire_at: Option<Time>,
 }
 
-impl One {
+impl CredentialDetail {
     fn of(held: &HeldCredential, now: &Time) -> Self {
         Self {
             id: held.id,
@@ -197,7 +197,7 @@ impl One {
 
 /// Returns all facts about one request. The caller finds the readers of its Secrets with RBAC in each namespace, and passes them.
 #[must_use]
-pub fn describe(seen: &Seen, request: &FluxAccessRequest, readers: Vec<OtherReaders>) -> Detail {
+pub fn describe(seen: &ObservedFacts, request: &FluxAccessRequest, readers: Vec<OtherReaders>) -> Detail {
     let spec_hash = hash_spec(&request.spec);
     let status = request.status.clone().unwrap_or_default();
     Detail {
@@ -205,7 +205,7 @@ pub fn describe(seen: &Seen, request: &FluxAccessRequest, readers: Vec<OtherRead
         hash_matches: spec_hash == request.spec.spec_hash,
         spec_hash,
         receivers: receivers::list(seen, request).into(),
-        recorded_receivers: Recorded {
+        recorded_receivers: RecordedNamespaces {
             namespaces: status.receivers,
             more: status.more_receivers,
         },
@@ -215,7 +215,7 @@ pub fn describe(seen: &Seen, request: &FluxAccessRequest, readers: Vec<OtherRead
             .iter()
             .map(|ledger| tell(request, ledger, &seen.now))
             .collect(),
-        orders: order::list_all(request.metadata.annotations.as_ref()),
+        orders: rotation_order::list_all(request.metadata.annotations.as_ref()),
         history: status.history,
         conditions: status.conditions,
         spec: request.spec.clone(),
@@ -237,12 +237,12 @@ pub(super) fn name_phase(ledger: &CredentialLedger) -> &'static str {
 
 fn tell(request: &FluxAccessRequest, ledger: &CredentialLedger, now: &Time) -> Credential {
     let handled = ledger.handled_order.as_deref();
-    let order = order::find(request.metadata.annotations.as_ref(), &ledger.namespace, handled);
+    let order = rotation_order::find(request.metadata.annotations.as_ref(), &ledger.namespace, handled);
     Credential {
         namespace: ledger.namespace.clone(),
         phase: name_phase(ledger).to_owned(),
-        current: ledger.current.as_ref().map(|held| One::of(held, now)),
-        retiring: ledger.retiring.iter().map(|held| One::of(held, now)).collect(),
+        current: ledger.current.as_ref().map(|held| CredentialDetail::of(held, now)),
+        retiring: ledger.retiring.iter().map(|held| CredentialDetail::of(held, now)).collect(),
         next_rotation: rows::find_due(request, ledger),
         trouble: ledger
             .trouble

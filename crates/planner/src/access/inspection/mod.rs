@@ -1,7 +1,7 @@
 //! Answers to users about access requests: the state of each request ([`rows`]), all facts about one ([`detail`]), and the reason why a Secret exists or is missing
 //! ([`chain`]).
 //!
-//! All functions work on the facts that the user may read ([`Seen`]), and return data. The command prints the data. The facts contain no values. A part that the
+//! All functions work on the facts that the user may read ([`ObservedFacts`]), and return data. The command prints the data. The facts contain no values. A part that the
 //! user may not read is not reported as missing: each such part has the reason why it is unknown.
 
 pub mod chain;
@@ -14,11 +14,11 @@ use tenure_api::access::{AccessProvider, FluxAccessGrant, FluxAccessRequest, Flu
 use tenure_api::time::Time;
 use tenure_tenancy::access::approval::{Verdict, Word};
 
-use self::receivers::Surrounding;
+use self::receivers::KnownPlacements;
 use super::answer::Answers;
 
 /// A part that was read, or the reason why not.
-pub type Looked<T> = Result<T, String>;
+pub type ReadResult<T> = Result<T, String>;
 
 /// The state of an approved request, as the controllers record it.
 pub const APPROVED: &str = "Approved";
@@ -31,25 +31,25 @@ pub const REVOKED: &str = "Revoked";
 
 /// The facts that were read.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ObservedFacts {
     /// All requests of the platform namespace.
-    pub requests: Looked<Vec<FluxAccessRequest>>,
+    pub requests: ReadResult<Vec<FluxAccessRequest>>,
     /// Grants in the platform namespace.
-    pub grants: Looked<Vec<FluxAccessGrant>>,
+    pub grants: ReadResult<Vec<FluxAccessGrant>>,
     /// Standing grants in the platform namespace.
-    pub standing: Looked<Vec<FluxAccessStandingGrant>>,
+    pub standing: ReadResult<Vec<FluxAccessStandingGrant>>,
     /// AccessProviders in the platform namespace.
-    pub providers: Looked<Vec<AccessProvider>>,
+    pub providers: ReadResult<Vec<AccessProvider>>,
     /// Namespaces and their tenants.
-    pub surrounding: Looked<Surrounding>,
+    pub surrounding: ReadResult<KnownPlacements>,
     /// The platform namespace.
     pub platform: String,
     /// The current time.
     pub now: Time,
 }
 
-impl Seen {
-    pub(super) fn find_provider(&self, name: &str) -> Looked<Option<&AccessProvider>> {
+impl ObservedFacts {
+    pub(super) fn find_provider(&self, name: &str) -> ReadResult<Option<&AccessProvider>> {
         let providers = self.providers.as_ref().map_err(Clone::clone)?;
         Ok(providers
             .iter()
@@ -89,7 +89,7 @@ impl Seen {
         };
         State {
             word: word.to_owned(),
-            answer: said.map(Answered::from),
+            answer: said.map(RequestAnswer::from),
             notes,
             recorded,
         }
@@ -105,7 +105,7 @@ pub struct State {
     pub word: String,
     /// The answer that decides.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answered>,
+    pub answer: Option<RequestAnswer>,
     /// The reasons why existing answers don't count or are unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -117,7 +117,7 @@ pub struct State {
 /// An answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answered {
+pub struct RequestAnswer {
     /// The FluxAccessGrant, or FluxAccessStandingGrant.
     pub object: String,
     /// The author.
@@ -132,7 +132,7 @@ pub struct Answered {
     pub is_standing: bool,
 }
 
-impl From<Word> for Answered {
+impl From<Word> for RequestAnswer {
     fn from(word: Word) -> Self {
         Self {
             object: word.object,

@@ -11,7 +11,7 @@ use tenure_tenancy::access::receiver::{Asker, Installation, ProviderReach, check
 use tenure_tenancy::access::{NamespacePattern, ReceivingNamespace};
 use tenure_tenancy::{Placement, Realm};
 
-use super::{APPROVED, Looked, Seen, name_of};
+use super::{APPROVED, ReadResult, ObservedFacts, name_of};
 use crate::access::configuration::assignment::{Claim, Source, assign};
 use crate::access::configuration::{Entry, Place};
 use crate::access::host::Role;
@@ -19,10 +19,10 @@ use crate::access::request::read_target;
 
 /// Namespaces and their tenants.
 #[derive(Clone, Debug, Default)]
-pub struct Surrounding {
+pub struct KnownPlacements {
     /// Tenants and namespaces.
     pub realm: Realm,
-    /// The namespaces of the realm, as receivers.
+    /// All known namespaces, as receivers.
     pub namespaces: Vec<ReceivingNamespace>,
 }
 
@@ -43,7 +43,7 @@ pub struct Receiver {
 ///
 /// # Errors
 /// The reason why the list is unknown.
-pub fn list(seen: &Seen, request: &FluxAccessRequest) -> Looked<Vec<Receiver>> {
+pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec<Receiver>> {
     let surrounding = seen.surrounding.as_ref().map_err(Clone::clone)?;
     let provider = seen.find_provider(&request.spec.provider)?;
     if provider.is_none() {

@@ -6,7 +6,7 @@ use tenure_api::access::{FluxAccessRequest, Period};
 use tenure_api::condition::{self, READY};
 use tenure_api::time::Time;
 
-use super::{Seen, State, name_asker, name_of, target_of};
+use super::{ObservedFacts, State, name_asker, name_of, target_of};
 use crate::access::rotation::schedule;
 
 /// The row of a request.
@@ -59,7 +59,7 @@ pub struct Row {
 ///
 /// # Errors
 /// The requests could not be read.
-pub fn list(seen: &Seen) -> super::Looked<Vec<Row>> {
+pub fn list(seen: &ObservedFacts) -> super::ReadResult<Vec<Row>> {
     let requests = seen.requests.as_ref().map_err(Clone::clone)?;
     let mut rows: Vec<Row> = requests.iter().map(|request| describe(seen, request)).collect();
     rows.sort_by(|one, other| one.name.cmp(&other.name));
@@ -68,7 +68,7 @@ pub fn list(seen: &Seen) -> super::Looked<Vec<Row>> {
 
 /// Returns the row of one request.
 #[must_use]
-pub fn describe(seen: &Seen, request: &FluxAccessRequest) -> Row {
+pub fn describe(seen: &ObservedFacts, request: &FluxAccessRequest) -> Row {
     let (spec, status) = (&request.spec, request.status.as_ref());
     let ledgers = || status.into_iter().flat_map(|status| &status.credentials);
     let ready = status.and_then(|status| condition::find(&status.conditions, READY));
@@ -105,5 +105,5 @@ pub(super) fn find_due(
     let rotate: Period = request.spec.rotate.parse().ok()?;
     let uid = request.metadata.uid.as_deref()?;
     let held = ledger.current.as_ref()?;
-    Some(Time(schedule::due(held, rotate, uid, SignedDuration::ZERO)))
+    Some(Time(schedule::find_due_time(held, rotate, uid, SignedDuration::ZERO)))
 }

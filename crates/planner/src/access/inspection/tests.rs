@@ -5,8 +5,8 @@ use tenure_api::access::{AccessProvider, FluxAccess, FluxAccessTarget};
 use tenure_tenancy::access::ReceivingNamespace;
 use tenure_tenancy::{NamespaceFacts, Realm};
 
-use super::chain::{Chain, Place, Standing};
-use super::receivers::Surrounding;
+use super::chain::{Chain, NamespaceReads, StepState};
+use super::receivers::KnownPlacements;
 use super::*;
 use crate::access::request::hash_spec;
 
@@ -73,7 +73,7 @@ fn provider(changes: &[(&str, Value)]) -> AccessProvider {
     serde_json::from_value(with(object, changes)).unwrap()
 }
 
-fn surrounding(names: &[&str]) -> Surrounding {
+fn surrounding(names: &[&str]) -> KnownPlacements {
     let namespaces = names.iter().map(|name| ReceivingNamespace {
         name: (*name).to_owned(),
         ..ReceivingNamespace::default()
@@ -82,7 +82,7 @@ fn surrounding(names: &[&str]) -> Surrounding {
         name: (*name).to_owned(),
         ..NamespaceFacts::default()
     });
-    Surrounding {
+    KnownPlacements {
         realm: Realm {
             namespaces: facts.collect(),
             ..Realm::default()
@@ -91,8 +91,8 @@ fn surrounding(names: &[&str]) -> Surrounding {
     }
 }
 
-fn seen(request: &FluxAccessRequest) -> Seen {
-    Seen {
+fn seen(request: &FluxAccessRequest) -> ObservedFacts {
+    ObservedFacts {
         requests: Ok(vec![request.clone()]),
         grants: Ok(vec![grant(request, "Approved")]),
         standing: Ok(Vec::new()),
@@ -103,7 +103,7 @@ fn seen(request: &FluxAccessRequest) -> Seen {
     }
 }
 
-fn place() -> Place {
+fn place() -> NamespaceReads {
     let access: FluxAccess = serde_json::from_value(json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccess", "metadata": { "name": "apps", "namespace": "tenure-system" }, "spec": { "provider": "work" },
         "status": { "requests": [{ "entry": "spec.projects[0]", "request": "work-42-x", "state": "Approved" }] }
@@ -114,7 +114,7 @@ fn place() -> Place {
         "spec": { "provider": "work", "scope": "project", "id": 42 }, "status": { "path": "group-1/moved" }
     }))
     .unwrap();
-    Place {
+    NamespaceReads {
         namespace: "team-a".to_owned(),
         asked: Ok(Some(access)),
         target: Ok(Some(target)),
@@ -230,7 +230,7 @@ fn who_has_a_secret_that_two_want_is_told() {
     );
 }
 
-fn check(chain: &Chain, expected: (&str, Standing, &str)) {
+fn check(chain: &Chain, expected: (&str, StepState, &str)) {
     let (step, standing, part) = expected;
     let found = chain.steps.iter().find(|one| one.step == step).unwrap();
     assert_eq!(found.standing, standing, "{step}: {chain:#?}");
@@ -238,7 +238,7 @@ fn check(chain: &Chain, expected: (&str, Standing, &str)) {
     let reason = chain.find_reason();
     assert_eq!(
         reason.map(|reason| reason.step),
-        (standing != Standing::Holds).then_some(step),
+        (standing != StepState::Holds).then_some(step),
         "{chain:#?}"
     );
 }
@@ -268,24 +268,24 @@ fn every_step_says_why_it_does_not_hold() {
         &whole,
         (
             "target",
-            Standing::Holds,
+            StepState::Holds,
             "which was group-1/a when it was asked for and is group-1/moved now",
         ),
     );
 
     // One change of the facts.
-    type Change = fn(&mut Seen, &mut Place);
-    let cases: [(Change, &str, Standing, &str); 16] = [
+    type Change = fn(&mut ObservedFacts, &mut NamespaceReads);
+    let cases: [(Change, &str, StepState, &str); 16] = [
         (
             |_, place| place.asked = Ok(None),
             "entry",
-            Standing::Fails,
+            StepState::Fails,
             "is gone, so the request goes",
         ),
         (
             |_, place| place.asked = Err("no".to_owned()),
             "entry",
-            Standing::Unknown,
+            StepState::Unknown,
             "could not be looked at: no",
         ),
         (
@@ -295,25 +295,25 @@ fn every_step_says_why_it_does_not_hold() {
                 }
             },
             "entry",
-            Standing::Waits,
+            StepState::Waits,
             "asks for something else now",
         ),
         (
             |_, place| place.target = Ok(None),
             "target",
-            Standing::Waits,
+            StepState::Waits,
             "no FluxAccessTarget work-42 yet",
         ),
         (
             |seen, _| seen.providers = Ok(vec![provider(&[("/spec/suspend", json!(true))])]),
             "target",
-            Standing::Waits,
+            StepState::Waits,
             "is suspended",
         ),
         (
             |seen, _| seen.grants = Ok(Vec::new()),
             "grant",
-            Standing::Fails,
+            StepState::Fails,
             "tenure access approve work-42-x",
         ),
         (
@@ -323,7 +323,7 @@ fn every_step_says_why_it_does_not_hold() {
                 }
             },
             "grant",
-            Standing::Fails,
+            StepState::Fails,
             "olga denied it (FluxAccessGrant g): no reason is given",
         ),
         (
@@ -333,55 +333,55 @@ fn every_step_says_why_it_does_not_hold() {
                 }
             },
             "grant",
-            Standing::Fails,
+            StepState::Fails,
             "its specHash differs",
         ),
         (
             |seen, _| seen.providers = Ok(vec![provider(&[("/spec/namespaces", json!(["other"]))])]),
             "receiver",
-            Standing::Fails,
+            StepState::Fails,
             "not among those that an administrator gave the platform namespace",
         ),
         (
             |seen, _| seen.providers = Ok(vec![provider(&[("/spec/writerServiceAccountName", Value::Null)])]),
             "writer",
-            Standing::Holds,
+            StepState::Holds,
             "ServiceAccount tenure-system/tenure-secret-writer may write it",
         ),
         (
             |_, place| place.lacking = Ok(vec!["create secrets".to_owned()]),
             "writer",
-            Standing::Fails,
+            StepState::Fails,
             "ServiceAccount tenure-system/access-writer lacks in namespace team-a: create secrets",
         ),
         (
             |_, place| place.lacking = Err("no".to_owned()),
             "writer",
-            Standing::Unknown,
+            StepState::Unknown,
             "isn't known: no",
         ),
         (
             |_, place| place.secret = Ok(None),
             "secret",
-            Standing::Waits,
+            StepState::Waits,
             "was delivered and is gone",
         ),
         (
             |_, place| place.secret = Ok(Some(None)),
             "secret",
-            Standing::Fails,
+            StepState::Fails,
             "not Tenure's, so it is not touched",
         ),
         (
             |_, place| place.secret = Ok(Some(Some("other".to_owned()))),
             "secret",
-            Standing::Fails,
+            StepState::Fails,
             "labelled for FluxAccessRequest other",
         ),
         (
             |_, place| place.secret = Err("no".to_owned()),
             "secret",
-            Standing::Unknown,
+            StepState::Unknown,
             "could not be looked at: no",
         ),
     ];
@@ -398,19 +398,19 @@ fn what_the_ledger_says_is_told() {
         (
             vec![("/metadata/deletionTimestamp", json!("2026-05-31T00:00:00Z"))],
             "entry",
-            Standing::Fails,
+            StepState::Fails,
             "asks for it no more",
         ),
         (
             vec![("/spec/namespaces", json!(["other-*"]))],
             "namespace",
-            Standing::Fails,
+            StepState::Fails,
             "other-*",
         ),
         (
             vec![("/status/state", json!("Pending"))],
             "grant",
-            Standing::Waits,
+            StepState::Waits,
             "admission is off here",
         ),
     ] {
@@ -433,7 +433,7 @@ fn what_the_ledger_says_is_told() {
     assert_eq!(
         says(&troubled, "ledger"),
         (
-            Standing::Fails,
+            StepState::Fails,
             "AuthoriserRefused: the host says no; it is tried again at 2026-06-01T01:00:00Z".to_owned()
         )
     );
@@ -441,18 +441,18 @@ fn what_the_ledger_says_is_told() {
     let handed = ledger(json!({ "namespace": "team-a", "retiring": [held] }));
     let (standing, said) = says(&handed, "ledger");
     assert!(
-        standing == Standing::Waits && said.contains("another request of the same entry has the Secret now"),
+        standing == StepState::Waits && said.contains("another request of the same entry has the Secret now"),
         "{said}"
     );
     let next = json!({ "phase": "Distributed", "generation": 1, "nonce": "n", "name": "n", "cause": "First", "begunAt": "2026-06-01T00:00:00Z" });
     let fresh = ledger(json!({ "namespace": "team-a", "next": next }));
-    assert_eq!(says(&fresh, "ledger").0, Standing::Holds);
+    assert_eq!(says(&fresh, "ledger").0, StepState::Holds);
     let (standing, text) = says(&fresh, "proof");
-    assert_eq!(standing, Standing::Waits);
+    assert_eq!(standing, StepState::Waits);
     assert!(text.contains("GitRepository/apps has not fetched with it"), "{text}");
     assert_eq!(
         says(&ledger(json!({ "namespace": "team-b" })), "ledger").0,
-        Standing::Waits
+        StepState::Waits
     );
 }
 

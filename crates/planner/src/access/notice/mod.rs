@@ -14,11 +14,11 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, name_target
 use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::text;
 
-use super::delivery::Standing;
-use super::host::{Ask, HostKind, Issue, Trouble};
+use super::delivery::ProviderState;
+use super::host::{HostQuery, HostKind, Issue, HostError};
 use super::request::read_target;
 use super::rotation::schedule::{self, later};
-use super::telling::condition;
+use super::status::condition;
 
 /// Condition of a waiting request: whether the project's owner has been notified in an issue.
 pub const ANNOUNCED: &str = "Announced";
@@ -42,12 +42,12 @@ const MOST_FAILURES: u32 = 5;
 /// The recently begun issues for each asker, and the begun issues that are not recorded yet. Requests are reconciled concurrently, and each could see capacity for
 /// one more issue. Askers without an issue within a day are forgotten, so the book has a bound.
 #[derive(Debug, Default)]
-pub struct NoticeBook {
+pub struct IssueLimiter {
     opened: BTreeMap<String, VecDeque<Timestamp>>,
     begun: BTreeSet<String>,
 }
 
-impl NoticeBook {
+impl IssueLimiter {
     /// Counts the issues that were begun within a day for this asker.
     fn count(&mut self, asker: &str, now: Timestamp) -> usize {
         self.opened.retain(|_, times| {
@@ -86,7 +86,7 @@ pub fn name_asker(asked_in: &AskedIn) -> String {
 
 /// The open issues of other requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Crowd {
+pub struct OpenIssues {
     /// Issues of the same asker.
     pub of_asker: usize,
     /// Issues at the same project.
@@ -95,13 +95,13 @@ pub struct Crowd {
     pub within_a_day: usize,
 }
 
-impl Crowd {
+impl OpenIssues {
     /// Counts the issues of other requests of the same provider.
     #[must_use]
     pub fn count<'a>(
         request: &FluxAccessRequest,
         all: impl Iterator<Item = &'a FluxAccessRequest>,
-        book: &mut NoticeBook,
+        book: &mut IssueLimiter,
         now: Timestamp,
     ) -> Self {
         let asker = name_asker(&request.spec.asked_in);
@@ -150,13 +150,13 @@ fn is_same(one: &RequestTarget, other: &RequestTarget) -> bool {
 
 /// The observed state of a request and its issue.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct NoticeFacts<'a> {
     /// The request, with the record of its issue.
     pub request: &'a FluxAccessRequest,
     /// The state of the request in one word.
     pub state: &'a str,
     /// The state of its AccessProvider.
-    pub standing: Standing,
+    pub standing: ProviderState,
     /// The kind of its host.
     pub host: Option<HostKind>,
     /// True if the AccessProvider enables notices to owners.
@@ -165,7 +165,7 @@ pub struct Seen<'a> {
     /// notified.
     pub reaches: Option<bool>,
     /// The open issues of other requests.
-    pub crowd: Crowd,
+    pub crowd: OpenIssues,
     /// The time by which the host's clock is ahead of the local clock.
     pub host_ahead: SignedDuration,
     /// The result of the last step.
@@ -178,11 +178,11 @@ pub enum Answer {
     /// The decision was recorded.
     Recorded,
     /// The search for the issue has ended.
-    Found(Result<Option<Issue>, Trouble>),
+    Found(Result<Option<Issue>, HostError>),
     /// The order for the issue has ended.
-    Opened(Result<Issue, Trouble>),
+    Opened(Result<Issue, HostError>),
     /// The order to close the issue has ended.
-    Closed(Result<(), Trouble>),
+    Closed(Result<(), HostError>),
 }
 
 /// The next step.
@@ -191,18 +191,18 @@ pub enum Step {
     /// Record the intent to open an issue, which counts from now on.
     Begin,
     /// Record the decision, and report the occurrence, if any.
-    Record(Option<Happening>),
+    Record(Option<NoticeEvent>),
     /// Check whether the issue was opened.
-    Find(Ask),
+    Find(HostQuery),
     /// Open the issue.
-    Open(Ask),
+    Open(HostQuery),
     /// Close the issue.
-    Close(Ask),
+    Close(HostQuery),
 }
 
 /// An occurrence to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
+pub struct NoticeEvent {
     /// The action.
     pub action: &'static str,
     /// The subject of the action.
@@ -234,7 +234,7 @@ impl Plan {
         }
     }
 
-    fn record(notice: Option<RequestNotice>, told: Option<Happening>) -> Self {
+    fn record(notice: Option<RequestNotice>, told: Option<NoticeEvent>) -> Self {
         Self {
             notice,
             step: Some(Step::Record(told)),
@@ -255,24 +255,24 @@ impl Plan {
 pub fn record(status: &mut FluxAccessRequestStatus, plan: &Plan, now: Timestamp) {
     status.notice.clone_from(&plan.notice);
     if let Some(Step::Record(Some(happening))) = &plan.step {
-        super::telling::record_notice(status, happening, now);
+        super::status::record_notice(status, happening, now);
     }
 }
 
 /// Decides the next step for a request's issue.
 #[must_use]
-pub fn plan(seen: &Seen<'_>, now: Timestamp) -> Plan {
+pub fn plan(seen: &NoticeFacts<'_>, now: Timestamp) -> Plan {
     let request = seen.request;
     let recorded = request.status.as_ref().and_then(|status| status.notice.as_ref());
     let can_be = seen.host == Some(HostKind::Gitlab) && request.spec.target.scope == "project";
     let is_going = request.metadata.deletion_timestamp.is_some();
     let is_wanted = can_be && seen.is_wanted && !is_going && seen.state == "Pending" && seen.reaches != Some(false);
     match (recorded, seen.standing) {
-        (None, Standing::Active) if is_wanted && seen.reaches == Some(true) => begin(seen, now),
+        (None, ProviderState::Active) if is_wanted && seen.reaches == Some(true) => begin(seen, now),
         (None, _) => Plan::rest(None),
-        (Some(notice), Standing::Gone) => leave(notice, "its AccessProvider is gone"),
+        (Some(notice), ProviderState::Gone) => leave(notice, "its AccessProvider is gone"),
         (Some(notice), standing) => {
-            let stays = is_wanted && matches!(standing, Standing::Active | Standing::Suspended);
+            let stays = is_wanted && matches!(standing, ProviderState::Active | ProviderState::Suspended);
             Plan {
                 condition: stays.then(|| tell(notice, now)),
                 ..go_on(seen, notice, stays, now)
@@ -282,7 +282,7 @@ pub fn plan(seen: &Seen<'_>, now: Timestamp) -> Plan {
 }
 
 /// Plans a new issue if the limits allow one: nothing is recorded yet.
-fn begin(seen: &Seen<'_>, now: Timestamp) -> Plan {
+fn begin(seen: &NoticeFacts<'_>, now: Timestamp) -> Plan {
     if let Some(why) = seen.crowd.refuse(&seen.request.spec.asked_in) {
         return Plan {
             again: Some(later(now, ROOM_LOOK)),
@@ -301,7 +301,7 @@ fn begin(seen: &Seen<'_>, now: Timestamp) -> Plan {
 }
 
 /// Continues with a recorded issue: finds or opens it if it should stay, else closes it.
-fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
+fn go_on(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
     let target = read_target(&seen.request.spec.target);
     let is_answered = seen.answer.is_some_and(|answer| *answer != Answer::Recorded);
     let waits = notice.retry_at.as_ref().filter(|at| at.0 > now && !is_answered);
@@ -312,7 +312,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
         };
     }
     let find = |notice: &RequestNotice| {
-        let find = Ask::FindIssue {
+        let find = HostQuery::FindIssue {
             target: target.clone(),
             title: notice.title.clone(),
             body: write_body(seen.request),
@@ -327,7 +327,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
                 url: Some(issue.url.clone()),
                 ..fresh(notice)
             };
-            let told = Happening {
+            let told = NoticeEvent {
                 action: "Announced",
                 cause: format!("issue {} of the project", issue.url),
                 is_bad: false,
@@ -335,7 +335,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
             Plan::record(Some(opened), Some(told))
         }
         (None, true, Some(Answer::Found(Ok(None)))) => {
-            let open = Ask::OpenIssue {
+            let open = HostQuery::OpenIssue {
                 target,
                 title: notice.title.clone(),
                 body: write_body(seen.request),
@@ -349,7 +349,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
             Plan::record(Some(failed), None)
         }
         (_, false, Some(Answer::Closed(Ok(())))) => {
-            let told = Happening {
+            let told = NoticeEvent {
                 action: "Unannounced",
                 cause: format!(
                     "issue {} of the project is closed",
@@ -366,7 +366,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
             }
             Plan::record(Some(failed), None)
         }
-        (Some(number), false, _) => Plan::ask(notice, Step::Close(Ask::CloseIssue { target, number })),
+        (Some(number), false, _) => Plan::ask(notice, Step::Close(HostQuery::CloseIssue { target, number })),
         (None, ..) => find(notice),
     }
 }
@@ -380,7 +380,7 @@ fn leave(notice: &RequestNotice, why: &str) -> Plan {
             notice.title
         ),
     };
-    let told = Happening {
+    let told = NoticeEvent {
         action: "NoticeLeft",
         cause,
         is_bad: true,
@@ -398,15 +398,15 @@ fn fresh(notice: &RequestNotice) -> RequestNotice {
     }
 }
 
-fn fail(notice: &RequestNotice, trouble: &Trouble, host_ahead: SignedDuration, now: Timestamp) -> RequestNotice {
+fn fail(notice: &RequestNotice, trouble: &HostError, host_ahead: SignedDuration, now: Timestamp) -> RequestNotice {
     let failures = notice.failures.saturating_add(1);
     let by_own_clock = |at: Timestamp| at.checked_sub(host_ahead).unwrap_or(at);
     let (reason, retry_at) = match trouble {
-        Trouble::Banned { until } => ("BannedByHost", schedule::wait_for(now, by_own_clock(*until))),
-        Trouble::Limited { until } => ("LimitedByHost", schedule::wait_for(now, by_own_clock(*until))),
-        Trouble::Unauthenticated => ("AuthoriserRefused", schedule::retry(now, failures)),
-        Trouble::Forbidden(_) | Trouble::Refused { .. } | Trouble::Moved => ("RefusedByHost", later(now, REFUSED_LOOK)),
-        Trouble::Unknown(_) | Trouble::Unreachable(_) | Trouble::NotUnderstood(_) => {
+        HostError::Banned { until } => ("BannedByHost", schedule::wait_for(now, by_own_clock(*until))),
+        HostError::Limited { until } => ("LimitedByHost", schedule::wait_for(now, by_own_clock(*until))),
+        HostError::Unauthenticated => ("AuthoriserRefused", schedule::retry(now, failures)),
+        HostError::Forbidden(_) | HostError::Refused { .. } | HostError::Moved => ("RefusedByHost", later(now, REFUSED_LOOK)),
+        HostError::Unknown(_) | HostError::Unreachable(_) | HostError::NotUnderstood(_) => {
             ("HostUnreachable", schedule::retry(now, failures))
         }
     };

@@ -33,15 +33,15 @@ fn noted(mut request: FluxAccessRequest, notice: Value) -> FluxAccessRequest {
     request
 }
 
-fn seen<'a>(request: &'a FluxAccessRequest, state: &'a str) -> Seen<'a> {
-    Seen {
+fn seen<'a>(request: &'a FluxAccessRequest, state: &'a str) -> NoticeFacts<'a> {
+    NoticeFacts {
         request,
         state,
-        standing: Standing::Active,
+        standing: ProviderState::Active,
         host: Some(HostKind::Gitlab),
         is_wanted: true,
         reaches: Some(true),
-        crowd: Crowd::default(),
+        crowd: OpenIssues::default(),
         host_ahead: SignedDuration::ZERO,
         answer: None,
     }
@@ -60,7 +60,7 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
         request.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-06-01T11:00:00Z")).unwrap());
         request
     };
-    let begins = |seen: Seen<'_>| plan(&seen, now()).notice.is_some();
+    let begins = |seen: NoticeFacts<'_>| plan(&seen, now()).notice.is_some();
     assert!(begins(seen(&waits, "Pending")));
     for seen in [
         seen(&waits, "Approved"),
@@ -69,29 +69,29 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
         seen(&waits, "Revoked"),
         seen(&of_group, "Pending"),
         seen(&going, "Pending"),
-        Seen {
+        NoticeFacts {
             is_wanted: false,
             ..seen(&waits, "Pending")
         },
-        Seen {
+        NoticeFacts {
             host: Some(HostKind::Gitea),
             ..seen(&waits, "Pending")
         },
         // No owner is notified if the asker may have the Secret nowhere, or if this is still unknown.
-        Seen {
+        NoticeFacts {
             reaches: Some(false),
             ..seen(&waits, "Pending")
         },
-        Seen {
+        NoticeFacts {
             reaches: None,
             ..seen(&waits, "Pending")
         },
-        Seen {
-            standing: Standing::Suspended,
+        NoticeFacts {
+            standing: ProviderState::Suspended,
             ..seen(&waits, "Pending")
         },
-        Seen {
-            standing: Standing::Gone,
+        NoticeFacts {
+            standing: ProviderState::Gone,
             ..seen(&waits, "Pending")
         },
     ] {
@@ -106,7 +106,7 @@ fn an_issue_stays_until_it_is_known_that_who_asks_may_have_nothing() {
         json!({ "title": "t", "number": 1, "url": "u" }),
     );
     let planned = |reaches: Option<bool>| {
-        let seen = Seen {
+        let seen = NoticeFacts {
             reaches,
             ..seen(&shown, "Pending")
         };
@@ -127,14 +127,14 @@ fn one_who_asks_has_a_bound_and_so_has_a_project() {
     let open = |name: &str, tenant: &str| noted(of_tenant(name, tenant), json!({ "title": "t", "number": 1 }));
     let one_more = of_tenant("more", "orchard");
     let told = |others: &[FluxAccessRequest], within_a_day: usize| {
-        let mut book = NoticeBook::default();
+        let mut book = IssueLimiter::default();
         for _ in 0..within_a_day {
             book.begin(&one_more, now());
         }
         book.end(&one_more, true);
-        let crowd = Crowd::count(&one_more, others.iter(), &mut book, now());
+        let crowd = OpenIssues::count(&one_more, others.iter(), &mut book, now());
         let planned = plan(
-            &Seen {
+            &NoticeFacts {
                 crowd,
                 ..seen(&one_more, "Pending")
             },
@@ -160,16 +160,16 @@ fn one_who_asks_has_a_bound_and_so_has_a_project() {
     assert_eq!(told(&[open("more", "orchard")], 0), None);
     // An agent that an administrator named may have as many issues as entries.
     let agent = request("more", json!({ "kind": "Agent", "name": "prod" }));
-    let crowd = Crowd {
+    let crowd = OpenIssues {
         of_asker: MOST_OF_AGENT - 1,
-        ..Crowd::default()
+        ..OpenIssues::default()
     };
     assert_eq!(crowd.refuse(&agent.spec.asked_in), None);
 }
 
 #[test]
 fn a_book_forgets_who_opened_nothing_for_a_day() {
-    let mut book = NoticeBook::default();
+    let mut book = IssueLimiter::default();
     for minutes in 0..30 {
         let begun = of_tenant("work-42-a", "orchard");
         book.begin(&begun, later(now(), Duration::from_secs(60 * minutes)));
@@ -186,12 +186,12 @@ fn a_book_forgets_who_opened_nothing_for_a_day() {
 /// Concurrent requests see each other's issues before these are recorded.
 #[test]
 fn what_is_begun_and_not_recorded_yet_counts() {
-    let mut book = NoticeBook::default();
+    let mut book = IssueLimiter::default();
     let all: Vec<_> = (0..MOST_OPEN + 1)
         .map(|nth| of_tenant(&format!("r{nth}"), "orchard"))
         .collect();
-    let refused = |book: &mut NoticeBook, request: &FluxAccessRequest| {
-        let crowd = Crowd::count(request, all.iter(), book, now());
+    let refused = |book: &mut IssueLimiter, request: &FluxAccessRequest| {
+        let crowd = OpenIssues::count(request, all.iter(), book, now());
         crowd.refuse(&request.spec.asked_in).is_some()
     };
     let (last, others) = all.split_last().unwrap();
@@ -230,23 +230,23 @@ impl Host {
         self.issues.iter().filter(|issue| issue.2).count()
     }
 
-    fn carry_out(&mut self, ask: &Ask) -> Result<Option<Issue>, Trouble> {
+    fn carry_out(&mut self, ask: &HostQuery) -> Result<Option<Issue>, HostError> {
         let tell = |nth: usize| Issue {
             number: nth as u64 + 1,
             url: format!("https://gitlab.example.org/-/issues/{}", nth + 1),
         };
         match ask {
-            Ask::FindIssue { title, body, .. } => {
+            HostQuery::FindIssue { title, body, .. } => {
                 let mut all = self.issues.iter();
                 Ok(all
                     .position(|issue| issue.2 && issue.0 == *title && issue.1 == *body)
                     .map(tell))
             }
-            Ask::OpenIssue { title, body, .. } => {
+            HostQuery::OpenIssue { title, body, .. } => {
                 self.issues.push((title.clone(), body.clone(), true));
                 Ok(Some(tell(self.issues.len() - 1)))
             }
-            Ask::CloseIssue { number, .. } => {
+            HostQuery::CloseIssue { number, .. } => {
                 self.issues[usize::try_from(*number).unwrap() - 1].2 = false;
                 Ok(None)
             }
@@ -254,15 +254,15 @@ impl Host {
         }
     }
 
-    fn ask(&mut self, ask: &Ask, fate: impl Fn(usize) -> Fate) -> Option<Result<Option<Issue>, Trouble>> {
+    fn ask(&mut self, ask: &HostQuery, fate: impl Fn(usize) -> Fate) -> Option<Result<Option<Issue>, HostError>> {
         let fate = fate(self.asked);
         self.asked += 1;
         if fate == Fate::Unreachable {
-            return Some(Err(Trouble::Unreachable("down".to_owned())));
+            return Some(Err(HostError::Unreachable("down".to_owned())));
         }
         let answer = self.carry_out(ask);
         match fate {
-            Fate::Lost => Some(Err(Trouble::Unknown("cut off".to_owned()))),
+            Fate::Lost => Some(Err(HostError::Unknown("cut off".to_owned()))),
             Fate::Died => None,
             _ => Some(answer),
         }
@@ -275,7 +275,7 @@ fn settle(host: &mut Host, request: &mut FluxAccessRequest, state: &str, fate: i
     let mut answer = None;
     for _ in 0..100 {
         let planned = plan(
-            &Seen {
+            &NoticeFacts {
                 answer: answer.as_ref(),
                 ..seen(request, state)
             },
@@ -362,13 +362,13 @@ fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
 #[test]
 fn a_project_without_issues_is_asked_once_a_day_and_says_so() {
     let request = noted(of_tenant("work-42-a", "orchard"), json!({ "title": "t" }));
-    let refused = Trouble::Refused {
+    let refused = HostError::Refused {
         status: 403,
         message: "issues are turned off".to_owned(),
     };
     let answer = Answer::Opened(Err(refused));
     let planned = plan(
-        &Seen {
+        &NoticeFacts {
             answer: Some(&answer),
             ..seen(&request, "Pending")
         },

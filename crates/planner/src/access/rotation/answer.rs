@@ -3,16 +3,16 @@
 use jiff::Timestamp;
 use tenure_api::access::request::{CredentialPhase, NextCredential};
 
-use super::machine::{Machine, Next};
+use super::state_machine::{StateMachine, Next};
 use super::schedule::{self, later, record_time};
-use super::{Answer, NamespaceSeen, Probe, StagedFacts, Step, Wanted, WriteFailure};
-use crate::access::host::{Found, Listed, Minted, Trouble};
+use super::{Answer, NamespaceState, Probe, StagedFacts, Step, WantedState, WriteFailure};
+use crate::access::host::{TargetDescription, ListedCredential, MintedCredential, HostError};
 
 /// Reasons of failures in the cluster, not at the host.
 pub(super) const MISSING_RIGHTS: &str = "MissingRights";
 pub(super) const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
 
-impl Machine<'_> {
+impl StateMachine<'_> {
     /// Returns the next step from the answer alone, or none if the whole state decides.
     pub(super) fn take_answer(&mut self) -> Option<Next> {
         let answer = self.seen.answer.clone()?;
@@ -44,7 +44,7 @@ impl Machine<'_> {
             (Answer::Listed(listed), Some(next)) if next.phase == CredentialPhase::Intent => {
                 Some(self.find_made(next, listed))
             }
-            (Answer::Listed(Err(Trouble::Moved)), None) => Some(Next::Do(Step::Find(self.target()))),
+            (Answer::Listed(Err(HostError::Moved)), None) => Some(Next::Do(Step::Find(self.target()))),
             // The list gave no new information, and the credential in use stays.
             (Answer::Listed(Err(_)), None) => Some(Next::Wait(later(self.now, schedule::LEAST_BETWEEN_LOOKS))),
             (Answer::Found(found), _) => Some(self.follow(found)),
@@ -67,11 +67,11 @@ impl Machine<'_> {
 
     /// Checks whether a new credential is wanted.
     fn is_wanted(&self) -> bool {
-        self.seen.wanted == Wanted::Delivered && self.seen.namespace == NamespaceSeen::Present
+        self.seen.wanted == WantedState::Delivered && self.seen.namespace == NamespaceState::Present
     }
 
     /// Handles a credential that was made, but whose value is lost.
-    fn lose(&mut self, mut next: NextCredential, minted: &Minted, why: &str) -> Next {
+    fn lose(&mut self, mut next: NextCredential, minted: &MintedCredential, why: &str) -> Next {
         next.phase = CredentialPhase::Minted;
         next.id = minted.id;
         next.fingerprint.clone_from(&minted.fingerprint);
@@ -84,13 +84,13 @@ impl Machine<'_> {
     }
 
     /// Handles an order that failed, or whose result is unknown.
-    fn give_up(&mut self, next: &NextCredential, trouble: Trouble) -> Next {
+    fn give_up(&mut self, next: &NextCredential, trouble: HostError) -> Next {
         match trouble {
-            Trouble::Unknown(_) | Trouble::NotUnderstood(_) => {
+            HostError::Unknown(_) | HostError::NotUnderstood(_) => {
                 let settled = later(next.begun_at.0, schedule::SETTLE).max(self.now);
                 return self.fail_until("AnswerLost", trouble.to_string(), settled);
             }
-            Trouble::Moved => {}
+            HostError::Moved => {}
             // It is certain that nothing was made.
             _ => self.ledger.next = None,
         }
@@ -98,29 +98,29 @@ impl Machine<'_> {
     }
 
     /// Handles trouble of the host if no effect is in doubt.
-    pub(super) fn take_trouble(&mut self, trouble: Trouble) -> Next {
+    pub(super) fn take_trouble(&mut self, trouble: HostError) -> Next {
         let message = trouble.to_string();
         match trouble {
-            Trouble::Banned { until } => {
+            HostError::Banned { until } => {
                 let until = schedule::wait_for(self.now, self.by_own_clock(until));
                 self.fail_until("BannedByHost", message, until)
             }
-            Trouble::Limited { until } => {
+            HostError::Limited { until } => {
                 let until = schedule::wait_for(self.now, self.by_own_clock(until));
                 self.fail_until("LimitedByHost", message, until)
             }
-            Trouble::Unauthenticated => self.fail(
+            HostError::Unauthenticated => self.fail(
                 "AuthoriserRefused",
                 format!("{message}: what was delivered stays as it is; give the AccessProvider's authoriser a new credential"),
             ),
-            Trouble::Forbidden(_) => self.fail(
+            HostError::Forbidden(_) => self.fail(
                 "TargetUnavailable",
                 format!("{message}: let the authoriser be a Maintainer of the project, or an Owner of the group"),
             ),
-            Trouble::Refused { .. } => self.fail("RefusedByHost", message),
+            HostError::Refused { .. } => self.fail("RefusedByHost", message),
             // The number is still valid: the next step finds its current path, and the plan continues there.
-            Trouble::Moved => Next::Do(Step::Find(self.target())),
-            Trouble::Unknown(_) | Trouble::Unreachable(_) | Trouble::NotUnderstood(_) => self.fail("HostUnreachable", message),
+            HostError::Moved => Next::Do(Step::Find(self.target())),
+            HostError::Unknown(_) | HostError::Unreachable(_) | HostError::NotUnderstood(_) => self.fail("HostUnreachable", message),
         }
     }
 
@@ -130,7 +130,7 @@ impl Machine<'_> {
     }
 
     /// Checks the list for the result of an order without an answer.
-    fn find_made(&mut self, mut next: NextCredential, listed: Result<Vec<Listed>, Trouble>) -> Next {
+    fn find_made(&mut self, mut next: NextCredential, listed: Result<Vec<ListedCredential>, HostError>) -> Next {
         let listed = match listed {
             Ok(listed) => listed,
             Err(trouble) => return self.take_trouble(trouble),
@@ -167,7 +167,7 @@ impl Machine<'_> {
     }
 
     /// Handles the answer about the target's current path.
-    fn follow(&mut self, found: Result<Option<Found>, Trouble>) -> Next {
+    fn follow(&mut self, found: Result<Option<TargetDescription>, HostError>) -> Next {
         match found {
             Ok(Some(found))
                 if found.target.id == self.seen.target.id && found.target.scope == self.seen.target.scope =>
@@ -182,7 +182,7 @@ impl Machine<'_> {
                 Next::Record
             }
             // A lookup by number that moves again could cause an endless loop.
-            Err(Trouble::Moved) => self.fail(
+            Err(HostError::Moved) => self.fail(
                 "TargetMoved",
                 "the host says of a number that it has moved: it is tried again".to_owned(),
             ),
@@ -196,7 +196,7 @@ impl Machine<'_> {
     }
 
     /// Handles the result of a revocation.
-    fn strike(&mut self, id: u64, result: Result<(), Trouble>) -> Next {
+    fn strike(&mut self, id: u64, result: Result<(), HostError>) -> Next {
         if let Err(trouble) = result {
             return self.take_trouble(trouble);
         }
@@ -230,8 +230,8 @@ impl Machine<'_> {
         match probe {
             Probe::Works if is_staged => match (self.find_writable(), &self.seen.secret) {
                 _ if !self.is_wanted() => self.decide(),
-                (None, super::SecretSeen::Present(_)) => self.refuse_foreign(),
-                (None, super::SecretSeen::Unknown(_)) => Next::Wait(later(self.now, schedule::LOOK)),
+                (None, super::SecretState::Present(_)) => self.refuse_foreign(),
+                (None, super::SecretState::Unknown(_)) => Next::Wait(later(self.now, schedule::LOOK)),
                 (own, _) => Next::Do(Step::Spread(own.cloned())),
             },
             Probe::Works => self.promote(next),
@@ -246,7 +246,7 @@ impl Machine<'_> {
             Probe::Refused(why) => self.fail_until(
                 "ProbeRefused",
                 format!("the new credential is refused: {why}; it is tried again"),
-                schedule::probe_again(next.begun_at.0, self.now),
+                schedule::find_next_probe(next.begun_at.0, self.now),
             ),
             Probe::Banned(until) => {
                 let until = schedule::wait_for(self.now, self.by_own_clock(until));

@@ -11,9 +11,9 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::reason::PROGRESSING;
 use tenure_api::text::visible_line;
 
-use super::machine::token_of;
+use super::state_machine::token_of;
 use super::schedule::{NEAR_END, later, record_time};
-use super::{AccountsSeen, NamespaceSeen, Plan, SecretSeen, Snapshot, StagingSeen, Wanted};
+use super::{ObservedAccounts, NamespaceState, Plan, SecretState, Snapshot, StagingState, WantedState};
 
 /// Condition: whether all delivered credentials were seen in use.
 pub const VERIFIED: &str = "Verified";
@@ -143,32 +143,32 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
             .unwrap_or_default();
         say(About::Failure, &trouble.reason, format!("{}{again}", trouble.message));
     }
-    if let (SecretSeen::Unknown(why), NamespaceSeen::Present) = (&seen.secret, seen.namespace) {
+    if let (SecretState::Unknown(why), NamespaceState::Present) = (&seen.secret, seen.namespace) {
         say(
             About::Failure,
             "SecretUnreadable",
             format!("the Secret could not be read: {why}"),
         );
     }
-    if let StagingSeen::Unknown(why) = &seen.staging {
+    if let StagingState::Unknown(why) = &seen.staging {
         say(
             About::Failure,
             "StagingUnreadable",
             format!("the staging Secret could not be read: {why}"),
         );
     }
-    if let AccountsSeen::Unknown(why) = &seen.accounts {
+    if let ObservedAccounts::Unknown(why) = &seen.accounts {
         say(
             About::Failure,
             "AccountsUnreadable",
             format!("which imagePullSecrets the ServiceAccounts have could not be read: {why}"),
         );
     }
-    if let Wanted::HeldBack(why) = &seen.wanted {
+    if let WantedState::HeldBack(why) = &seen.wanted {
         say(About::Failure, "HeldBack", why.clone());
     }
-    let is_ending = matches!(seen.wanted, Wanted::Revoked(_) | Wanted::Abandoned(_))
-        || matches!(seen.namespace, NamespaceSeen::Terminating | NamespaceSeen::Gone);
+    let is_ending = matches!(seen.wanted, WantedState::Revoked(_) | WantedState::Abandoned(_))
+        || matches!(seen.namespace, NamespaceState::Terminating | NamespaceState::Gone);
     if is_ending {
         // Uses the recorded ledger: credentials that the plan forgets now are reported one last time.
         let held = seen
@@ -282,7 +282,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
 
 /// Returns the conditions of a request, from the plans of all its namespaces.
 #[must_use]
-pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
+pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
     let condition = |type_: &str, status: ConditionStatus, reason: &str, message: String| Condition {
         last_transition_time: record_time(now),
         message,
@@ -368,7 +368,7 @@ pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
 /// Returns the finding for a Secret that a user writes by hand. Tenure doesn't replace the Secret, but watches its age. `written_at` is the time of the last change
 /// of its value.
 #[must_use]
-pub fn judge_static(written_at: Option<Timestamp>, rotate: Period, now: Timestamp) -> Option<Finding> {
+pub fn assess_manual_secret(written_at: Option<Timestamp>, rotate: Period, now: Timestamp) -> Option<Finding> {
     let Some(written_at) = written_at else {
         return Some(Finding::new(
             About::Failure,

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 
-use super::machine::{Machine, Next};
+use super::state_machine::{StateMachine, Next};
 use super::schedule::{self, later};
-use super::{SecretFacts, SecretSeen, Snapshot};
+use super::{SecretFacts, SecretState, Snapshot};
 
 /// A request of the same entry whose Secret may be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Predecessor {
 
 /// The request of the same entry that takes over the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heir {
+pub struct Successor {
     /// The name of the request.
     pub request_name: String,
     /// True if this request's own credential was seen in use in the namespace.
@@ -38,7 +38,7 @@ pub struct Heir {
 impl Snapshot {
     /// Returns the Secret if it is this request's: it has a value of this request, or is the written Secret and has no mark of another request.
     pub(super) fn find_own(&self, ledger: &CredentialLedger) -> Option<&SecretFacts> {
-        let SecretSeen::Present(secret) = &self.secret else {
+        let SecretState::Present(secret) = &self.secret else {
             return None;
         };
         let next = ledger.next.iter().map(|next| next.fingerprint.as_str());
@@ -56,11 +56,11 @@ impl Snapshot {
 
     /// Returns the request that has the Secret instead of this one. None while the Secret is this request's, even if the other one was proven before. If an entry asks
     /// for less, and then for more again, two requests take over from each other.
-    pub(super) fn find_heir(&self) -> Option<&Heir> {
+    pub(super) fn find_heir(&self) -> Option<&Successor> {
         let heir = self.heir.as_ref()?;
         let is_marked = match &self.secret {
-            SecretSeen::Present(secret) => secret.marked_for.as_ref() == Some(&heir.request_name),
-            SecretSeen::Absent | SecretSeen::Unknown(_) => false,
+            SecretState::Present(secret) => secret.marked_for.as_ref() == Some(&heir.request_name),
+            SecretState::Absent | SecretState::Unknown(_) => false,
         };
         let is_taken = self.find_own(&self.ledger).is_none() && (is_marked || heir.is_proven);
         is_taken.then_some(heir)
@@ -68,7 +68,7 @@ impl Snapshot {
 
     /// Returns the Secret if it is that of a request from which this one takes over.
     fn find_inherited(&self) -> Option<&SecretFacts> {
-        let SecretSeen::Present(secret) = &self.secret else {
+        let SecretState::Present(secret) = &self.secret else {
             return None;
         };
         let mut predecessors = self.predecessors.iter();
@@ -79,14 +79,14 @@ impl Snapshot {
     }
 }
 
-impl<'a> Machine<'a> {
+impl<'a> StateMachine<'a> {
     /// Returns the Secret if this request may write it: its own, or one to take over.
     pub(super) fn find_writable(&self) -> Option<&'a SecretFacts> {
         self.own_secret().or_else(|| self.seen.find_inherited())
     }
 
     /// Plans after another request got the Secret: makes no credential, and ends the existing ones when the other request's is proven and the overlap is over.
-    pub(super) fn hand_over(&mut self, heir: &Heir) -> Next {
+    pub(super) fn hand_over(&mut self, heir: &Successor) -> Next {
         if let Some(next) = self.ledger.next.clone() {
             return match next.phase {
                 CredentialPhase::Intent => self.advance(&next),
@@ -104,7 +104,7 @@ impl<'a> Machine<'a> {
             }
             let overlap = match is_leak {
                 true => Duration::ZERO,
-                false => schedule::overlap(&self.seen.sources),
+                false => schedule::find_overlap(&self.seen.sources),
             };
             let old = self.ledger.current.take();
             let is_new = old.is_some();
@@ -131,13 +131,13 @@ mod tests {
 
     use super::super::conditions::About;
     use super::super::tests::{now, snapshot};
-    use super::super::{Order, Step, Wanted, plan};
+    use super::super::{Order, Step, WantedState, plan};
     use super::*;
 
     fn has_heir(is_proven: bool) -> Snapshot {
         let mut seen = snapshot();
         seen.ledger.retiring.clear();
-        seen.heir = Some(Heir {
+        seen.heir = Some(Successor {
             request_name: "request-2".to_owned(),
             is_proven,
         });
@@ -146,7 +146,7 @@ mod tests {
 
     /// Marks the Secret as another request's.
     fn taken(mut seen: Snapshot) -> Snapshot {
-        if let SecretSeen::Present(secret) = &mut seen.secret {
+        if let SecretState::Present(secret) = &mut seen.secret {
             secret.marked_for = Some("request-2".to_owned());
             secret.fingerprint = Some("another".to_owned());
         }
@@ -204,7 +204,7 @@ mod tests {
         let mut forged = seen.clone();
         forged.predecessors[0].secret_uid = "s-0".to_owned();
         let mut unmarked = seen.clone();
-        if let SecretSeen::Present(secret) = &mut unmarked.secret {
+        if let SecretState::Present(secret) = &mut unmarked.secret {
             secret.marked_for = None;
         }
         let mut alone = seen.clone();
@@ -215,7 +215,7 @@ mod tests {
             assert!(planned.step.is_none() && is_told, "{planned:?}");
         }
         // An unwanted request leaves the Secret to its new owner.
-        seen.wanted = Wanted::Revoked("the grant was deleted".to_owned());
+        seen.wanted = WantedState::Revoked("the grant was deleted".to_owned());
         let planned = plan(&seen, now());
         assert!(planned.is_over && planned.step.is_none(), "{planned:?}");
     }

@@ -18,15 +18,15 @@
 
 mod answer;
 pub mod conditions;
-mod ending;
+mod revocation;
 pub mod handover;
-mod looks;
-mod machine;
+mod host_checks;
+mod state_machine;
 pub mod name;
-mod naming;
-pub mod restraint;
+mod pull_secret_names;
+pub mod rate_limits;
 pub mod schedule;
-pub mod sweep;
+pub mod leftover_credentials;
 
 use std::time::Duration;
 
@@ -34,10 +34,10 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::Period;
 use tenure_api::access::request::CredentialLedger;
 
-use self::handover::{Heir, Predecessor};
-use self::restraint::RestraintSeen;
-use super::host::{Capabilities, CredentialKind, Found, Listed, MintRequest, Minted, Role, Target, Trouble};
-use super::pull_secrets::{AccountChange, AccountsSeen};
+use self::handover::{Successor, Predecessor};
+use self::rate_limits::RateLimitState;
+use super::host::{Capabilities, CredentialKind, TargetDescription, ListedCredential, MintRequest, MintedCredential, Role, Target, HostError};
+use super::pull_secrets::{AccountChange, ObservedAccounts};
 
 /// The observed state of one credential.
 #[derive(Clone, Debug)]
@@ -63,31 +63,31 @@ pub struct Snapshot {
     /// The interval of replacement.
     pub rotate: Period,
     /// The wanted state.
-    pub wanted: Wanted,
+    pub wanted: WantedState,
     /// Requests of the same entry whose Secret may be taken over.
     pub predecessors: Vec<Predecessor>,
     /// The request of the same entry that takes over the Secret, if any.
-    pub heir: Option<Heir>,
+    pub heir: Option<Successor>,
     /// The order of a user to replace the credential now.
     pub order: Option<Order>,
     /// The recorded ledger.
     pub ledger: CredentialLedger,
     /// The namespace.
-    pub namespace: NamespaceSeen,
+    pub namespace: NamespaceState,
     /// The Secret in the namespace.
-    pub secret: SecretSeen,
+    pub secret: SecretState,
     /// The content of the staging Secret for this credential.
-    pub staging: StagingSeen,
+    pub staging: StagingState,
     /// The ServiceAccounts of the namespace that should list the Secret in `imagePullSecrets`.
-    pub accounts: AccountsSeen,
+    pub accounts: ObservedAccounts,
     /// The sources of the namespace that use the Secret.
-    pub sources: Vec<SourceSeen>,
+    pub sources: Vec<SourceState>,
     /// SHA-256 of the host's own certificate authority, as hex. Unset if the host has none, or if the controller has not read it yet.
     pub authority: Option<String>,
     /// The last known list of the host.
     pub listing: Option<Listing>,
     /// The limits for requests to the host.
-    pub restraint: RestraintSeen,
+    pub restraint: RateLimitState,
     /// The time by which the host's clock (the header `Date`) is ahead of the local clock.
     pub host_ahead: SignedDuration,
     /// Random letters and digits, different in each snapshot.
@@ -98,7 +98,7 @@ pub struct Snapshot {
 
 /// The wanted state of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedState {
     /// The credential is in the namespace.
     Delivered,
     /// Nothing new is made or distributed for now, for this reason.
@@ -122,7 +122,7 @@ pub struct Order {
 
 /// The state of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamespaceSeen {
+pub enum NamespaceState {
     /// The namespace exists.
     Present,
     /// The namespace is being deleted.
@@ -135,7 +135,7 @@ pub enum NamespaceSeen {
 
 /// The Secret in the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecretSeen {
+pub enum SecretState {
     /// The Secret couldn't be read, for this reason.
     Unknown(String),
     /// The Secret is missing.
@@ -161,7 +161,7 @@ pub struct SecretFacts {
 
 /// The content of the staging Secret for this credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StagingSeen {
+pub enum StagingState {
     /// The staging Secret couldn't be read, for this reason.
     Unknown(String),
     /// The staging Secret has no value of this credential.
@@ -187,7 +187,7 @@ pub struct StagedFacts {
 
 /// A source that uses the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceSeen {
+pub struct SourceState {
     /// Kind and name, such as `GitRepository/apps`.
     pub name: String,
     /// True if the source is suspended, so it fetches nothing.
@@ -202,7 +202,7 @@ pub struct SourceSeen {
     pub refused_at: Option<Timestamp>,
 }
 
-impl SourceSeen {
+impl SourceState {
     /// Checks whether the source has fetched since the annotation with this token, and was not refused. Other failures, such as a missing branch, don't count against
     /// the credential: the source has read the Secret.
     pub(in crate::access) fn has_used(&self, token: &str) -> bool {
@@ -216,7 +216,7 @@ pub struct Listing {
     /// The time of the request for the list.
     pub asked_at: Timestamp,
     /// All credentials of the kind and target.
-    pub credentials: Vec<Listed>,
+    pub credentials: Vec<ListedCredential>,
 }
 
 /// The next step. A shell executes the step and returns the answer.
@@ -276,17 +276,17 @@ pub enum Answer {
     /// The result of the dry runs. An error names the refused write and the missing grant.
     Preflight(Result<(), String>),
     /// The credential was made and staged.
-    Minted(Minted),
+    Minted(MintedCredential),
     /// The credential was made, but could not be staged.
-    MintedOnly(Minted, String),
+    MintedOnly(MintedCredential, String),
     /// The credential was not made, or the result is unknown.
-    MintFailed(Trouble),
+    MintFailed(HostError),
     /// The list.
-    Listed(Result<Vec<Listed>, Trouble>),
+    Listed(Result<Vec<ListedCredential>, HostError>),
     /// The project or group with the number.
-    Found(Result<Option<Found>, Trouble>),
+    Found(Result<Option<TargetDescription>, HostError>),
     /// The result of the revocation of this number.
-    Revoked(u64, Result<(), Trouble>),
+    Revoked(u64, Result<(), HostError>),
     /// The result of the probe.
     Probed(Probe),
     /// The result of the write of the Secret: its uid.
@@ -327,7 +327,7 @@ pub enum Probe {
 
 /// An occurrence for the history, events and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
+pub struct RotationEvent {
     /// `Begun`, `Minted`, `Lost`, `Distributed`, `Verified`, `Revoked` or `Expired`.
     pub action: &'static str,
     /// The number of the credential.
@@ -346,10 +346,10 @@ pub struct Plan {
     /// The next step.
     pub step: Option<Step>,
     /// Occurrences since the last record of the ledger. They are reported when this ledger is recorded.
-    pub happened: Vec<Happening>,
+    pub happened: Vec<RotationEvent>,
     /// The findings for the conditions.
     pub findings: Vec<conditions::Finding>,
-    /// True if the host finally refused a new credential: [`restraint::HostRestraint::note_refusal`].
+    /// True if the host finally refused a new credential: [`rate_limits::HostRateLimiter::note_refusal`].
     pub is_refused: bool,
     /// The time of the next plan, if no change is observed before.
     pub again: Timestamp,
@@ -362,7 +362,7 @@ pub struct Plan {
 /// Returns the next step and the state to record.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
-    machine::Machine::new(snapshot, now).run()
+    state_machine::StateMachine::new(snapshot, now).run()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ fn a_refused_source_has_the_host_looked_at() {
     };
     // A list after the refusal is conclusive. A list from a moment before is repeated a minute later.
     let mut alive = listing("2026-06-01T11:59:59Z").unwrap();
-    alive.credentials.push(Listed {
+    alive.credentials.push(ListedCredential {
         id: 12,
         name: "fa/c0ffee00/0badcafe/2/1780300000/b".to_owned(),
         expires_at: None,
@@ -51,7 +51,7 @@ fn a_refused_source_has_the_host_looked_at() {
     assert_eq!(plan(&seen, now()).step, None);
     seen.capabilities.listed = true;
     // A failed list is retried, and changes nothing.
-    let failed = Answer::Listed(Err(Trouble::Unreachable("timeout".to_owned())));
+    let failed = Answer::Listed(Err(HostError::Unreachable("timeout".to_owned())));
     let planned = answered(seen.clone(), failed);
     assert_eq!((planned.step, &planned.ledger), (None, &seen.ledger));
     assert_eq!(planned.again, at("2026-06-01T12:01:00Z"));
@@ -70,7 +70,7 @@ fn a_secret_without_our_mark_is_still_ours() {
     seen.secret = secret("somebody's", false);
     assert_eq!(plan(&seen, now()).step, Some(Step::Preflight));
     // The control: another user created this Secret after deleting Tenure's.
-    let SecretSeen::Present(other) = &mut seen.secret else {
+    let SecretState::Present(other) = &mut seen.secret else {
         panic!()
     };
     other.uid = "s-2".to_owned();

@@ -7,7 +7,7 @@ use tenure_api::access::Period;
 use tenure_api::access::request::HeldCredential;
 use tenure_api::time::Time;
 
-use super::SourceSeen;
+use super::SourceState;
 use crate::jitter::choose_fraction;
 
 const MINUTE: u64 = 60;
@@ -61,7 +61,7 @@ pub(in crate::access) fn record_time(moment: Timestamp) -> Time {
 
 /// Returns the life of the old credential beside the new one: twice the longest interval of a running source, with a margin.
 #[must_use]
-pub fn overlap(sources: &[SourceSeen]) -> Duration {
+pub fn find_overlap(sources: &[SourceState]) -> Duration {
     let running = sources.iter().filter(|source| !source.is_suspended);
     let longest = running.map(|source| source.interval).max().unwrap_or_default();
     let twice = longest.saturating_mul(2).saturating_add(OVERLAP_MARGIN);
@@ -70,10 +70,10 @@ pub fn overlap(sources: &[SourceSeen]) -> Duration {
 
 /// Returns the time at which the host should end a new credential.
 #[must_use]
-pub fn expiry(host_now: Timestamp, rotate: Period, sources: &[SourceSeen]) -> Timestamp {
+pub fn find_expiry(host_now: Timestamp, rotate: Period, sources: &[SourceState]) -> Timestamp {
     let lives = rotate
         .duration()
-        .saturating_add(overlap(sources))
+        .saturating_add(find_overlap(sources))
         .saturating_add(OUTAGE);
     let ends = later(host_now, lives);
     // Whole seconds, rounded up.
@@ -83,7 +83,7 @@ pub fn expiry(host_now: Timestamp, rotate: Period, sources: &[SourceSeen]) -> Ti
 /// Returns the due time of a credential: after its period, or up to a twentieth earlier to spread the load, and never later. A credential that the host ends before
 /// its period and the shortest overlap are over is due at half of its life. The host's clock, which is ahead of the local one by `host_ahead`, decides this end.
 #[must_use]
-pub fn due(held: &HeldCredential, rotate: Period, uid: &str, host_ahead: SignedDuration) -> Timestamp {
+pub fn find_due_time(held: &HeldCredential, rotate: Period, uid: &str, host_ahead: SignedDuration) -> Timestamp {
     let begun = held.begun_at.0;
     let fraction = choose_fraction(&format!("{uid}/{}", held.generation), begun);
     let period = rotate.duration();
@@ -111,14 +111,14 @@ pub(in crate::access) fn retry(now: Timestamp, failures: u32) -> Timestamp {
 /// Computes the wait until a delivered Secret is read again. In all, 20 Secrets are read in a second at most, and each is read once an hour at least. A watch would
 /// need the right to list all Secrets of a namespace.
 #[must_use]
-pub fn choose_look(delivered: usize) -> Duration {
+pub fn find_reread_interval(delivered: usize) -> Duration {
     let each = Duration::from_millis(50).saturating_mul(u32::try_from(delivered).unwrap_or(u32::MAX));
     each.clamp(SECRET_LOOK, IDLE_LOOK)
 }
 
 /// Computes when a refused new credential is tried again. The waits grow, since hosts ban addresses for refused attempts.
 #[must_use]
-pub(super) fn probe_again(begun_at: Timestamp, now: Timestamp) -> Timestamp {
+pub(super) fn find_next_probe(begun_at: Timestamp, now: Timestamp) -> Timestamp {
     let waited = Duration::try_from(now.duration_since(begun_at)).unwrap_or_default();
     later(now, LOOK.max(waited / 2).min(PATIENCE))
 }
@@ -133,8 +133,8 @@ pub(in crate::access) fn wait_for(now: Timestamp, until: Timestamp) -> Timestamp
 mod tests {
     use super::*;
 
-    fn source(hours: u64, is_suspended: bool) -> SourceSeen {
-        SourceSeen {
+    fn source(hours: u64, is_suspended: bool) -> SourceState {
+        SourceState {
             name: "GitRepository/a".to_owned(),
             is_suspended,
             interval: Duration::from_secs(hours * HOUR),
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn two_live_at_once_for_twice_the_longest_interval() {
-        let minutes = |sources: &[SourceSeen]| overlap(sources).as_secs() / MINUTE;
+        let minutes = |sources: &[SourceState]| find_overlap(sources).as_secs() / MINUTE;
         assert_eq!(minutes(&[]), 60);
         assert_eq!(minutes(&[source(0, false)]), 60);
         assert_eq!(minutes(&[source(1, false), source(3, false)]), 370);
@@ -159,7 +159,7 @@ mod tests {
     fn a_credential_is_due_early_and_ends_late() {
         let now = Timestamp::from_second(1_790_000_000).unwrap();
         let rotate: Period = "90d".parse().unwrap();
-        let ends = expiry(now, rotate, &[]);
+        let ends = find_expiry(now, rotate, &[]);
         assert_eq!(
             ends.as_second() - now.as_second(),
             i64::try_from(90 * DAY + HOUR + 14 * DAY).unwrap() + 1
@@ -176,7 +176,7 @@ mod tests {
         };
         let days: Vec<f64> = (0..500_u64)
             .map(|number| {
-                let due = due(&held(number, Some(ends)), rotate, "uid", SignedDuration::ZERO);
+                let due = find_due_time(&held(number, Some(ends)), rotate, "uid", SignedDuration::ZERO);
                 due.duration_since(now).as_secs_f64() / 86_400.0
             })
             .collect();
@@ -185,18 +185,18 @@ mod tests {
         // A token with a life of one hour is due after half of it.
         let short = later(now, Duration::from_secs(HOUR));
         assert_eq!(
-            due(&held(1, Some(short)), rotate, "uid", SignedDuration::ZERO),
+            find_due_time(&held(1, Some(short)), rotate, "uid", SignedDuration::ZERO),
             later(now, Duration::from_secs(HOUR / 2))
         );
         // If the host ends no credentials, only the period counts. No number causes an overflow.
-        assert!(due(&held(1, None), rotate, "uid", SignedDuration::ZERO) <= later(now, rotate.duration()));
+        assert!(find_due_time(&held(1, None), rotate, "uid", SignedDuration::ZERO) <= later(now, rotate.duration()));
         assert_eq!(
-            due(&held(1, Some(Timestamp::MIN)), rotate, "uid", SignedDuration::ZERO),
+            find_due_time(&held(1, Some(Timestamp::MIN)), rotate, "uid", SignedDuration::ZERO),
             now
         );
         assert!(retry(now, u32::MAX) == later(now, LONGEST_RETRY) && retry(now, 0) == later(now, FIRST_RETRY));
         assert_eq!(wait_for(now, Timestamp::MAX), later(now, LONGEST_WAIT));
-        let looks = [0, 300, 1_000, 72_000, usize::MAX].map(|delivered| choose_look(delivered).as_secs());
+        let looks = [0, 300, 1_000, 72_000, usize::MAX].map(|delivered| find_reread_interval(delivered).as_secs());
         assert_eq!(looks, [15, 15, 50, HOUR, HOUR]);
         assert_eq!(later(now, Duration::MAX), Timestamp::MAX);
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 use tenure_api::condition::ConditionStatus;
 
-use super::conditions::{About, conclude, judge_static};
+use super::conditions::{About, make_conditions, assess_manual_secret};
 use super::*;
 use crate::access::host::Scope;
 
@@ -19,8 +19,8 @@ pub(super) fn now() -> Timestamp {
     at("2026-06-01T12:00:00Z")
 }
 
-pub(super) fn secret(fingerprint: &str, marked: bool) -> SecretSeen {
-    SecretSeen::Present(SecretFacts {
+pub(super) fn secret(fingerprint: &str, marked: bool) -> SecretState {
+    SecretState::Present(SecretFacts {
         uid: "s-1".to_owned(),
         resource_version: "7".to_owned(),
         marked_for: marked.then(|| "request-1".to_owned()),
@@ -61,16 +61,16 @@ pub(super) fn snapshot() -> Snapshot {
         role: Role::ReadRepository,
         username: None,
         rotate: "90d".parse().unwrap(),
-        wanted: Wanted::Delivered,
+        wanted: WantedState::Delivered,
         predecessors: Vec::new(),
         heir: None,
         order: None,
         ledger,
-        namespace: NamespaceSeen::Present,
+        namespace: NamespaceState::Present,
         secret: secret("two", true),
-        staging: StagingSeen::Absent,
-        accounts: AccountsSeen::NotAsked,
-        sources: vec![SourceSeen {
+        staging: StagingState::Absent,
+        accounts: ObservedAccounts::NotAsked,
+        sources: vec![SourceState {
             name: "GitRepository/apps".to_owned(),
             is_suspended: false,
             interval: Duration::from_secs(600),
@@ -80,7 +80,7 @@ pub(super) fn snapshot() -> Snapshot {
         }],
         authority: None,
         listing: None,
-        restraint: restraint::RestraintSeen::default(),
+        restraint: rate_limits::RateLimitState::default(),
         host_ahead: SignedDuration::ZERO,
         nonce: "n0nce".to_owned(),
         answer: None,
@@ -94,7 +94,7 @@ fn fresh() -> Snapshot {
             namespace: "team-a".to_owned(),
             ..CredentialLedger::default()
         },
-        secret: SecretSeen::Absent,
+        secret: SecretState::Absent,
         ..snapshot()
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn moving(phase: CredentialPhase) -> Snapshot {
         seen.secret = secret("three", true);
     }
     if phase != CredentialPhase::Intent {
-        seen.staging = StagingSeen::Present(StagedFacts {
+        seen.staging = StagingState::Present(StagedFacts {
             nonce: "n3".to_owned(),
             is_minted: true,
             id: Some(13),
@@ -175,7 +175,7 @@ fn nothing_is_ordered_before_all_writes_were_tried_and_the_order_is_recorded() {
         assert!(matches!(later, Some(Step::List(_))), "{later:?}");
     }
     // A withdrawn credential isn't ordered either.
-    seen.wanted = Wanted::HeldBack("strict".to_owned());
+    seen.wanted = WantedState::HeldBack("strict".to_owned());
     let held = answered(seen, Answer::Begun);
     assert_eq!((held.step, held.ledger.next), (Some(Step::Record), None));
 }
@@ -188,12 +188,12 @@ fn a_lost_answer_is_looked_for_and_never_ordered_again() {
         (next.id, next.fingerprint) = (None, String::new());
         seen
     };
-    let lost = answered(seen.clone(), Answer::MintFailed(Trouble::Unknown("cut off".to_owned())));
+    let lost = answered(seen.clone(), Answer::MintFailed(HostError::Unknown("cut off".to_owned())));
     assert_eq!(
         (lost.step, lost.ledger.next.map(|next| next.phase)),
         (Some(Step::Record), Some(CredentialPhase::Intent))
     );
-    let listed = |name: &str, is_revoked: bool| Listed {
+    let listed = |name: &str, is_revoked: bool| ListedCredential {
         id: 13,
         name: name.to_owned(),
         expires_at: None,
@@ -228,29 +228,29 @@ fn what_the_host_says_of_itself_is_waited_for() {
     let until = at("2026-06-01T13:00:00Z");
     for (trouble, reason, again) in [
         (
-            Trouble::Limited { until },
+            HostError::Limited { until },
             "LimitedByHost",
             Some(at("2026-06-01T13:00:01Z")),
         ),
         (
-            Trouble::Banned { until },
+            HostError::Banned { until },
             "BannedByHost",
             Some(at("2026-06-01T13:00:01Z")),
         ),
         (
-            Trouble::Banned { until: Timestamp::MAX },
+            HostError::Banned { until: Timestamp::MAX },
             "BannedByHost",
             Some(at("2026-06-02T12:00:01Z")),
         ),
         (
-            Trouble::Limited { until: Timestamp::MIN },
+            HostError::Limited { until: Timestamp::MIN },
             "LimitedByHost",
             Some(at("2026-06-01T12:00:02Z")),
         ),
-        (Trouble::Unauthenticated, "AuthoriserRefused", None),
-        (Trouble::Forbidden("no".to_owned()), "TargetUnavailable", None),
+        (HostError::Unauthenticated, "AuthoriserRefused", None),
+        (HostError::Forbidden("no".to_owned()), "TargetUnavailable", None),
         (
-            Trouble::Refused {
+            HostError::Refused {
                 status: 422,
                 message: "no".to_owned(),
             },
@@ -266,7 +266,7 @@ fn what_the_host_says_of_itself_is_waited_for() {
         // Until then the plan sends no request, and the credential in use stays.
         let mut waiting = snapshot();
         waiting.ledger = planned.ledger;
-        waiting.secret = SecretSeen::Absent;
+        waiting.secret = SecretState::Absent;
         assert_eq!(plan(&waiting, now()).step, None, "{reason}");
         assert_eq!(plan(&waiting, now()).ledger.current, snapshot().ledger.current);
     }
@@ -307,13 +307,13 @@ fn a_new_one_is_tried_before_it_is_spread() {
 #[test]
 fn a_foreign_secret_is_never_touched() {
     for (foreign, marked) in [("theirs", false), ("theirs", true)] {
-        let SecretSeen::Present(mut facts) = secret(foreign, marked) else {
+        let SecretState::Present(mut facts) = secret(foreign, marked) else {
             unreachable!()
         };
         facts.uid = "s-theirs".to_owned();
         for phase in [None, Some(CredentialPhase::Staged), Some(CredentialPhase::Distributed)] {
             let mut seen = phase.map_or_else(fresh, moving);
-            seen.secret = SecretSeen::Present(facts.clone());
+            seen.secret = SecretState::Present(facts.clone());
             for answer in [
                 None,
                 Some(Answer::Probed(Probe::Works)),
@@ -325,13 +325,13 @@ fn a_foreign_secret_is_never_touched() {
             }
             // The same holds while the credential ends.
             let ending = Snapshot {
-                wanted: Wanted::Revoked("it is over".to_owned()),
+                wanted: WantedState::Revoked("it is over".to_owned()),
                 ..seen
             };
             assert!(!matches!(plan(&ending, now()).step, Some(Step::DeleteSecret(_))));
         }
         let seen = Snapshot {
-            secret: SecretSeen::Present(facts),
+            secret: SecretState::Present(facts),
             ..fresh()
         };
         assert_eq!(reasons(&plan(&seen, now()), About::Failure), ["ForeignSecret"]);
@@ -340,15 +340,15 @@ fn a_foreign_secret_is_never_touched() {
 
 #[test]
 fn what_was_done_to_the_secret_is_told_apart() {
-    let step = |secret: SecretSeen| plan(&Snapshot { secret, ..snapshot() }, now()).step;
+    let step = |secret: SecretState| plan(&Snapshot { secret, ..snapshot() }, now()).step;
     // Without Tenure's mark, the Secret still has the value. After an edit of the value, it still has the mark.
     assert!(matches!(step(secret("two", false)), Some(Step::Mark(_))));
     assert_eq!(step(secret("edited", true)), Some(Step::Preflight));
-    assert_eq!(step(SecretSeen::Absent), Some(Step::Preflight));
-    assert_eq!(step(SecretSeen::Unknown("no answer".to_owned())), None);
+    assert_eq!(step(SecretState::Absent), Some(Step::Preflight));
+    assert_eq!(step(SecretState::Unknown("no answer".to_owned())), None);
     // After the first deletion another credential is made at once. The next deletions wait.
     let mut seen = snapshot();
-    seen.secret = SecretSeen::Absent;
+    seen.secret = SecretState::Absent;
     seen.ledger.current.as_mut().unwrap().begun_at = schedule::record_time(at("2026-06-01T11:55:00Z"));
     let planned = answered(seen.clone(), Answer::Preflight(Ok(())));
     assert_eq!(planned.ledger.unplanned_at.unwrap().0, now());
@@ -360,7 +360,7 @@ fn what_was_done_to_the_secret_is_told_apart() {
 #[test]
 fn sources_are_asked_and_proof_is_both() {
     let mut seen = moving(CredentialPhase::Distributed);
-    seen.sources.push(SourceSeen {
+    seen.sources.push(SourceState {
         name: "GitRepository/off".to_owned(),
         is_suspended: true,
         ..seen.sources[0].clone()
@@ -397,7 +397,7 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
     let mut seen = snapshot();
     let mut trouble = answered(
         moving(CredentialPhase::Intent),
-        Answer::MintFailed(Trouble::Unauthenticated),
+        Answer::MintFailed(HostError::Unauthenticated),
     )
     .ledger;
     trouble.next = None;
@@ -406,7 +406,7 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
     let planned = plan(&seen, late);
     assert_eq!(planned.ledger.current, snapshot().ledger.current);
     assert_eq!(reasons(&planned, About::Expiry), ["NotReplaced"]);
-    let conditions = conclude(&[("team-a", &planned)], late);
+    let conditions = make_conditions(&[("team-a", &planned)], late);
     let told: Vec<(&str, ConditionStatus, &str)> = conditions
         .iter()
         .map(|condition| (condition.type_.as_str(), condition.status, condition.reason.as_str()))
@@ -423,7 +423,7 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
         reasons(&plan(&seen, at("2026-09-15T00:00:00Z")), About::Failure),
         ["AuthoriserRefused", "Expired"]
     );
-    let fine = conclude(&[("team-a", &plan(&snapshot(), now()))], now());
+    let fine = make_conditions(&[("team-a", &plan(&snapshot(), now()))], now());
     assert!(
         fine.iter().all(|condition| condition.status == ConditionStatus::True) && fine.len() == 2,
         "{fine:?}"
@@ -433,14 +433,14 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
 #[test]
 fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
     let mut seen = Snapshot {
-        wanted: Wanted::Revoked("the grant was deleted".to_owned()),
+        wanted: WantedState::Revoked("the grant was deleted".to_owned()),
         ..snapshot()
     };
     let first = plan(&seen, now());
     assert!(matches!(first.step, Some(Step::DeleteSecret(_))));
-    seen.secret = SecretSeen::Absent;
+    seen.secret = SecretState::Absent;
     assert!(matches!(plan(&seen, now()).step, Some(Step::Revoke { id: 12, .. })));
-    let dead = answered(seen.clone(), Answer::Revoked(12, Err(Trouble::Unauthenticated)));
+    let dead = answered(seen.clone(), Answer::Revoked(12, Err(HostError::Unauthenticated)));
     assert_eq!(dead.step, Some(Step::Record));
     seen.ledger = dead.ledger;
     let waiting = plan(&seen, now());
@@ -456,7 +456,7 @@ fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
         "{message}"
     );
     // The deletion of the whole provider doesn't wait for the host.
-    seen.wanted = Wanted::Abandoned("the provider was deleted".to_owned());
+    seen.wanted = WantedState::Abandoned("the provider was deleted".to_owned());
     let forgotten = plan(&seen, now());
     assert_eq!(forgotten.step, Some(Step::Record));
     assert_eq!(reasons(&forgotten, About::LivesOn), ["NotRevokedYet"]);
@@ -472,16 +472,16 @@ fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
 
 #[test]
 fn a_namespace_that_goes_is_not_held_and_its_credentials_are_ended() {
-    for namespace in [NamespaceSeen::Terminating, NamespaceSeen::Gone] {
+    for namespace in [NamespaceState::Terminating, NamespaceState::Gone] {
         let seen = Snapshot {
             namespace,
-            secret: SecretSeen::Unknown("it is going".to_owned()),
+            secret: SecretState::Unknown("it is going".to_owned()),
             ..snapshot()
         };
         assert!(matches!(plan(&seen, now()).step, Some(Step::Revoke { id: 12, .. })));
     }
     let unknown = Snapshot {
-        namespace: NamespaceSeen::Unknown,
+        namespace: NamespaceState::Unknown,
         ..snapshot()
     };
     assert_eq!(plan(&unknown, now()).step, None);
@@ -490,7 +490,7 @@ fn a_namespace_that_goes_is_not_held_and_its_credentials_are_ended() {
 #[test]
 fn what_may_not_be_delivered_is_neither_made_nor_spread() {
     let held = |seen: Snapshot| Snapshot {
-        wanted: Wanted::HeldBack("mallory reads it (RoleBinding edit)".to_owned()),
+        wanted: WantedState::HeldBack("mallory reads it (RoleBinding edit)".to_owned()),
         ..seen
     };
     for seen in [fresh(), moving(CredentialPhase::Staged)] {
@@ -517,7 +517,7 @@ fn old_ones_do_not_pile_up_whoever_takes_the_secret_away() {
                     ..held.clone()
                 })
                 .collect();
-            seen.secret = SecretSeen::Absent;
+            seen.secret = SecretState::Absent;
             plan(&seen, now())
         };
         assert_eq!(with(most - 1).step, Some(Step::Preflight));
@@ -539,9 +539,9 @@ fn what_the_host_ends_at_once_is_not_made_again_at_once() {
 
 #[test]
 fn a_target_that_moved_is_followed_by_its_number() {
-    let moved = answered(moving(CredentialPhase::Intent), Answer::MintFailed(Trouble::Moved));
+    let moved = answered(moving(CredentialPhase::Intent), Answer::MintFailed(HostError::Moved));
     assert!(matches!(moved.step, Some(Step::Find(_))));
-    let found = |id: u64, path: &str| Found {
+    let found = |id: u64, path: &str| TargetDescription {
         target: Target {
             scope: Scope::Project,
             id,
@@ -569,8 +569,8 @@ fn a_target_that_moved_is_followed_by_its_number() {
 #[test]
 fn the_age_of_what_is_written_by_hand_is_watched() {
     let rotate = "90d".parse().unwrap();
-    assert_eq!(judge_static(Some(at("2026-05-01T00:00:00Z")), rotate, now()), None);
-    let old = judge_static(Some(at("2026-01-01T00:00:00Z")), rotate, now()).unwrap();
+    assert_eq!(assess_manual_secret(Some(at("2026-05-01T00:00:00Z")), rotate, now()), None);
+    let old = assess_manual_secret(Some(at("2026-01-01T00:00:00Z")), rotate, now()).unwrap();
     assert!(old.message.contains("replace it by hand") && old.reason == "TooOld");
-    assert_eq!(judge_static(None, rotate, now()).unwrap().reason, "SecretMissing");
+    assert_eq!(assess_manual_secret(None, rotate, now()).unwrap().reason, "SecretMissing");
 }

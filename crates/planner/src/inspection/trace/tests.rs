@@ -41,12 +41,12 @@ impl World {
         loop {
             match trace(&id(start), &found) {
                 Ok(trace) => return trace,
-                Err(Sought::Object(id)) => {
+                Err(MissingFacts::Object(id)) => {
                     let live = self.objects.iter().find(|(known, _)| *known == id);
                     let live = live.map_or(Live::Absent, |(_, live)| live.clone());
                     assert!(found.objects.insert(id, live).is_none(), "nothing is asked for twice");
                 }
-                Err(Sought::Placement(neighbours)) => {
+                Err(MissingFacts::Placement(neighbours)) => {
                     let before = found.placements.insert(neighbours, self.placement.clone());
                     assert!(before.is_none(), "nothing is asked for twice");
                 }

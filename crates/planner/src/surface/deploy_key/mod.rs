@@ -5,7 +5,7 @@
 //! only public facts of a Secret: its owner, the public half, the host keys. The private half never gets here.
 
 mod objects;
-mod telling;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,12 +22,12 @@ use super::Snapshot;
 use super::children::name_repository;
 use crate::answer::{DeleteAnswer, Failure, Live, WriteAnswer};
 use crate::dependents::{Verdict, Wanted};
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::plan::{Request, Watched};
 use crate::refusal::Reason;
 
 pub use objects::{KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, is_labelled, is_ours, name_key};
-pub(super) use telling::{Standing, judge, list_news, list_statuses};
+pub(super) use status::{Standing, judge, list_news, list_statuses};
 
 /// The time until a correct key is looked at again. A source that can't fetch any more is looked at immediately.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -223,7 +223,7 @@ pub(super) fn find_next_time(snapshot: &Snapshot, now: Timestamp) -> Option<Time
 }
 
 /// Takes the answer to a step.
-pub fn take(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer: Answer, now: Timestamp) {
+pub fn apply_answer(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer: Answer, now: Timestamp) {
     if let (Answer::Looked(secret, role, binding), Work::Look { asked, .. }) = (&answer, &step.work) {
         let steps = facts.get(&step.source).map_or(0, |before| before.steps);
         let looked = KeyFacts {
@@ -284,7 +284,7 @@ pub fn take(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer: Answer,
 }
 
 /// Forgets the facts about sources that don't exist any more, and the step counts of the others: a new attempt begins.
-pub fn begin(snapshot: &mut Snapshot) {
+pub fn begin_attempt(snapshot: &mut Snapshot) {
     let there: BTreeSet<String> = list_cases(snapshot).iter().map(|case| case.source.to_owned()).collect();
     snapshot.keys.retain(|source, _| there.contains(source));
     for facts in snapshot.keys.values_mut() {
@@ -370,9 +370,9 @@ impl Case<'_> {
         let look = || {
             let target = |sort| objects::target(&self.snapshot.surface, self.source, sort);
             Work::Look {
-                secret: target(objects::Sort::Secret),
-                role: target(objects::Sort::Role),
-                binding: target(objects::Sort::RoleBinding),
+                secret: target(objects::ObjectType::Secret),
+                role: target(objects::ObjectType::Role),
+                binding: target(objects::ObjectType::RoleBinding),
                 asked: self.write_asked(),
             }
         };
@@ -412,14 +412,14 @@ impl Case<'_> {
                 pair: Ok(pair),
                 known_hosts,
                 is_labelled,
-            } if telling::is_as_recorded(self.recorded(), pair) => {
+            } if status::is_as_recorded(self.recorded(), pair) => {
                 ((uid.as_str(), resource_version.as_str()), known_hosts, *is_labelled)
             }
             _ => return None,
         };
         if known_hosts.as_deref() != Some(hosts) || !is_labelled {
             return Some(Work::Patch {
-                secret: objects::target(surface, self.source, objects::Sort::Secret),
+                secret: objects::target(surface, self.source, objects::ObjectType::Secret),
                 patch: objects::write_patch(surface, self.source, version, hosts),
             });
         }
@@ -449,11 +449,11 @@ impl Case<'_> {
             uid, is_going: false, ..
         } = &facts.secret
         {
-            return Some(objects::write_end(surface, self.source, objects::Sort::Secret, uid));
+            return Some(objects::write_end(surface, self.source, objects::ObjectType::Secret, uid));
         }
         let access = [
-            (&facts.binding, objects::Sort::RoleBinding),
-            (&facts.role, objects::Sort::Role),
+            (&facts.binding, objects::ObjectType::RoleBinding),
+            (&facts.role, objects::ObjectType::Role),
         ];
         access.into_iter().find_map(|(live, sort)| {
             let live = live.object()?;

@@ -25,13 +25,13 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// One of the three kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum ObjectType {
     Secret,
     Role,
     RoleBinding,
 }
 
-impl Sort {
+impl ObjectType {
     fn kind(self) -> &'static str {
         match self {
             Self::Secret => "Secret",
@@ -82,7 +82,7 @@ fn write_labels(surface: &Surface, source: &str) -> Value {
     })
 }
 
-fn id(surface: &Surface, source: &str, sort: Sort) -> ObjectId {
+fn id(surface: &Surface, source: &str, sort: ObjectType) -> ObjectId {
     ObjectId {
         namespace: surface.metadata.namespace.clone().unwrap_or_default(),
         name: name_key(surface.metadata.name.as_deref().unwrap_or_default(), source),
@@ -91,7 +91,7 @@ fn id(surface: &Surface, source: &str, sort: Sort) -> ObjectId {
     }
 }
 
-pub(super) fn target(surface: &Surface, source: &str, sort: Sort) -> Watched {
+pub(super) fn target(surface: &Surface, source: &str, sort: ObjectType) -> Watched {
     Watched {
         id: id(surface, source, sort),
         version: "v1".to_owned(),
@@ -99,7 +99,7 @@ pub(super) fn target(surface: &Surface, source: &str, sort: Sort) -> Watched {
 }
 
 fn write_metadata(surface: &Surface, source: &str) -> Value {
-    let id = id(surface, source, Sort::Secret);
+    let id = id(surface, source, ObjectType::Secret);
     json!({
         "name": id.name,
         "namespace": id.namespace,
@@ -146,8 +146,8 @@ pub(super) fn write_patch(
 /// Writes the Role and the RoleBinding: nothing but `get` of this one Secret, and for this one account.
 pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAccount) -> [Wanted; 2] {
     let metadata = write_metadata(surface, source);
-    let name = id(surface, source, Sort::Secret).name;
-    let wanted = |sort: Sort, object: Value| Wanted {
+    let name = id(surface, source, ObjectType::Secret).name;
+    let wanted = |sort: ObjectType, object: Value| Wanted {
         id: id(surface, source, sort),
         version: "v1",
         object,
@@ -161,7 +161,7 @@ pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAcco
         "roleRef": { "apiGroup": RBAC, "kind": "Role", "name": name },
         "subjects": [{ "kind": "ServiceAccount", "name": reader.name(), "namespace": reader.namespace() }],
     });
-    [wanted(Sort::Role, role), wanted(Sort::RoleBinding, binding)]
+    [wanted(ObjectType::Role, role), wanted(ObjectType::RoleBinding, binding)]
 }
 
 /// Judges an existing Role or RoleBinding. An object that is being deleted still gives rights, so it is corrected, too, and re-created after it is gone.
@@ -179,7 +179,7 @@ pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface, sou
 }
 
 /// Writes the end of one of the three.
-pub(super) fn write_end(surface: &Surface, source: &str, sort: Sort, uid: &str) -> Work {
+pub(super) fn write_end(surface: &Surface, source: &str, sort: ObjectType, uid: &str) -> Work {
     Work::Request(Request::Delete(Delete {
         target: target(surface, source, sort),
         uid: Some(uid.to_owned()),

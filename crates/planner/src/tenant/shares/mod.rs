@@ -4,7 +4,7 @@
 //! namespace gets more capacity if the others don't need theirs. Shares are not lent: a share stays with its namespace until a lower one is enforced. So an object
 //! that fits the sum may not fit the share, and is refused.
 
-mod divide;
+mod division;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,20 +17,20 @@ use tenure_api::{ObjectId, ObjectView, TenantSpec};
 use tenure_tenancy::Settings;
 use tenure_tenancy::quotas::{is_too_large, name_content};
 
-use self::divide::{Place, divide};
+use self::division::{NamespaceAmounts, divide};
 use super::contents::RESOURCE_QUOTA_KIND;
-use super::namespaces::Taken;
+use super::namespaces::TenantNamespaces;
 use super::{MOST_ITEMS, Snapshot};
 use crate::answer::{Live, WriteAnswer};
-use crate::dependents::{Given, Memory, Unrest};
+use crate::dependents::{UnconfirmedQuota, Memory, ObservedUse};
 use crate::digest::digest_value;
-use crate::ending::add_duration;
+use crate::outcome::add_duration;
 use crate::plan::Request;
 
 /// Checks whether shares are written: the Tenant has quotas for all its namespaces, and no admission checks the sum of writes. In this case, the controller reads
 /// the use.
 #[must_use]
-pub fn are_written(spec: &TenantSpec, settings: &Settings) -> bool {
+pub fn has_shares(spec: &TenantSpec, settings: &Settings) -> bool {
     let quotas = spec.resource_quotas.as_ref();
     !settings.is_guarded && quotas.is_some_and(|quotas| !quotas.is_for_each_namespace() && !quotas.items.is_empty())
 }
@@ -42,14 +42,14 @@ const QUIET: Duration = Duration::from_secs(2);
 const LONGEST_UNREST: Duration = Duration::from_secs(30);
 
 /// Notes the current use. While the use changes, returns the time until which existing shares stay unchanged.
-pub(super) fn note_use(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
+pub(super) fn record_use(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
     let quotas = snapshot.live.iter().filter(|(id, _)| id.kind == RESOURCE_QUOTA_KIND);
     let used = quotas.map(|(id, live)| {
         let used = live.object().and_then(|quota| quota.pointer("/status/used"));
         json!([id, used])
     });
     let used = digest_value(&used.collect());
-    let unrest = memory.unrest.get_or_insert_with(|| Unrest {
+    let unrest = memory.unrest.get_or_insert_with(|| ObservedUse {
         used: used.clone(),
         since: now,
         began: now,
@@ -86,10 +86,10 @@ fn identify(tenant: &str, index: usize, namespace: &str) -> ObjectId {
 
 /// Returns the allowed amounts of an item for each of the Tenant's namespaces, by name: `spec.hard` of the ResourceQuotas. `are_held` says that existing shares
 /// stay unchanged for now.
-pub(super) fn write_hard(
+pub(super) fn find_hard_limits(
     snapshot: &Snapshot,
     (memory, are_held): (&Memory, bool),
-    taken: &Taken,
+    taken: &TenantNamespaces,
     (index, item): (usize, &Map<String, Value>),
 ) -> BTreeMap<String, Value> {
     let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
@@ -112,7 +112,7 @@ pub(super) fn write_hard(
     for (resource, limit) in hard.into_iter().flatten() {
         let limit_read = limit.as_str().and_then(|text| Quantity::parse(text).ok());
         let shares = limit_read.map(|limit| {
-            let places: Vec<Place> = seen.iter().map(|seen| seen.place(resource)).collect();
+            let places: Vec<NamespaceAmounts> = seen.iter().map(|seen| seen.place(resource)).collect();
             let shares = divide(limit.thousandths_down(), find_grain(resource), &places, is_sure);
             (limit, shares)
         });
@@ -142,7 +142,7 @@ fn find_grain(resource: &str) -> i128 {
 /// The observed state of a namespace's ResourceQuota.
 struct Seen<'a> {
     quota: Option<ObjectView<'a>>,
-    given: Option<&'a Given>,
+    given: Option<&'a UnconfirmedQuota>,
     is_open: bool,
     /// True if the existing use, and so the possible use, is known.
     is_known: bool,
@@ -177,13 +177,13 @@ impl<'a> Seen<'a> {
         }
     }
 
-    fn place(&self, resource: &str) -> Place {
+    fn place(&self, resource: &str) -> NamespaceAmounts {
         let read = |quota: Option<ObjectView<'_>>, part: &str| {
             let amounts = quota?.find_map(part)?;
             Quantity::parse(amounts.get(resource)?.as_str()?).ok()
         };
         let read_down = |quota, part| read(quota, part).map(|amount| amount.thousandths_down());
-        let given = |amounts: fn(&Given) -> &BTreeMap<String, String>| {
+        let given = |amounts: fn(&UnconfirmedQuota) -> &BTreeMap<String, String>| {
             let text = amounts(self.given?).get(resource)?;
             Some(Quantity::parse(text).ok()?.thousandths_down())
         };
@@ -193,7 +193,7 @@ impl<'a> Seen<'a> {
         let used = read(self.quota, "/status/used").map_or(0, |amount| amount.thousandths_up());
         let amounts = [seen, written, enforced, given(|given| &given.most), Some(used)];
         let held = amounts.into_iter().flatten().max();
-        Place {
+        NamespaceAmounts {
             is_open: self.is_open,
             allowed: match (self.written, self.is_settled) {
                 (Some(_), _) => written,
@@ -210,7 +210,7 @@ impl<'a> Seen<'a> {
 
 /// Namespaces whose use is unknown.
 #[derive(Default)]
-pub(super) struct Uncounted {
+pub(super) struct UncountedNamespaces {
     /// Namespaces in which Kubernetes has not counted all limited resources yet. No subject gets rights there before the count.
     pub(super) new: BTreeSet<String>,
     /// Namespaces that are being deleted, and whose quota is already gone. No share grows before these namespaces are gone.
@@ -218,7 +218,7 @@ pub(super) struct Uncounted {
 }
 
 /// Lists the namespaces whose use is unknown.
-pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &Taken) -> Uncounted {
+pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &TenantNamespaces) -> UncountedNamespaces {
     let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
     let quotas = snapshot.tenant.spec.resource_quotas.as_ref();
     let items = quotas.map(|quotas| quotas.items.as_slice()).unwrap_or_default();
@@ -234,7 +234,7 @@ pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &Taken) -> Uncounted {
         let enforced = quota.find_map("/status/hard");
         hard.all(|resource| enforced.is_some_and(|enforced| enforced.contains_key(resource)))
     };
-    let mut uncounted = Uncounted::default();
+    let mut uncounted = UncountedNamespaces::default();
     for namespace in taken.owned.keys().map(NamespaceName::as_str) {
         if !written
             .iter()
@@ -252,7 +252,7 @@ pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &Taken) -> Uncounted {
 }
 
 /// Remembers the writes of this attempt. Forgets writes that have been observed, and namespaces that are no longer the Tenant's.
-pub(super) fn note_answers(snapshot: &Snapshot, taken: &Taken, memory: &mut Memory) {
+pub(super) fn record_answers(snapshot: &Snapshot, taken: &TenantNamespaces, memory: &mut Memory) {
     let namespaces = taken.list_recorded();
     let is_the_tenants = |name: &str| namespaces.keys().any(|namespace| namespace.as_str() == name);
     memory.given.retain(|id, _| is_the_tenants(&id.namespace));
@@ -271,7 +271,7 @@ pub(super) fn note_answers(snapshot: &Snapshot, taken: &Taken, memory: &mut Memo
 }
 
 /// Remembers the coming writes: if no answer comes, a write may have happened.
-pub(super) fn note_writes(memory: &mut Memory, steps: &[Request]) {
+pub(super) fn record_writes(memory: &mut Memory, steps: &[Request]) {
     for step in steps {
         if let Request::Apply(apply) = step
             && apply.id.kind == RESOURCE_QUOTA_KIND
@@ -293,7 +293,7 @@ fn note_write(memory: &mut Memory, id: &ObjectId, object: &Value) {
         }
     }
     let revision = None;
-    memory.given.insert(id.clone(), Given { hard, most, revision });
+    memory.given.insert(id.clone(), UnconfirmedQuota { hard, most, revision });
 }
 
 fn read_hard(object: &Value) -> BTreeMap<String, String> {

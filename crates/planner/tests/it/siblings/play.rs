@@ -9,8 +9,8 @@ use tenure_api::{Kustomization, ObjectId, condition};
 use tenure_planner::answer::{Answer, Live};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    Attempt, DependencyFacts, Endings, Guards, Memory, Rendered, Rival, ServiceAccountFacts, Sibling, Snapshot,
-    SourceFacts, Step, SurveyRequest, Turnover, find_applied_revision, is_idle, plan, survey_siblings,
+    Attempt, DependencyFacts, OngoingDeletions, Guards, Memory, Rendered, OtherOwner, ServiceAccountFacts, Sibling, Snapshot,
+    SourceFacts, Step, SurveyRequest, ObjectTurnover, find_applied_revision, is_idle, plan, survey_siblings,
 };
 use tenure_planner::object::RenderedObject;
 use tenure_planner::{FinalizerChange, Next, Origin, Request, invariants};
@@ -21,7 +21,7 @@ use crate::world::World;
 pub(super) struct Party {
     pub(super) snapshot: Snapshot,
     pub(super) survey: Option<SurveyRequest>,
-    pub(super) turnover: Option<Arc<Turnover>>,
+    pub(super) turnover: Option<Arc<ObjectTurnover>>,
     /// Whether its last plan was the end of an attempt.
     pub(super) done: bool,
     /// The objects that the party has read itself, and those that it has applied.
@@ -82,7 +82,7 @@ impl Play {
                 dependencies: BTreeMap::new(),
                 cycle: None,
                 service_account: ServiceAccountFacts::Usable,
-                endings: Endings::default(),
+                endings: OngoingDeletions::default(),
                 kinds: BTreeMap::new(),
                 live: BTreeMap::new(),
                 here: BTreeMap::new(),
@@ -172,7 +172,7 @@ impl Play {
             owners.insert(id.clone(), (*other).to_owned());
             rivals.insert(
                 (*other).to_owned(),
-                Rival {
+                OtherOwner {
                     namespace: "team".to_owned(),
                     name: (*other).to_owned(),
                     uid: String::new(),

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use tenure_planner::access::host::Probed;
+use tenure_planner::access::host::ProbeResult;
 use tenure_planner::oci_repository::FetchRequest;
 use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
@@ -286,9 +286,9 @@ async fn a_credential_is_tried_at_a_registry_with_the_authority_beside_it() {
     let url = format!("oci://{host}/team/app");
     let probed = probe_registry(&url, false, &secret, &reach).await;
     assert!(
-        matches!(&probed, Probed::Unclear(why) if why.contains("certificate")),
+        matches!(&probed, ProbeResult::Unclear(why) if why.contains("certificate")),
         "{probed:?}"
     );
     secret.insert("ca.crt".to_owned(), server.certificate().unwrap().as_bytes().to_vec());
-    assert_eq!(probe_registry(&url, false, &secret, &reach).await, Probed::Accepted);
+    assert_eq!(probe_registry(&url, false, &secret, &reach).await, ProbeResult::Accepted);
 }

@@ -12,7 +12,7 @@ use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, Period, name_target
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
 use tenure_api::time::Time;
-use tenure_planner::access::answer::{self, Answers, Wording};
+use tenure_planner::access::answer::{self, Answers, AnswerInput};
 use tenure_planner::access::inspection::name_asker;
 use tenure_planner::access::inspection::receivers::Receiver;
 use tenure_planner::access::inspection::{APPROVED, receivers};
@@ -59,8 +59,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub(super) fn wording(&self) -> Wording {
-        Wording {
+    pub(super) fn wording(&self) -> AnswerInput {
+        AnswerInput {
             reason: self.reason.clone(),
             not_after: self.not_after.map(Time),
             max_rotate: self.max_rotate,

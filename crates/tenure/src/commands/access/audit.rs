@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::access::Period;
 use tenure_api::text::visible_line;
-use tenure_planner::access::audit::{Look, Row, Verdict};
+use tenure_planner::access::audit::{SecretRead, Row, Verdict};
 use tenure_tenancy::access::readers::{self, OtherReader, Way};
 
 use super::survey::Survey;
@@ -101,7 +101,7 @@ fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
     if !forms.is_empty() {
         line("form", &forms.join(", "));
     }
-    if let Look::Seen(facts) = &row.look {
+    if let SecretRead::Seen(facts) = &row.look {
         if let (Some(at), Some(age)) = (facts.written_at, row.find_age(now)) {
             line("written", &format!("{at}, {} ago", describe_age(age)));
         }
@@ -189,8 +189,8 @@ fn describe_age(age: SignedDuration) -> String {
 
 fn describe_for_programs(row: &Row, verdict: &Verdict, now: Timestamp) -> Value {
     let facts = match &row.look {
-        Look::Seen(facts) => Some(facts),
-        Look::Absent | Look::Refused | Look::Failed(_) => None,
+        SecretRead::Seen(facts) => Some(facts),
+        SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => None,
     };
     let why = match verdict {
         Verdict::Unjudged(why) => Some(why),

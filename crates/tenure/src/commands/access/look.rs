@@ -10,8 +10,8 @@ use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::time::Time;
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_planner::access::answer::Answers;
-use tenure_planner::access::inspection::receivers::Surrounding;
-use tenure_planner::access::inspection::{Looked, Seen};
+use tenure_planner::access::inspection::receivers::KnownPlacements;
+use tenure_planner::access::inspection::{ReadResult, ObservedFacts};
 use tenure_tenancy::access::ReceivingNamespace;
 use tenure_tenancy::{NamespaceFacts, Realm, Settings, TenantFacts};
 
@@ -57,7 +57,7 @@ impl Look {
     }
 
     /// Lists all FluxAccess objects of the cluster, or of one namespace if the caller may not list all.
-    pub(super) async fn list_asked<T: DeserializeOwned>(&self, namespace: &str) -> Looked<Vec<T>> {
+    pub(super) async fn list_asked<T: DeserializeOwned>(&self, namespace: &str) -> ReadResult<Vec<T>> {
         match self.list(&format!("{ROOT}/fluxaccesses")).await {
             Ok(all) => Ok(all),
             Err(_) => {
@@ -68,7 +68,7 @@ impl Look {
     }
 
     /// Lists the objects of a collection that fit their type.
-    async fn list<T: DeserializeOwned>(&self, path: &str) -> Looked<Vec<T>> {
+    async fn list<T: DeserializeOwned>(&self, path: &str) -> ReadResult<Vec<T>> {
         let mut found = Vec::new();
         let is_whole = pages::visit(&self.client, path, (JSON, MOST), |object| {
             found.extend(serde_json::from_value(object));
@@ -84,7 +84,7 @@ impl Look {
     }
 
     /// Returns an object; `None` if it is missing.
-    pub(super) async fn find<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Looked<Option<T>> {
+    pub(super) async fn find<T: DeserializeOwned>(&self, path: &str, accept: &str) -> ReadResult<Option<T>> {
         match pages::read_object(&self.client, path, accept).await {
             Ok(object) => match serde_json::from_value(object) {
                 Ok(object) => Ok(Some(object)),
@@ -109,7 +109,7 @@ impl Look {
     }
 
     /// Reads all objects for the output.
-    pub(super) async fn see(&self) -> Seen {
+    pub(super) async fn see(&self) -> ObservedFacts {
         let of = |plural: &str| Self::write_path(plural, None);
         let paths = [
             "fluxaccessrequests",
@@ -119,7 +119,7 @@ impl Look {
         ]
         .map(of);
         let [requests, grants, standing, providers] = &paths;
-        Seen {
+        ObservedFacts {
             requests: self.list(requests).await,
             grants: self.list(grants).await,
             standing: self.list(standing).await,
@@ -130,12 +130,12 @@ impl Look {
         }
     }
 
-    async fn look_around(&self) -> Looked<Surrounding> {
+    async fn look_around(&self) -> ReadResult<KnownPlacements> {
         let namespaces = self.list::<Value>("/api/v1/namespaces").await;
         let namespaces = namespaces.map_err(|why| format!("namespaces: {why}"))?;
         let tenants = self.list::<Tenant>("/apis/capsule.clastix.io/v1beta2/tenants").await;
         let tenants = tenants.map_err(|why| format!("Tenants: {why}"))?;
-        let mut surrounding = Surrounding {
+        let mut surrounding = KnownPlacements {
             realm: Realm {
                 settings: Settings {
                     platform_namespace: PLATFORM_NAMESPACE.to_owned(),
@@ -175,7 +175,7 @@ impl Look {
     }
 }
 
-async fn note<T>(what: &str, list: impl Future<Output = Looked<Vec<T>>>) -> Vec<T> {
+async fn note<T>(what: &str, list: impl Future<Output = ReadResult<Vec<T>>>) -> Vec<T> {
     match list.await {
         Ok(list) => list,
         Err(why) => {

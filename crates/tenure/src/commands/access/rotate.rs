@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_api::access::{FluxAccessRequest, name_target};
 use tenure_api::text::visible_line;
 use tenure_planner::access::inspection::receivers;
-use tenure_planner::access::order::{self, LONGEST_CAUSE, Written};
+use tenure_planner::access::rotation_order::{self, LONGEST_CAUSE, RotationOrder};
 
 use super::answer::check_approver;
 use super::form::{Output, Printed};
@@ -56,11 +56,11 @@ impl Rotate {
         let user = caller::ask_who(&look.client).await?;
         let target = name_target(&request.spec.provider, request.spec.target.id);
         check_approver(&look.client, &user, &target).await?;
-        let orders = order::list_all(request.metadata.annotations.as_ref());
+        let orders = rotation_order::list_all(request.metadata.annotations.as_ref());
         let same = orders.iter().find(|order| order.namespace == self.namespace);
         // A repeated order keeps the urgency of the earlier one, which may not have been executed.
         let is_leak = self.leak || same.is_some_and(|order| order.is_leak && order.is_open(&request));
-        let written = Written {
+        let written = RotationOrder {
             namespace: self.namespace.clone(),
             by: user,
             at: look.now.0,
@@ -117,7 +117,7 @@ impl Rotate {
     }
 }
 
-async fn write(look: &Look, name: &str, order: &Written) -> Result<(), Failure> {
+async fn write(look: &Look, name: &str, order: &RotationOrder) -> Result<(), Failure> {
     let (key, value) = order.write();
     let patch = json!({ "metadata": { "annotations": { key: value } } });
     let path = Look::write_path("fluxaccessrequests", Some(name));

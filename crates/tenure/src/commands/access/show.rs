@@ -8,9 +8,9 @@ use tenure_api::access::FluxAccessRequest;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
 use tenure_api::time::Time;
-use tenure_planner::access::audit::{Named, find_other_readers};
-use tenure_planner::access::inspection::Seen;
-use tenure_planner::access::inspection::detail::{self, Credential, Detail, One, OtherReaders, Told};
+use tenure_planner::access::audit::{NamedObject, find_other_readers};
+use tenure_planner::access::inspection::ObservedFacts;
+use tenure_planner::access::inspection::detail::{self, Credential, Detail, CredentialDetail, OtherReaders, MaybeUnknown};
 use tenure_planner::access::inspection::receivers;
 
 use super::form::{Output, Printed, describe, join};
@@ -53,7 +53,7 @@ impl Show {
 }
 
 /// Finds the readers of the Secret by RBAC, in the namespaces that have or would have it.
-async fn find_readers(look: &Look, seen: &Seen, request: &FluxAccessRequest) -> Vec<OtherReaders> {
+async fn find_readers(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<OtherReaders> {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let mut names: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
     if let Ok(receivers) = receivers::list(seen, request) {
@@ -77,7 +77,7 @@ async fn find_readers(look: &Look, seen: &Seen, request: &FluxAccessRequest) -> 
     let (cluster, others) = (&cluster, &others);
     let looks = names.into_iter().map(|namespace| async move {
         let own = survey::list_of_namespace(&look.client, &namespace, cluster).await;
-        let secret = Named {
+        let secret = NamedObject {
             namespace: namespace.clone(),
             name: request.spec.secret_name.clone(),
         };
@@ -132,7 +132,7 @@ fn print(told: &Detail) {
         line("ready", &format!("{ready}: {}", row.message));
     }
     match &told.receivers {
-        Told::Unknown { unknown } => {
+        MaybeUnknown::Unknown { unknown } => {
             let recorded = &told.recorded_receivers;
             let mut lines = recorded.namespaces.clone();
             lines.extend((recorded.more > 0).then(|| format!("and {} more namespaces", recorded.more)));
@@ -141,7 +141,7 @@ fn print(told: &Detail) {
                 false => print_all("would go to", &lines),
             }
         }
-        Told::Known { known } => {
+        MaybeUnknown::Known { known } => {
             let lines = known.iter().map(|receiver| match &receiver.why {
                 None => receiver.namespace.clone(),
                 Some(why) => format!("not {}: {why}", receiver.namespace),
@@ -152,11 +152,11 @@ fn print(told: &Detail) {
     for readers in &told.readers {
         for (title, found) in [("read also", &readers.by_namespace), ("cluster", &readers.by_cluster)] {
             match found {
-                Told::Unknown { unknown } => line(
+                MaybeUnknown::Unknown { unknown } => line(
                     title,
                     &format!("{}: its readers are not known: {unknown}", readers.namespace),
                 ),
-                Told::Known { known } => {
+                MaybeUnknown::Known { known } => {
                     let lines = known
                         .iter()
                         .map(|other| format!("{}: {} {} ({})", readers.namespace, other.who, other.way, other.binding));
@@ -233,7 +233,7 @@ fn print_asked(requested_by: &str, asked_in: &str, spec: &tenure_api::access::Fl
 
 fn tell(credential: &Credential) -> String {
     let at = |time: Option<&Time>| time.map(|time| time.0.to_string());
-    let one = |one: &One| {
+    let one = |one: &CredentialDetail| {
         let number = one.id.map_or_else(|| one.name.clone(), |id| format!("number {id}"));
         let fingerprint: String = one.fingerprint.chars().take(16).collect();
         format!(

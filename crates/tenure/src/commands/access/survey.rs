@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenure_admission::webhook::find_end;
 use tenure_cluster::discovery::{Discovery, Sought};
-use tenure_planner::access::audit::uses::KINDS;
+use tenure_planner::access::audit::secret_uses::KINDS;
 use tenure_planner::access::audit::{
-    Bindings, Contents, Facts, Inventory, Look, Named, Roles, Row, Usage, find_readers,
+    Bindings, Contents, Facts, Inventory, SecretRead, NamedObject, Roles, Row, Usage, find_readers,
 };
 
 use crate::failure::Failure;
@@ -48,7 +48,7 @@ impl Survey {
         let discovery = resources::discover(client).await?;
         let mut notes = BTreeSet::new();
         let inventory = take_inventory(client, &discovery, namespace, &mut notes).await?;
-        let mut of: BTreeMap<&str, Vec<(&Named, &Usage)>> = BTreeMap::new();
+        let mut of: BTreeMap<&str, Vec<(&NamedObject, &Usage)>> = BTreeMap::new();
         for (secret, usage) in inventory.list_secrets() {
             of.entry(&secret.namespace).or_default().push((secret, usage));
         }
@@ -121,7 +121,7 @@ async fn take_inventory(
                 .hint("-n NAMESPACE asks for one namespace, which may be allowed"),
         );
     }
-    let accounts: Vec<Named> = inventory.list_accounts().cloned().collect();
+    let accounts: Vec<NamedObject> = inventory.list_accounts().cloned().collect();
     let reads = accounts.into_iter().map(|account| async move {
         let path = write_object("serviceaccounts", &account);
         (pages::read_object(client, &path, JSON).await, account)
@@ -141,7 +141,7 @@ async fn take_inventory(
     Ok(inventory)
 }
 
-pub(super) fn write_object(plural: &str, name: &Named) -> String {
+pub(super) fn write_object(plural: &str, name: &NamedObject) -> String {
     let (namespace, name) = (resources::encode(&name.namespace), resources::encode(&name.name));
     format!("/api/v1/namespaces/{namespace}/{plural}/{name}")
 }
@@ -195,7 +195,7 @@ async fn list_bindings(
 async fn look_at_namespace(
     client: &kube::Client,
     namespace: &str,
-    secrets: Vec<(&Named, &Usage)>,
+    secrets: Vec<(&NamedObject, &Usage)>,
     (cluster, now): (&OfCluster, Timestamp),
 ) -> Vec<Row> {
     let own = &list_of_namespace(client, namespace, cluster).await;
@@ -211,7 +211,7 @@ async fn look_at_namespace(
 }
 
 /// Reads the metadata of a Secret, and its data only if needed.
-async fn look_at_secret(client: &kube::Client, secret: &Named, now: Timestamp) -> Look {
+async fn look_at_secret(client: &kube::Client, secret: &NamedObject, now: Timestamp) -> SecretRead {
     let path = write_object("secrets", secret);
     let mut facts = match pages::read_object(client, &path, ONLY_METADATA).await {
         Ok(object) => Facts::of_metadata(&object, now),
@@ -228,16 +228,16 @@ async fn look_at_secret(client: &kube::Client, secret: &Named, now: Timestamp) -
                 let end = certificate.and_then(|certificate| find_end(&certificate));
                 facts.take(&contents, end);
             }
-            Err(error) => return Look::Failed(error.to_string()),
+            Err(error) => return SecretRead::Failed(error.to_string()),
         }
     }
-    Look::Seen(facts)
+    SecretRead::Seen(facts)
 }
 
-fn refuse(refusal: &Refusal) -> Look {
+fn refuse(refusal: &Refusal) -> SecretRead {
     match refusal {
-        Refusal::Absent => Look::Absent,
-        Refusal::Forbidden(_) => Look::Refused,
-        Refusal::TooLong | Refusal::Failed(_) => Look::Failed(refusal.to_string()),
+        Refusal::Absent => SecretRead::Absent,
+        Refusal::Forbidden(_) => SecretRead::Refused,
+        Refusal::TooLong | Refusal::Failed(_) => SecretRead::Failed(refusal.to_string()),
     }
 }

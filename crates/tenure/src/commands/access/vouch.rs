@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use tenure_api::access::AccessProvider;
 use tenure_api::text::visible_line;
 use tenure_planner::access::answer;
-use tenure_planner::access::host::{Target, Trouble};
+use tenure_planner::access::host::{Target, HostError};
 use tenure_planner::access::request::{name_scope, read_target};
-use tenure_planner::access::vouching::{Next, check_same, find_application, go_on};
+use tenure_planner::access::vouching::{Next, check_same, find_application, decide_next};
 use git_hosts::DeviceFlow;
 use tenure_sources::{BaseUrl, Policy, Reach, TlsOptions};
 use tenure_tenancy::admission::rights::VOUCH;
@@ -111,7 +111,7 @@ async fn find_provider(look: &Look, name: &str) -> Result<AccessProvider, Failur
 
 /// Shows a code, and waits until an allowed person has entered it. Returns their name.
 async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
-    let failed = |trouble: Trouble| Failure::environment(trouble.to_string());
+    let failed = |trouble: HostError| Failure::environment(trouble.to_string());
     let (code, secret) = flow.start(Timestamp::now()).await.map_err(failed)?;
     output::print_note(format!(
         "open {} and enter {} until {}: an owner of the {} who does so approves this request",
@@ -125,7 +125,7 @@ async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
         // The polls keep the host's interval: RFC 8628, section 3.5.
         tokio::time::sleep(pace).await;
         let told = flow.poll(&secret, target, Timestamp::now()).await;
-        match go_on(told, target.scope, pace, (Timestamp::now(), code.expires_at)) {
+        match decide_next(told, target.scope, pace, (Timestamp::now(), code.expires_at)) {
             Next::Ask(after) => pace = after,
             Next::Answered(person) => return Ok(person),
             Next::Over(why) => return Err(Failure::negative(why)),

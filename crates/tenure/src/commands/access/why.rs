@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tenure_api::access::{FluxAccess, FluxAccessRequest, REQUEST_LABEL, name_target};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
-use tenure_planner::access::audit::Named;
-use tenure_planner::access::inspection::chain::{self, Chain, EntryFound, MOST_NAMESPACES, Place, Standing};
-use tenure_planner::access::inspection::{Looked, Seen};
+use tenure_planner::access::audit::NamedObject;
+use tenure_planner::access::inspection::chain::{self, Chain, EntryFound, MOST_NAMESPACES, NamespaceReads, StepState};
+use tenure_planner::access::inspection::{ReadResult, ObservedFacts};
 use tenure_tenancy::admission::Question;
 
 use super::form::{Output, Printed};
@@ -103,7 +103,7 @@ async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec
     Ok((Vec::new(), entries))
 }
 
-async fn explain_all(look: &Look, seen: &Seen, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {
+async fn explain_all(look: &Look, seen: &ObservedFacts, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {
     let looks = pairs.into_iter().map(|(request, namespace)| async move {
         let place = look_at(look, seen, &request, namespace).await;
         chain::explain(seen, &request, &place)
@@ -111,20 +111,20 @@ async fn explain_all(look: &Look, seen: &Seen, pairs: Vec<(FluxAccessRequest, St
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
 
-async fn look_at(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespace: String) -> Place {
+async fn look_at(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: String) -> NamespaceReads {
     let asked = &request.spec.asked_in;
     let target = name_target(&request.spec.provider, request.spec.target.id);
-    let secret = Named {
+    let secret = NamedObject {
         namespace: namespace.clone(),
         name: request.spec.secret_name.clone(),
     };
-    let found: Looked<Option<Value>> = look.find(&write_object("secrets", &secret), ONLY_METADATA).await;
+    let found: ReadResult<Option<Value>> = look.find(&write_object("secrets", &secret), ONLY_METADATA).await;
     let label = |object: Value| {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         let label = labels.and_then(|labels| labels.get(REQUEST_LABEL));
         label.and_then(Value::as_str).map(str::to_owned)
     };
-    Place {
+    NamespaceReads {
         asked: match asked.kind.as_str() {
             "Agent" => Ok(None),
             _ => {
@@ -140,7 +140,7 @@ async fn look_at(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespac
 }
 
 /// Returns the rights that the account for Secrets lacks in a namespace.
-async fn find_lacking(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespace: &str) -> Looked<Vec<String>> {
+async fn find_lacking(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: &str) -> ReadResult<Vec<String>> {
     let mut providers = seen.providers.iter().flatten();
     let provider = providers.find(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
     let Some(account) = provider.map(|one| one.spec.name_writer()) else {
@@ -188,10 +188,10 @@ fn print(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
         ));
         for step in &chain.steps {
             let sign = match step.standing {
-                Standing::Holds => output::good("✓"),
-                Standing::Waits => output::faint("…"),
-                Standing::Fails => output::bad("✗"),
-                Standing::Unknown => output::faint("?"),
+                StepState::Holds => output::good("✓"),
+                StepState::Waits => output::faint("…"),
+                StepState::Fails => output::bad("✗"),
+                StepState::Unknown => output::faint("?"),
             };
             output::print_line(format!("  {sign} {:<10} {}", step.step, visible_line(&step.says)));
         }

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use http::Method;
 use jiff::Timestamp;
 use tenure_api::metadata::ATTEST_PREFIX;
-use tenure_planner::attestation::{Ask, Attack, Outcome, Report, Tried, Verb, Who, judge, list_attacks, write_html};
+use tenure_planner::attestation::{AttackRequest, Attack, Outcome, Report, AttemptResult, Verb, Sender, assess, list_attacks, write_html};
 
 mod scene;
 
@@ -161,15 +161,15 @@ fn write(report: &Report, form: Form) -> Result<String, Failure> {
 }
 
 /// The client of each actor.
-type Cast = BTreeMap<Who, kube::Client>;
+type Cast = BTreeMap<Sender, kube::Client>;
 
 /// Tries an attack. The control comes first, because a burst would use up its quota.
-async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::Judged {
+async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::AttackResult {
     let control = ask(cast, &attack.control, 0, |_| true).await;
     let count = attack.burst.map_or(1, |burst| burst.count);
     let attempts = (0..count).map(|number| ask(cast, &attack.attempt, number, |answer| attack.has_effect(answer)));
     let attempts = futures::future::join_all(attempts).await;
-    judge(attack, &attempts, &control)
+    assess(attack, &attempts, &control)
 }
 
 /// Waits until a refusal that needs a moment takes effect, at most until the deadline. The later result counts in both cases.
@@ -180,10 +180,10 @@ async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
 }
 
 /// Sends one request; the content of the answer is not stored.
-async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_json::Value) -> bool) -> Tried {
-    let nobody = |message: String| Tried {
+async fn ask(cast: &Cast, ask: &AttackRequest, number: u32, has_effect: impl Fn(&serde_json::Value) -> bool) -> AttemptResult {
+    let nobody = |message: String| AttemptResult {
         message,
-        ..Tried::default()
+        ..AttemptResult::default()
     };
     let Some(client) = cast.get(&ask.who) else {
         return nobody("its account does not exist".to_owned());
@@ -215,7 +215,7 @@ async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_jso
         }
     };
     match tokio::time::timeout(PATIENCE, sent).await {
-        Ok(Ok(answer)) => Tried {
+        Ok(Ok(answer)) => AttemptResult {
             code: answer.code,
             has_effect: has_effect(&answer.object),
             message: answer.message,

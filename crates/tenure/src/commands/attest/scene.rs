@@ -14,8 +14,8 @@ use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
 use tenure_planner::attestation::{
-    Ask, Attack, CONTROLLER, Judged, Names, Verb, Way, Who, find_pattern_status, judge_pattern, judge_reach,
-    list_managed_props, list_pattern_props, list_props, list_scene, remains,
+    AttackRequest, Attack, CONTROLLER, AttackResult, Names, Verb, ImpersonationRight, Sender, find_pattern_status, assess_pattern, assess_reach,
+    list_managed_props, list_pattern_props, list_props, list_fixtures, cleanup,
 };
 
 use super::super::reach::read_cluster;
@@ -95,7 +95,7 @@ impl Scene {
         for tenant in [names.tenant(), names.neighbour()] {
             self.wait_for_tenant(&tenant).await?;
         }
-        for (path, object) in list_scene(&names) {
+        for (path, object) in list_fixtures(&names) {
             self.create(&path, &object).await?;
         }
         for (path, object) in list_props(&names) {
@@ -106,36 +106,36 @@ impl Scene {
     }
 
     /// Computes the tenant's reach from all rights of the cluster, while all objects exist.
-    pub(super) async fn judge_reach(&self, names: &Names) -> Result<Judged, Failure> {
+    pub(super) async fn judge_reach(&self, names: &Names) -> Result<AttackResult, Failure> {
         let (objects, coverage) = read_cluster(&self.client).await?;
         let cluster = Cluster::read(&objects, &coverage);
         let beyond = list_beyond(&cluster, &names.tenant()).map_err(Failure::environment)?;
         let beyond: Vec<String> = beyond.iter().map(ToString::to_string).collect();
         let unread: Vec<String> = coverage.unread.into_iter().collect();
-        Ok(judge_reach(&beyond, &unread))
+        Ok(assess_reach(&beyond, &unread))
     }
 
     /// Requests the platform's credential for a namespace that the owner created, and judges the controllers' answer. The burst on the quota created such namespaces.
-    pub(super) async fn judge_pattern(&self, names: &Names) -> Result<Judged, Failure> {
+    pub(super) async fn judge_pattern(&self, names: &Names) -> Result<AttackResult, Failure> {
         let Some(namespace) = self.wait_for_own_namespace(&names.tenant()).await? else {
             let why = "no namespace that the owner made is recorded in its Tenant's status";
-            return Ok(judge_pattern(Err(why)));
+            return Ok(assess_pattern(Err(why)));
         };
         let user = caller::ask_who(&self.client).await?;
         for (path, object) in list_pattern_props(names, &namespace, &user) {
             if let Err(failure) = self.create(&path, &object).await {
                 let why = format!("the attestation's objects can't be created: {}", failure.message);
-                return Ok(judge_pattern(Err(&why)));
+                return Ok(assess_pattern(Err(&why)));
             }
         }
         match self.wait_for_access(names).await? {
-            Some(status) => Ok(judge_pattern(Ok(&status.problems))),
+            Some(status) => Ok(assess_pattern(Ok(&status.problems))),
             None => {
                 let waited = SETTING.as_secs();
                 let why = format!(
                     "waited {waited} s: no controller reconciles AccessProviders here, so nothing is delivered"
                 );
-                Ok(judge_pattern(Err(&why)))
+                Ok(assess_pattern(Err(&why)))
             }
         }
     }
@@ -197,8 +197,8 @@ impl Scene {
     }
 
     /// Creates the objects that Git seems to have applied. After a failed step, the later steps are skipped, and the attacks on them are reported as untried.
-    async fn lay_out(&self, steps: &[Ask]) {
-        let cast = Cast::from([(Who::Administrator, self.client.clone())]);
+    async fn lay_out(&self, steps: &[AttackRequest]) {
+        let cast = Cast::from([(Sender::Administrator, self.client.clone())]);
         let deadline = Instant::now() + SETTING;
         for step in steps {
             loop {
@@ -241,7 +241,7 @@ impl Scene {
     /// Makes the actors, each with a token of its own, or by impersonation without one. Waits until their rights have reached the API server.
     pub(super) async fn cast(&self, names: &Names, attacks: &[Attack]) -> Result<Cast, Failure> {
         let mut cast = Cast::new();
-        cast.insert(Who::Administrator, self.client.clone());
+        cast.insert(Sender::Administrator, self.client.clone());
         let home = names.tenant();
         let platform = names.platform.as_str();
         let owner = self.speak(platform, &names.owner()).await?;
@@ -259,31 +259,31 @@ impl Scene {
         let mut lane = self.config.clone();
         lane.auth_info.impersonate = Some(names.user(platform, &names.lane()));
         for (who, config) in [
-            (Who::Tenure, tenure),
-            (Who::Lane, lane),
-            (Who::Controller, controller),
-            (Who::Owner, owner),
-            (Who::Neighbour, other),
-            (Who::Account, account),
-            (Who::OwnerAsAccount, as_account),
-            (Who::OwnerAsMaster, as_master),
+            (Sender::Tenure, tenure),
+            (Sender::Lane, lane),
+            (Sender::Controller, controller),
+            (Sender::Owner, owner),
+            (Sender::Neighbour, other),
+            (Sender::Account, account),
+            (Sender::OwnerAsAccount, as_account),
+            (Sender::OwnerAsMaster, as_master),
         ] {
             cast.insert(who, open_client(config)?);
         }
-        for way in Way::ALL {
+        for way in ImpersonationRight::ALL {
             let config = self.speak(platform, &names.approver(way)).await?;
-            cast.insert(Who::Approver(way), open_client(config)?);
+            cast.insert(Sender::Approver(way), open_client(config)?);
         }
         // Waits until each actor's allowed action succeeds, by rights that the controllers or this attestation bound.
-        let approvers = Way::ALL.map(|way| (Who::Approver(way), Verb::Create));
+        let approvers = ImpersonationRight::ALL.map(|way| (Sender::Approver(way), Verb::Create));
         let others = [
-            (Who::Owner, Verb::Read),
-            (Who::Neighbour, Verb::Read),
-            (Who::Neighbour, Verb::Create),
-            (Who::Account, Verb::Read),
-            (Who::Owner, Verb::Change),
-            (Who::Controller, Verb::Create),
-            (Who::Lane, Verb::Create),
+            (Sender::Owner, Verb::Read),
+            (Sender::Neighbour, Verb::Read),
+            (Sender::Neighbour, Verb::Create),
+            (Sender::Account, Verb::Read),
+            (Sender::Owner, Verb::Change),
+            (Sender::Controller, Verb::Create),
+            (Sender::Lane, Verb::Create),
         ];
         for (who, verb) in others.into_iter().chain(approvers) {
             let mut controls = attacks.iter().map(|attack| &attack.control);
@@ -366,7 +366,7 @@ pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
         .limit(MOST_REMAINS);
     let now = Timestamp::now();
     for tenant in tenants.list(&made).await? {
-        let is_over = remains::find_end(&tenant.metadata).is_some_and(|end| end <= now);
+        let is_over = cleanup::find_end(&tenant.metadata).is_some_and(|end| end <= now);
         if !is_over || tenant.metadata.deletion_timestamp.is_some() {
             continue;
         }
@@ -386,7 +386,7 @@ pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
 /// Executes the next step of a Tenant's removal.
 async fn end(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> {
     let name = tenant.metadata.name.as_deref().unwrap_or_default();
-    let done = match remains::end(tenant) {
+    let done = match cleanup::end_tenant(tenant) {
         Request::Apply(apply) => {
             let parameters = PatchParams::apply(&apply.manager).force();
             tenants

@@ -12,7 +12,7 @@ use tenure_cluster::Resource;
 use tenure_cluster::discovery::{Discovery, Sought};
 use tenure_controllers::RebuiltObject;
 use tenure_planner::ownership::writers::Address;
-use tenure_planner::ownership::{Keeper, KustomizationName, judge_keeper, read_inventory, read_owner};
+use tenure_planner::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
 
 use crate::failure::{Failure, chain};
 use crate::inspection::ONLY_METADATA;
@@ -102,8 +102,8 @@ impl Survey {
                 object: self.objects.get(id)?,
                 owner,
                 keeper: match self.kustomizations.get(owner) {
-                    Some(Kustomization::There(kustomization)) => judge_keeper(Some(kustomization), id),
-                    Some(Kustomization::Gone) => judge_keeper(None, id),
+                    Some(Kustomization::There(kustomization)) => assess_keeper(Some(kustomization), id),
+                    Some(Kustomization::Gone) => assess_keeper(None, id),
                     Some(Kustomization::Unseen) | None => Keeper::Unseen,
                 },
                 claimants: others.filter(|other| *other != owner).cloned().collect(),

@@ -14,7 +14,7 @@ use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, Connection, LaneAccess, Resource};
 use tenure_planner::Origin;
 use tenure_planner::check::{
-    Awaited, Finding, Judgement, Rights, Subject, judge, judge_reach, note_encrypted, note_warning,
+    Prerequisites, Finding, Verdict, Rights, CheckedObject, interpret_refusal, check_placement, make_encrypted_finding, make_warning_finding,
 };
 use tenure_planner::refusal::Failure as Refused;
 use tenure_tenancy::reach::Scope;
@@ -70,7 +70,7 @@ struct Asker<'a> {
     rights: kube::Client,
     identity: Identity,
     whom: &'a Whom,
-    awaited: Awaited,
+    awaited: Prerequisites,
     dry_run: bool,
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn about(
     whom: &Whom,
     means: &Means,
 ) -> Result<(Vec<Finding>, Vec<String>), Failure> {
-    let awaited = Awaited::of(objects.iter().map(|built| &built.object));
+    let awaited = Prerequisites::of(objects.iter().map(|built| &built.object));
     let missing = find_missing(&means.own, awaited.namespaces()).await?;
     let connection = Connection::of_account(means.config.clone(), whom.account.clone())
         .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
@@ -158,7 +158,7 @@ impl Asker<'_> {
             set_namespace(&mut object, namespace);
         }
         let full_name = resource.as_ref().map(name_resource).unwrap_or_default();
-        let subject = Subject {
+        let subject = CheckedObject {
             id: &id,
             resource: &full_name,
             identity: &self.identity,
@@ -171,18 +171,18 @@ impl Asker<'_> {
         }
         let resource = match resource {
             Ok(resource) => resource,
-            Err(error) => return answer(judge(&subject, Refused::from(&error), &Rights::Unknown)),
+            Err(error) => return answer(interpret_refusal(&subject, Refused::from(&error), &Rights::Unknown)),
         };
         let scope = match resource.namespaced {
             true => Scope::Namespaced,
             false => Scope::Cluster,
         };
-        if let Some(finding) = judge_reach(&subject, &self.whom.placement, scope) {
+        if let Some(finding) = check_placement(&subject, &self.whom.placement, scope) {
             return Answer::Found(vec![finding]);
         }
         let mut found = self.apply(&subject, &resource).await;
         if let (Answer::Found(findings), true) = (&mut found, is_encrypted) {
-            findings.push(note_encrypted(&subject));
+            findings.push(make_encrypted_finding(&subject));
         }
         found
     }
@@ -195,7 +195,7 @@ impl Asker<'_> {
             group: String::new(),
             kind: ObjectView::of(&built.object).read_text("/kind").to_owned(),
         };
-        let subject = Subject {
+        let subject = CheckedObject {
             id: &id,
             resource: "",
             identity: &self.identity,
@@ -208,19 +208,19 @@ impl Asker<'_> {
             message: why.to_owned(),
             ..Refused::default()
         };
-        answer(judge(&subject, failure, &Rights::Unknown))
+        answer(interpret_refusal(&subject, failure, &Rights::Unknown))
     }
 
     /// Applies first without force, to report other managers' fields, and then with force, as a reconciliation does.
-    async fn apply(&self, subject: &Subject<'_>, resource: &Resource) -> Answer {
+    async fn apply(&self, subject: &CheckedObject<'_>, resource: &Resource) -> Answer {
         let mut findings = match self.send(subject.object, false).await {
             Ok(warnings) => {
                 let notes = warnings.iter().take(MOST_WARNINGS);
-                return Answer::Found(notes.filter_map(|warning| note_warning(subject, warning)).collect());
+                return Answer::Found(notes.filter_map(|warning| make_warning_finding(subject, warning)).collect());
             }
-            Err(refused @ Refused { code: 409, .. }) => match judge(subject, refused, &Rights::Held) {
-                Judgement::Findings(findings) => findings,
-                Judgement::Untold(why) => return Answer::Untold(why),
+            Err(refused @ Refused { code: 409, .. }) => match interpret_refusal(subject, refused, &Rights::Held) {
+                Verdict::Findings(findings) => findings,
+                Verdict::Untold(why) => return Answer::Untold(why),
             },
             Err(refused) => return self.judge(subject, resource, refused).await,
         };
@@ -252,12 +252,12 @@ impl Asker<'_> {
         }
     }
 
-    async fn judge(&self, subject: &Subject<'_>, resource: &Resource, refused: Refused) -> Answer {
+    async fn judge(&self, subject: &CheckedObject<'_>, resource: &Resource, refused: Refused) -> Answer {
         let rights = match refused.code {
             403 => self.ask_rights(subject.id, resource).await,
             _ => Rights::Held,
         };
-        answer(judge(subject, refused, &rights))
+        answer(interpret_refusal(subject, refused, &rights))
     }
 
     /// Returns the rights for an apply that the account lacks. The right to create counts only for a missing object.
@@ -302,10 +302,10 @@ impl Asker<'_> {
     }
 }
 
-fn answer(judgement: Judgement) -> Answer {
+fn answer(judgement: Verdict) -> Answer {
     match judgement {
-        Judgement::Findings(findings) => Answer::Found(findings),
-        Judgement::Untold(why) => Answer::Untold(why),
+        Verdict::Findings(findings) => Answer::Found(findings),
+        Verdict::Untold(why) => Answer::Untold(why),
     }
 }
 

@@ -12,7 +12,7 @@ use tenure_api::{Surface, Tenant};
 use tenure_cluster::ServiceAccount;
 use tenure_controllers::RenderLimits;
 use tenure_planner::check::{
-    Finding, Level, bound, find_target_namespace, is_refused, list_rendering_problems, write_sarif,
+    Finding, Level, limit_findings, find_target_namespace, is_refused, list_rendering_problems, write_sarif,
 };
 use tenure_tenancy::{Placement, TenantFacts, identity};
 
@@ -152,7 +152,7 @@ impl Check {
             Err(Unrendered::Unreadable(failure)) => return Err(failure),
             Err(Unrendered::Refused(error)) => outcome.findings = list_rendering_problems(&error),
         }
-        bound(&mut outcome.findings);
+        limit_findings(&mut outcome.findings);
         Ok(outcome)
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::model::World;
-use crate::access::pull_secrets::{AccountChange, AccountsSeen, read_account, tests::merge};
+use crate::access::pull_secrets::{AccountChange, ObservedAccounts, read_account, tests::merge};
 
 const NAME: &str = "runner";
 
@@ -14,8 +14,8 @@ pub(super) fn make(version: u64) -> Value {
 }
 
 impl World {
-    pub(super) fn see_accounts(&self) -> AccountsSeen {
-        AccountsSeen::Seen(vec![read_account(NAME, self.account.as_ref())])
+    pub(super) fn see_accounts(&self) -> ObservedAccounts {
+        ObservedAccounts::Seen(vec![read_account(NAME, self.account.as_ref())])
     }
 
     /// Changes the account if it is unchanged since the observation. Returns whether it was.

@@ -2,15 +2,15 @@
 
 use tenure_api::access::request::CredentialLedger;
 
-use super::super::handover::{Heir, Predecessor};
-use super::super::{Answer, StagedFacts, Wanted};
+use super::super::handover::{Successor, Predecessor};
+use super::super::{Answer, StagedFacts, WantedState};
 use super::model::World;
 
 /// The state of one of two requests of the same entry.
 pub(super) struct Side {
     pub(super) name: &'static str,
     pub(super) uid: &'static str,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: WantedState,
     pub(super) ledger: CredentialLedger,
     staging: Option<StagedFacts>,
     answer: Option<Answer>,
@@ -23,7 +23,7 @@ impl Side {
         Self {
             name,
             uid,
-            wanted: Wanted::Delivered,
+            wanted: WantedState::Delivered,
             ledger: CredentialLedger {
                 namespace: "team-a".to_owned(),
                 ..CredentialLedger::default()
@@ -68,10 +68,10 @@ impl World {
             .collect()
     }
 
-    pub(super) fn find_heir(&self) -> Option<Heir> {
+    pub(super) fn find_heir(&self) -> Option<Successor> {
         let heir = self.other.as_ref().filter(|_| !self.is_heir)?;
         let current = heir.ledger.current.as_ref();
-        Some(Heir {
+        Some(Successor {
             request_name: heir.name.to_owned(),
             is_proven: current.is_some_and(|held| held.verified_at.is_some()),
         })

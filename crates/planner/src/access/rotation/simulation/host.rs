@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::super::{Answer, Probe, StagedFacts};
 use super::model::World;
-use crate::access::host::{Listed, MintRequest, Minted, Target, Trouble};
+use crate::access::host::{ListedCredential, MintRequest, MintedCredential, Target, HostError};
 
 /// A random generator with a seed.
 #[derive(Clone, Copy)]
@@ -84,28 +84,28 @@ impl World {
         Timestamp::from_second(self.now + i64::try_from(wait).unwrap() + self.host_ahead).unwrap()
     }
 
-    pub(super) fn trouble_of(&mut self, harm: Harm) -> Option<Trouble> {
+    pub(super) fn trouble_of(&mut self, harm: Harm) -> Option<HostError> {
         Some(match harm {
-            Harm::LostAfter | Harm::LostBefore | Harm::Late => Trouble::Unknown("502".to_owned()),
-            Harm::Limited => Trouble::Limited { until: self.until() },
-            Harm::Banned => Trouble::Banned { until: self.until() },
+            Harm::LostAfter | Harm::LostBefore | Harm::Late => HostError::Unknown("502".to_owned()),
+            Harm::Limited => HostError::Limited { until: self.until() },
+            Harm::Banned => HostError::Banned { until: self.until() },
             Harm::Unauthenticated => {
                 // The trouble lasts for a while.
                 let wait = i64::try_from(self.chance.draw(self.longest_trouble)).unwrap();
-                self.unavailable = Some((self.now + wait, Trouble::Unauthenticated));
-                Trouble::Unauthenticated
+                self.unavailable = Some((self.now + wait, HostError::Unauthenticated));
+                HostError::Unauthenticated
             }
-            Harm::Refused => Trouble::Refused {
+            Harm::Refused => HostError::Refused {
                 status: 422,
                 message: "no".to_owned(),
             },
-            Harm::Html => Trouble::NotUnderstood("HTML".to_owned()),
+            Harm::Html => HostError::NotUnderstood("HTML".to_owned()),
             Harm::KillBefore | Harm::KillAfter | Harm::KillBetween => return None,
         })
     }
 
     /// Checks whether the host answers. An error says whether the order takes effect.
-    pub(super) fn meet(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, Trouble)> {
+    pub(super) fn meet(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, HostError)> {
         if let Some((until, trouble)) = self.unavailable.clone()
             && self.now < until
         {
@@ -118,11 +118,11 @@ impl World {
         }
         match target.path == self.path {
             true => Ok(()),
-            false => Err((false, Trouble::Moved)),
+            false => Err((false, HostError::Moved)),
         }
     }
 
-    pub(super) fn make(&mut self, request: &MintRequest, fingerprint: &str) -> Minted {
+    pub(super) fn make(&mut self, request: &MintRequest, fingerprint: &str) -> MintedCredential {
         let id = self.next_id;
         self.next_id += 1;
         self.minted += 1;
@@ -150,7 +150,7 @@ impl World {
                 },
             },
         );
-        Minted {
+        MintedCredential {
             id: (self.flavour != Flavour::Hourly).then_some(id),
             username: None,
             expires_at: expires.map(|at| Timestamp::from_second(at).unwrap()),
@@ -205,8 +205,8 @@ impl World {
         }
     }
 
-    pub(super) fn list(&self) -> Vec<Listed> {
-        let list = self.host.values().map(|credential| Listed {
+    pub(super) fn list(&self) -> Vec<ListedCredential> {
+        let list = self.host.values().map(|credential| ListedCredential {
             id: credential.id,
             name: credential.name.clone(),
             expires_at: credential.expires.map(|at| Timestamp::from_second(at).unwrap()),

@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use self::entry::Side;
 use self::host::{Chance, Flavour, Harm};
 use self::model::World;
-use super::{Order, Wanted, plan};
-use crate::access::desk::handover::is_living;
+use super::{Order, WantedState, plan};
+use crate::access::request_plan::handover::is_living;
 
 const DAY: i64 = 86_400;
 /// The number of random interleavings, which are equal in every run.
@@ -65,7 +65,7 @@ fn settle(world: &mut World) {
 
 /// After a revocation, nothing is left.
 fn revoke(world: &mut World) {
-    world.wanted = Wanted::Revoked("the grant was deleted".to_owned());
+    world.wanted = WantedState::Revoked("the grant was deleted".to_owned());
     let mut last = None;
     for _ in 0..50 {
         run_for(world, 2 * 3_600);
@@ -127,7 +127,7 @@ fn hand_over(world: &mut World) {
         take_turns(world);
         let both = [Some(&world.wanted), world.other.as_ref().map(|side| &side.wanted)];
         // An ended request is gone. A later request for the same would be a new one.
-        let are_asked_for = both == [Some(&Wanted::Delivered); 2];
+        let are_asked_for = both == [Some(&WantedState::Delivered); 2];
         if turns > 0 && are_asked_for && world.chance.is_one_of(2) {
             world.turn_back();
             turns -= 1;
@@ -149,11 +149,11 @@ fn hand_over(world: &mut World) {
         );
         if !is_living(&world.ledger) && is_proven {
             // No entry asks for the request any more.
-            world.wanted = Wanted::Revoked("nobody asks for it any more".to_owned());
+            world.wanted = WantedState::Revoked("nobody asks for it any more".to_owned());
         }
         let (snapshot, now) = (world.snapshot(), world.moment());
         world.answer.clone_from(&snapshot.answer);
-        if matches!(world.wanted, Wanted::Revoked(_)) && plan(&snapshot, now).is_over {
+        if matches!(world.wanted, WantedState::Revoked(_)) && plan(&snapshot, now).is_over {
             break;
         }
     }

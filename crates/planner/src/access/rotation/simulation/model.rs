@@ -6,18 +6,18 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::request::CredentialLedger;
 
-use super::super::restraint::HostRestraint;
-use super::super::sweep::{self, list_recorded};
+use super::super::rate_limits::HostRateLimiter;
+use super::super::leftover_credentials::{self, list_recorded};
 use super::super::{
-    Answer, Listing, NamespaceSeen, Order, Probe, SecretFacts, SecretSeen, Snapshot, SourceSeen, StagedFacts,
-    StagingSeen, Step, Wanted, WriteFailure, plan,
+    Answer, Listing, NamespaceState, Order, Probe, SecretFacts, SecretState, Snapshot, SourceState, StagedFacts,
+    StagingState, Step, WantedState, WriteFailure, plan,
 };
 use super::entry::Side;
 use super::host::{Chance, Credential, Flavour, Harm};
-use crate::access::host::{Capabilities, CredentialKind, Found, MintRequest, Role, Scope, Target, Trouble};
+use crate::access::host::{Capabilities, CredentialKind, TargetDescription, MintRequest, Role, Scope, Target, HostError};
 
 struct Source {
-    seen: SourceSeen,
+    seen: SourceState,
     cached: Option<String>,
     next_fetch: i64,
 }
@@ -45,9 +45,9 @@ pub(super) struct World {
     pub(super) path: String,
     pub(super) host: BTreeMap<u64, Credential>,
     pub(super) late: Vec<(i64, MintRequest, String)>,
-    pub(super) unavailable: Option<(i64, Trouble)>,
+    pub(super) unavailable: Option<(i64, HostError)>,
     pub(super) next_id: u64,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: WantedState,
     pub(super) order: Option<Order>,
     pub(super) ledger: CredentialLedger,
     pub(super) secret: Option<SecretFacts>,
@@ -57,7 +57,7 @@ pub(super) struct World {
     pub(super) answer: Option<Answer>,
     pub(super) authority: Option<String>,
     pub(super) listing: Option<Listing>,
-    restraint: HostRestraint,
+    restraint: HostRateLimiter,
     /// True if the host refuses all new credentials.
     pub(super) refuses_new: bool,
     /// The time of the next plan, if no change is observed before.
@@ -75,7 +75,7 @@ impl World {
     pub(super) fn new(seed: u64, flavour: Flavour) -> Self {
         let mut chance = Chance(seed);
         let source = |name: &str, interval: u64, is_suspended: bool| Source {
-            seen: SourceSeen {
+            seen: SourceState {
                 name: name.to_owned(),
                 is_suspended,
                 interval: Duration::from_secs(interval),
@@ -111,7 +111,7 @@ impl World {
             late: Vec::new(),
             unavailable: None,
             next_id: 1,
-            wanted: Wanted::Delivered,
+            wanted: WantedState::Delivered,
             order: None,
             ledger: CredentialLedger {
                 namespace: "team-a".to_owned(),
@@ -124,7 +124,7 @@ impl World {
             answer: None,
             authority: None,
             listing: None,
-            restraint: HostRestraint::default(),
+            restraint: HostRateLimiter::default(),
             refuses_new: false,
             again: 0,
             steps: 0,
@@ -195,9 +195,9 @@ impl World {
             heir: self.find_heir(),
             order: self.order.clone(),
             ledger: self.ledger.clone(),
-            namespace: NamespaceSeen::Present,
-            secret: self.secret.clone().map_or(SecretSeen::Absent, SecretSeen::Present),
-            staging: self.staging.clone().map_or(StagingSeen::Absent, StagingSeen::Present),
+            namespace: NamespaceState::Present,
+            secret: self.secret.clone().map_or(SecretState::Absent, SecretState::Present),
+            staging: self.staging.clone().map_or(StagingState::Absent, StagingState::Present),
             accounts: self.see_accounts(),
             sources: self.sources.iter().map(|source| source.seen.clone()).collect(),
             authority: self.authority.clone(),
@@ -366,7 +366,7 @@ impl World {
                 let met = self.meet(harm, &target);
                 Answer::Found(match met {
                     Err((_, trouble)) => Err(trouble),
-                    Ok(()) => Ok(Some(Found {
+                    Ok(()) => Ok(Some(TargetDescription {
                         target,
                         http_url: None,
                         ssh_url: None,
@@ -455,7 +455,7 @@ impl World {
             let _nobody = self.make(&request, &fingerprint);
             self.check();
         }
-        let is_wanted = self.wanted == Wanted::Delivered;
+        let is_wanted = self.wanted == WantedState::Delivered;
         for index in 0..self.sources.len() {
             let value = self.secret.as_ref().and_then(|secret| secret.fingerprint.clone());
             let works = self.works(value.as_deref());
@@ -548,12 +548,12 @@ impl World {
 
     /// Returns the number of leftover credentials.
     pub(super) fn sweep(&mut self) -> usize {
-        let snapshot = sweep::Snapshot {
+        let snapshot = leftover_credentials::Snapshot {
             cluster_uid: "c0ffee00-0000".to_owned(),
             listed: self.list(),
             recorded: Some(self.recorded()),
         };
-        sweep::plan(&snapshot, self.moment()).revoke.len()
+        leftover_credentials::plan(&snapshot, self.moment()).revoke.len()
     }
 
     pub(super) fn heal(&mut self) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccessRequest};
 use tenure_planner::access::notice::ANNOUNCED;
-use tenure_planner::access::order::Written;
+use tenure_planner::access::rotation_order::RotationOrder;
 
 use super::super::account::{Account, Seen};
 use super::super::tenancy::judge;
@@ -191,7 +191,7 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                         Ok(generation) => generation,
                         Err(seen) => return Seen::Missing(seen),
                     };
-                    let order = Written {
+                    let order = RotationOrder {
                         namespace: None,
                         by: "alice".to_owned(),
                         at: Timestamp::now(),

@@ -1,0 +1,409 @@
+//! The results for entries: requests, deliveries, ends.
+
+use tenure_api::access::request::{CredentialLedger, FluxAccessRequestStatus};
+use tenure_tenancy::access::approval::Word;
+
+use super::super::configuration::{File, Reading, read_file};
+use super::handover::MOST_PREDECESSORS;
+use super::*;
+
+fn entries(list: &str) -> Vec<RequestedEntry> {
+    let file = File {
+        path: "config.yaml",
+        is_own: false,
+    };
+    let text = format!("flux_access: {{ role: read_repository, projects: [{list}] }}");
+    let Reading::Read(configuration) = read_file(file, text.as_bytes(), "group-1") else {
+        panic!("{text}")
+    };
+    assert_eq!(configuration.problems, []);
+    let asked = |entry| RequestedEntry {
+        asked_in: agent(),
+        author: None,
+        entry,
+    };
+    configuration.entries.into_iter().map(asked).collect()
+}
+
+fn agent() -> AskedIn {
+    AskedIn {
+        kind: "Agent".to_owned(),
+        name: "prod".to_owned(),
+        ..AskedIn::default()
+    }
+}
+
+fn known(path: &str, id: u64) -> ((Scope, String), PathLookup) {
+    let target = Target {
+        scope: Scope::Project,
+        id,
+        path: path.to_owned(),
+    };
+    ((Scope::Project, path.to_owned()), PathLookup::Known(target))
+}
+
+fn approved() -> Verdict {
+    Verdict::Approved(Word {
+        object: "grant".to_owned(),
+        by: "alice".to_owned(),
+        reason: None,
+        not_after: None,
+        is_standing: false,
+    })
+}
+
+fn stored(name: &str, spec: &FluxAccessRequestSpec) -> FluxAccessRequest {
+    let mut request = FluxAccessRequest::new(name, spec.clone());
+    request.status = Some(FluxAccessRequestStatus {
+        credentials: vec![CredentialLedger {
+            namespace: "team-a".to_owned(),
+            ..CredentialLedger::default()
+        }],
+        ..FluxAccessRequestStatus::default()
+    });
+    request
+}
+
+struct Bed {
+    asked: Vec<RequestedEntry>,
+    unread: Vec<(AskedIn, Unread)>,
+    group: &'static str,
+    looked_up: BTreeMap<(Scope, String), PathLookup>,
+    requests: Vec<(FluxAccessRequest, Verdict)>,
+    targets: BTreeSet<String>,
+    ending: BTreeSet<String>,
+}
+
+impl Bed {
+    fn plan(&self) -> Plan {
+        let namespaces: BTreeSet<&str> = ["team-a", "team-b", "other"].into();
+        let seen = Snapshot {
+            provider: "work",
+            cluster_uid: "c0ffee00-0000",
+            platform: "tenure-system",
+            asked: &self.asked,
+            unread: &self.unread,
+            group: self.group,
+            looked_up: &self.looked_up,
+            requests: &self.requests,
+            namespaces: &namespaces,
+            targets: &self.targets,
+            ending: &self.ending,
+        };
+        plan(seen, |_, _, namespace| match namespace {
+            "other" => Err("namespace other is not the agent's".to_owned()),
+            _ => Ok(()),
+        })
+    }
+}
+
+fn bed(list: &str) -> Bed {
+    Bed {
+        asked: entries(list),
+        unread: Vec::new(),
+        group: "group-1",
+        looked_up: [known("group-1/a", 42)].into(),
+        requests: Vec::new(),
+        targets: BTreeSet::new(),
+        ending: BTreeSet::new(),
+    }
+}
+
+const ENTRY: &str = "{ id: group-1/a, namespaces: [\"team-*\", other] }";
+
+#[test]
+fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
+    let mut bed = bed(ENTRY);
+    bed.looked_up.clear();
+    let plan = bed.plan();
+    assert_eq!(plan.look_up, [(Scope::Project, "group-1/a".to_owned())]);
+    assert!(plan.make.is_empty() && plan.problems.is_empty());
+
+    bed.looked_up = [known("group-1/a", 42)].into();
+    let plan = bed.plan();
+    let (name, spec) = plan.make.first_key_value().unwrap();
+    assert_eq!((plan.make.len(), spec.target.id), (1, 42));
+    assert!(plan.targets.contains_key("work-42") && plan.deliveries.is_empty());
+    assert_eq!(plan.outcomes[0].1.state, "Pending");
+    let both = ["team-a", "team-b"].map(str::to_owned).into();
+    assert_eq!(plan.reaching, [(name.clone(), both)].into());
+    assert!(
+        plan.problems[0].message.contains("other is not the agent's"),
+        "{:?}",
+        plan.problems
+    );
+
+    bed.requests = vec![(stored(name, spec), Verdict::Pending(Vec::new()))];
+    let plan = bed.plan();
+    assert!(plan.make.is_empty() && plan.end.is_empty() && plan.deliveries.is_empty());
+    bed.requests[0].1 = approved();
+    let plan = bed.plan();
+    assert_eq!(plan.outcomes[0].1.state, "Approved");
+    let there: Vec<&str> = plan.deliveries.values().flatten().map(String::as_str).collect();
+    assert_eq!(there, ["team-a", "team-b"]);
+}
+
+#[test]
+fn what_was_approved_goes_on_until_more_is() {
+    let narrow = bed("{ id: group-1/a, namespaces: [team-a] }");
+    let (name, spec) = narrow.plan().make.pop_first().unwrap();
+    let mut wide = bed(ENTRY);
+    wide.requests = vec![(stored(&name, &spec), approved())];
+    let plan = wide.plan();
+    assert_eq!((plan.make.len(), plan.end.len()), (1, 0));
+    assert_eq!(plan.deliveries, [(name.clone(), ["team-a".to_owned()].into())].into());
+    // After more is approved, no entry asks for the first request any more.
+    let (wider, spec) = plan.make.first_key_value().unwrap();
+    wide.requests.push((stored(wider, spec), approved()));
+    let plan = wide.plan();
+    assert_eq!(plan.end, [name].into());
+    assert_eq!(plan.deliveries.keys().collect::<Vec<_>>(), [wider]);
+}
+
+/// Sets the credential of a request in a namespace.
+fn hold(request: &mut FluxAccessRequest, current: Option<bool>) {
+    let held = current.map(|is_proven| {
+        serde_json::json!({ "generation": 1, "id": 7, "name": "fa/1", "fingerprint": "one", "begunAt": "2026-06-01T08:00:00Z",
+            "verifiedAt": is_proven.then_some("2026-06-01T08:10:00Z") })
+    });
+    let ledger = serde_json::json!({ "namespace": "team-a", "current": held, "secretUid": "s-1" });
+    request.status = serde_json::from_value(serde_json::json!({ "credentials": [ledger] })).unwrap();
+}
+
+#[test]
+fn what_was_approved_delivers_until_more_was_taken_over() {
+    let narrow = bed("{ id: group-1/a, namespaces: [team-a] }");
+    let (name, spec) = narrow.plan().make.pop_first().unwrap();
+    let mut wide = bed(ENTRY);
+    wide.requests = vec![(stored(&name, &spec), approved())];
+    hold(&mut wide.requests[0].0, Some(true));
+    let (wider, spec) = wide.plan().make.pop_first().unwrap();
+    wide.requests.push((stored(&wider, &spec), approved()));
+    let plan = wide.plan();
+    assert!(plan.end.is_empty(), "{:?}", plan.end);
+    assert_eq!(plan.handovers, [(name.clone(), wider.clone())].into());
+    assert_eq!(plan.deliveries[&name], ["team-a".to_owned()].into());
+    assert_eq!(plan.deliveries[&wider].len(), 2);
+    // The use of the new credential isn't enough: the old one continues for a while.
+    hold(&mut wide.requests[1].0, Some(true));
+    assert!(wide.plan().end.is_empty());
+    // Nothing of the earlier request is left.
+    hold(&mut wide.requests[0].0, None);
+    let plan = wide.plan();
+    assert_eq!((&plan.end, plan.handovers.len()), (&[name.clone()].into(), 0));
+
+    // The entry asks for still more, which waits for approval: a handover in progress continues.
+    for (request, day) in wide.requests.iter_mut().zip(1_u8..) {
+        let made = serde_json::json!(format!("2026-06-0{day}T08:00:00Z"));
+        request.0.metadata.creation_timestamp = serde_json::from_value(made).unwrap();
+    }
+    hold(&mut wide.requests[0].0, Some(true));
+    hold(&mut wide.requests[1].0, None);
+    let asked = std::mem::replace(
+        &mut wide.asked,
+        entries("{ id: group-1/a, namespaces: [\"team-*\", other], rotate: 120d }"),
+    );
+    let plan = wide.plan();
+    assert_eq!(
+        (plan.make.len(), plan.end.len(), plan.handovers.len()),
+        (1, 0, 1),
+        "{plan:?}"
+    );
+    wide.asked = asked;
+    hold(&mut wide.requests[1].0, Some(true));
+
+    // A request ends at once without an approval, with another form of Secret, or without a wanted namespace.
+    hold(&mut wide.requests[0].0, Some(true));
+    let (earlier, current) = (wide.requests[0].clone(), wide.requests[1].clone());
+    wide.requests[0].1 = Verdict::Pending(Vec::new());
+    assert_eq!(wide.plan().end, [name.clone()].into());
+    wide.requests[0] = earlier.clone();
+    wide.requests[0].0.spec.role = "read_registry".to_owned();
+    assert_eq!(wide.plan().end, [name.clone()].into());
+    wide.requests[0] = earlier.clone();
+    let status = wide.requests[0].0.status.as_mut().unwrap();
+    status.credentials[0].namespace = "team-z".to_owned();
+    assert_eq!(wide.plan().end, [name.clone()].into());
+
+    // If an entry changes repeatedly, only its latest few requests continue.
+    let many = (0..MOST_PREDECESSORS + 2).map(|number| {
+        let mut request = earlier.0.clone();
+        request.metadata.name = Some(format!("earlier-{number}"));
+        request.metadata.creation_timestamp =
+            serde_json::from_value(serde_json::json!(format!("2026-06-0{}T08:00:00Z", number + 1))).unwrap();
+        request.spec.spec_hash = format!("hash-{number}");
+        (request, approved())
+    });
+    wide.requests = many.chain([current]).collect();
+    let plan = wide.plan();
+    assert_eq!(plan.end, ["earlier-0".to_owned(), "earlier-1".to_owned()].into());
+    assert_eq!(plan.handovers.len(), MOST_PREDECESSORS);
+}
+
+#[test]
+fn nothing_ends_for_want_of_an_answer() {
+    let mut bed = bed(ENTRY);
+    let (name, spec) = bed.plan().make.pop_first().unwrap();
+    bed.requests = vec![(stored(&name, &spec), approved())];
+    let key = (Scope::Project, "group-1/a".to_owned());
+    for (looked_up, problems) in [
+        (None, 1),
+        (Some(PathLookup::Nothing), 2),
+        (Some(PathLookup::Unknown("502".to_owned())), 2),
+    ] {
+        bed.looked_up = looked_up.into_iter().map(|said| (key.clone(), said)).collect();
+        let plan = bed.plan();
+        assert!(plan.end.is_empty() && plan.make.is_empty(), "{plan:?}");
+        assert_eq!(plan.deliveries.get(&name).map(BTreeSet::len), Some(2));
+        assert_eq!(plan.problems.len(), problems, "{:?}", plan.problems);
+    }
+    // The whole file has been unreadable since the start.
+    bed.asked.clear();
+    bed.unread = vec![(agent(), Unread::anything())];
+    let plan = bed.plan();
+    assert_eq!((plan.end.len(), plan.deliveries[&name].len()), (0, 1));
+    // The control: the file is readable and asks for nothing.
+    bed.unread.clear();
+    let plan = bed.plan();
+    assert_eq!(plan.end, [name].into());
+    assert!(plan.deliveries.is_empty());
+}
+
+#[test]
+fn a_target_goes_once_nothing_is_about_it() {
+    let mut bed = bed(ENTRY);
+    let (name, spec) = bed.plan().make.pop_first().unwrap();
+    bed.targets = ["work-41".to_owned(), "work-42".to_owned(), "work-43".to_owned()].into();
+    bed.ending = ["work-43".to_owned()].into();
+    assert_eq!(bed.plan().forget, ["work-41".to_owned()].into());
+    // No entry asks any more: the target stays until the request has ended.
+    bed.requests = vec![(stored(&name, &spec), approved())];
+    bed.asked.clear();
+    let plan = bed.plan();
+    assert_eq!((plan.end.len(), &plan.forget), (1, &["work-41".to_owned()].into()));
+    bed.requests.clear();
+    assert_eq!(bed.plan().forget.len(), 2);
+    // While the entries are unknown, no target is removed.
+    bed.unread = vec![(agent(), Unread::anything())];
+    assert!(bed.plan().forget.is_empty());
+    bed.unread.clear();
+    bed.asked = entries(ENTRY);
+    bed.looked_up.clear();
+    assert!(bed.plan().forget.is_empty());
+}
+
+#[test]
+fn another_project_under_the_path_is_another_request() {
+    let mut bed = bed(ENTRY);
+    let (name, spec) = bed.plan().make.pop_first().unwrap();
+    bed.requests = vec![(stored(&name, &spec), approved())];
+    bed.looked_up = [known("group-1/a", 43)].into();
+    let plan = bed.plan();
+    assert_eq!(plan.make.values().next().map(|spec| spec.target.id), Some(43));
+    assert!(plan.end.contains(&name) && plan.deliveries.is_empty());
+}
+
+#[test]
+fn one_who_asks_for_very_much_is_bounded() {
+    let mut bed = bed(ENTRY);
+    let one = bed.asked[0].clone();
+    bed.asked = (0..MOST_OF_AN_ASKER + 2)
+        .map(|number| {
+            let mut asked = one.clone();
+            asked.entry.secret_name = format!("s{number}");
+            asked
+        })
+        .collect();
+    let plan = bed.plan();
+    assert_eq!(plan.make.len(), MOST_OF_AN_ASKER);
+    let left_out = plan
+        .problems
+        .iter()
+        .filter(|problem| problem.message.contains("are the most"));
+    assert_eq!(left_out.count(), 2);
+}
+
+/// A mistake in a file ends no request. Only the removal of a whole entry does.
+#[test]
+fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
+    let both =
+        "{ id: group-1/a, namespaces: [\"team-*\"] }, { id: group-1/b, secret_name: other, namespaces: [\"team-*\"] }";
+    let mut bed = bed(both);
+    bed.looked_up.extend([known("group-1/b", 43)]);
+    let made = bed.plan().make;
+    bed.requests = made
+        .iter()
+        .map(|(name, spec)| (stored(name, spec), approved()))
+        .collect();
+    let find = |path: &str| {
+        let mut made = made.iter();
+        made.find(|(_, spec)| spec.target.path == path).unwrap().0.clone()
+    };
+    let (a, b) = (find("group-1/a"), find("group-1/b"));
+    let unread = |text: &str| {
+        let file = File {
+            path: "config.yaml",
+            is_own: false,
+        };
+        let Reading::Read(configuration) = read_file(file, format!("flux_access: {text}").as_bytes(), "group-1") else {
+            panic!("{text}")
+        };
+        assert_ne!(configuration.problems, [], "{text}");
+        let asked = |entry| RequestedEntry {
+            asked_in: agent(),
+            author: None,
+            entry,
+        };
+        let asked: Vec<RequestedEntry> = configuration.entries.into_iter().map(asked).collect();
+        (asked, vec![(agent(), configuration.unread)])
+    };
+    let many: String = (0..500)
+        .map(|at| format!("{{ id: group-1/x{at}, secret_name: x{at}, namespaces: [other] }}, "))
+        .collect();
+    let cases = [
+        // The first entry is wrong, and the second was removed.
+        (
+            "{ projects: [{ id: group-1/a, rotate: 90x, namespaces: [team-a] }] }",
+            [true, false],
+        ),
+        ("{ projects: [{ id: GROUP-1/A, namespaces: [] }] }", [true, false]),
+        (
+            "{ projects: [{ id: group-1/a, namespaces: [team-a], nonsense: 1 }] }",
+            [true, false],
+        ),
+        (
+            "{ role: admin, projects: [{ id: group-1/b, namespaces: [team-a] }] }",
+            [false, true],
+        ),
+        // The path of the wrong entry is not known.
+        (
+            "{ projects: [{ id: elsewhere/a, namespaces: [team-a] }] }",
+            [true, true],
+        ),
+        ("{ projects: [{ namespaces: [team-a] }] }", [true, true]),
+        ("{ projects: [group-1/a] }", [true, true]),
+        ("{ projects: group-1/a }", [true, true]),
+        ("{ project: [{ id: group-1/a, namespaces: [team-a] }] }", [true, true]),
+        // Too many entries.
+        (
+            &format!("{{ projects: [{many}{{ id: group-1/a, namespaces: [team-a] }}] }}"),
+            [true, false],
+        ),
+    ];
+    for (text, stays) in cases {
+        (bed.asked, bed.unread) = unread(text);
+        let plan = bed.plan();
+        let ends = [&a, &b].map(|name| plan.end.contains(name));
+        assert_eq!(ends, stays.map(|stays| !stays), "{text}");
+        let delivered = [&a, &b].map(|name| {
+            plan.deliveries
+                .get(name)
+                .is_some_and(|places| places.contains("team-a"))
+        });
+        assert_eq!(delivered, stays, "{text}");
+    }
+    // A narrower spec.topLevelGroup ends requests all the same.
+    bed.unread = vec![(agent(), Unread::anything())];
+    bed.group = "group-2";
+    assert_eq!(bed.plan().end, [a, b].into());
+}

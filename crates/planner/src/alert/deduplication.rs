@@ -1,0 +1,42 @@
+//! Recent news: equal news is sent once in a while, as in Flux. The module remembers a bounded number of digests.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::alert_event::AlertEvent;
+
+/// The time for which equal news is not sent again (Flux's default).
+pub const SAME_FOR: Duration = Duration::from_secs(300);
+/// The number of remembered news. A lane with more of them sends some of them twice.
+pub const RECENT: usize = 4096;
+
+/// The recent news. Times count from any fixed moment.
+#[derive(Debug, Default)]
+pub struct RecentEvents {
+    told: HashMap<[u8; 32], Duration>,
+    /// The oldest first.
+    order: VecDeque<[u8; 32]>,
+}
+
+impl RecentEvents {
+    /// Checks whether the news is new, and remembers it then.
+    pub fn take(&mut self, news: &AlertEvent, now: Duration) -> bool {
+        while let Some(oldest) = self.order.front().copied() {
+            let is_over = self.told.get(&oldest).is_none_or(|at| now >= *at + SAME_FOR);
+            if !is_over && self.order.len() < RECENT {
+                break;
+            }
+            self.order.pop_front();
+            self.told.remove(&oldest);
+        }
+        let key: [u8; 32] = Sha256::digest(news.write_key().as_bytes()).into();
+        if self.told.contains_key(&key) {
+            return false;
+        }
+        self.told.insert(key, now);
+        self.order.push_back(key);
+        true
+    }
+}

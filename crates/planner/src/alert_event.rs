@@ -1,0 +1,255 @@
+//! An event in the form for Alerts: Flux's event, with its metadata. It is made of the plan's event and of the object's own labels and annotations alone, so it has
+//! nothing that the plan's event may not contain.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::metadata::EVENT_METADATA_PREFIX;
+use tenure_api::text::visible;
+use tenure_api::{ObjectMeta, reason};
+
+use crate::list_limits::{EVENT_MESSAGE_BYTES, EVENT_METADATA_BYTES};
+use crate::plan::{Event, EventKind, EventPlace};
+
+/// The kinds whose events are reported, and their API groups. Tenure emits no events about other kinds.
+pub const TOLD: [(&str, &str); 6] = [
+    ("GitRepository", "source.toolkit.fluxcd.io"),
+    ("OCIRepository", "source.toolkit.fluxcd.io"),
+    ("Bucket", "source.toolkit.fluxcd.io"),
+    ("ExternalArtifact", "source.toolkit.fluxcd.io"),
+    ("ArtifactGenerator", "source.extensions.fluxcd.io"),
+    ("Kustomization", "kustomize.toolkit.fluxcd.io"),
+];
+
+/// The metadata key that gives an event a commit's status, after the object's group (Flux's).
+pub const COMMIT_STATUS: &str = "commit_status";
+/// The value of [`COMMIT_STATUS`].
+const UPDATE: &str = "update";
+/// Metadata keys that are never reported, after the object's group (Flux's).
+const KEPT_BACK: [&str; 3] = ["checksum", "digest", "token"];
+
+/// Checks whether an event is reported to no Alert, as in Flux: either the event has nothing new, or a Kustomization waits for its source, which reports its own
+/// problem.
+fn is_kept_back(kind: &str, why: &str) -> bool {
+    why == reason::ARTIFACT_UP_TO_DATE || (kind == "Kustomization" && why == reason::ARTIFACT_FAILED)
+}
+
+/// The severity of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Something happened.
+    Info,
+    /// Something is wrong.
+    Error,
+}
+
+impl Severity {
+    /// Reads the word of a spec.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        match text {
+            "info" => Some(Self::Info),
+            "error" => Some(Self::Error),
+            _ => None,
+        }
+    }
+
+    /// Returns the word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InvolvedObject {
+    /// API version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// The version that it had.
+    pub resource_version: String,
+}
+
+impl InvolvedObject {
+    /// Returns the API group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version.split('/').next().unwrap_or_default()
+    }
+
+    /// Returns `Kind/namespace/name`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{}/{}/{}", self.kind, self.namespace, self.name)
+    }
+
+    /// Returns `kind/name.namespace`, as chats show it.
+    pub(crate) fn describe_for_chats(&self) -> String {
+        format!("{}/{}.{}", self.kind.to_lowercase(), self.name, self.namespace)
+    }
+}
+
+/// An event for Alerts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertEvent {
+    /// The object.
+    pub object: InvolvedObject,
+    /// The object's labels.
+    pub labels: BTreeMap<String, String>,
+    /// The severity.
+    pub severity: Severity,
+    /// The time.
+    pub at: Timestamp,
+    /// For people.
+    pub message: String,
+    /// A word in CamelCase.
+    pub reason: String,
+    /// The metadata of the event, with the prefixes of the object's group and of events.
+    pub metadata: BTreeMap<String, String>,
+    /// The reporting controller, under the name that Flux's users know.
+    pub reporter: String,
+}
+
+impl AlertEvent {
+    /// Makes the notification of an event about an object. The result is empty if the event is not reported: its kind is another, or its reporter is.
+    #[must_use]
+    pub fn of(
+        (api_version, kind, reporter): (&str, &str, &str),
+        metadata: &ObjectMeta,
+        event: &Event,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let group = api_version.split('/').next().unwrap_or_default();
+        let is_told = TOLD.contains(&(kind, group)) && event.place == EventPlace::Beside;
+        if !is_told || is_kept_back(kind, &event.reason) {
+            return None;
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let severity = match event.kind {
+            // As in Flux: it waits, and nothing is wrong with it.
+            EventKind::Warning if event.reason == reason::DEPENDENCY_NOT_READY => Severity::Info,
+            EventKind::Normal => Severity::Info,
+            EventKind::Warning => Severity::Error,
+        };
+        let mut told = list_metadata(group, metadata, event);
+        let is_success = kind == "Kustomization" && event.reason == reason::RECONCILIATION_SUCCEEDED;
+        if is_success && severity == Severity::Info && told.contains_key(&format!("{group}/revision")) {
+            told.insert(format!("{group}/{COMMIT_STATUS}"), UPDATE.to_owned());
+        }
+        Some(Self {
+            object: InvolvedObject {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                namespace: text(&metadata.namespace),
+                name: text(&metadata.name),
+                uid: text(&metadata.uid),
+                resource_version: text(&metadata.resource_version),
+            },
+            labels: metadata.labels.clone().unwrap_or_default(),
+            severity,
+            at: now,
+            message: cut(&visible(&event.message)),
+            reason: event.reason.clone(),
+            metadata: told,
+            reporter: reporter.to_owned(),
+        })
+    }
+
+    /// Finds a value in the metadata of the object's controller.
+    pub(crate) fn find_own(&self, key: &str) -> Option<&str> {
+        let found = self.metadata.get(&format!("{}/{key}", self.object.group()));
+        found.map(String::as_str)
+    }
+
+    /// Checks whether the event gives a commit's status (Flux's).
+    pub(crate) fn is_commit_status(&self) -> bool {
+        self.find_own(COMMIT_STATUS) == Some(UPDATE)
+    }
+
+    /// Writes the key by which a recent event is recognised (Flux's).
+    pub(crate) fn write_key(&self) -> String {
+        let object = &self.object;
+        let mut key = format!(
+            "event/name={}/namespace={}/kind={}/message={}",
+            object.name, object.namespace, object.kind, self.message
+        );
+        for part in ["originRevision", "revision"] {
+            if let Some(value) = self.find_own(part) {
+                key.push_str(&format!("/{part}={value}"));
+            }
+        }
+        key
+    }
+
+    /// Writes Flux's event, with this metadata.
+    #[must_use]
+    pub fn write(&self, metadata: &BTreeMap<String, String>) -> Value {
+        let object = &self.object;
+        let mut written = json!({
+            "involvedObject": {
+                "kind": object.kind, "namespace": object.namespace, "name": object.name, "uid": object.uid,
+                "apiVersion": object.api_version, "resourceVersion": object.resource_version,
+            },
+            "severity": self.severity.as_str(),
+            "timestamp": self.write_time(),
+            "message": self.message,
+            "reason": self.reason,
+            "reportingController": self.reporter,
+        });
+        if let Some(fields) = written.as_object_mut().filter(|_| !metadata.is_empty()) {
+            fields.insert("metadata".to_owned(), json!(metadata));
+        }
+        written
+    }
+
+    /// Writes the time, in whole seconds.
+    pub(crate) fn write_time(&self) -> String {
+        let seconds = Timestamp::from_second(self.at.as_second()).unwrap_or(self.at);
+        seconds.to_string()
+    }
+}
+
+/// Lists an event's metadata, up to the bound: first the controller's, then those that the object's annotations request.
+fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<String, String> {
+    let own_prefix = format!("{group}/");
+    let is_own = |key: &str| {
+        key.strip_prefix(&own_prefix)
+            .is_some_and(|rest| !KEPT_BACK.iter().any(|kept| kept.eq_ignore_ascii_case(rest)))
+    };
+    let own = event.annotations.iter().filter(|(key, _)| is_own(key));
+    let asked = metadata.annotations.iter().flatten();
+    let asked = asked.filter(|(key, _)| key.starts_with(EVENT_METADATA_PREFIX));
+    let mut room = EVENT_METADATA_BYTES;
+    let mut told = BTreeMap::new();
+    for (key, value) in own.chain(asked) {
+        let Some(left) = room.checked_sub(key.len() + value.len()) else {
+            continue;
+        };
+        room = left;
+        told.insert(key.clone(), value.clone());
+    }
+    told
+}
+
+/// Truncates a message.
+fn cut(message: &str) -> String {
+    if message.len() <= EVENT_MESSAGE_BYTES {
+        return message.to_owned();
+    }
+    let end = (0..=EVENT_MESSAGE_BYTES)
+        .rev()
+        .find(|end| message.is_char_boundary(*end));
+    format!("{} [...]", message.get(..end.unwrap_or_default()).unwrap_or_default())
+}

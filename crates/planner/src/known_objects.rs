@@ -1,0 +1,277 @@
+//! The known state of the objects that a Surface or a Tenant keeps. Watches are behind, and answers to requests are ahead of them; this module joins both, and finds
+//! out whether there is news. An answer never counts as a watch's report: only a watch reports later changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::ObjectId;
+
+use crate::answer::{Answer, DeleteAnswer, Live};
+use crate::dependents::Attempt;
+use crate::outcome::add_duration;
+use crate::object::Object;
+use crate::plan::Next;
+
+/// The time until another attempt if a watch may be behind: after a conflict, and after a write of an object that no watch reports.
+const FOR_WATCHES: Duration = Duration::from_secs(1);
+
+/// The objects that watches reported when the last plan was made, and the objects that an attempt read or wrote and no watch has reported yet.
+#[derive(Debug, Default)]
+pub struct KnownObjects {
+    seen: Option<BTreeMap<ObjectId, Live>>,
+    answers: BTreeMap<ObjectId, Live>,
+    /// Written objects that no watch has reported since. The watch is behind, or another client has deleted the object already.
+    untold: BTreeSet<ObjectId>,
+}
+
+impl KnownObjects {
+    /// Returns the known objects for the next plan: those that watches report, or else the answers. Every later report of a watch is news, however soon it comes.
+    pub fn observe(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
+        self.seen = Some(watched.clone());
+        self.untold.retain(|id| !watched.contains_key(id));
+        for (id, answer) in &self.answers {
+            watched.entry(id.clone()).or_insert_with(|| answer.clone());
+        }
+        watched
+    }
+
+    /// Checks whether watches report another state than the one of the last plan. While the watch of a written object is behind, every event counts as news: an object
+    /// that was created and deleted between two comparisons leaves the watched objects unchanged.
+    #[must_use]
+    pub fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
+        !self.untold.is_empty() || self.seen.as_ref() != Some(watched)
+    }
+
+    /// Ends an attempt, or begins another one. Another one begins if a watch reported a later version of an object than this attempt wrote or read. It also begins
+    /// after a conflict: the object had a later version than the write was planned for.
+    ///
+    /// An attempt writes an object once. So an edit after the write, and before the last plan, needs another attempt. The watch may have reported the later version
+    /// before the last plan, and doesn't report it again. An object that was deleted after the write is a similar case. So another attempt reads, a moment later, the
+    /// objects that this one wrote and no watch reports.
+    #[must_use]
+    pub fn check_end(&mut self, next: Next, attempt: &Attempt, now: Timestamp) -> Next {
+        let Next::Done(at) = next else { return next };
+        if self.is_overtaken() {
+            return Next::Restart;
+        }
+        // The attempt neither wrote nor read these objects: they are wanted no more.
+        self.untold.retain(|id| self.answers.contains_key(id));
+        let is_uncertain = self.untold.iter().any(|id| attempt.has_written(id));
+        if !is_uncertain && !attempt.has_conflict() {
+            return Next::Done(at);
+        }
+        let soon = add_duration(now, FOR_WATCHES);
+        Next::Done(Some(at.map_or(soon, |at| at.min(soon))))
+    }
+
+    fn is_overtaken(&self) -> bool {
+        let Some(seen) = &self.seen else { return false };
+        self.answers.iter().any(|(id, answer)| {
+            let (Live::Present(answer), Some(Live::Present(seen))) = (answer, seen.get(id)) else {
+                return false;
+            };
+            read_version(seen) > read_version(answer)
+        })
+    }
+
+    /// Takes an answer to a step of this attempt.
+    pub fn take(&mut self, attempt: &mut Attempt, answer: Answer) {
+        let is_write = matches!(
+            answer,
+            Answer::Applied(..) | Answer::Disowned(..) | Answer::Released(..)
+        );
+        if let Answer::Deleted(id, DeleteAnswer::Accepted | DeleteAnswer::Absent) = &answer {
+            self.untold.remove(id);
+            // An earlier read or write says nothing about the object now.
+            self.answers.remove(id);
+        }
+        let Some((id, live)) = attempt.take(answer) else { return };
+        if !matches!(live, Live::Present(_)) {
+            self.untold.remove(&id);
+        } else if is_write {
+            self.untold.insert(id.clone());
+        }
+        self.answers.insert(id, live);
+    }
+
+    /// Starts another attempt, for which the answers of the last one don't count.
+    pub fn clear(&mut self) {
+        self.answers.clear();
+    }
+
+    /// Forgets everything.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Reads the resourceVersion as a number, so that two versions of one object can be compared.
+fn read_version(object: &Object) -> Option<u64> {
+    object.view().find_text("/metadata/resourceVersion")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_api::ObjectMeta;
+
+    use super::*;
+    use crate::answer::{Failure, Reason, WriteAnswer};
+
+    fn child(ready: bool) -> BTreeMap<ObjectId, Live> {
+        let id: ObjectId = "team_app_kustomize.toolkit.fluxcd.io_Kustomization".parse().unwrap();
+        BTreeMap::from([(id, Live::Present(Object(json!({ "ready": ready }))))])
+    }
+
+    /// A Surface once waited for ever for a Kustomization that got ready while the Surface was planned.
+    #[test]
+    fn what_comes_while_a_plan_is_made_is_news() {
+        let mut answered = KnownObjects::default();
+        assert!(answered.has_news(&BTreeMap::new()), "nothing was planned yet");
+        assert_eq!(answered.observe(child(false)), child(false));
+        assert!(!answered.has_news(&child(false)));
+        assert!(answered.has_news(&child(true)));
+        answered.clear();
+        assert!(
+            !answered.has_news(&child(false)),
+            "the next attempt was begun for something else"
+        );
+        answered.forget();
+        assert!(answered.has_news(&child(false)));
+    }
+
+    #[test]
+    fn what_watches_tell_goes_before_answers() {
+        let mut answered = KnownObjects::default();
+        let (id, live) = child(true).pop_first().unwrap();
+        let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+        answered.take(&mut attempt, Answer::Live(id, live));
+        assert_eq!(answered.observe(BTreeMap::new()), child(true));
+        assert!(
+            !answered.has_news(&BTreeMap::new()),
+            "an answer is not what watches tell"
+        );
+        assert_eq!(answered.observe(child(false)), child(false));
+    }
+
+    /// A Tenant once ignored an edit between two rounds of the attempt that had written the object.
+    #[test]
+    fn an_edit_after_a_write_overtakes_the_attempt() {
+        let (id, _) = child(true).pop_first().unwrap();
+        let version = |version: &str| Live::Present(Object(json!({ "metadata": { "resourceVersion": version } })));
+        let (mut answered, mut attempt) = (
+            KnownObjects::default(),
+            Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),
+        );
+        answered.take(&mut attempt, Answer::Live(id.clone(), version("9")));
+        let done = || Next::Done(None);
+        let now = Timestamp::UNIX_EPOCH;
+        for (seen, next) in [("8", done()), ("9", done()), ("10", Next::Restart)] {
+            answered.observe(BTreeMap::from([(id.clone(), version(seen))]));
+            assert_eq!(answered.check_end(done(), &attempt, now), next, "{seen}");
+        }
+        assert_eq!(answered.check_end(Next::Again, &attempt, now), Next::Again);
+        answered.clear();
+        assert_eq!(answered.check_end(done(), &attempt, now), done());
+    }
+
+    /// A tenant once deleted a NetworkPolicy between the answer to a write of it and the next plan, and Tenure never re-created it.
+    #[test]
+    fn what_is_deleted_after_a_write_is_read_again() {
+        let now = Timestamp::UNIX_EPOCH;
+        let (id, live) = child(true).pop_first().unwrap();
+        let Live::Present(object) = live.clone() else {
+            unreachable!()
+        };
+        let done = || WriteAnswer::Done(object.clone());
+        let soon = Next::Done(Some(add_duration(now, FOR_WATCHES)));
+        let begin = || Attempt::begin(now, &ObjectMeta::default());
+        for written in [
+            Answer::Applied(id.clone(), done()),
+            Answer::Disowned(id.clone(), done()),
+            Answer::Released(id.clone(), done()),
+        ] {
+            let (mut answered, mut attempt) = (KnownObjects::default(), begin());
+            answered.observe(child(true));
+            answered.take(&mut attempt, written.clone());
+            // The watch has reported the write, and the deletion.
+            assert_eq!(answered.observe(BTreeMap::new()), child(true));
+            assert_eq!(answered.check_end(Next::Done(None), &attempt, now), soon, "{written:?}");
+            // The next attempt knows nothing of it, and reads.
+            answered.clear();
+            let mut attempt = begin();
+            assert_eq!(answered.observe(BTreeMap::new()), BTreeMap::new());
+            // The object exists, so the watch is behind. Its next event is news, and no timer is set.
+            answered.take(&mut attempt, Answer::Live(id.clone(), live.clone()));
+            answered.observe(BTreeMap::new());
+            assert_eq!(
+                answered.check_end(Next::Done(None), &attempt, now),
+                Next::Done(None),
+                "{written:?}"
+            );
+            assert!(
+                answered.has_news(&BTreeMap::new()),
+                "it may have come and gone: {written:?}"
+            );
+            // The watch reports the object.
+            answered.observe(child(true));
+            assert!(!answered.has_news(&child(true)), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_no_more_is_not_waited_for() {
+        let now = Timestamp::UNIX_EPOCH;
+        let (id, live) = child(true).pop_first().unwrap();
+        let Live::Present(object) = live else { unreachable!() };
+        let begin = || Attempt::begin(now, &ObjectMeta::default());
+        let write = || Answer::Applied(id.clone(), WriteAnswer::Done(object.clone()));
+        // The object is deleted in the same attempt, or found to be gone.
+        for gone in [
+            Answer::Deleted(id.clone(), DeleteAnswer::Accepted),
+            Answer::Deleted(id.clone(), DeleteAnswer::Absent),
+            Answer::Live(id.clone(), Live::Absent),
+        ] {
+            let (mut answered, mut attempt) = (KnownObjects::default(), begin());
+            answered.observe(BTreeMap::new());
+            answered.take(&mut attempt, write());
+            answered.take(&mut attempt, gone.clone());
+            assert!(!answered.has_news(&BTreeMap::new()), "{gone:?}");
+        }
+        // The next attempt neither writes nor reads it.
+        let (mut answered, mut attempt) = (KnownObjects::default(), begin());
+        answered.observe(BTreeMap::new());
+        answered.take(&mut attempt, write());
+        answered.clear();
+        let attempt = begin();
+        answered.observe(BTreeMap::new());
+        assert_eq!(answered.check_end(Next::Done(None), &attempt, now), Next::Done(None));
+        assert!(!answered.has_news(&BTreeMap::new()));
+    }
+
+    /// Two Tenants once removed their ownerReferences from one namespace at the same time, and the second never tried again.
+    #[test]
+    fn a_conflict_begins_another_attempt() {
+        let now = Timestamp::UNIX_EPOCH;
+        let (id, _) = child(true).pop_first().unwrap();
+        let failed = |reason: &Reason| {
+            WriteAnswer::Failed(Failure {
+                reason: reason.clone(),
+                ..Failure::default()
+            })
+        };
+        let soon = Next::Done(Some(add_duration(now, FOR_WATCHES)));
+        let late = Next::Done(Some(add_duration(now, Duration::from_secs(60))));
+        for (reason, next) in [(Reason::Conflict, soon), (Reason::Forbidden, late.clone())] {
+            for answer in [
+                Answer::Disowned(id.clone(), failed(&reason)),
+                Answer::Released(id.clone(), failed(&reason)),
+            ] {
+                let (mut answered, mut attempt) = (KnownObjects::default(), Attempt::begin(now, &ObjectMeta::default()));
+                answered.take(&mut attempt, answer);
+                assert_eq!(answered.check_end(late.clone(), &attempt, now), next, "{reason:?}");
+            }
+        }
+    }
+}

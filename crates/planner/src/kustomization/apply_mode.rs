@@ -1,0 +1,119 @@
+//! The part of Git's content that is applied: all or nothing of a stage, the accepted objects of it, or nothing at all.
+//!
+//! The module has the annotation's words, and the report of would-be changes. Every mode reads and dry-runs the same objects as the same identity.
+
+use tenure_api::metadata::APPLY_MODE;
+use tenure_api::{ObjectId, reason};
+
+use super::context::Context;
+use super::desired::{Desired, DesiredObject};
+use super::preview::DifferenceKind;
+use super::object_action::Change;
+use super::{Phase, outcome};
+use crate::outcome::join_names;
+
+/// The number of objects that a message names.
+const NAMED: usize = 50;
+/// The most bytes of a line for the fields of one object.
+const FIELDS: usize = 200;
+
+/// The part of Git's content that is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ApplyMode {
+    /// A stage is applied when all of it is accepted (Flux's).
+    #[default]
+    All,
+    /// The accepted objects of a stage are applied; refused ones hold up the later stages and pruning.
+    Partial,
+    /// Nothing is written; the condition reports the would-be changes.
+    DetectOnly,
+}
+
+impl ApplyMode {
+    /// Reads the annotation's value.
+    ///
+    /// # Errors
+    /// The allowed values.
+    pub(super) fn read(text: Option<&str>) -> Result<Self, String> {
+        match text {
+            None | Some("" | "All") => Ok(Self::All),
+            Some("Partial") => Ok(Self::Partial),
+            Some("DetectOnly") => Ok(Self::DetectOnly),
+            Some(other) => Err(format!(
+                "metadata.annotations: {APPLY_MODE} is {other:?}, and must be All, Partial or DetectOnly"
+            )),
+        }
+    }
+}
+
+/// Something that would be done, where nothing is.
+#[derive(Clone, Debug)]
+pub(super) struct Detected {
+    /// The object; unset if a whole kind could not be looked up.
+    pub(super) id: Option<ObjectId>,
+    pub(super) what: DifferenceKind,
+    pub(super) line: String,
+}
+
+/// Notes that an object would be applied.
+pub(super) fn record_apply(context: &mut Context<'_>, object: &DesiredObject, change: &Change, exists: bool) {
+    let (what, words) = match (exists, change.fields.is_empty()) {
+        (false, _) => (DifferenceKind::Created, "would be created".to_owned()),
+        (true, true) => (
+            DifferenceKind::TakenOver,
+            "would be taken over from another field manager".to_owned(),
+        ),
+        (true, false) => (
+            DifferenceKind::Changed,
+            format!("would be changed: {}", join_names(&change.fields, FIELDS)),
+        ),
+    };
+    record_difference(context, object, what, &words);
+}
+
+/// Notes something that would be done about an object.
+pub(super) fn record_difference(context: &mut Context<'_>, object: &DesiredObject, what: DifferenceKind, words: &str) {
+    context.detected.push(Detected {
+        id: Some(object.target.id.clone()),
+        what,
+        line: format!("{} {words} ({})", object.target.id.subject(), object.origin),
+    });
+}
+
+/// Ends a plan that only looks, if it found anything; nothing was written.
+pub(super) fn report_differences(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
+    if context.detected.is_empty() {
+        return Ok(());
+    }
+    let detected = std::mem::take(&mut context.detected);
+    let mut lines: Vec<String> = detected.into_iter().map(|detected| detected.line).collect();
+    lines.extend(desired.unknown.iter().map(|(_, message)| message.clone()));
+    let count = lines.len();
+    let mut named: Vec<String> = lines.drain(..count.min(NAMED)).collect();
+    if !lines.is_empty() {
+        named.push(format!("and {} more", lines.len()));
+    }
+    let message = format!(
+        "nothing was applied, as {APPLY_MODE} is DetectOnly; {count} {} from revision {}\n{}",
+        if count == 1 { "object differs" } else { "objects differ" },
+        context.revision.as_deref().unwrap_or_default(),
+        named.join("\n")
+    );
+    Err(outcome::end_with_differences(context.fork(), reason::DRIFT_DETECTED, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_that_is_none_is_refused_with_those_that_are() {
+        assert_eq!(ApplyMode::read(None), Ok(ApplyMode::All));
+        assert_eq!(ApplyMode::read(Some("DetectOnly")), Ok(ApplyMode::DetectOnly));
+        let refused = ApplyMode::read(Some("detect-only\u{202e}")).unwrap_err();
+        assert!(
+            refused.contains("All, Partial or DetectOnly") && !refused.contains('\u{202e}'),
+            "{refused}"
+        );
+    }
+}

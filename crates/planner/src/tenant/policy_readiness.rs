@@ -1,0 +1,38 @@
+//! Namespaces in which owners get no rights yet, where policies keep the rules.
+//!
+//! A policy decides by the facts on the namespace. So a RoleBinding waits until policies are in force, the facts of its namespace are written, and the
+//! labels and annotations of the Tenant are on it. Existing bindings stay.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+use tenure_tenancy::Facts;
+use tenure_tenancy::admission::policy::has_facts;
+
+use super::namespaces::TenantNamespaces;
+use super::{Snapshot, labels};
+use crate::answer::Live;
+
+/// Lists the Tenant's namespaces in which policies don't enforce its rules yet. Empty where there are no policies.
+pub(super) fn list_without_policies(snapshot: &Snapshot, taken: &TenantNamespaces) -> BTreeSet<String> {
+    if !snapshot.realm.settings.has_policies {
+        return BTreeSet::new();
+    }
+    let names = taken.owned.keys();
+    if !snapshot.are_policies_in_force {
+        return names.map(ToString::to_string).collect();
+    }
+    let facts = Facts::of(&snapshot.realm);
+    let is_unjudged = |name: &&tenure_api::names::NamespaceName| {
+        let Some(Live::Present(live)) = snapshot.live.get(&labels::identify(name.as_str())) else {
+            return true;
+        };
+        let live = live.view();
+        let annotations = live.find_map("/metadata/annotations").into_iter().flat_map(Map::iter);
+        let annotations = annotations.filter_map(|(key, value)| Some((key.as_str(), Value::as_str(value)?)));
+        let is_marked = labels::find_problem(snapshot).is_some()
+            || labels::list_marks(snapshot, name.as_str()).are_on(live, labels::list_applied_metadata(snapshot, name));
+        !is_marked || !has_facts(&facts, name.as_str(), annotations)
+    };
+    names.filter(is_unjudged).map(ToString::to_string).collect()
+}
