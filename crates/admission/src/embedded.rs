@@ -12,15 +12,15 @@ use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{
     Asked, Followed, Guard, GuardPlace, GuardQuestion, GuardSurroundings, Membership, Review, Ruling,
 };
-use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, Surroundings};
+use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, ClusterQueries};
 use tenure_tenancy::admission::{collision, quota};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
 use tenure_tenancy::{
-    self as tenancy, Claim, Facts, HostClaim, HostLedger, IngressIndex, IngressRoutes, Ledger, NamespaceFacts,
+    self as tenancy, Claim, FactIndex, HostClaim, HostLedger, IngressIndex, IngressRoutes, Ledger, NamespaceFacts,
     QuotaClaim, QuotaLedger, Settings, TenantFacts, Usages, find_membership, ledger,
 };
 
-use crate::counting;
+use crate::quota_usage;
 
 const TENANTS: Followed = ("capsule.clastix.io", "tenants");
 const NAMESPACES: Followed = ("", "namespaces");
@@ -41,7 +41,7 @@ pub struct EmbeddedGuard {
     /// The facts, changed object by object. A review that still uses an earlier version keeps it, and the next change then copies the facts.
     /// Every write takes this lock. Under it the guard parses, decides and waits for nothing, because the time for these depends on objects
     /// and roles that tenants wrote.
-    facts: RwLock<Arc<Facts>>,
+    facts: RwLock<Arc<FactIndex>>,
     /// The reservations for admitted namespaces, by the Tenant's uid. Only Tenants with reservations have an entry.
     ledgers: Mutex<HashMap<String, Ledger>>,
     /// The use of the namespaces of Tenants that limit the sum over all their namespaces.
@@ -109,7 +109,7 @@ impl EmbeddedGuard {
         Self {
             followed: FOLLOWED.into_iter().chain(mentioning).collect(),
             mentions: RwLock::default(),
-            facts: RwLock::new(Arc::new(Facts::new(settings.clone()))),
+            facts: RwLock::new(Arc::new(FactIndex::new(settings.clone()))),
             ledgers: Mutex::default(),
             usages: RwLock::default(),
             quota_ledgers: Mutex::default(),
@@ -120,7 +120,7 @@ impl EmbeddedGuard {
     }
 
     /// Returns the current facts.
-    fn known(&self) -> Arc<Facts> {
+    fn known(&self) -> Arc<FactIndex> {
         Arc::clone(&self.facts.read())
     }
 
@@ -166,18 +166,18 @@ impl EmbeddedGuard {
 
 impl EmbeddedGuard {
     /// Makes the claims that depend on other objects, for an object in its stored form.
-    fn claim_rest(&self, facts: &Facts, request: &Request<'_>) -> Result<(), Refusal> {
-        if let Some(claim) = collision::reckon(facts, request)? {
+    fn claim_rest(&self, facts: &FactIndex, request: &Request<'_>) -> Result<(), Refusal> {
+        if let Some(claim) = collision::claim_hosts(facts, request)? {
             self.claim_hosts(&claim, facts, request.is_dry_run)?;
         }
-        if let Some(claim) = counting::reckon(facts, request) {
+        if let Some(claim) = quota_usage::count_quota_usage(facts, request) {
             self.claim_quota(&claim, facts, request.is_dry_run)?;
         }
         Ok(())
     }
 
     /// Admits an object that counts against a Tenant's quota, or denies it because no capacity is left. A dry run reserves nothing.
-    fn claim_quota(&self, claim: &QuotaClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
+    fn claim_quota(&self, claim: &QuotaClaim, facts: &FactIndex, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let ledger = self.quota_ledgers.lock().find(&claim.tenant_uid, now);
         let mut ledger = ledger.lock();
@@ -192,11 +192,11 @@ impl EmbeddedGuard {
 
     /// Admits the new hosts and paths of an Ingress, or denies them because another Ingress has them. A dry run
     /// reserves nothing.
-    fn claim_hosts(&self, claim: &HostClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
+    fn claim_hosts(&self, claim: &HostClaim, facts: &FactIndex, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         // Ingresses that were stored before this check are known. Reservations of Ingresses admitted meanwhile last longer
         // than this check.
-        collision::judge(facts, &self.ingresses.read(), claim)?;
+        collision::check(facts, &self.ingresses.read(), claim)?;
         for part in claim.parts() {
             let ledger = match part.shared {
                 Some(number) => self.host_ledgers.lock().find(&format!("hosts-{number}"), now),
@@ -275,7 +275,7 @@ impl Guard for EmbeddedGuard {
     }
 
     fn forget(&self) {
-        *self.facts.write() = Arc::new(Facts::new(self.settings.clone()));
+        *self.facts.write() = Arc::new(FactIndex::new(self.settings.clone()));
         *self.usages.write() = Usages::default();
         *self.ingresses.write() = IngressIndex::default();
         *self.mentions.write() = MentionIndex::default();
@@ -398,7 +398,7 @@ fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {
     }
 }
 
-impl Surroundings for Server<'_> {
+impl ClusterQueries for Server<'_> {
     fn may(&self, question: &Question<'_>) -> bool {
         self.0.may(&ask(question))
     }
@@ -411,7 +411,7 @@ impl Surroundings for Server<'_> {
         self.0.find(group, plural, namespace, name)
     }
 
-    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
         Ok(self.1.read().find_outside(facts, tenant, namespace))
     }
 }

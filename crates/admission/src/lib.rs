@@ -9,7 +9,7 @@
 //! AdmissionReview of another cluster ─────[webhook]───┘
 //! ```
 
-mod counting;
+mod quota_usage;
 mod embedded;
 pub mod webhook;
 

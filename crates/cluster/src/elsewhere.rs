@@ -123,7 +123,7 @@ impl Terms {
     }
 
     /// Makes an error safe to report: lines of bounded length, without credentials of the request.
-    pub(crate) fn tell_error(&self, mut error: ClusterError) -> ClusterError {
+    pub(crate) fn limit_error_text(&self, mut error: ClusterError) -> ClusterError {
         match &mut error {
             ClusterError::Forbidden { message, causes }
             | ClusterError::Conflict { message, causes }
@@ -169,7 +169,7 @@ impl Terms {
     }
 
     /// Makes warnings safe to report.
-    pub(crate) fn tell_warnings(&self, warnings: Vec<String>) -> Vec<String> {
+    pub(crate) fn limit_warnings(&self, warnings: Vec<String>) -> Vec<String> {
         let told = warnings.iter().take(MOST_PARTS);
         told.map(|warning| self.tell(warning, LONGEST_PART)).collect()
     }
@@ -206,12 +206,12 @@ mod tests {
                 1000
             ],
         };
-        let told = terms().tell_error(refused(&"x\n".repeat(100_000)));
+        let told = terms().limit_error_text(refused(&"x\n".repeat(100_000)));
         assert!(told.to_string().len() <= LONGEST_MESSAGE && !told.to_string().contains('\n'));
         assert_eq!(told.causes().len(), MOST_PARTS + 1);
         let longest = told.causes().iter().map(|cause| cause.message.len()).max();
         assert!(longest <= Some(LONGEST_PART) && !told.causes()[0].message.contains('\u{1b}'));
-        let told = terms().tell_error(refused("Bearer hunter2 is not allowed"));
+        let told = terms().limit_error_text(refused("Bearer hunter2 is not allowed"));
         assert!(told.to_string().contains("not repeated") && !told.to_string().contains("hunter2"));
     }
 

@@ -105,7 +105,7 @@ pub(crate) async fn open(
 ) -> Result<Response<Body>, ClusterError> {
     let opened = open_unheard(route, identity, token, call, terms).await;
     opened.map_err(|error| match terms {
-        Some(terms) => terms.tell_error(error),
+        Some(terms) => terms.limit_error_text(error),
         None => error,
     })
 }
@@ -184,8 +184,8 @@ pub(crate) fn ask<'a>(
         let read = read(call, response, terms).await;
         let (warnings, (text, room)) = match terms {
             Some(terms) => (
-                terms.tell_warnings(warnings),
-                read.map_err(|error| terms.tell_error(error))?,
+                terms.limit_warnings(warnings),
+                read.map_err(|error| terms.limit_error_text(error))?,
             ),
             None => (warnings, read?),
         };

@@ -156,7 +156,7 @@ pub type ImpliedState = Option<(ObjectId, Live)>;
 #[serde(rename_all = "camelCase")]
 pub enum KindAnswer {
     /// The cluster serves the kind.
-    Served(tenure_tenancy::reach::Scope),
+    Served(tenure_tenancy::write_scope::Scope),
     /// The cluster doesn't serve the kind, by a complete and fresh discovery.
     Unknown,
     /// Discovery could not tell.

@@ -355,7 +355,7 @@ impl Dependents<'_> {
             if let Some(Live::Present(live)) = self.live.get(&wanted.id)
                 && live.view().is_being_deleted()
             {
-                self.note_lingering(&wanted.id, &live.0);
+                self.record_terminating(&wanted.id, &live.0);
                 withheld.push(Withheld {
                     what: wanted.id.subject(),
                     why: "it is being deleted: made again when it is gone".to_owned(),

@@ -9,7 +9,7 @@ use tenure_api::enforcement::{EnforcementStatus, KeptRule};
 use tenure_api::{Condition, ConditionStatus, Time, reason};
 use tenure_tenancy::Settings;
 use tenure_tenancy::admission::Rule;
-use tenure_tenancy::admission::keeping::ByPolicies;
+use tenure_tenancy::admission::rule_enforcement::PolicyCoverage;
 
 use crate::rights::SharedMinting;
 
@@ -49,7 +49,7 @@ impl Part {
     /// Checks whether it is meant to keep a rule, once it is in force.
     fn keeps(self, rule: Rule) -> bool {
         match self {
-            Self::Policies => !matches!(rule.kept_by_policies(), ByPolicies::Never | ByPolicies::Always),
+            Self::Policies => !matches!(rule.kept_by_policies(), PolicyCoverage::Never | PolicyCoverage::Always),
             Self::Webhooks => rule.has_webhooks(),
             Self::Lanes => false,
         }
@@ -191,14 +191,14 @@ fn list_rules(conditions: &[Condition]) -> Vec<KeptRule> {
             purpose: rule.purpose().as_str().to_owned(),
             ..KeptRule::default()
         };
-        if rule.kept_by_policies() == ByPolicies::Always {
+        if rule.kept_by_policies() == PolicyCoverage::Always {
             kept.kept_by.push("policies of the installation".to_owned());
         }
         for part in Part::ALL.into_iter().filter(|part| part.keeps(rule)) {
             let Some(said) = condition::find(conditions, part.condition()) else {
                 continue;
             };
-            let is_in_part = part == Part::Policies && rule.kept_by_policies() == ByPolicies::InPart;
+            let is_in_part = part == Part::Policies && rule.kept_by_policies() == PolicyCoverage::InPart;
             let name = if is_in_part { "policies (in part)" } else { part.name() };
             if said.status == ConditionStatus::True {
                 kept.kept_by.push(name.to_owned());

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, MINTABLE_FACT};
 use tenure_api::{ObjectView, reason};
 use tenure_tenancy::admission::policy::{
-    FACTS_PREFIX, Mintable, POLICY_PREFIX, Refusing, describe_namespaces, is_bound, list_policies, list_probe,
+    FACTS_PREFIX, MintableAccounts, POLICY_PREFIX, HandEditDenials, describe_namespaces, is_bound, list_policies, list_probe,
     make_probe, probe_name,
 };
-use tenure_tenancy::{Facts, Settings};
+use tenure_tenancy::{FactIndex, Settings};
 
 use crate::digest::digest_value;
 use crate::enforcement::PartState;
@@ -25,11 +25,11 @@ use crate::plan::{Event, EventKind, EventPlace};
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Tenants and namespaces.
-    pub facts: Facts,
+    pub facts: FactIndex,
     /// The Kustomizations that refuse edits by hand, by namespace.
-    pub refusing: Refusing,
+    pub refusing: HandEditDenials,
     /// The accounts that objects name in namespaces without a tenant.
-    pub mintable: Mintable,
+    pub mintable: MintableAccounts,
     /// All namespaces with their annotations.
     pub namespaces: Vec<ObservedNamespace>,
     /// The stored policies and bindings with names of Tenure's.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use tenure_tenancy::{Estate, Instance};
+use tenure_tenancy::{ShardUnit, Instance};
 
 /// Up to which revisions the Tenants and the namespaces were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ enum Phase {
 #[derive(Clone, Debug, Default)]
 pub struct OwnedParts {
     instance: Instance,
-    estates: BTreeMap<Estate, Phase>,
+    estates: BTreeMap<ShardUnit, Phase>,
     /// Up to where the instance has seen everything, and up to where it has released.
     seen: Option<ReleaseRecord>,
     let_go: Option<ReleaseRecord>,
@@ -131,7 +131,7 @@ impl OwnedParts {
     /// Takes the instance's own parts from what was seen: `changed` is the last change that was seen, and up to `seen` no other change exists. Returns the parts to
     /// release. [`OwnedParts::take_left`] reports when no work on a part is in progress any more.
     #[must_use]
-    pub fn take_own(&mut self, own: &BTreeSet<Estate>, changed: Progress, seen: Progress) -> Vec<Estate> {
+    pub fn take_own(&mut self, own: &BTreeSet<ShardUnit>, changed: Progress, seen: Progress) -> Vec<ShardUnit> {
         let mut leaving = Vec::new();
         self.estates.retain(|estate, phase| match phase {
             _ if own.contains(estate) => true,
@@ -156,7 +156,7 @@ impl OwnedParts {
     }
 
     /// Notes that no work on the part is in progress any more. If the part has come back meanwhile, it is taken over as from any other instance.
-    pub fn take_left(&mut self, estate: &Estate) {
+    pub fn take_left(&mut self, estate: &ShardUnit) {
         if self.estates.get(estate) == Some(&Phase::Leaving) {
             self.estates.remove(estate);
         }
@@ -178,7 +178,7 @@ impl OwnedParts {
 
     /// Returns the parts that can begin now, given the reports of all other leaders.
     #[must_use]
-    pub fn take_ready(&mut self, peers: &[Peer]) -> Vec<Estate> {
+    pub fn take_ready(&mut self, peers: &[Peer]) -> Vec<ShardUnit> {
         let is_only = self.instance == Instance::Only;
         if is_only && !self.is_alone && !peers.is_empty() {
             return Vec::new();

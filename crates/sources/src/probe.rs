@@ -47,7 +47,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<ProbeR
         });
     }
     let mut client = SmartHttp::new(dialer, &url, &credentials, &tls);
-    let answer = client.ask_what_is_offered().await?;
+    let answer = client.request_advertisement().await?;
     let status = answer.status();
     Ok(match status {
         StatusCode::OK

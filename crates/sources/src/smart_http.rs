@@ -35,12 +35,12 @@ impl SmartHttp {
 
     /// Returns the server's first message.
     pub(crate) async fn read_advertisement(&mut self) -> Result<Body, FetchError> {
-        let answer = self.ask_what_is_offered().await?;
+        let answer = self.request_advertisement().await?;
         self.read_body(answer, "application/x-git-upload-pack-advertisement")
     }
 
     /// Requests the server's first message, following redirects. Returns any answer.
-    pub(crate) async fn ask_what_is_offered(&mut self) -> Result<HttpAnswer, FetchError> {
+    pub(crate) async fn request_advertisement(&mut self) -> Result<HttpAnswer, FetchError> {
         let mut base = self.base.clone();
         let redirect = |from: &HttpRequest, location: Location| {
             base = read_redirect(from, location)?;

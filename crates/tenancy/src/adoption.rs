@@ -10,7 +10,7 @@ use tenure_api::{OwnerReference, Tenant, condition, reason};
 
 use crate::admission::read_metadata;
 use crate::denial::Denial;
-use crate::realm::{NamespaceFacts, Realm, TenantFacts};
+use crate::placement::{NamespaceFacts, TenancyFacts, TenantFacts};
 use crate::record::RecordState;
 
 /// The steps of the adoption of one namespace.
@@ -27,11 +27,11 @@ pub struct Adoption {
     pub says: String,
 }
 
-/// Decides about one namespace. The realm has all Tenants, and `object` is the namespace as it is stored.
+/// Decides about one namespace. `realm` has all Tenants, and `object` is the namespace as it is stored.
 ///
 /// # Errors
 /// The reason why the Tenant can't get the namespace.
-pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
+pub fn plan_adoption(realm: &TenancyFacts, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
     let metadata = read_metadata(object);
     let facts = NamespaceFacts::from(&metadata);
     let name = facts.name.as_str();
@@ -181,13 +181,13 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn realm(tenant: &Tenant) -> Realm {
+    fn realm(tenant: &Tenant) -> TenancyFacts {
         let red = TenantFacts {
             name: "red".to_owned(),
             uid: "r".to_owned(),
             ..TenantFacts::default()
         };
-        Realm {
+        TenancyFacts {
             settings: Settings::default(),
             tenants: vec![TenantFacts::from(tenant), red],
             namespaces: Vec::new(),
@@ -204,7 +204,7 @@ mod tests {
         let realm = realm(&tenant);
         let refused = |metadata: Value| {
             let object = json!({ "metadata": metadata });
-            decide(&realm, &TenantFacts::from(&tenant), &object)
+            plan_adoption(&realm, &TenantFacts::from(&tenant), &object)
                 .unwrap_err()
                 .message
         };
@@ -244,7 +244,7 @@ mod tests {
             "name": "shop", "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "former", "a": "b" },
             "ownerReferences": [other, owner("blue", "older")]
         }});
-        let adoption = decide(&realm, &facts, &object).unwrap();
+        let adoption = plan_adoption(&realm, &facts, &object).unwrap();
         let expected = json!({ "metadata": {
             "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "blue" }, "ownerReferences": [other]
         }});

@@ -21,12 +21,12 @@ const COMPILED: usize = 64 << 10;
 
 /// The bounds that a Tenant sets for objects in its namespaces. Cheap to clone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "SaidBounds", into = "SaidBounds")]
-pub struct Bounds(Arc<Read>);
+#[serde(from = "BoundsSpec", into = "BoundsSpec")]
+pub struct Bounds(Arc<CompiledBounds>);
 
 #[derive(Debug, Default)]
-struct Read {
-    said: SaidBounds,
+struct CompiledBounds {
+    said: BoundsSpec,
     /// Expressions by their text. They are compiled at the first use, since the reader of a Tenant may hold a lock that others wait
     /// for.
     expressions: OnceLock<BTreeMap<Expression, Result<Regex, String>>>,
@@ -35,7 +35,7 @@ struct Read {
 /// The bounds in the form of a Tenant's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SaidBounds {
+pub struct BoundsSpec {
     /// The bounds of objects in its namespaces.
     #[serde(flatten)]
     pub objects: TenantBounds,
@@ -120,16 +120,16 @@ fn find_denied_expression(names: &DeniedNames) -> Option<Expression> {
     text.map(|text| Expression::Anywhere(text.to_owned()))
 }
 
-impl From<SaidBounds> for Bounds {
-    fn from(said: SaidBounds) -> Self {
-        Self(Arc::new(Read {
+impl From<BoundsSpec> for Bounds {
+    fn from(said: BoundsSpec) -> Self {
+        Self(Arc::new(CompiledBounds {
             said,
             expressions: OnceLock::new(),
         }))
     }
 }
 
-impl From<Bounds> for SaidBounds {
+impl From<Bounds> for BoundsSpec {
     fn from(bounds: Bounds) -> Self {
         bounds.0.said.clone()
     }
@@ -149,7 +149,7 @@ impl From<&TenantSpec> for Bounds {
             let denied = namespace_options.forbidden_annotations.get_or_insert_default();
             denied.denied.push(NODE_SELECTOR.to_owned());
         }
-        Self::from(SaidBounds {
+        Self::from(BoundsSpec {
             objects: spec.bounds.clone(),
             namespace_options,
         })
@@ -168,7 +168,7 @@ impl Bounds {
     /// Checks whether these bounds limit nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.said == SaidBounds::default()
+        self.0.said == BoundsSpec::default()
     }
 
     /// Returns the bounds of objects.

@@ -1,7 +1,7 @@
 //! The known Tenants and namespaces, with an index for each lookup. The change of one object is one change here, however many other
 //! objects exist.
 //!
-//! This module also decides whom a change concerns. [`crate::realm`] alone decides whose a namespace is. Only data that tenancy needs
+//! This module also decides whom a change concerns. [`crate::placement`] alone decides whose a namespace is. Only data that tenancy needs
 //! for decisions is stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use tenure_api::names::NamespaceName;
 
-use crate::ending::{self, Ending};
-use crate::realm::{
-    self, Holder, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantOwnerReference,
+use crate::termination::{self, Termination};
+use crate::placement::{
+    self, Holder, NamespaceFacts, Placement, TenancyFacts, TenantFacts, TenantOwnerFacts, TenantOwnerReference,
 };
 use crate::settings::Settings;
 
 /// The Tenants and namespaces that a change concerns. The placement of all other namespaces, and the
 /// namespaces of all other Tenants, stay the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Concerned {
+pub struct AffectedObjects {
     /// The names of Tenants that may have a new namespace now, or may take one.
     pub tenants: BTreeSet<String>,
     /// The names of namespaces whose placement may differ now, or which may be ending.
@@ -28,7 +28,7 @@ pub struct Concerned {
     pub has_come_or_gone: bool,
 }
 
-impl Concerned {
+impl AffectedObjects {
     /// Checks whether the change concerns none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -45,7 +45,7 @@ impl Concerned {
 
 /// The known Tenants and namespaces, indexed by name, by owner and by home.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct FactIndex {
     settings: Settings,
     tenants: HashMap<String, Arc<TenantFacts>>,
     namespaces: HashMap<String, NamespaceFacts>,
@@ -64,7 +64,7 @@ pub struct Facts {
     colliding: BTreeSet<String>,
 }
 
-impl Facts {
+impl FactIndex {
     /// Returns facts without any Tenant or namespace.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
@@ -74,9 +74,9 @@ impl Facts {
         }
     }
 
-    /// Returns the facts of a realm.
+    /// Returns the index of all facts.
     #[must_use]
-    pub fn of(realm: &Realm) -> Self {
+    pub fn of(realm: &TenancyFacts) -> Self {
         let mut facts = Self::new(realm.settings.clone());
         realm
             .tenants
@@ -172,15 +172,15 @@ impl Facts {
     /// Records the current state of a namespace, or its removal. The change concerns the Tenants that it names or named, and those that have
     /// their home there or have recorded it. It also concerns all namespaces of the named Tenants, since the placement of each lists the
     /// others.
-    pub fn change_namespace(&mut self, name: &str, new: Option<NamespaceFacts>) -> Concerned {
+    pub fn change_namespace(&mut self, name: &str, new: Option<NamespaceFacts>) -> AffectedObjects {
         let old = self.namespaces.get(name).cloned();
         if old == new {
-            return Concerned::default();
+            return AffectedObjects::default();
         }
         let going = |facts: &Option<NamespaceFacts>| facts.as_ref().map(|facts| facts.deleting);
-        let mut concerned = Concerned {
+        let mut concerned = AffectedObjects {
             has_come_or_gone: going(&old) != going(&new),
-            ..Concerned::default()
+            ..AffectedObjects::default()
         };
         for facts in old.iter().chain(&new) {
             concerned.tenants.extend(named_tenants(facts).map(str::to_owned));
@@ -204,12 +204,12 @@ impl Facts {
 
     /// Records the current state of a Tenant, or its removal. The change concerns this Tenant, its namespaces, and the Tenants that share its home or
     /// that its home namespace names.
-    pub fn change_tenant(&mut self, name: &str, new: Option<TenantFacts>) -> Concerned {
+    pub fn change_tenant(&mut self, name: &str, new: Option<TenantFacts>) -> AffectedObjects {
         let old = self.find_tenant(name).cloned();
         if old == new {
-            return Concerned::default();
+            return AffectedObjects::default();
         }
-        let mut concerned = Concerned::default();
+        let mut concerned = AffectedObjects::default();
         concerned.tenants.insert(name.to_owned());
         for home in old.iter().chain(&new).map(TenantFacts::home) {
             concerned.namespaces.insert(home.to_owned());
@@ -234,7 +234,7 @@ impl Facts {
     /// Returns the part of the facts that decides one Tenant: its namespaces, those that it might take or has recorded, and some other Tenants.
     /// These have their home in a namespace of the first two groups. The size of this part doesn't depend on the number of other Tenants.
     #[must_use]
-    pub fn extract(&self, tenant: &TenantFacts) -> Realm {
+    pub fn extract(&self, tenant: &TenantFacts) -> TenancyFacts {
         let mut names: BTreeSet<&str> = self
             .claims
             .get(&tenant.name)
@@ -250,7 +250,7 @@ impl Facts {
             .collect();
         tenants.insert(&tenant.name, tenant);
         names.extend(tenant.recorded.keys().map(String::as_str));
-        Realm {
+        TenancyFacts {
             settings: self.settings.clone(),
             tenants: tenants.into_values().cloned().collect(),
             namespaces: names
@@ -263,10 +263,10 @@ impl Facts {
 
     /// Returns all facts, sorted by name.
     #[must_use]
-    pub fn to_realm(&self) -> Realm {
+    pub fn to_realm(&self) -> TenancyFacts {
         let tenants: BTreeMap<&String, &Arc<TenantFacts>> = self.tenants.iter().collect();
         let namespaces: BTreeMap<&String, &NamespaceFacts> = self.namespaces.iter().collect();
-        Realm {
+        TenancyFacts {
             settings: self.settings.clone(),
             tenants: tenants.into_values().map(|tenant| tenant.as_ref().clone()).collect(),
             namespaces: namespaces.into_values().cloned().collect(),
@@ -275,12 +275,12 @@ impl Facts {
 
     /// Returns what is ending about a namespace, if anything is known.
     #[must_use]
-    pub fn ending(&self, namespace: &str) -> Option<Ending> {
+    pub fn ending(&self, namespace: &str) -> Option<Termination> {
         let is_there = |owner: &TenantOwnerReference| {
             let found = self.find_tenant(&owner.name);
             found.is_some_and(|tenant| tenant.uid == owner.uid && !tenant.deleting)
         };
-        ending::judge(
+        termination::find_termination(
             self.namespaces.get(namespace)?,
             |label| self.find_tenant(label).is_some_and(|tenant| !tenant.deleting),
             is_there,
@@ -335,7 +335,7 @@ impl Facts {
 
     /// Returns the Tenant whose rules bound writes in a namespace: the one that the namespace names by its label, whether the Tenant has recorded
     /// it or not. Returns none for a namespace of the platform, without a tenant, in dispute or unknown. This lookup grants nothing:
-    /// [`Facts::place`] decides who may act there, and on which objects.
+    /// [`FactIndex::place`] decides who may act there, and on which objects.
     #[must_use]
     pub fn tenant_of(&self, namespace: &str) -> Option<&TenantFacts> {
         self.found.get(namespace).map(Arc::as_ref)
@@ -375,7 +375,7 @@ impl Facts {
             let names = recorded.map(|facts| facts.name.clone());
             names.filter_map(|name| NamespaceName::new(name).ok()).collect()
         };
-        realm::place(
+        placement::find_placement(
             &self.settings,
             namespace,
             self.namespaces.get(namespace),
@@ -392,7 +392,7 @@ fn find_tenant_of(
     namespace: Option<&NamespaceFacts>,
 ) -> Option<Arc<TenantFacts>> {
     let named = |name: &str| tenants.get(name).map(Arc::as_ref);
-    let found = realm::find_owner(settings, named, namespace?).ok().flatten()?;
+    let found = placement::find_owner(settings, named, namespace?).ok().flatten()?;
     tenants.get(&found.name).cloned()
 }
 

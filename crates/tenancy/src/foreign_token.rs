@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::denial::Denial;
 use crate::identity::{self, ServiceAccount};
-use crate::realm::Placement;
+use crate::placement::Placement;
 
 /// The greatest number of audiences of one token.
 const MOST_AUDIENCES: usize = 16;

@@ -2,7 +2,7 @@
 //! interface, so none can take the place of another.
 //!
 //! - A [`ServiceAccount`] acts for a request of a user or a repository.
-//! - An [`ElsewhereUser`] acts in the cluster of a kubeconfig that a ServiceAccount has read.
+//! - An [`RemoteClusterUser`] acts in the cluster of a kubeconfig that a ServiceAccount has read.
 //! - A [`LaneAccount`] does the bookkeeping of one lane.
 //! - The [`Controller`] does the bookkeeping above all lanes.
 //! - The [`SecretWriter`] writes credentials where an administrator lets it.
@@ -18,7 +18,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use crate::denial::{Denial, DenialReason};
 use crate::lane::{Lane, TENANT_LANE, decide_lane};
-use crate::realm::Placement;
+use crate::placement::Placement;
 
 /// A ServiceAccount whose name has been checked and whose use here has been allowed. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,11 +142,11 @@ impl Serialize for SecretWriter {
 /// The user of a kubeconfig in another cluster. It has no rights here. Its requests carry the credential from a Secret that the
 /// ServiceAccount may read, and never a token of this cluster. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ElsewhereUser {
+pub struct RemoteClusterUser {
     account: ServiceAccount,
 }
 
-impl ElsewhereUser {
+impl RemoteClusterUser {
     /// Returns the ServiceAccount that has read the kubeconfig.
     #[must_use]
     pub fn account(&self) -> &ServiceAccount {
@@ -154,7 +154,7 @@ impl ElsewhereUser {
     }
 }
 
-impl fmt::Display for ElsewhereUser {
+impl fmt::Display for RemoteClusterUser {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("the user of spec.kubeConfig")
     }
@@ -183,7 +183,7 @@ pub enum Identity {
     /// The account that writes credentials, by a token that TokenRequest gave for it.
     SecretWriter(SecretWriter),
     /// The user of a kubeconfig, in another cluster.
-    Elsewhere(ElsewhereUser),
+    Elsewhere(RemoteClusterUser),
 }
 
 impl From<ServiceAccount> for Identity {
@@ -210,8 +210,8 @@ impl From<SecretWriter> for Identity {
     }
 }
 
-impl From<ElsewhereUser> for Identity {
-    fn from(user: ElsewhereUser) -> Self {
+impl From<RemoteClusterUser> for Identity {
+    fn from(user: RemoteClusterUser) -> Self {
         Self::Elsewhere(user)
     }
 }
@@ -308,8 +308,8 @@ pub fn decide_for_authoriser(service_account_name: &str) -> Result<ServiceAccoun
 /// Returns the user of a kubeconfig that a ServiceAccount has read, in the cluster that the
 /// kubeconfig names.
 #[must_use]
-pub fn use_elsewhere(account: &ServiceAccount) -> ElsewhereUser {
-    ElsewhereUser {
+pub fn use_elsewhere(account: &ServiceAccount) -> RemoteClusterUser {
+    RemoteClusterUser {
         account: account.clone(),
     }
 }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use tenure_api::metadata::{CONTROLLER_LEASE, SHARD_LEASE_PREFIX, SHARDING_KEY};
 
-use crate::realm::{Atlas, NamespaceFacts, Placement};
+use crate::placement::{TenancyIndex, NamespaceFacts, Placement};
 use crate::settings::is_kubernetes_own;
 
 /// The longest name of a shard. Names of objects for a shard contain it.
@@ -136,7 +136,7 @@ impl Instance {
 
     /// Checks whether the instance reconciles what has this key, or no key.
     #[must_use]
-    pub fn sees_to(&self, key: Option<&str>) -> bool {
+    pub fn reconciles(&self, key: Option<&str>) -> bool {
         match self {
             Self::Only => true,
             Self::Main => key.is_none(),
@@ -147,14 +147,14 @@ impl Instance {
 
 /// The unit that an instance takes and releases as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Estate {
+pub enum ShardUnit {
     /// A Tenant itself: its namespaces, accounts and rights.
     Tenant(String),
     /// Everything in a namespace.
     Namespace(String),
 }
 
-impl fmt::Display for Estate {
+impl fmt::Display for ShardUnit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tenant(name) => write!(formatter, "tenant {name}"),
@@ -165,9 +165,9 @@ impl fmt::Display for Estate {
 
 /// The part of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Domain {
+pub struct ShardAssignment {
     /// The units that the instance reconciles.
-    pub own: BTreeSet<Estate>,
+    pub own: BTreeSet<ShardUnit>,
     /// All keys in the cluster.
     pub keys: BTreeSet<String>,
 }
@@ -175,7 +175,7 @@ pub struct Domain {
 /// Returns the key of a namespace that counts, if it has one. A namespace that names a Tenant has the key of that Tenant: it is recorded
 /// there, or nothing is done in it. So no instance takes it from another for a moment.
 #[must_use]
-pub fn find_key(atlas: &Atlas, facts: &NamespaceFacts) -> Option<String> {
+pub fn find_key(atlas: &TenancyIndex, facts: &NamespaceFacts) -> Option<String> {
     let realm = atlas.realm();
     if facts.name == realm.settings.platform_namespace || is_kubernetes_own(&facts.name) {
         return None;
@@ -189,27 +189,27 @@ pub fn find_key(atlas: &Atlas, facts: &NamespaceFacts) -> Option<String> {
 
 /// Returns the part of all Tenants and namespaces that an instance reconciles.
 #[must_use]
-pub fn survey(atlas: &Atlas, instance: &Instance) -> Domain {
+pub fn assign_shard(atlas: &TenancyIndex, instance: &Instance) -> ShardAssignment {
     let realm = atlas.realm();
     let tenants = realm
         .tenants
         .iter()
-        .map(|tenant| (Estate::Tenant(tenant.name.clone()), tenant.shard.clone()));
+        .map(|tenant| (ShardUnit::Tenant(tenant.name.clone()), tenant.shard.clone()));
     let namespaces = realm
         .namespaces
         .iter()
-        .map(|facts| (Estate::Namespace(facts.name.clone()), find_key(atlas, facts)));
-    let mut domain = Domain::default();
+        .map(|facts| (ShardUnit::Namespace(facts.name.clone()), find_key(atlas, facts)));
+    let mut domain = ShardAssignment::default();
     for (estate, key) in tenants.chain(namespaces) {
-        if instance.sees_to(key.as_deref()) {
+        if instance.reconciles(key.as_deref()) {
             domain.own.insert(estate);
         }
         domain.keys.extend(key);
     }
     // The platform's namespace always counts as existing: reports without another place are written
     // there.
-    let platform = Estate::Namespace(realm.settings.platform_namespace.clone());
-    if instance.sees_to(None) {
+    let platform = ShardUnit::Namespace(realm.settings.platform_namespace.clone());
+    if instance.reconciles(None) {
         domain.own.insert(platform);
     }
     domain
@@ -220,7 +220,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::realm::{Realm, TenantFacts, TenantOwnerReference};
+    use crate::placement::{TenancyFacts, TenantFacts, TenantOwnerReference};
     use crate::settings::Settings;
 
     fn namespace(name: &str, tenant: Option<&str>, shard: Option<&str>) -> NamespaceFacts {
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_tenant_says_which_shard_and_nothing_below_it_does() {
-        let realm = Realm {
+        let realm = TenancyFacts {
             settings: Settings::default(),
             tenants: vec![
                 tenant("green", Some("a")),
@@ -315,9 +315,9 @@ mod tests {
                 },
             ],
         };
-        let atlas = Atlas::new(Arc::new(realm));
+        let atlas = TenancyIndex::new(Arc::new(realm));
         let own = |instance: &Instance| {
-            let own = survey(&atlas, instance)
+            let own = assign_shard(&atlas, instance)
                 .own
                 .into_iter()
                 .map(|estate| estate.to_string());
@@ -347,7 +347,7 @@ mod tests {
             ]
         );
         assert_eq!(own(&Instance::Only).len(), 12);
-        let keys = survey(&atlas, &Instance::Main).keys;
+        let keys = assign_shard(&atlas, &Instance::Main).keys;
         assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["Not A Name", "a"]);
     }
 }

@@ -5,20 +5,20 @@ use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView};
 
 use crate::denial::Denial;
-use crate::reach::{self, Scope};
-use crate::realm::Placement;
+use crate::write_scope::{self, Scope};
+use crate::placement::Placement;
 
 /// Checks whether an object in an inventory could have been applied from this namespace.
 ///
 /// # Errors
-/// When the entry names an object that [`reach::check_object`] denies.
+/// When the entry names an object that [`write_scope::check_object`] denies.
 pub fn check_entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
     let (scope, namespace) = if id.namespace.is_empty() {
         (Scope::Cluster, None)
     } else {
         (Scope::Namespaced, Some(id.namespace.as_str()))
     };
-    reach::check_object(placement, scope, &id.kind, namespace, &id.name)
+    write_scope::check_object(placement, scope, &id.kind, namespace, &id.name)
 }
 
 /// Checks whether a live object names this Kustomization as its owner: with both owner labels,

@@ -6,7 +6,7 @@
 use tenure_api::metadata::{LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE};
 use tenure_api::names::TenantName;
 
-use crate::realm::Placement;
+use crate::placement::Placement;
 use crate::settings::is_kubernetes_own;
 
 /// The prefix of the name of a tenant's lane. The tenant's name follows.

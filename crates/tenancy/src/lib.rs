@@ -4,11 +4,11 @@
 //! person, which names the missing condition. Empty, unknown, ambiguous and contradictory values are denied.
 //!
 //! ```text
-//! namespaces and Tenants ──[realm]──▶ Placement ──[identity]──▶ Identity   who acts
+//! namespaces and Tenants ──[placement]──▶ Placement ──[identity]──▶ Identity   who acts
 //!                                        │
 //!                                        ├──[lane]───────▶ in which lane, and with which rights for bookkeeping?
 //!                                        ├──[reference]──▶ may it name that source, that dependency?
-//!                                        ├──[reach]──────▶ may it write that object?
+//!                                        ├──[write_scope]──────▶ may it write that object?
 //!                                        ├──[foreign_token]▶ which of its tokens may another cluster see?
 //!                                        ├──[owner]──────▶ whose is an object that two want?
 //!                                        └──[surface]────▶ which tier is a Surface here?
@@ -26,7 +26,7 @@ pub mod admission;
 pub mod adoption;
 pub mod bounds;
 pub mod denial;
-pub mod ending;
+pub mod termination;
 pub mod external;
 pub mod facts;
 mod flux_account;
@@ -39,12 +39,12 @@ pub mod inventory;
 pub mod lane;
 pub mod membership;
 pub mod mentions;
-pub mod namespace_marks;
+pub mod namespace_metadata;
 pub mod owner;
 pub mod pod_security;
 pub mod quotas;
-pub mod reach;
-pub mod realm;
+pub mod write_scope;
+pub mod placement;
 pub mod record;
 pub mod reference;
 pub mod settings;
@@ -56,20 +56,20 @@ pub use admission::ledger::{self, Claim, Ledger};
 pub use admission::quota::{QuotaAmount, QuotaClaim, QuotaLedger, Sums};
 pub use bounds::Bounds;
 pub use denial::{Denial, DenialReason};
-pub use ending::Ending;
+pub use termination::Termination;
 pub use external::ExternalGrant;
-pub use facts::{Concerned, Facts};
+pub use facts::{AffectedObjects, FactIndex};
 pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
 pub use grant::ReferenceGrant;
-pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, SecretWriter, ServiceAccount};
+pub use identity::{Controller, RemoteClusterUser, Identity, Installer, LaneAccount, SecretWriter, ServiceAccount};
 pub use ingresses::{HostPath, IngressIndex, IngressRoutes};
-pub use instance::{Domain, Estate, Instance, ShardName};
+pub use instance::{ShardAssignment, ShardUnit, Instance, ShardName};
 pub use lane::Lane;
 pub use membership::{Membership, find_membership};
-pub use namespace_marks::NamespaceMarks;
+pub use namespace_metadata::NamespaceMetadata;
 pub use pod_security::PodSecurityLevel;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};
-pub use realm::{Atlas, Holder, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantPlacement};
+pub use placement::{TenancyIndex, Holder, NamespaceFacts, Placement, TenancyFacts, TenantFacts, TenantOwnerFacts, TenantPlacement};
 pub use record::{RecordState, check_takeable};
 pub use reference::Referrer;
 pub use settings::{LEAST_INTERVAL, Settings};

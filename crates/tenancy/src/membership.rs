@@ -5,9 +5,9 @@
 
 use tenure_api::metadata::LANE_PREFIX;
 
-use crate::facts::Facts;
+use crate::facts::FactIndex;
 use crate::lane::TENANT_LANE;
-use crate::realm::TenantOwnerFacts;
+use crate::placement::TenantOwnerFacts;
 
 /// The prefix of the user names of ServiceAccounts.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
@@ -34,7 +34,7 @@ impl<'a> Membership<'a> {
 /// Finds the Tenant of a user. A ServiceAccount has the Tenant of its namespace, and a lane's account has that of the lane. Any other user has
 /// the first Tenant by name that lists the user, or one of their groups, as an owner.
 #[must_use]
-pub fn find_membership<'a>(facts: &'a Facts, user: &str, groups: &[String]) -> Membership<'a> {
+pub fn find_membership<'a>(facts: &'a FactIndex, user: &str, groups: &[String]) -> Membership<'a> {
     let account = user.strip_prefix(ACCOUNT_PREFIX);
     let Some((namespace, name)) = account.and_then(|account| account.split_once(':')) else {
         let own_groups = groups.iter().filter(|group| !group.starts_with(KUBERNETES_PREFIX));
@@ -86,7 +86,7 @@ mod tests {
                 { "name": "nobodys", "uid": "n" },
             ],
         });
-        let facts = Facts::of(&serde_json::from_value(realm).unwrap());
+        let facts = FactIndex::of(&serde_json::from_value(realm).unwrap());
         let account = |namespace: &str, name: &str| format!("{ACCOUNT_PREFIX}{namespace}:{name}");
         let groups = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let blue = Membership::Tenant("blue");

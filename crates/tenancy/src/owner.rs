@@ -8,7 +8,7 @@ use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView};
 
 use crate::inventory;
-use crate::realm::Placement;
+use crate::placement::Placement;
 
 /// The order of two Kustomizations, one of which owns an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

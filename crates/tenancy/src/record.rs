@@ -9,7 +9,7 @@ use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{Tenant, condition};
 
 use crate::denial::Denial;
-use crate::realm::{NamespaceFacts, Realm, TenantFacts};
+use crate::placement::{NamespaceFacts, TenancyFacts, TenantFacts};
 use crate::settings::Settings;
 
 /// The state of a Tenant's record.
@@ -79,7 +79,7 @@ pub fn is_believed(settings: &Settings, tenant: &TenantFacts, state: RecordState
 ///
 /// # Errors
 /// When it is the platform's, Kubernetes' own, another tenant's, being deleted, or not labelled for the tenant.
-pub fn check_takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
+pub fn check_takeable(realm: &TenancyFacts, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
     let refuse = |why: String| {
         Err(Denial::access(format!(
             "namespace {namespace} can't become tenant {}'s: {why}",

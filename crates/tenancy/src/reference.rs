@@ -6,7 +6,7 @@
 
 use crate::denial::Denial;
 use crate::grant::{KUSTOMIZATION, ReferenceGrant};
-use crate::realm::Placement;
+use crate::placement::Placement;
 
 /// The object that refers.
 #[derive(Clone, Copy, Debug)]

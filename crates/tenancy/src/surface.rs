@@ -2,7 +2,7 @@
 //! can claim it.
 
 use crate::denial::{Denial, DenialReason};
-use crate::realm::{Placement, TenantPlacement};
+use crate::placement::{Placement, TenantPlacement};
 
 /// The tier of a Surface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

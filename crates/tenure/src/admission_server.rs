@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use tenure_admission::webhook::{ClientGate, WebhookDoor, WebhookSettings};
+use tenure_admission::webhook::{ClientVerifier, WebhookInstance, WebhookSettings};
 use tenure_api::admission_webhooks::WebhookPlace;
 use tenure_apiserver::authentication::ClientCertificates;
 use tenure_cluster::ClientPool;
@@ -56,7 +56,7 @@ pub(crate) struct Flags {
 pub(crate) struct AdmissionSettings {
     address: SocketAddr,
     place: WebhookPlace,
-    gate: Option<ClientGate>,
+    gate: Option<ClientVerifier>,
 }
 
 /// Reads an address in the form of webhooks: `https://HOST:PORT`.
@@ -94,7 +94,7 @@ impl Flags {
                 .admission_url
                 .clone()
                 .map_or(WebhookPlace::Service, WebhookPlace::Address),
-            gate: gate.map(|authorities| ClientGate {
+            gate: gate.map(|authorities| ClientVerifier {
                 authorities,
                 names: self.admission_client_names.clone(),
             }),
@@ -118,7 +118,7 @@ fn read_authorities(path: &Path) -> Result<ClientCertificates, Failure> {
 
 /// A running webhook.
 pub(crate) struct OpenDoor {
-    door: Arc<WebhookDoor>,
+    door: Arc<WebhookInstance>,
     serving: JoinHandle<()>,
     is_in_a_cluster: bool,
 }
@@ -139,7 +139,7 @@ pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result
         place: settings.place,
         gate: settings.gate,
     };
-    let door = Arc::new(WebhookDoor::new(client, settings));
+    let door = Arc::new(WebhookInstance::new(client, settings));
     let opened = Arc::clone(&door);
     // The task continues while everything else ends.
     let serving = tokio::spawn(async move { opened.open(listener).await });
@@ -152,7 +152,7 @@ pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result
 
 impl OpenDoor {
     /// Returns the webhook, to check whether it can answer.
-    pub(crate) fn watch(&self) -> Arc<WebhookDoor> {
+    pub(crate) fn watch(&self) -> Arc<WebhookInstance> {
         Arc::clone(&self.door)
     }
 

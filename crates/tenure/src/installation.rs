@@ -87,7 +87,7 @@ pub(crate) fn list_lanes(pods: &LanePods) -> Vec<Value> {
 
 /// Returns the additional rights for policies that are kept in force. The controllers make the policies after they have written the facts that the policies read.
 pub(crate) fn list_policing() -> Vec<Value> {
-    let policies = policy::list_kept(&Settings::default());
+    let policies = policy::list_enforced_objects(&Settings::default());
     tenure_api::installation::policing(&policies, &policy::list_roles())
 }
 

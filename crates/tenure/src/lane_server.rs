@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tenure_admission::webhook::{CertificatePlace, TrustKeeper};
+use tenure_admission::webhook::{CertificatePlace, CertificateKeeper};
 use tenure_api::metadata::{LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_api::workload::{LANE_AUDIENCE, LANE_AUTHORITY, LANE_SECRET, LanePods, usual_hub};
 use tenure_apiserver::listening::{ListenerBounds, Shown, Stream, accept_all};
@@ -158,7 +158,7 @@ impl LaneListener {
     ) -> Result<impl Future<Output = ()> + use<>, Failure> {
         let listener = listen(self.address, "--lane-address").await?;
         let client = ClientPool::new(config.connection.clone()).controller();
-        let trust = Arc::new(TrustKeeper::new(
+        let trust = Arc::new(CertificateKeeper::new(
             client.clone(),
             describe_certificate(&self.settings.pods.hub),
             None,
@@ -198,7 +198,7 @@ fn describe_certificate(hub: &str) -> CertificatePlace {
 }
 
 /// Writes the authority to the place where Pods read it, after each change and at intervals.
-async fn publish(client: &Client, trust: &TrustKeeper) {
+async fn publish(client: &Client, trust: &CertificateKeeper) {
     let mut bundle = trust.bundle();
     let mut said = String::new();
     loop {
@@ -218,7 +218,7 @@ async fn publish(client: &Client, trust: &TrustKeeper) {
             match client.apply(&object, &options).await {
                 Ok(_) => {
                     said.clear();
-                    trust.note_published(text);
+                    trust.record_published_bundle(text);
                 }
                 Err(error) => {
                     pause = SOON;

@@ -10,7 +10,7 @@ use tenure_api::admission_webhooks::SERVICE;
 use tenure_api::installation;
 use tenure_api::workload::{self, Workload};
 use tenure_tenancy::Settings;
-use tenure_tenancy::admission::policy::{list_kept, list_roles};
+use tenure_tenancy::admission::policy::{list_enforced_objects, list_roles};
 
 use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed, list_lanes};
 
@@ -249,7 +249,7 @@ fn mark_sources(text: &str, connected: &str) -> Result<String> {
 /// Lists all objects, each with its condition.
 fn list_chosen(chosen: &Workload) -> Result<Vec<(Value, Option<&'static str>)>> {
     let kind = |object: &Value| object.get("kind").and_then(Value::as_str).map(str::to_owned);
-    let policing = installation::policing(&list_kept(&Settings::default()), &list_roles());
+    let policing = installation::policing(&list_enforced_objects(&Settings::default()), &list_roles());
     let mut objects = Vec::new();
     for object in list_installed()? {
         let is_policy = kind(&object).is_some_and(|kind| kind == POLICY || kind == POLICY_BINDING);
@@ -464,7 +464,7 @@ mod tests {
                 policies,
                 lanes,
             };
-            let policing = installation::policing(&list_kept(&Settings::default()), &list_roles());
+            let policing = installation::policing(&list_enforced_objects(&Settings::default()), &list_roles());
             let mut objects = list_installed()?;
             if admission {
                 objects.extend(installation::admission());

@@ -40,7 +40,7 @@ pub enum CertificateError {
 
 /// The authorities and the certificate that the Secret stores.
 #[derive(Clone, Default)]
-pub(super) struct Kept {
+pub(super) struct StoredCertificate {
     /// The authorities, oldest first.
     authorities: Vec<CertificateDer<'static>>,
     /// The key of the newest authority, in PEM.
@@ -48,7 +48,7 @@ pub(super) struct Kept {
     serving: Option<(CertificateDer<'static>, String)>,
 }
 
-impl Kept {
+impl StoredCertificate {
     /// Reads a Secret.
     pub(super) fn read(secret: &Value) -> Result<Self, CertificateError> {
         let unread = |field, problem| CertificateError::Unread { field, problem };
@@ -265,8 +265,8 @@ mod tests {
         ["tenure-webhook.tenure-system.svc".to_owned(), "127.0.0.1".to_owned()].to_vec()
     }
 
-    fn made(now: Timestamp) -> Kept {
-        let mut kept = Kept::default();
+    fn made(now: Timestamp) -> StoredCertificate {
+        let mut kept = StoredCertificate::default();
         kept.make_authority("tenure-webhook", now).unwrap();
         kept.make_certificate(("tenure-webhook", &names()), now).unwrap();
         kept
@@ -296,11 +296,11 @@ mod tests {
         assert_eq!(kept.describe(&names(), true).serving.unwrap().authority, Some(0));
         kept.make_certificate(("tenure-webhook", &names()), now).unwrap();
         let secret = json!({ "data": kept.write() });
-        let mut again = Kept::read(&secret).unwrap();
+        let mut again = StoredCertificate::read(&secret).unwrap();
         assert_eq!(again.describe(&names(), true), kept.describe(&names(), true));
         assert_eq!(again.describe(&names(), true).serving.unwrap().authority, Some(1));
         again.forget(1);
-        let again = Kept::read(&json!({ "data": again.write() })).unwrap();
+        let again = StoredCertificate::read(&json!({ "data": again.write() })).unwrap();
         assert_eq!(again.describe(&names(), true).serving.unwrap().authority, Some(0));
         assert!(again.shown().is_some());
     }
@@ -334,9 +334,9 @@ mod tests {
         ] {
             let mut data = good.clone();
             data[field] = value;
-            let error = Kept::read(&json!({ "data": data })).err().unwrap().to_string();
+            let error = StoredCertificate::read(&json!({ "data": data })).err().unwrap().to_string();
             assert!(error.contains(told) && !error.contains("hunter2"), "{field}: {error}");
         }
-        assert!(Kept::read(&json!({})).is_err());
+        assert!(StoredCertificate::read(&json!({})).is_err());
     }
 }

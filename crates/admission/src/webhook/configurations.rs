@@ -22,7 +22,7 @@ use tenure_planner::enforcement::{Part, PartState};
 use tenure_tenancy::Settings;
 use tokio::sync::Notify;
 
-use super::trust::TrustKeeper;
+use super::certificate_keeper::CertificateKeeper;
 
 /// The field manager of restored configurations.
 const MANAGER: &str = "tenure-webhook";
@@ -38,7 +38,7 @@ const NAMES_TOLD: usize = 8;
 pub struct ConfigurationKeeper {
     client: Client,
     place: WebhookPlace,
-    trust: Arc<TrustKeeper>,
+    trust: Arc<CertificateKeeper>,
     settings: Settings,
     at_the_latest: Duration,
     said: parking_lot::Mutex<String>,
@@ -57,7 +57,7 @@ impl ConfigurationKeeper {
     /// Returns a keeper of the configurations that lead to `place` and trust the authorities of `trust`. The settings
     /// name what the webhooks protect in addition.
     #[must_use]
-    pub fn new(client: Client, place: WebhookPlace, trust: Arc<TrustKeeper>, settings: Settings) -> Self {
+    pub fn new(client: Client, place: WebhookPlace, trust: Arc<CertificateKeeper>, settings: Settings) -> Self {
         Self {
             client,
             place,
@@ -119,7 +119,7 @@ impl ConfigurationKeeper {
             if !authorities.is_empty() {
                 let standing = match self.look(&authorities, &mut books).await {
                     Ok(standing) => {
-                        self.trust.note_published(authorities);
+                        self.trust.record_published_bundle(authorities);
                         standing
                     }
                     Err(error) => {

@@ -15,7 +15,7 @@ use tenure_cluster::{Client, Seen, WatchEvent, watch};
 use tenure_tenancy::admission::Refusal;
 use tenure_tenancy::admission::{collision, quota};
 use tenure_tenancy::{
-    Facts, HostClaim, IngressIndex, IngressRoutes, NamespaceFacts, QuotaClaim, Settings, Sums, TenantFacts, Usages,
+    FactIndex, HostClaim, IngressIndex, IngressRoutes, NamespaceFacts, QuotaClaim, Settings, Sums, TenantFacts, Usages,
 };
 use tokio::sync::watch as changing;
 
@@ -126,7 +126,7 @@ impl Health {
 struct State {
     /// The facts, changed object by object. A review that still uses an earlier version keeps it, and the next
     /// change then copies the facts.
-    facts: Arc<Facts>,
+    facts: Arc<FactIndex>,
     usages: Usages,
     ingresses: IngressIndex,
     tenants: Health,
@@ -151,7 +151,7 @@ impl KnownFacts {
         Self {
             mentions: KnownMentions::new(settings.clone()),
             state: Arc::new(RwLock::new(State {
-                facts: Arc::new(Facts::new(settings)),
+                facts: Arc::new(FactIndex::new(settings)),
                 usages: Usages::default(),
                 ingresses: IngressIndex::default(),
                 tenants: Health::default(),
@@ -167,7 +167,7 @@ impl KnownFacts {
     ///
     /// # Errors
     /// [`Unknown`].
-    pub fn known(&self) -> Result<Arc<Facts>, Unknown> {
+    pub fn known(&self) -> Result<Arc<FactIndex>, Unknown> {
         let state = self.state.read();
         state.namespaces.check(Followed::Namespaces)?;
         state.tenants.check(Followed::Tenants)?;
@@ -194,7 +194,7 @@ impl KnownFacts {
     ///
     /// # Errors
     /// [`Unknown`].
-    pub(super) fn add_up(&self, facts: &Facts, claim: &QuotaClaim) -> Result<Result<Sums, Refusal>, Unknown> {
+    pub(super) fn add_up(&self, facts: &FactIndex, claim: &QuotaClaim) -> Result<Result<Sums, Refusal>, Unknown> {
         let state = self.state.read();
         state.quotas.check(Followed::Quotas)?;
         Ok(quota::add_up(facts, &state.usages, claim))
@@ -204,10 +204,10 @@ impl KnownFacts {
     ///
     /// # Errors
     /// [`Unknown`].
-    pub(super) fn collide(&self, facts: &Facts, claim: &HostClaim) -> Result<Result<(), Refusal>, Unknown> {
+    pub(super) fn collide(&self, facts: &FactIndex, claim: &HostClaim) -> Result<Result<(), Refusal>, Unknown> {
         let state = self.state.read();
         state.ingresses_health.check(Followed::Ingresses)?;
-        Ok(collision::judge(facts, &state.ingresses, claim))
+        Ok(collision::check(facts, &state.ingresses, claim))
     }
 
     /// Returns the index of objects that name namespaces.
@@ -343,7 +343,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    pub(super) fn make(self, facts: &mut Facts) {
+    pub(super) fn make(self, facts: &mut FactIndex) {
         match self {
             Self::Tenant(tenant) => facts.set_tenant(tenant),
             Self::TenantGone(name) => facts.remove_tenant(&name),

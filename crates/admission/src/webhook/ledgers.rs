@@ -21,15 +21,15 @@ use tenure_cluster::{Client, ClusterError, Resource};
 use tenure_tenancy::admission::Refusal;
 use tenure_tenancy::{Claim, HostClaim, HostLedger, HostPart, Ledger, QuotaClaim, QuotaLedger, Sums};
 
-use super::judge::Unanswered;
-use super::written_over::write_over;
+use super::decider::Unanswered;
+use super::shared_objects::write_if_unchanged;
 
 /// The greatest number of attempts after a lost race. Within one process no race occurs.
 const TRIES: usize = 16;
 
 /// The reservation that a claim leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(super) enum ReservationKind {
     /// No reservation: the caller only asks whether capacity is left.
     Nothing,
     /// A reservation for this time.
@@ -39,7 +39,7 @@ pub(super) enum Keep {
 /// The decision about a claim, and the ledger to write, if it changed.
 type Judged = (Result<(), Refusal>, Option<String>);
 
-impl Keep {
+impl ReservationKind {
     /// Decides a claim with a ledger. If a reservation should be stored, it is stored for the given
     /// time.
     fn settle<L: Clone + PartialEq + Display>(
@@ -120,7 +120,7 @@ impl Ledgers {
         &self,
         claim: &Claim,
         has_been_seen: impl Fn(&str) -> bool,
-        keep: Keep,
+        keep: ReservationKind,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let of = Of::tenant(&claim.tenant, &claim.tenant_uid, LEDGER_ANNOTATION);
         self.write_down(&of, |text, now| {
@@ -138,7 +138,7 @@ impl Ledgers {
         &self,
         claim: &QuotaClaim,
         add_up: impl Fn() -> Result<Result<Sums, Refusal>, Unanswered>,
-        keep: Keep,
+        keep: ReservationKind,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let of = Of::tenant(&claim.tenant, &claim.tenant_uid, QUOTA_LEDGER_ANNOTATION);
         self.write_down(&of, |text, now| {
@@ -160,7 +160,7 @@ impl Ledgers {
         &self,
         claim: &HostClaim,
         collide: impl Fn() -> Result<Result<(), Refusal>, Unanswered>,
-        keep: Keep,
+        keep: ReservationKind,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         // One claim of a Tenant at a time, so that a Tenant with many claims isn't before others in each of the shared
         // Leases.
@@ -246,7 +246,7 @@ impl Ledgers {
             }
         });
         let patch = json!({ "metadata": { "annotations": annotations } });
-        write_over(&self.client, resource, found, &lease, patch).await
+        write_if_unchanged(&self.client, resource, found, &lease, patch).await
     }
 }
 

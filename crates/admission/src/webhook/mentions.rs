@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tenure_cluster::{Client, ClusterError, Resource, WatchEvent, watch};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
-use tenure_tenancy::{Facts, Settings, TenantFacts};
+use tenure_tenancy::{FactIndex, Settings, TenantFacts};
 use tokio::sync::Notify;
 
 use super::facts::{Health, Unknown};
@@ -48,7 +48,7 @@ impl KnownMentions {
     /// When a watch has not reported everything yet, or is broken for long.
     pub(super) fn find_outside(
         &self,
-        facts: &Facts,
+        facts: &FactIndex,
         tenant: &TenantFacts,
         namespace: &str,
     ) -> Result<Option<Mention>, String> {

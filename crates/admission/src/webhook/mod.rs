@@ -2,9 +2,9 @@
 //!
 //! - Reviews and their answers: [`review`].
 //! - The known Tenants and namespaces: [`KnownFacts`].
-//! - Questions to the cluster during a review: `questions`.
+//! - Questions to the cluster during a review: `cluster_queries`.
 //! - The server: [`WebhookServer`].
-//! - The certificate ([`TrustKeeper`]) and the configurations ([`ConfigurationKeeper`]), by which the API server continues to call the webhooks.
+//! - The certificate ([`CertificateKeeper`]) and the configurations ([`ConfigurationKeeper`]), by which the API server continues to call the webhooks.
 //!
 //! No decision uses unknown facts. While Tenants and namespaces are unseen, or their watches are broken for long, the webhook answers that it
 //! can't decide. The webhook's `failurePolicy` then decides about the write. From a review, only a reservation for a namespace is stored
@@ -12,7 +12,7 @@
 //! and only if this user may do what the review says.
 //!
 //! ```text
-//! POST /mutate    ──[server]──▶ bytes ──[review]──▶ Request ──[judge]──▶ decide ──▶ patch, warnings or refusal
+//! POST /mutate    ──[server]──▶ bytes ──[review]──▶ Request ──[decider]──▶ decide ──▶ patch, warnings or refusal
 //! POST /validate                                                │  ▲
 //!                                                     questions ▼  │ answers
 //!                                                     SubjectAccessReview, reads (as the controller)
@@ -20,25 +20,25 @@
 
 mod certificates;
 mod configurations;
-mod door;
+mod webhook_instance;
 mod facts;
-mod judge;
+mod decider;
 mod ledgers;
 mod mentions;
 mod patch;
-mod questions;
+mod cluster_queries;
 pub mod review;
 mod server;
-mod shown;
-mod trust;
-mod written_over;
+mod tls;
+mod certificate_keeper;
+mod shared_objects;
 
 pub use certificates::{CertificateError, find_end};
 pub use configurations::ConfigurationKeeper;
-pub use door::{WebhookDoor, WebhookSettings};
+pub use webhook_instance::{WebhookInstance, WebhookSettings};
 pub use facts::{KnownFacts, Unknown};
-pub use judge::{Effort, Judge, Unanswered};
+pub use decider::{WorkAmount, ReviewDecider, Unanswered};
 pub use review::Phase;
 pub use server::WebhookServer;
-pub use shown::{ClientGate, make_acceptor};
-pub use trust::{CertificatePlace, Clock, TrustError, TrustKeeper};
+pub use tls::{ClientVerifier, make_acceptor};
+pub use certificate_keeper::{CertificatePlace, Clock, CertificateKeeperError, CertificateKeeper};

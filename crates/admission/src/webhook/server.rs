@@ -18,9 +18,9 @@ use tenure_apiserver::listening::{ListenerBounds, Shown, accept_all};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::judge::{Effort, Judge, Unanswered};
+use super::decider::{WorkAmount, ReviewDecider, Unanswered};
 use super::review::{Phase, read_review, write_answer};
-use super::shown::ClientGate;
+use super::tls::ClientVerifier;
 
 /// The greatest number of connections, in all and for one address. One API server keeps several
 /// connections open.
@@ -49,8 +49,8 @@ const ROOM: usize = 64 << 20;
 /// The server that answers reviews.
 #[derive(Debug)]
 pub struct WebhookServer {
-    judge: Judge,
-    gate: Option<Arc<ClientGate>>,
+    judge: ReviewDecider,
+    gate: Option<Arc<ClientVerifier>>,
     body: Duration,
     room: Semaphore,
     large: Semaphore,
@@ -60,10 +60,10 @@ pub struct WebhookServer {
 type Answer = Response<Full<Bytes>>;
 
 impl WebhookServer {
-    /// Returns a server that decides with this judge. With a gate, it answers only clients that the
+    /// Returns a server that decides with this decider. With a gate, it answers only clients that the
     /// gate admits.
     #[must_use]
-    pub fn new(judge: Judge, gate: Option<Arc<ClientGate>>) -> Self {
+    pub fn new(judge: ReviewDecider, gate: Option<Arc<ClientVerifier>>) -> Self {
         Self {
             judge,
             gate,
@@ -136,8 +136,8 @@ impl WebhookServer {
     /// an API server.
     pub async fn judge(&self, phase: Phase, body: &[u8], is_proven: bool) -> Response<Full<Bytes>> {
         let effort = match body.len() > SMALL {
-            true => Effort::Large(&self.large),
-            false => Effort::Small,
+            true => WorkAmount::Large(&self.large),
+            false => WorkAmount::Small,
         };
         let review = match effort.work(|| read_review(body)).await {
             Ok(review) => review,

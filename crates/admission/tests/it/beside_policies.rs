@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_admission::webhook::{WebhookDoor, WebhookSettings};
+use tenure_admission::webhook::{WebhookInstance, WebhookSettings};
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::reason;
 use tenure_cluster::report_enforcement;
@@ -144,7 +144,7 @@ async fn configurations_follow_whether_policies_are_in_force() {
         gate: None,
     };
     let controller = reach(&cluster).controller();
-    let door = Arc::new(WebhookDoor::new(controller.clone(), settings));
+    let door = Arc::new(WebhookInstance::new(controller.clone(), settings));
     let open = tokio::spawn(async move { door.open(listener).await });
     let report = async |standing: PartState| {
         report_enforcement(&controller, "tenure-controller", (Part::Policies, &standing), &tenancy)

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::json;
-use tenure_admission::webhook::ClientGate;
+use tenure_admission::webhook::ClientVerifier;
 use tenure_apiserver::authentication::ClientCertificates;
 
 use crate::door::Certified;
@@ -43,9 +43,9 @@ pub(crate) fn write_plugins(folder: &Path, shown: &Certified) -> PathBuf {
     plugins
 }
 
-pub(crate) fn gate_of(authority: &str) -> ClientGate {
+pub(crate) fn gate_of(authority: &str) -> ClientVerifier {
     let authority = CertificateDer::from_pem_slice(authority.as_bytes()).unwrap();
-    ClientGate {
+    ClientVerifier {
         authorities: ClientCertificates::new(&[authority]).unwrap(),
         names: vec!["kube-apiserver".to_owned()],
     }

@@ -14,7 +14,7 @@ use kube::client::Body;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
-use tenure_admission::webhook::{ClientGate, Judge, KnownFacts, WebhookServer, make_acceptor};
+use tenure_admission::webhook::{ClientVerifier, ReviewDecider, KnownFacts, WebhookServer, make_acceptor};
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_apiserver::listening::Shown;
 use tenure_cluster::{ClientPool, Connection, Token};
@@ -116,7 +116,7 @@ pub(crate) fn reach_by_clock(cluster: &Cluster, ahead: SignedDuration) -> Client
 
 impl Door {
     /// Opens a webhook, and waits until it knows all existing objects.
-    pub(crate) async fn open(cluster: &Cluster, settings: Settings, gate: Option<ClientGate>) -> Self {
+    pub(crate) async fn open(cluster: &Cluster, settings: Settings, gate: Option<ClientVerifier>) -> Self {
         Self::open_by(cluster, settings, gate, reach(cluster)).await
     }
 
@@ -129,7 +129,7 @@ impl Door {
     pub(crate) async fn open_by(
         cluster: &Cluster,
         settings: Settings,
-        gate: Option<ClientGate>,
+        gate: Option<ClientVerifier>,
         clients: ClientPool,
     ) -> Self {
         Self::open_with(cluster, settings, gate, (clients, certify(None))).await
@@ -138,7 +138,7 @@ impl Door {
     async fn open_with(
         cluster: &Cluster,
         settings: Settings,
-        gate: Option<ClientGate>,
+        gate: Option<ClientVerifier>,
         (clients, shown): (ClientPool, Certified),
     ) -> Self {
         for object in tenure_api::installation::admission() {
@@ -146,7 +146,7 @@ impl Door {
         }
         let client = clients.controller();
         let known = KnownFacts::new(settings);
-        let judge = Judge::new(known.clone(), client.clone());
+        let judge = ReviewDecider::new(known.clone(), client.clone());
         let Certified { chain, key, authority } = shown;
         let gate = gate.map(Arc::new);
         let acceptor = make_acceptor(chain, key, gate.as_deref()).unwrap();

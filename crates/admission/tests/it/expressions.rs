@@ -7,9 +7,9 @@ use kubernetes_cel::{Check, Decision as Authorized, OBJECT_BUDGET, Type, Value a
 use serde_json::{Value, json};
 use structured_merge::{FieldManager, Timestamp, Typing};
 use tenure_kinds::expressions::{Activation, Authorizer, Compiler, Conditions, Expression, Inputs, Match, Scope};
-use tenure_tenancy::admission::{self, Decision, Question, Request, Surroundings, policy};
+use tenure_tenancy::admission::{self, Decision, Question, Request, ClusterQueries, policy};
 use tenure_tenancy::mentions::Mention;
-use tenure_tenancy::{Facts, TenantFacts};
+use tenure_tenancy::{FactIndex, TenantFacts};
 
 use crate::table::{Actor, Case, Object, Sent, Table, keep_managers};
 
@@ -117,9 +117,9 @@ impl Policy {
 /// A cluster in memory: the annotations of namespaces, the rights of users, and the policies.
 pub(crate) struct World {
     pub(crate) table: Table,
-    pub(crate) facts: Facts,
-    pub(crate) refusing: policy::Refusing,
-    mintable: policy::Mintable,
+    pub(crate) facts: FactIndex,
+    pub(crate) refusing: policy::HandEditDenials,
+    mintable: policy::MintableAccounts,
     policies: Vec<Policy>,
     roles: Vec<Value>,
 }
@@ -138,7 +138,7 @@ impl World {
     }
 
     fn of(table: Table) -> Self {
-        let facts = Facts::of(&table.realm);
+        let facts = FactIndex::of(&table.realm);
         let mut policies = policy::list_policies(&table.realm.settings);
         policies.extend(policy::list_bounds(&table.realm.settings));
         let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies
@@ -152,7 +152,7 @@ impl World {
         };
         let mut roles = policy::list_roles();
         roles.extend(table.realm.tenants.iter().flat_map(|tenant| {
-            let has_room = policy::has_room(tenant, facts.settings(), facts.count_namespaces(tenant));
+            let has_room = policy::has_namespace_capacity(tenant, facts.settings(), facts.count_namespaces(tenant));
             policy::list_tenant_rights(tenant, has_room)
         }));
         Self {
@@ -374,7 +374,7 @@ impl World {
 /// The answers to questions of the rules.
 struct Around<'a>(&'a World, &'a Actor);
 
-impl Surroundings for Around<'_> {
+impl ClusterQueries for Around<'_> {
     fn may(&self, question: &Question<'_>) -> bool {
         self.0.may(self.1, question.verb, question.resource, question.name)
     }
@@ -389,7 +389,7 @@ impl Surroundings for Around<'_> {
         found.cloned().map(std::sync::Arc::new)
     }
 
-    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
         Ok(self.0.table.find_mention(facts, tenant, namespace))
     }
 }

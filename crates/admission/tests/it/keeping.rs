@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_admission::webhook::{
-    CertificatePlace, ConfigurationKeeper, Judge, KnownFacts, TrustKeeper, WebhookDoor, WebhookServer, WebhookSettings,
+    CertificatePlace, ConfigurationKeeper, ReviewDecider, KnownFacts, CertificateKeeper, WebhookInstance, WebhookServer, WebhookSettings,
 };
 use tenure_api::admission_webhooks::WebhookPlace;
 use tenure_apiserver::listening::Shown;
@@ -37,11 +37,11 @@ async fn prepare(cluster: &Cluster) {
 }
 
 /// Returns a keeper with a clock that the test sets.
-fn keeper(cluster: &Cluster, now: &Arc<Mutex<Timestamp>>) -> TrustKeeper {
+fn keeper(cluster: &Cluster, now: &Arc<Mutex<Timestamp>>) -> CertificateKeeper {
     let now = Arc::clone(now);
     let clock = Arc::new(move || *now.lock());
     let place = CertificatePlace::of_webhook(vec!["127.0.0.1".to_owned()]);
-    TrustKeeper::with_clock(reach(cluster).controller(), place, None, clock)
+    CertificateKeeper::with_clock(reach(cluster).controller(), place, None, clock)
 }
 
 async fn read_secret(admin: &Admin) -> Value {
@@ -58,8 +58,8 @@ fn count(bundle: &str) -> usize {
 async fn processes_that_race_agree_on_one_certificate() {
     let cluster = start().await;
     let now = Arc::new(Mutex::new(Timestamp::now()));
-    let keepers: Vec<TrustKeeper> = (0..4).map(|_| keeper(&cluster, &now)).collect();
-    let looks = keepers.iter().map(TrustKeeper::look);
+    let keepers: Vec<CertificateKeeper> = (0..4).map(|_| keeper(&cluster, &now)).collect();
+    let looks = keepers.iter().map(CertificateKeeper::look);
     for looked in futures::future::join_all(looks).await {
         looked.unwrap();
     }
@@ -83,7 +83,7 @@ async fn what_ends_is_renewed_before_and_what_has_ended_mends_itself() {
             for keeper in [&one, &other] {
                 keeper.look().await.unwrap();
                 let bundle = keeper.bundle().borrow().clone();
-                keeper.note_published(bundle);
+                keeper.record_published_bundle(bundle);
             }
         }
         read_secret(&cluster.admin).await
@@ -172,7 +172,7 @@ async fn see_it_put_back(cluster: Cluster) {
             place: WebhookPlace::Address(address.clone()),
             gate: None,
         };
-        let door = Arc::new(WebhookDoor::new(reach(&cluster).controller(), settings));
+        let door = Arc::new(WebhookInstance::new(reach(&cluster).controller(), settings));
         doors.push(tokio::spawn(async move { door.open(listener).await }));
     }
     let wanted = eventually(SOON, || async {
@@ -357,7 +357,7 @@ async fn a_certificate_that_ended_is_made_anew_and_told_of() {
         place: WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap())),
         gate: None,
     };
-    let door = WebhookDoor::new(reach(&cluster).controller(), settings);
+    let door = WebhookInstance::new(reach(&cluster).controller(), settings);
     let told = eventually(SOON, || async {
         let all = admin.list(("v1", "Event"), "default").await.unwrap();
         let told = all.iter().find(|event| event["reason"] == "AdmissionCertificate");
@@ -397,7 +397,7 @@ async fn no_request_fails_while_the_authority_changes() {
     let place = WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap()));
     let client = reach(&cluster).controller();
     let known = KnownFacts::new(Settings::default());
-    let judge = Judge::new(known.clone(), client.clone());
+    let judge = ReviewDecider::new(known.clone(), client.clone());
     let server = Arc::new(WebhookServer::new(judge, None));
     let (shows, configurations) = (
         Arc::clone(&trust),
@@ -458,7 +458,7 @@ async fn no_request_fails_while_the_authority_changes() {
         published().await;
         // The keeper has noticed this by then, too.
         let bundle = trust.bundle().borrow().clone();
-        trust.note_published(bundle.clone());
+        trust.record_published_bundle(bundle.clone());
         ask(&user).await.unwrap();
         bundles.push(count(&bundle));
         certificates.push(read_secret(admin).await["tls.crt"] != first["tls.crt"]);

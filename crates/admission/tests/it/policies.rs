@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use structured_merge::Timestamp;
 use tenure_api::ObjectMeta;
-use tenure_tenancy::admission::policy::{LEFT, Left, find_left};
+use tenure_tenancy::admission::policy::{LEFT, PolicyGap, find_policy_gap};
 use tenure_tenancy::admission::{Decision, Operation, Request, Rule};
 
 use crate::expressions::{World, Writer, settle};
@@ -165,7 +165,7 @@ fn no_policy_allows_what_the_rules_deny() {
             Decision::Allow { .. } => allowed_by_both += usize::from(!refuses),
             Decision::Deny(refusal) => {
                 *denied.entry(refusal.rule).or_insert(0) += 1;
-                let is_left = find_left(&Request::read(&review).unwrap(), &refusal).is_some();
+                let is_left = find_policy_gap(&Request::read(&review).unwrap(), &refusal).is_some();
                 left += usize::from(is_left);
                 assert!(refuses || is_left, "round {round}: {refusal}\n{review:#}");
             }
@@ -205,12 +205,12 @@ fn keep_identity(review: &mut Value, before: &Value) {
 }
 
 /// Decides a case. Returns the entry of `LEFT` if the rules deny the case and no policy can.
-fn find_what_is_left(world: &World, case: &Case) -> Option<&'static Left> {
+fn find_what_is_left(world: &World, case: &Case) -> Option<&'static PolicyGap> {
     let actor = &world.table.actors[&case.by];
     let mut review = world.review(case, actor);
     settle(&mut review, case.sent.as_ref(), PLAIN);
     match world.decide(actor, &review).unwrap() {
-        Decision::Deny(refusal) => find_left(&Request::read(&review).unwrap(), &refusal),
+        Decision::Deny(refusal) => find_policy_gap(&Request::read(&review).unwrap(), &refusal),
         Decision::Allow { .. } => None,
     }
 }
@@ -297,7 +297,7 @@ fn who_calls_himself_as_the_chart_does_is_seen_but_for_one_second() {
         let Some(Decision::Deny(refusal)) = world.decide(actor, &review) else {
             panic!("the rule sees everybody: {review:#}");
         };
-        (world.refuses(actor, &review), find_left(&request, &refusal).is_some())
+        (world.refuses(actor, &review), find_policy_gap(&request, &refusal).is_some())
     };
     let chart = Writer {
         manager: "helm-controller",

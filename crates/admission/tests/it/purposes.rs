@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_tenancy::admission::Rule;
-use tenure_tenancy::admission::keeping::{ByPolicies, Purpose};
+use tenure_tenancy::admission::rule_enforcement::{PolicyCoverage, RulePurpose};
 
 const PAGE: &str = include_str!("../../../../docs/reference/admission.md");
 
@@ -47,11 +47,11 @@ fn what_a_dead_webhook_stops_follows_from_the_rules_purpose() {
             );
         }
         match rule.purpose() {
-            Purpose::Convenience => assert!(!open.is_empty(), "{rule}"),
+            RulePurpose::Convenience => assert!(!open.is_empty(), "{rule}"),
             // No rule that separates or bounds tenants fails open, except where policies of every installation
             // enforce it.
-            Purpose::Isolation | Purpose::Bound => {
-                let is_always_kept = rule.kept_by_policies() == ByPolicies::Always || rule == Rule::Minting;
+            RulePurpose::Isolation | RulePurpose::Bound => {
+                let is_always_kept = rule.kept_by_policies() == PolicyCoverage::Always || rule == Rule::Minting;
                 assert!(!closed.is_empty() && open.is_empty() || is_always_kept, "{rule}");
             }
         }
@@ -63,7 +63,7 @@ fn policies_need_no_webhook_for_what_they_keep_whole() {
     let beside = list_webhooks(true);
     for rule in Rule::ALL
         .into_iter()
-        .filter(|rule| rule.kept_by_policies() == ByPolicies::Whole)
+        .filter(|rule| rule.kept_by_policies() == PolicyCoverage::Whole)
     {
         for name in rule.closed_webhooks() {
             let failures = list_failures(&beside, name);

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
-use tenure_admission::webhook::ClientGate;
+use tenure_admission::webhook::ClientVerifier;
 use tenure_apiserver::authentication::ClientCertificates;
 use tenure_tenancy::Settings;
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
@@ -256,7 +256,7 @@ async fn two_webhooks_that_race_let_through_what_there_is_once() {
     count(&cluster, &uid).await;
     let api_server = certify(Some("kube-apiserver"));
     let authority = CertificateDer::from_pem_slice(api_server.authority.as_bytes()).unwrap();
-    let gate = || ClientGate {
+    let gate = || ClientVerifier {
         authorities: ClientCertificates::new(std::slice::from_ref(&authority)).unwrap(),
         names: vec!["kube-apiserver".to_owned()],
     };

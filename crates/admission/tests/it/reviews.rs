@@ -3,14 +3,14 @@
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
-use tenure_admission::webhook::ClientGate;
+use tenure_admission::webhook::ClientVerifier;
 use tenure_apiserver::authentication::ClientCertificates;
 use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
 
 use crate::door::{Door, certify, http_of};
 use crate::stage::Stage;
 
-async fn open_on_embedded(gate: Option<ClientGate>) -> (Stage, Door) {
+async fn open_on_embedded(gate: Option<ClientVerifier>) -> (Stage, Door) {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     let stage = Stage::set_on(cluster).await;
@@ -154,7 +154,7 @@ async fn where_the_api_server_can_show_a_certificate_nobody_else_is_answered() {
         certify(Some("kube-apiserver")),
     );
     let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-    let gate = ClientGate {
+    let gate = ClientVerifier {
         // The kubelet's authority is accepted, too: the authority alone isn't enough proof.
         authorities: ClientCertificates::new(&[read(&api_server.authority), read(&other.authority)]).unwrap(),
         names: vec!["kube-apiserver".to_owned()],

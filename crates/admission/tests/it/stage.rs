@@ -6,7 +6,7 @@ use http::{Method, Request};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tenure_tenancy::admission::policy;
-use tenure_tenancy::{Facts, Settings};
+use tenure_tenancy::{FactIndex, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
 use crate::accesses;
@@ -70,14 +70,14 @@ impl Stage {
         self.cluster.send_guard_away();
         let admin = &self.cluster.admin;
         let realm = &self.table.realm;
-        let facts = Facts::of(realm);
+        let facts = FactIndex::of(realm);
         for role in policy::list_roles() {
             admin.apply(role).await.unwrap();
         }
         let is_made = |uid: &str| self.uids.contains_key(uid);
         for tenant in realm.tenants.iter().filter(|tenant| is_made(&tenant.uid)) {
             let count = facts.count_namespaces(tenant);
-            for right in policy::list_tenant_rights(tenant, policy::has_room(tenant, facts.settings(), count)) {
+            for right in policy::list_tenant_rights(tenant, policy::has_namespace_capacity(tenant, facts.settings(), count)) {
                 let (version, kind) = (
                     "rbac.authorization.k8s.io/v1",
                     right["kind"].as_str().unwrap().to_owned(),

@@ -1,6 +1,6 @@
 //! The admission point of clusters with an API server of their own.
 
-use tenure_admission::webhook::ClientGate;
+use tenure_admission::webhook::ClientVerifier;
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
 
 use crate::client_certificate::{gate_of, write_plugins};
@@ -21,7 +21,7 @@ fn own_words(message: &str) -> &str {
 
 /// Sends all cases to one server with the webhook and to another with a guard inside it, and compares the
 /// answers.
-async fn compare_doors(cluster: Cluster, gate: Option<ClientGate>) -> (usize, Stage) {
+async fn compare_doors(cluster: Cluster, gate: Option<ClientVerifier>) -> (usize, Stage) {
     let guarded = Stage::set().await;
     let stage = Stage::set_on(cluster).await;
     let mut door = Door::open(&stage.cluster, stage.settings(), gate).await;

@@ -10,8 +10,8 @@ use tenure_admission::EmbeddedGuard;
 use tenure_api::ObjectMeta;
 use tenure_api::Tenant;
 use tenure_apiserver::Guard;
-use tenure_tenancy::admission::policy::{self, Mintable, Refusing};
-use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
+use tenure_tenancy::admission::policy::{self, MintableAccounts, HandEditDenials};
+use tenure_tenancy::{FactIndex, NamespaceFacts, Settings, TenantFacts};
 
 use super::stage::{LARGE, Stage, for_each, list_namespaces, name_owner};
 use crate::report::{Report, percentile};
@@ -198,7 +198,7 @@ fn write_object(namespace: &str, name: &str, number: usize) -> (String, Value) {
 
 /// Enforces the policies as the controllers do: the facts that policies read are written on the namespaces first.
 async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<()> {
-    let mut facts = Facts::new(Settings {
+    let mut facts = FactIndex::new(Settings {
         has_policies: true,
         ..Settings::default()
     });
@@ -219,7 +219,7 @@ async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<
     let facts = &facts;
     for_each(tenants, |index| async move {
         for name in list_namespaces(index) {
-            let said = policy::describe_namespace(facts, (&Refusing::default(), &Mintable::default()), &name);
+            let said = policy::describe_namespace(facts, (&HandEditDenials::default(), &MintableAccounts::default()), &name);
             let patch = json!({ "metadata": { "annotations": said } });
             let path = format!("/api/v1/namespaces/{name}");
             stage

@@ -151,13 +151,13 @@ impl HostSlot {
     }
 
     /// Counts a read at the host.
-    pub(super) fn note_look(&self, now: Timestamp) {
-        self.kept().restraint.note_look(now);
+    pub(super) fn record_list(&self, now: Timestamp) {
+        self.kept().restraint.record_list(now);
     }
 
     /// Counts a credential that was shown and refused.
-    pub(super) fn note_refused_probe(&self, now: Timestamp) {
-        self.kept().restraint.note_refused_probe(now);
+    pub(super) fn record_refused_probe(&self, now: Timestamp) {
+        self.kept().restraint.record_refused_probe(now);
     }
 
     /// Counts a new credential that was refused permanently.

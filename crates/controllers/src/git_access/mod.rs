@@ -65,7 +65,7 @@ use tenure_planner::access::notice::IssueLimiter;
 use tenure_planner::access::request::hash_spec;
 use tenure_planner::access::rotation::NamespaceState;
 use tenure_planner::access::rotation::schedule::find_reread_interval;
-use tenure_tenancy::access::approval::{Case, Verdict, judge};
+use tenure_tenancy::access::approval::{ApprovalFacts, Verdict, decide_approval};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster_view::cache::{Cache, CacheByKind, Change};
@@ -207,7 +207,7 @@ impl AccessHub {
         let grants: Vec<FluxAccessGrant> = grants.iter().map(|grant| grant.as_ref().clone()).collect();
         let standing = self.standing.in_namespace(platform);
         let standing: Vec<FluxAccessStandingGrant> = standing.iter().map(|grant| grant.as_ref().clone()).collect();
-        judge(Case {
+        decide_approval(ApprovalFacts {
             request,
             hash: &hash_spec(&request.spec),
             grants: &grants,

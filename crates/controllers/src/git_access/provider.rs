@@ -27,7 +27,7 @@ use tenure_planner::{FinalizerChange, Next};
 use tenure_tenancy::Placement;
 use tenure_tenancy::access::approval::Verdict;
 use tenure_tenancy::access::receiver::{Installation, ProviderReach, check_receiver};
-use tenure_tenancy::access::{Asker, NamespacePattern, ReceivingNamespace};
+use tenure_tenancy::access::{EntryAuthor, NamespacePattern, ReceivingNamespace};
 use tokio::sync::Semaphore;
 
 use super::AccessHub;
@@ -499,9 +499,9 @@ impl Reconciler for ProviderReconciler {
                     return Err("it isn't there".to_owned());
                 };
                 let by = match asked_in.kind.as_str() {
-                    "Agent" => Asker::Agent,
+                    "Agent" => EntryAuthor::Agent,
                     _ => match placements.get(asked_in.namespace.as_str()) {
-                        Some(placement) => Asker::Object(&asked_in.namespace, placement),
+                        Some(placement) => EntryAuthor::Object(&asked_in.namespace, placement),
                         None => return Err("the tenant of the namespace isn't known".to_owned()),
                     },
                 };

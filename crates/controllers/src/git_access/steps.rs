@@ -23,7 +23,7 @@ use tenure_planner::access::rotation::{
 };
 use git_hosts::{HostResponse, make_deploy_key};
 use tenure_sources::{SecretData, probe_git, probe_registry};
-use tenure_tenancy::access::readers::{Meant, check_strict, list_other_readers};
+use tenure_tenancy::access::readers::{IntendedReaders, check_strict, list_other_readers};
 use tenure_tenancy::{Identity, identity};
 
 use super::AccessHub;
@@ -245,7 +245,7 @@ impl Actor {
         let writer = self.writer().await?;
         others.push(writer.identity().to_string());
         let bindings = secret_readers::list_bindings(self.access_hub.controller(), &writer, namespace).await?;
-        let meant = Meant {
+        let meant = IntendedReaders {
             namespace,
             secret: &self.request.spec.secret_name,
             accounts: &self.request.spec.service_accounts,
@@ -267,7 +267,7 @@ impl Actor {
                     kind: self.kind,
                 };
                 let asked_at = Timestamp::now();
-                self.host.note_look(asked_at);
+                self.host.record_list(asked_at);
                 Answer::Listed(match self.ask(&ask, None).await {
                     Ok(HostResponse {
                         told: HostReply::Listed(listed),
@@ -546,7 +546,7 @@ impl Actor {
         match tried.await {
             Ok(None | Some(ProbeResult::Accepted)) => Probe::Works,
             Ok(Some(ProbeResult::Refused(why))) => {
-                self.host.note_refused_probe(Timestamp::now());
+                self.host.record_refused_probe(Timestamp::now());
                 Probe::Refused(why)
             }
             Ok(Some(ProbeResult::Unclear(why))) | Err(why) => Probe::Unreachable(why),

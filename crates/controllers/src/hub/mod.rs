@@ -39,7 +39,7 @@ use tenure_api::{Kustomization, ObjectId, Surface};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
 use tenure_planner::receiver::HookPath;
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
-use tenure_tenancy::{Concerned, Ending, Holder, Identity, LaneAccount, Placement, identity};
+use tenure_tenancy::{AffectedObjects, Termination, Holder, Identity, LaneAccount, Placement, identity};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -114,7 +114,7 @@ pub(crate) struct Hub {
     /// The processes of lanes, unless lanes are tasks.
     fleet: OnceLock<Arc<LaneFleet>>,
     /// The objects that a change of Tenants or namespaces concerns, and that are about to be notified.
-    pending_wakeups: Arc<Mutex<Option<Concerned>>>,
+    pending_wakeups: Arc<Mutex<Option<AffectedObjects>>>,
     /// Whether writers from other namespaces to a created or deleted namespace are about to be notified.
     is_wakeup_pending: Arc<AtomicBool>,
     /// Knows where approved access is delivered.
@@ -398,7 +398,7 @@ impl HubApi for Hub {
         std::future::ready(borrowed).boxed()
     }
 
-    fn find_ending(&self, namespace: &str) -> Option<Ending> {
+    fn find_ending(&self, namespace: &str) -> Option<Termination> {
         self.placements.find_ending(namespace)
     }
 

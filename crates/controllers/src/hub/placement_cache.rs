@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use k8s_openapi::api::core::v1::Namespace;
 use tenure_api::{Tenant, TenantSpec};
 use tenure_planner::tenant::shares;
-use tenure_tenancy::{Concerned, Ending, Facts, Holder, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
+use tenure_tenancy::{AffectedObjects, Termination, FactIndex, Holder, NamespaceFacts, Placement, TenancyFacts, Settings, TenantFacts};
 
 use crate::cluster_view::cache::Cache;
 
 /// The facts, and the placements computed from them.
 #[derive(Debug)]
 pub(crate) struct PlacementCache {
-    facts: RwLock<Facts>,
+    facts: RwLock<FactIndex>,
     /// By namespace. Written only under the lock of the facts, so that no placement is older than the facts.
     placements: Mutex<HashMap<String, Arc<Placement>>>,
 }
@@ -23,7 +23,7 @@ impl PlacementCache {
     /// Creates an empty set of facts.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
-            facts: RwLock::new(Facts::new(settings)),
+            facts: RwLock::new(FactIndex::new(settings)),
             placements: Mutex::default(),
         }
     }
@@ -49,7 +49,7 @@ impl PlacementCache {
     }
 
     /// Returns the facts that decide one Tenant.
-    pub(crate) fn extract(&self, tenant: &TenantFacts) -> Realm {
+    pub(crate) fn extract(&self, tenant: &TenantFacts) -> TenancyFacts {
         self.read().extract(tenant)
     }
 
@@ -59,7 +59,7 @@ impl PlacementCache {
     }
 
     /// Returns whether the namespace or its Tenant is being deleted.
-    pub(crate) fn find_ending(&self, namespace: &str) -> Option<Ending> {
+    pub(crate) fn find_ending(&self, namespace: &str) -> Option<Termination> {
         self.read().ending(namespace)
     }
 
@@ -76,12 +76,12 @@ impl PlacementCache {
     }
 
     /// Returns a copy of all facts.
-    pub(crate) fn copy(&self) -> Facts {
+    pub(crate) fn copy(&self) -> FactIndex {
         self.read().clone()
     }
 
     /// Updates a namespace from the cache after a possible change. Returns the affected objects.
-    pub(crate) fn take_namespace(&self, name: &str, seen: &Cache<Namespace>) -> Concerned {
+    pub(crate) fn take_namespace(&self, name: &str, seen: &Cache<Namespace>) -> AffectedObjects {
         // Read under the lock, so that a later caller never has older facts.
         self.change(|facts| {
             let found = seen.get("", name);
@@ -90,14 +90,14 @@ impl PlacementCache {
     }
 
     /// Updates a Tenant from the cache after a possible change. Returns the affected objects.
-    pub(crate) fn take_tenant(&self, name: &str, seen: &Cache<Tenant>) -> Concerned {
+    pub(crate) fn take_tenant(&self, name: &str, seen: &Cache<Tenant>) -> AffectedObjects {
         self.change(|facts| {
             let found = seen.get("", name);
             facts.change_tenant(name, found.map(|found| TenantFacts::from(found.as_ref())))
         })
     }
 
-    fn change(&self, change: impl FnOnce(&mut Facts) -> Concerned) -> Concerned {
+    fn change(&self, change: impl FnOnce(&mut FactIndex) -> AffectedObjects) -> AffectedObjects {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         let concerned = change(&mut facts);
         let mut placements = self.placements();
@@ -107,7 +107,7 @@ impl PlacementCache {
         concerned
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Facts> {
+    fn read(&self) -> RwLockReadGuard<'_, FactIndex> {
         self.facts.read().unwrap_or_else(PoisonError::into_inner)
     }
 

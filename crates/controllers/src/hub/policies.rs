@@ -19,8 +19,8 @@ use tenure_cluster::{
 };
 use tenure_planner::enforcement::{Part, PartState};
 use tenure_planner::policies::{Plan, Probe, ObservedNamespace, Snapshot, Target, Write, plan};
-use tenure_tenancy::admission::policy::{Mintable, Refusing, has_met_probe};
-use tenure_tenancy::{Facts, NamespaceFacts, Placement};
+use tenure_tenancy::admission::policy::{MintableAccounts, HandEditDenials, is_probe_denial};
+use tenure_tenancy::{FactIndex, NamespaceFacts, Placement};
 use tokio::time::Instant;
 
 use crate::cluster_view::cache::Cache;
@@ -163,7 +163,7 @@ impl Meeting {
             return Some(hub.context.policy_interval);
         };
         let answer = hub.context.controller.try_creation(&object, TENURE_CONTROLLER).await;
-        if answer.is_err_and(|error| has_met_probe(&error.to_string(), &state)) {
+        if answer.is_err_and(|error| is_probe_denial(&error.to_string(), &state)) {
             self.met = Some(state);
             self.pause = None;
             return Some(Duration::ZERO);
@@ -252,12 +252,12 @@ fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Opt
     }
     let surface = surface.and_then(|surface| serde_json::to_value(surface.as_ref()).ok());
     let kustomization = serde_json::to_value(kustomization).ok()?;
-    Refusing::is_said(&kustomization, surface.as_ref()).then_some((kustomization, surface))
+    HandEditDenials::is_said(&kustomization, surface.as_ref()).then_some((kustomization, surface))
 }
 
 /// Collects all objects that refuse hand edits.
-fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
-    let (mut refusing, mut known) = (Refusing::default(), BTreeSet::new());
+fn collect_refusing(hub: &Hub, facts: &FactIndex) -> HandEditDenials {
+    let (mut refusing, mut known) = (HandEditDenials::default(), BTreeSet::new());
     for shard in hub.list_shards() {
         for kustomization in shard.caches.of::<Kustomization>().all() {
             let Some((object, surface)) = read_refusing(hub, &kustomization) else {
@@ -283,9 +283,9 @@ fn is_account_unknown(hub: &Hub, changed: &Key) -> bool {
     }
     let placement = hub.place_seen(&changed.namespace);
     let Some(named) = find_named(hub, changed) else {
-        return Mintable::find_account(&placement, &changed.namespace, None).is_some();
+        return MintableAccounts::find_account(&placement, &changed.namespace, None).is_some();
     };
-    let account = Mintable::find_account(&placement, &changed.namespace, named.as_deref());
+    let account = MintableAccounts::find_account(&placement, &changed.namespace, named.as_deref());
     account.is_some_and(|account| !hub.is_mintable(&changed.namespace, account))
 }
 
@@ -306,8 +306,8 @@ fn find_named(hub: &Hub, key: &Key) -> Option<Option<String>> {
 }
 
 /// Collects the accounts that objects name in namespaces without a tenant.
-fn collect_mintable(hub: &Hub, facts: &Facts) -> Mintable {
-    let mut mintable = Mintable::default();
+fn collect_mintable(hub: &Hub, facts: &FactIndex) -> MintableAccounts {
+    let mut mintable = MintableAccounts::default();
     for shard in hub.list_shards() {
         // Namespaces of tenants are not part of this fact.
         if facts.tenant_of(&shard.namespace).is_some() {
@@ -333,8 +333,8 @@ fn collect_mintable(hub: &Hub, facts: &Facts) -> Mintable {
 }
 
 /// Collects only the namespaces without a tenant in which something is reconciled.
-fn collect_nobodys(hub: &Hub) -> Facts {
-    let mut facts = Facts::new(hub.context.settings.clone());
+fn collect_nobodys(hub: &Hub) -> FactIndex {
+    let mut facts = FactIndex::new(hub.context.settings.clone());
     for shard in hub.list_shards() {
         if matches!(hub.place_seen(&shard.namespace), Placement::Unclaimed { .. }) {
             facts.set_namespace(NamespaceFacts {
@@ -390,7 +390,7 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapsho
         refusing: if has_policies {
             collect_refusing(hub, &facts)
         } else {
-            Refusing::default()
+            HandEditDenials::default()
         },
         mintable: collect_mintable(hub, &facts),
         facts,

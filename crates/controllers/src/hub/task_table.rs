@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_api::Tenant;
-use tenure_tenancy::Estate;
+use tenure_tenancy::ShardUnit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -32,7 +32,7 @@ struct EstateTasks {
 pub(crate) struct TaskTable {
     /// For a single instance: the tasks of everything.
     all: Option<EstateTasks>,
-    begun: Mutex<HashMap<Estate, EstateTasks>>,
+    begun: Mutex<HashMap<ShardUnit, EstateTasks>>,
     everything: TaskTracker,
     end: CancellationToken,
 }
@@ -52,7 +52,7 @@ impl TaskTable {
         }
     }
 
-    fn begun(&self) -> MutexGuard<'_, HashMap<Estate, EstateTasks>> {
+    fn begun(&self) -> MutexGuard<'_, HashMap<ShardUnit, EstateTasks>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +63,7 @@ impl TaskTable {
 
     /// Checks whether this instance works on a namespace.
     pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
-        self.is_all() || self.begun().contains_key(&Estate::Namespace(namespace.to_owned()))
+        self.is_all() || self.begun().contains_key(&ShardUnit::Namespace(namespace.to_owned()))
     }
 
     /// Starts a task for an object, if this instance works on it. The estate can't be released while `make` runs.
@@ -91,7 +91,7 @@ impl TaskTable {
     }
 
     /// Begins to work on an estate.
-    pub(crate) fn begin(&self, estate: &Estate) {
+    pub(crate) fn begin(&self, estate: &ShardUnit) {
         self.begun().entry(estate.clone()).or_insert_with(|| EstateTasks {
             tasks: TaskTracker::new(),
             end: self.end.child_token(),
@@ -100,7 +100,7 @@ impl TaskTable {
     }
 
     /// Ends the running work of an estate, and waits for it: rounds finish, or are cut off after the time limit.
-    pub(crate) async fn leave(&self, estate: &Estate) {
+    pub(crate) async fn leave(&self, estate: &ShardUnit) {
         let Some(left) = self.begun().remove(estate) else {
             return;
         };
@@ -115,13 +115,13 @@ impl TaskTable {
 }
 
 /// Returns the estate of an object.
-fn find_estate(key: &Key) -> Estate {
+fn find_estate(key: &Key) -> ShardUnit {
     if key.kind == Tenant::KIND {
-        Estate::Tenant(key.name.clone())
+        ShardUnit::Tenant(key.name.clone())
     } else if key.namespace.is_empty() {
         // The key of a lane's rights has the namespace as its name.
-        Estate::Namespace(key.name.clone())
+        ShardUnit::Namespace(key.name.clone())
     } else {
-        Estate::Namespace(key.namespace.clone())
+        ShardUnit::Namespace(key.namespace.clone())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tenure_api::Tenant;
-use tenure_tenancy::{Concerned, Facts, Placement, Realm, TenantFacts};
+use tenure_tenancy::{AffectedObjects, FactIndex, Placement, TenancyFacts, TenantFacts};
 
 use super::Hub;
 use crate::reconcile_loop::reconciled::Reconciled as _;
@@ -18,7 +18,7 @@ const GATHERED_ELSEWHERE: Duration = Duration::from_secs(1);
 
 impl Hub {
     /// Returns a copy of all facts about Tenants and namespaces.
-    pub(crate) fn copy_facts(&self) -> Facts {
+    pub(crate) fn copy_facts(&self) -> FactIndex {
         self.placements.copy()
     }
 
@@ -33,7 +33,7 @@ impl Hub {
     }
 
     /// Returns the facts about Tenants and namespaces that decide one Tenant.
-    pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<Realm> {
+    pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<TenancyFacts> {
         Arc::new(self.placements.extract(&TenantFacts::from(tenant)))
     }
 
@@ -80,7 +80,7 @@ impl Hub {
     /// Notifies the objects that a change concerns. Returns whether any exist.
     ///
     /// The notification comes a moment later, so that a hundred namespaces created together are one change. Must be called inside a tokio runtime.
-    fn wake_concerned(&self, concerned: Concerned) -> bool {
+    fn wake_concerned(&self, concerned: AffectedObjects) -> bool {
         if concerned.is_empty() {
             return false;
         }
@@ -103,7 +103,7 @@ impl Hub {
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
             let told = news.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Concerned {
+            let AffectedObjects {
                 tenants, namespaces, ..
             } = told.unwrap_or_default();
             changed.notify_one();

@@ -32,7 +32,7 @@ use tenure_planner::Event;
 use tenure_planner::kustomization::{OtherOwner, ObjectTurnover};
 use tenure_planner::receiver::HookPath;
 use tenure_sources::AppTokens;
-use tenure_tenancy::{Ending, Placement};
+use tenure_tenancy::{Termination, Placement};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::storage::ArtifactRecords;
@@ -83,7 +83,7 @@ pub(crate) trait HubApi: Send + Sync + fmt::Debug {
     }
 
     /// Returns whether the namespace or its Tenant is being deleted, from the known Tenants and namespaces.
-    fn find_ending(&self, namespace: &str) -> Option<Ending>;
+    fn find_ending(&self, namespace: &str) -> Option<Termination>;
 
     /// Returns those of these namespaces that are being deleted.
     fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>>;

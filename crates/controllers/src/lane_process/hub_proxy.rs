@@ -13,7 +13,7 @@ use tenure_cluster::Seen;
 use tenure_planner::kustomization::ObjectTurnover;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_planner::{Event, EventPlace};
-use tenure_tenancy::{Ending, Placement};
+use tenure_tenancy::{Termination, Placement};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -271,7 +271,7 @@ impl HubApi for HubProxy {
         .boxed()
     }
 
-    fn find_ending(&self, namespace: &str) -> Option<Ending> {
+    fn find_ending(&self, namespace: &str) -> Option<Termination> {
         self.read_facts(namespace, |facts| facts.ending).flatten()
     }
 

@@ -15,7 +15,7 @@ use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards, ObjectTurnover};
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_sources::Limits;
-use tenure_tenancy::{Ending, Placement, Settings};
+use tenure_tenancy::{Termination, Placement, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::context::lane_settings::LaneServer;
@@ -68,7 +68,7 @@ pub(crate) struct LaneOrders {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamespaceFacts {
     pub(crate) placement: Placement,
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<Termination>,
     /// Whether the lane has its rights in the namespace.
     pub(crate) is_admitted: bool,
 }

@@ -13,7 +13,7 @@ use tenure_cluster::{EventHistory, EventRecorder};
 use tenure_planner::sharding::Progress;
 use tenure_planner::{Event, EventKind, EventPlace};
 use tenure_sources::SourceKey;
-use tenure_tenancy::{Estate, Realm};
+use tenure_tenancy::{ShardUnit, TenancyFacts};
 
 use crate::cluster_view::key::Key;
 use crate::lane::Shard;
@@ -24,7 +24,7 @@ use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
 use crate::sharding::ShardWork;
 
 impl ShardWork for Manager {
-    fn look(&self) -> (Progress, Arc<Realm>, Progress) {
+    fn look(&self) -> (Progress, Arc<TenancyFacts>, Progress) {
         let known = self.seen.known();
         let realm = Arc::new(self.hub.copy_facts().to_realm());
         (known, realm, self.seen.changed())
@@ -34,20 +34,20 @@ impl ShardWork for Manager {
         self.hub.tenancy_changes().notified().boxed()
     }
 
-    fn begin(&self, estate: &Estate) {
+    fn begin(&self, estate: &ShardUnit) {
         self.task_table.begin(estate);
         let hub = &self.hub;
         let is_on = |kind: &str| hub.context.enabled_kinds.is_on(kind);
         for entry in hub.kinds.iter().filter(|entry| is_on(entry.kind.name)) {
             let is_its = |key: &Key| match estate {
-                Estate::Tenant(name) => key.kind == Tenant::KIND && key.name == *name,
-                Estate::Namespace(namespace) => key.namespace == *namespace,
+                ShardUnit::Tenant(name) => key.kind == Tenant::KIND && key.name == *name,
+                ShardUnit::Namespace(namespace) => key.namespace == *namespace,
             };
             for key in (entry.list_keys)(hub).into_iter().filter(is_its) {
                 self.start_one(hub, entry, &key, false);
             }
         }
-        let Estate::Namespace(namespace) = estate else { return };
+        let ShardUnit::Namespace(namespace) = estate else { return };
         if let Some(shard) = hub.find_shard(namespace) {
             for entry in hub.lane_kinds.iter() {
                 for key in (entry.list_keys)(&shard) {
@@ -64,18 +64,18 @@ impl ShardWork for Manager {
         }
     }
 
-    fn leave<'a>(&'a self, estate: &'a Estate) -> BoxFuture<'a, ()> {
+    fn leave<'a>(&'a self, estate: &'a ShardUnit) -> BoxFuture<'a, ()> {
         async move {
             self.task_table.leave(estate).await;
             let hub = &self.hub;
             let namespace = match estate {
-                Estate::Tenant(name) => {
+                ShardUnit::Tenant(name) => {
                     hub.context
                         .mailboxes
                         .remove_unless(&Key::new(Tenant::KIND, "", name), || false);
                     return;
                 }
-                Estate::Namespace(namespace) => namespace,
+                ShardUnit::Namespace(namespace) => namespace,
             };
             if let Some(fleet) = hub.fleet() {
                 fleet.release_namespace(namespace).await;

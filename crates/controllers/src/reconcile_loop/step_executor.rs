@@ -13,7 +13,7 @@ use tenure_planner::answer::{Answer, ClaimsAnswer, DeleteAnswer, KindAnswer, Rea
 use tenure_planner::kustomization::list_owners;
 use tenure_planner::plan::{Apply, Delete, KindReference, TakeOver, Watched};
 use tenure_planner::{Failure, Live, Object, Request, WriteAnswer};
-use tenure_tenancy::reach::Scope;
+use tenure_tenancy::write_scope::Scope;
 use tokio::time::Instant;
 
 use crate::limits::object_memory::ObjectMemory;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tenure_planner::sharding::{OwnedParts, Peer, Progress, list_unserved};
-use tenure_tenancy::instance::{Domain, survey};
-use tenure_tenancy::{Atlas, Estate, Instance, Realm};
+use tenure_tenancy::instance::{ShardAssignment, assign_shard};
+use tenure_tenancy::{TenancyIndex, ShardUnit, Instance, TenancyFacts};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -23,16 +23,16 @@ const UNSERVED: Duration = Duration::from_secs(30);
 pub(crate) trait ShardWork: Send + Sync + 'static {
     /// Returns all Tenants and namespaces. The first progress is how far they were known before the look, the second is the last change that may be
     /// included.
-    fn look(&self) -> (Progress, Arc<Realm>, Progress);
+    fn look(&self) -> (Progress, Arc<TenancyFacts>, Progress);
 
     /// Waits for a possible change of these.
     fn changed(&self) -> BoxFuture<'_, ()>;
 
     /// Begins to work on an estate.
-    fn begin(&self, estate: &Estate);
+    fn begin(&self, estate: &ShardUnit);
 
     /// Ends the running work of an estate, and drops its state. Returns when nothing is left.
-    fn leave<'a>(&'a self, estate: &'a Estate) -> BoxFuture<'a, ()>;
+    fn leave<'a>(&'a self, estate: &'a ShardUnit) -> BoxFuture<'a, ()>;
 
     /// Reports that no instance reconciles these keys.
     fn report_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()>;
@@ -43,11 +43,11 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
     let mut holdings = OwnedParts::new(board.instance.clone());
     let mut unserved = Unserved::default();
     let mut said = String::new();
-    let (tell_left, mut left) = mpsc::unbounded_channel::<Estate>();
+    let (tell_left, mut left) = mpsc::unbounded_channel::<ShardUnit>();
     let mut leaving = tokio::task::JoinSet::new();
     loop {
         let (known, realm, changed) = grounds.look();
-        let Domain { own, keys } = survey(&Atlas::new(realm), &board.instance);
+        let ShardAssignment { own, keys } = assign_shard(&TenancyIndex::new(realm), &board.instance);
         for estate in holdings.take_own(&own, changed, known) {
             tracing::info!(%estate, "another instance reconciles it from now on");
             let (grounds, tell_left) = (Arc::clone(&grounds), tell_left.clone());

@@ -195,7 +195,7 @@ impl Stage {
         }
         if means.policies {
             cluster.send_guard_away();
-            let mut policies = policy::list_kept(&tenure_tenancy::Settings::default());
+            let mut policies = policy::list_enforced_objects(&tenure_tenancy::Settings::default());
             // As an earlier version had it, which created one more policy.
             policies.push(json!({ "kind": "ValidatingAdmissionPolicy", "metadata": { "name": EARLIER } }));
             for object in tenure_api::installation::policing(&policies, &policy::list_roles()) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure_api::Tenant;
 use tenure_git_server::Repository;
-use tenure_tenancy::{Realm, TenantFacts, adoption};
+use tenure_tenancy::{TenancyFacts, TenantFacts, adoption};
 use tenure_testkit::{SOON, eventually};
 
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, condition, config_map};
@@ -22,12 +22,12 @@ pub(crate) async fn adopt(stage: &Stage, tenant: &str, namespace: &str) {
     eventually(SOON, async || {
         let held: Tenant = serde_json::from_value(stage.get(TENANT, ("", tenant)).await.unwrap()).unwrap();
         let facts = TenantFacts::from(&held);
-        let realm = Realm {
+        let realm = TenancyFacts {
             tenants: vec![facts.clone()],
-            ..Realm::default()
+            ..TenancyFacts::default()
         };
         let object = stage.get(NAMESPACE, ("", namespace)).await.unwrap();
-        let adoption = adoption::decide(&realm, &facts, &object).unwrap();
+        let adoption = adoption::plan_adoption(&realm, &facts, &object).unwrap();
         if let Some(patch) = adoption.patch {
             stage.admin.patch(NAMESPACE, ("", namespace), patch).await?;
         }

@@ -9,7 +9,7 @@ use tenure_api::access::{
 };
 use tenure_api::time::Time;
 use tenure_api::{ObjectMeta, text};
-use tenure_tenancy::access::approval::{self, Case, Verdict};
+use tenure_tenancy::access::approval::{self, ApprovalFacts, Verdict};
 
 use super::request::hash_spec;
 
@@ -44,7 +44,7 @@ impl Answers<'_> {
     /// Returns the verdict on a request by these answers. It assumes that admission checks the writers of grants, which a user of the command can't observe.
     #[must_use]
     pub fn judge(self, request: &FluxAccessRequest) -> Verdict {
-        approval::judge(Case {
+        approval::decide_approval(ApprovalFacts {
             request,
             hash: &hash_spec(&request.spec),
             grants: self.grants,

@@ -360,12 +360,12 @@ pub fn find_end(verdict: &Verdict) -> Option<&Time> {
 
 #[cfg(test)]
 mod tests {
-    use tenure_tenancy::access::approval::Word;
+    use tenure_tenancy::access::approval::ApproverAnswer;
 
     use super::*;
 
-    fn word() -> Word {
-        Word {
+    fn word() -> ApproverAnswer {
+        ApproverAnswer {
             object: "grant".to_owned(),
             by: "alice".to_owned(),
             reason: None,

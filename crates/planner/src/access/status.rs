@@ -269,7 +269,7 @@ pub fn make_grant_condition(
 #[cfg(test)]
 mod tests {
     use tenure_api::access::{FluxAccessGrantSpec, FluxAccessRequestSpec};
-    use tenure_tenancy::access::approval::Word;
+    use tenure_tenancy::access::approval::ApproverAnswer;
 
     use super::*;
 
@@ -277,8 +277,8 @@ mod tests {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
     }
 
-    fn word(object: &str) -> Word {
-        Word {
+    fn word(object: &str) -> ApproverAnswer {
+        ApproverAnswer {
             object: object.to_owned(),
             by: "alice".to_owned(),
             reason: Some("no".to_owned()),

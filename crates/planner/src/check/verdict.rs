@@ -7,7 +7,7 @@
 use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_tenancy::Identity;
-use tenure_tenancy::reach::{Scope, check_object};
+use tenure_tenancy::write_scope::{Scope, check_object};
 use tenure_tenancy::{DenialReason, Placement};
 
 use super::field_location::find_pointer;

@@ -253,7 +253,7 @@ impl Dependents<'_> {
     }
 
     /// Notes that a wanted object is being deleted and stays.
-    pub(super) fn note_lingering(&mut self, id: &ObjectId, live: &Value) {
+    pub(super) fn record_terminating(&mut self, id: &ObjectId, live: &Value) {
         if self.is_released(id) {
             return;
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_api::inventory::split_api_version;
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView, reason};
-use tenure_tenancy::reach::{self, Scope};
+use tenure_tenancy::write_scope::{self, Scope};
 
 use super::context::Context;
 use super::apply_mode::ApplyMode;
@@ -112,7 +112,7 @@ pub(super) fn find_desired(
             }
         }
         let namespace = (!id.namespace.is_empty()).then_some(id.namespace.as_str());
-        if let Err(denial) = reach::check_object(&reach, *scope, &id.kind, namespace, &id.name) {
+        if let Err(denial) = write_scope::check_object(&reach, *scope, &id.kind, namespace, &id.name) {
             denials.push((denial, origin));
             continue;
         }

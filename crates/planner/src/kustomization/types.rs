@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{ALLOW_DELETION, APPLY_MODE};
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
-use tenure_tenancy::{Ending, Placement, ReferenceGrant, TokenOrder};
+use tenure_tenancy::{Termination, Placement, ReferenceGrant, TokenOrder};
 
 use super::dependency_facts::DependencyFacts;
 use super::expression_memory::ExpressionMemory;
@@ -219,7 +219,7 @@ pub enum ServiceAccountFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct OngoingDeletions {
     /// The deletion of the Kustomization's own namespace, or of its Tenant.
-    pub own: Option<Ending>,
+    pub own: Option<Termination>,
     /// The namespaces in the inventory that are being deleted: Kubernetes deletes their objects without the Kustomization.
     pub namespaces: BTreeSet<String>,
 }

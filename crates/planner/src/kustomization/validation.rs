@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Bucket, ExternalArtifact, GitRepository, KustomizationSpec, OciRepository, reason};
-use tenure_tenancy::{DenialReason, LEAST_INTERVAL, identity, reach, reference};
+use tenure_tenancy::{DenialReason, LEAST_INTERVAL, identity, write_scope, reference};
 
 use super::changes::report_earlier_changes;
 use super::context::{Context, name_subject};
@@ -99,7 +99,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
         reference::check_dependency(referrer, dependency.namespace.as_deref(), &dependency.name).map_err(denied)?;
     }
     if let Some(target) = &spec.target_namespace {
-        reach::check_target_namespace(&reach, target).map_err(denied)?;
+        write_scope::check_target_namespace(&reach, target).map_err(denied)?;
     }
     for check in &spec.health_checks {
         reference::check_health_check(&reach, &check.kind, check.namespace.as_deref(), &check.name).map_err(denied)?;

@@ -6,13 +6,13 @@
     reason = "tests may panic"
 )]
 
-use tenure_tenancy::realm::TenantOwnerReference;
+use tenure_tenancy::placement::TenantOwnerReference;
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
 use super::*;
 
 fn snapshot() -> Snapshot {
-    let mut facts = Facts::new(Settings {
+    let mut facts = FactIndex::new(Settings {
         has_policies: true,
         ..Settings::default()
     });

@@ -1,7 +1,7 @@
 //! A lane's rights in a namespace, round by round, against a cluster that is a map.
 
 use serde_json::json;
-use tenure_tenancy::{Lane, Realm, TenantPlacement};
+use tenure_tenancy::{Lane, TenancyFacts, TenantPlacement};
 
 use super::minting::MINTING_REVIEWS;
 use super::*;
@@ -413,7 +413,7 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
         .into_iter()
         .map(|name| identity::decide_for_lane(&tenant(name), "team").name().to_owned())
         .collect();
-    let realm = Realm::default();
+    let realm = TenancyFacts::default();
     names.push(
         identity::decide_for_lane(&realm.place("tenure-system"), "tenure-system")
             .name()
@@ -575,7 +575,7 @@ fn a_lane_that_could_not_be_asked_is_reported() {
 
 #[test]
 fn protected_namespace_has_a_lane_of_its_own() {
-    let realm = tenure_tenancy::Realm {
+    let realm = tenure_tenancy::TenancyFacts {
         namespaces: ["flux-system", "cozy-system", "other", "another"]
             .map(|name| tenure_tenancy::NamespaceFacts {
                 name: name.to_owned(),
@@ -583,7 +583,7 @@ fn protected_namespace_has_a_lane_of_its_own() {
                 ..tenure_tenancy::NamespaceFacts::default()
             })
             .into(),
-        ..tenure_tenancy::Realm::default()
+        ..tenure_tenancy::TenancyFacts::default()
     };
     let name = |namespace: &str| {
         identity::decide_for_lane(&realm.place(namespace), namespace)

@@ -9,11 +9,11 @@ fn at(revision: u64) -> Progress {
     }
 }
 
-fn estate(name: &str) -> Estate {
-    Estate::Namespace(name.to_owned())
+fn estate(name: &str) -> ShardUnit {
+    ShardUnit::Namespace(name.to_owned())
 }
 
-fn own(names: &[&str]) -> BTreeSet<Estate> {
+fn own(names: &[&str]) -> BTreeSet<ShardUnit> {
     names.iter().map(|name| estate(name)).collect()
 }
 
@@ -159,8 +159,8 @@ impl Dice {
 struct Player {
     holdings: OwnedParts,
     seen: usize,
-    works: BTreeSet<Estate>,
-    leaving: Vec<Estate>,
+    works: BTreeSet<ShardUnit>,
+    leaving: Vec<ShardUnit>,
     lease: Option<ReleaseRecord>,
 }
 
@@ -263,6 +263,6 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
     assert!(moved > 2000, "hardly anything moved: {moved}");
 }
 
-fn own_set(names: &[&str]) -> BTreeSet<Estate> {
+fn own_set(names: &[&str]) -> BTreeSet<ShardUnit> {
     own(names)
 }

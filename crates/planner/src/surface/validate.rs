@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::Surface;
 use tenure_api::names::{ObjectName, is_dns_label, is_dns_subdomain};
 use tenure_api::surface::{SurfaceDeployKey, SurfaceSource};
-use tenure_tenancy::{Denial, DenialReason, Placement, reach};
+use tenure_tenancy::{Denial, DenialReason, Placement, write_scope};
 
 use super::children::name_kustomizations;
 use crate::kustomization::SOPS;
@@ -50,11 +50,11 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
                 )));
             }
             if let Some(target) = &path.target_namespace {
-                reach::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+                write_scope::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
             }
         }
         if let Some(target) = &source.target_namespace {
-            reach::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+            write_scope::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
         }
         if let Some(secret) = &source.secret_ref {
             ObjectName::new(secret.name.clone()).map_err(|error| invalid(format!("{field}.secretRef: {error}")))?;

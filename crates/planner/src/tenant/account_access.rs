@@ -13,9 +13,9 @@ use tenure_api::metadata::{GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE};
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantStatus;
 use tenure_api::{ObjectId, ObjectView, Tenant, reason};
-use tenure_tenancy::access::readers::{MOST, OtherReader, Way};
-use tenure_tenancy::realm::name_gitops_account;
-use tenure_tenancy::{Realm, TenantFacts};
+use tenure_tenancy::access::readers::{MOST, OtherReader, AccessPath};
+use tenure_tenancy::placement::name_gitops_account;
+use tenure_tenancy::{TenancyFacts, TenantFacts};
 
 use super::namespaces::TenantNamespaces;
 use super::status::{LONGEST_LIST, set_condition_with_event};
@@ -80,7 +80,7 @@ impl AccessFindings {
 
 /// Returns the account to look at now. The home namespace must be the Tenant's, and the last look must be long enough ago.
 #[must_use]
-pub fn find_due(tenant: &Tenant, realm: &Realm, last: Option<&AccessFindings>, now: Timestamp) -> Option<HomeAccount> {
+pub fn find_due(tenant: &Tenant, realm: &TenancyFacts, last: Option<&AccessFindings>, now: Timestamp) -> Option<HomeAccount> {
     let facts = TenantFacts::from(tenant);
     let status = tenant.status.as_ref()?;
     if tenant.metadata.deletion_timestamp.is_some() || !status.namespaces.iter().any(|name| name == facts.home()) {
@@ -147,13 +147,13 @@ fn describe_takers(kind: &str, takers: Vec<OtherReader>, platform: &str) -> Vec<
     let mut by_whom: BTreeMap<(String, String), Vec<&'static str>> = BTreeMap::new();
     for taker in takers {
         let how = match taker.way {
-            Way::TakesToken(_) => "asks for its tokens",
-            Way::Impersonates(_) => "speaks in its name",
-            Way::MakesPods => "starts Pods as it",
-            Way::WritesRights => "gives itself any right",
-            Way::Unknown => "has rights that could not be read",
+            AccessPath::TakesToken(_) => "asks for its tokens",
+            AccessPath::Impersonates(_) => "speaks in its name",
+            AccessPath::MakesPods => "starts Pods as it",
+            AccessPath::WritesRights => "gives itself any right",
+            AccessPath::Unknown => "has rights that could not be read",
             // These ways don't make a subject act as the account: reading Secrets is another matter, and entering a Pod needs a Pod that runs as the account.
-            Way::Reads | Way::EntersPods => continue,
+            AccessPath::Reads | AccessPath::EntersPods => continue,
         };
         if is_expected(&taker.who, platform) {
             continue;

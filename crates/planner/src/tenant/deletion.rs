@@ -1,4 +1,4 @@
-//! The deletion of a Tenant. GitOps has stopped before this plan, since a Tenant in deletion has no namespace to act in ([`tenure_tenancy::realm`]). The plan
+//! The deletion of a Tenant. GitOps has stopped before this plan, since a Tenant in deletion has no namespace to act in ([`tenure_tenancy::placement`]). The plan
 //! deletes the Tenant's namespaces, then removes the finalizer that held the Tenant.
 //!
 //! The plan names the namespaces that block the deletion. It never deletes a namespace that is neither recorded with this uid nor proved to be created by the

@@ -13,8 +13,8 @@ use tenure_api::metadata::{
 use tenure_api::names::NamespaceName;
 use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions, TenantBounds, TenantSpace};
 use tenure_api::{ObjectId, ObjectView};
-use tenure_tenancy::admission::policy::list_left_resources;
-use tenure_tenancy::namespace_marks::{fill_in, write_node_selector};
+use tenure_tenancy::admission::policy::list_gap_resources;
+use tenure_tenancy::namespace_metadata::{fill_placeholders, write_node_selector};
 use tenure_tenancy::{PodSecurityLevel, TenantQuotas, pod_security};
 
 use super::Snapshot;
@@ -106,7 +106,7 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
             for (key, value) in from {
                 // The first entry for a key wins.
                 into.entry(key.clone())
-                    .or_insert_with(|| fill_in(value, tenant, namespace));
+                    .or_insert_with(|| fill_placeholders(value, tenant, namespace));
             }
         };
         for said in &options.additional_metadata_list {
@@ -143,7 +143,7 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
         marks.labels.insert(BOUNDED_LABEL.to_owned(), "true".to_owned());
     }
     if snapshot.realm.settings.is_guarded && snapshot.realm.settings.has_policies {
-        for resource in list_left_resources(&spec.bounds) {
+        for resource in list_gap_resources(&spec.bounds) {
             let label = match resource {
                 "pods" => LEFT_PODS_LABEL,
                 "persistentvolumeclaims" => LEFT_CLAIMS_LABEL,

@@ -29,7 +29,7 @@ use serde_json::Value;
 use tenure_api::metadata::{KEPT_FINALIZERS, MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
 use tenure_tenancy::admission::make_owner_reference;
-use tenure_tenancy::{Controller, Realm, TenantFacts, identity, pod_security};
+use tenure_tenancy::{Controller, TenancyFacts, TenantFacts, identity, pod_security};
 
 use self::contents::{Contents, RESOURCE_QUOTA_KIND};
 pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
@@ -64,7 +64,7 @@ pub struct Snapshot {
     pub tenant: Tenant,
     /// All Tenants and namespaces: large, and shared by the snapshots of all Tenants.
     #[serde(with = "shared_realm")]
-    pub realm: Arc<Realm>,
+    pub realm: Arc<TenancyFacts>,
     /// Namespaces, RoleBindings, ServiceAccounts, LimitRanges, NetworkPolicies and ResourceQuotas in any namespace, with the label `capsule.clastix.io/tenant` and the
     /// Tenant's name. The plan requests a wanted object that is missing here with [`Request::Read`].
     #[serde(default)]
@@ -88,7 +88,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Checks whether the Tenant, the other Tenants or the namespaces have changed, so that another plan could decide differently.
     #[must_use]
-    pub fn is_overtaken(&self, tenant: &Tenant, realm: &Arc<Realm>) -> bool {
+    pub fn is_overtaken(&self, tenant: &Tenant, realm: &Arc<TenancyFacts>) -> bool {
         let metadata = &tenant.metadata;
         // Compares realms as a whole only if they are not the same allocation, as they mostly are.
         let is_realm_another = !Arc::ptr_eq(&self.realm, realm) && self.realm != *realm;
@@ -105,14 +105,14 @@ mod shared_realm {
     use std::sync::Arc;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use tenure_tenancy::Realm;
+    use tenure_tenancy::TenancyFacts;
 
-    pub(super) fn serialize<S: Serializer>(realm: &Arc<Realm>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(realm: &Arc<TenancyFacts>, serializer: S) -> Result<S::Ok, S::Error> {
         realm.as_ref().serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Realm>, D::Error> {
-        Realm::deserialize(deserializer).map(Arc::new)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<TenancyFacts>, D::Error> {
+        TenancyFacts::deserialize(deserializer).map(Arc::new)
     }
 }
 

@@ -13,7 +13,7 @@ use tenure_api::metadata::{CREATION_PROOF, TENANT_LABEL};
 use tenure_api::names::NamespaceName;
 use tenure_api::tenant::{NamespaceIntent, TenantStatus};
 use tenure_tenancy::record::{digest_proof, is_believed, is_intended};
-use tenure_tenancy::{NamespaceFacts, Realm, RecordState, TenantFacts, check_takeable};
+use tenure_tenancy::{NamespaceFacts, TenancyFacts, RecordState, TenantFacts, check_takeable};
 
 use super::labels::{self, WantedMetadata};
 use super::{Plan, Snapshot};
@@ -75,7 +75,7 @@ impl TenantNamespaces {
 
 /// Sorts the namespaces that name the Tenant, and those in its record.
 fn sort_claims(
-    (realm, facts): (&Realm, &TenantFacts),
+    (realm, facts): (&TenancyFacts, &TenantFacts),
     state: RecordState,
     now: Timestamp,
     memory: &mut Memory,
@@ -233,7 +233,7 @@ pub(super) fn record_created(snapshot: &Snapshot, memory: &mut Memory) {
 }
 
 /// Returns the tenancy facts with the namespaces as they are after this attempt's writes, because a watch may be behind.
-fn realm_with_answers(snapshot: &Snapshot) -> Realm {
+fn realm_with_answers(snapshot: &Snapshot) -> TenancyFacts {
     let mut realm = snapshot.realm.as_ref().clone();
     for (id, answer) in &snapshot.attempt.applied {
         let WriteAnswer::Done(object) = answer else { continue };

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use tenure_tenancy::Facts;
+use tenure_tenancy::FactIndex;
 use tenure_tenancy::admission::policy::has_facts;
 
 use super::namespaces::TenantNamespaces;
@@ -22,7 +22,7 @@ pub(super) fn list_without_policies(snapshot: &Snapshot, taken: &TenantNamespace
     if !snapshot.are_policies_in_force {
         return names.map(ToString::to_string).collect();
     }
-    let facts = Facts::of(&snapshot.realm);
+    let facts = FactIndex::of(&snapshot.realm);
     let is_unjudged = |name: &&tenure_api::names::NamespaceName| {
         let Some(Live::Present(live)) = snapshot.live.get(&labels::identify(name.as_str())) else {
             return true;

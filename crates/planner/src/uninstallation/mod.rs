@@ -336,13 +336,13 @@ fn release(snapshot: &Snapshot, choice: RemovalChoice, going: &DeletedKinds, nam
     // Without a controller that removes the finalizer, these objects could not be deleted, not even with their kind.
     for seen in snapshot.tenants.iter().chain(&snapshot.access) {
         let mut release = Release::of(&seen.object);
-        release.take_own_finalizer();
+        release.remove_own_finalizer();
         steps.extend(release.finish(seen));
     }
     // With this finalizer, the namespaces of the bindings could never be deleted.
     for seen in &snapshot.role_bindings {
         let mut release = Release::of(&seen.object);
-        release.take_lane_finalizer();
+        release.remove_lane_finalizer();
         steps.extend(release.finish(seen));
     }
     let reconciled: HashSet<&str> = snapshot.reconciled.iter().map(|seen| seen.path.as_str()).collect();

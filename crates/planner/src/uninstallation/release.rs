@@ -45,13 +45,13 @@ impl<'a> Release<'a> {
         });
     }
 
-    pub(super) fn take_own_finalizer(&mut self) {
+    pub(super) fn remove_own_finalizer(&mut self) {
         self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
             finalizer.as_str() == Some(TENURE_FINALIZER)
         });
     }
 
-    pub(super) fn take_lane_finalizer(&mut self) {
+    pub(super) fn remove_lane_finalizer(&mut self) {
         self.take_off("finalizers", "without its lane's finalizer", |finalizer| {
             finalizer.as_str() == Some(LANE_FINALIZER)
         });

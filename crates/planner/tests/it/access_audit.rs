@@ -10,7 +10,7 @@ use tenure_planner::access::audit::secret_uses::{MOST, MOST_OF_NAMESPACE};
 use tenure_planner::access::audit::{
     Bindings, Contents, Facts, Form, Inventory, SecretRead, NamedObject, Roles, Row, Usage, Verdict, find_readers,
 };
-use tenure_tenancy::access::readers::Way;
+use tenure_tenancy::access::readers::AccessPath;
 
 /// The value that may appear nowhere.
 const CANARY: &str = "canary-77c2";
@@ -300,7 +300,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
     );
     let (own, cluster) = (Ok(own), Ok(cluster));
     let readers = find_readers(&named("a", "git"), &own, &cluster);
-    let ways: Vec<(String, Way)> = readers
+    let ways: Vec<(String, AccessPath)> = readers
         .by_namespace
         .unwrap()
         .into_iter()
@@ -309,8 +309,8 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
     assert_eq!(
         ways,
         [
-            ("system:serviceaccount:a:flux".to_owned(), Way::Reads),
-            ("mallory".to_owned(), Way::TakesToken("flux".to_owned())),
+            ("system:serviceaccount:a:flux".to_owned(), AccessPath::Reads),
+            ("mallory".to_owned(), AccessPath::TakesToken("flux".to_owned())),
         ]
     );
     let by_cluster = readers.by_cluster.unwrap();
@@ -319,7 +319,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
             .iter()
             .all(|one| one.who == "group admins" && one.binding == "admins")
     );
-    assert_eq!(by_cluster.first().unwrap().way, Way::Reads);
+    assert_eq!(by_cluster.first().unwrap().way, AccessPath::Reads);
     // The control: no user reads the Secret that the role doesn't name, so no token opens it.
     let other = find_readers(&named("a", "other"), &own, &Err("no".to_owned()));
     assert_eq!(other.by_namespace, Ok(vec![]));
@@ -333,7 +333,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
         &Roles::unread(),
     );
     let readers = find_readers(&named("a", "git"), &Ok(unread), &cluster);
-    assert_eq!(readers.by_namespace.unwrap()[0].way, Way::Unknown);
+    assert_eq!(readers.by_namespace.unwrap()[0].way, AccessPath::Unknown);
     let names: Vec<String> = (0..300_000).map(|index| format!("n{index}")).collect();
     let mut large = Roles::default();
     large.add(&role(
@@ -343,7 +343,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
     let mut bindings = Bindings::default();
     bindings.add(&bind("b", "Role", "reader", user("victor")), &large, &cluster_roles);
     let readers = find_readers(&named("a", "git"), &Ok(bindings), &cluster);
-    assert_eq!(readers.by_namespace.unwrap()[0].way, Way::Unknown);
+    assert_eq!(readers.by_namespace.unwrap()[0].way, AccessPath::Unknown);
     let mut many = Bindings::default();
     for index in 0..300_000 {
         many.add(

@@ -9,14 +9,14 @@ use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, find_circle, plan};
 use tenure_planner::dependents::Attempt;
 use tenure_planner::{Live, Next, Object, Request};
-use tenure_tenancy::{Placement, Realm};
+use tenure_tenancy::{Placement, TenancyFacts};
 
 pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
 pub(crate) fn placement() -> Placement {
-    let realm: Realm = serde_json::from_value(json!({
+    let realm: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
         "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))

@@ -7,14 +7,14 @@ use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::bucket::{Attempt, FetchFailure, FetchReason, Fetched, Plan, Snapshot, Step, plan};
 use tenure_planner::invariants;
 use tenure_planner::source::FetchStep as _;
-use tenure_tenancy::Realm;
+use tenure_tenancy::TenancyFacts;
 
 fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
 fn snapshot(fields: &Value) -> Snapshot {
-    let realm: Realm = serde_json::from_value(json!({
+    let realm: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
         "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))

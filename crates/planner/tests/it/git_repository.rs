@@ -10,14 +10,14 @@ use tenure_planner::git_repository::{
     find_included, plan,
 };
 use tenure_planner::{Next, invariants};
-use tenure_tenancy::{NamespaceFacts, Realm};
+use tenure_tenancy::{NamespaceFacts, TenancyFacts};
 
 pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
 pub(crate) fn snapshot(spec: Value) -> Snapshot {
-    let realm: Realm = serde_json::from_value(json!({
+    let realm: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "torn": "n-torn" } }],
         "namespaces": [
             { "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
@@ -291,13 +291,13 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
     // The namespace has no owner: no identity reads a Secret, and a public fetch needs none.
     let mut torn =
         snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "secretRef": { "name": "key" } }));
-    let realm = Realm {
+    let realm = TenancyFacts {
         namespaces: vec![NamespaceFacts {
             name: "blue".to_owned(),
             tenant_label: Some("blue".to_owned()),
             ..NamespaceFacts::default()
         }],
-        ..Realm::default()
+        ..TenancyFacts::default()
     };
     torn.placement = realm.place("blue");
     let plan = planned(&torn, start());

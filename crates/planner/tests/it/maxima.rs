@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use tenure_api::{Kustomization, Surface};
 use tenure_planner::kustomization::{self, ServiceAccountFacts, SourceFacts};
 use tenure_planner::{list_limits, surface};
-use tenure_tenancy::Realm;
+use tenure_tenancy::TenancyFacts;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn realm() -> Realm {
+fn realm() -> TenancyFacts {
     serde_json::from_value(json!({ "namespaces": [{ "name": "team" }, { "name": "tenure-system" }] })).unwrap()
 }
 

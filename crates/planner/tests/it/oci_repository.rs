@@ -11,14 +11,14 @@ use tenure_planner::oci_repository::{
     Attempt, FetchFailure, FetchReason, Fetched, LayerOperation, Memory, Plan, Snapshot, Step, plan,
 };
 use tenure_planner::{Next, invariants};
-use tenure_tenancy::{NamespaceFacts, Realm};
+use tenure_tenancy::{NamespaceFacts, TenancyFacts};
 
 fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
 fn snapshot(fields: &Value) -> Snapshot {
-    let realm: Realm = serde_json::from_value(json!({
+    let realm: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
         "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))
@@ -233,13 +233,13 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         assert!(plan.steps.is_empty());
     }
     // The namespace has no owner: no identity reads anything, and a public fetch needs none.
-    let torn = Realm {
+    let torn = TenancyFacts {
         namespaces: vec![NamespaceFacts {
             name: "blue".to_owned(),
             tenant_label: Some("blue".to_owned()),
             ..NamespaceFacts::default()
         }],
-        ..Realm::default()
+        ..TenancyFacts::default()
     };
     for (fields, named) in [
         (json!({ "secretRef": { "name": "key" } }), "Secret blue/key"),

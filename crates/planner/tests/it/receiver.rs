@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_api::Receiver;
 use tenure_planner::receiver::{Attempt, Memory, Plan, Snapshot, Step, TokenFailure, find_path, plan};
 use tenure_planner::{EventKind, Next, invariants};
-use tenure_tenancy::Realm;
+use tenure_tenancy::TenancyFacts;
 
 /// The path for token `sesame`, name `hook` and namespace `blue`, as `printf sesamehookblue | sha256sum` has it.
 pub(crate) const PATH: &str = "/hook/eebb765e710b9d90f8e1c4b5e4fd69c2cc4afb153c0defdd5096886205f41a95";
@@ -16,7 +16,7 @@ pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-pub(crate) fn realm() -> Realm {
+pub(crate) fn realm() -> TenancyFacts {
     serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
         "namespaces": [

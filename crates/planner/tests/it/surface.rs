@@ -6,7 +6,7 @@ use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::surface::ownership::{self, TrialAnswer, TrialResult};
 use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
-use tenure_tenancy::Realm;
+use tenure_tenancy::TenancyFacts;
 
 fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -18,7 +18,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
 
 /// Makes the first snapshot of a Surface with this name at this time, in a namespace of tenant `blue`, of the platform, or without an owner.
 pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Timestamp) -> Snapshot {
-    let realm: Realm = serde_json::from_value(json!({
+    let realm: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
         "namespaces": [
             { "name": "tenure-system" },

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
-use tenure_tenancy::admission::policy::{Mintable, Refusing, describe_namespace};
-use tenure_tenancy::{Facts, Realm};
+use tenure_tenancy::admission::policy::{MintableAccounts, HandEditDenials, describe_namespace};
+use tenure_tenancy::{FactIndex, TenancyFacts};
 
 pub(crate) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn realm(namespaces: Value) -> Arc<Realm> {
+fn realm(namespaces: Value) -> Arc<TenancyFacts> {
     let tenants = json!([{ "name": "blue", "uid": "t" }]);
     Arc::new(serde_json::from_value(json!({ "tenants": tenants, "namespaces": namespaces })).unwrap())
 }
@@ -475,10 +475,10 @@ fn owners_are_bound_once_policies_know_the_namespace() {
         assert_eq!(plan.to_string().contains(waits), !bound, "{plan}");
     };
     let facts = |snapshot: &Snapshot| {
-        let facts = Facts::of(&snapshot.realm);
+        let facts = FactIndex::of(&snapshot.realm);
         let mut written = json!(describe_namespace(
             &facts,
-            (&Refusing::default(), &Mintable::default()),
+            (&HandEditDenials::default(), &MintableAccounts::default()),
             "blue"
         ));
         written["scheduler.alpha.kubernetes.io/node-selector"] = json!("pool=blue");

@@ -10,7 +10,7 @@ use tenure_planner::answer::{ClaimOwner, ClaimsAnswer, DeleteAnswer, Failure, Ki
 use tenure_planner::kustomization::list_owners;
 use tenure_planner::object::{Object, Origin, RenderedObject};
 use tenure_planner::plan::{Apply, Delete, KindReference};
-use tenure_tenancy::reach::Scope;
+use tenure_tenancy::write_scope::Scope;
 
 /// The form of a refused request.
 #[derive(Clone, Debug, serde::Deserialize)]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_planner::kustomization::{ApplySettings, OngoingDeletions, Guards, OtherOwner, ServiceAccountFacts, Survey, TokenAnswer};
-use tenure_tenancy::Realm;
+use tenure_tenancy::TenancyFacts;
 
 use crate::builds::Build;
 use crate::world::Refusal;
@@ -17,7 +17,7 @@ pub(crate) struct Scenario {
     /// The behaviour that the scenario shows.
     #[expect(dead_code, reason = "for the reader of the file")]
     pub(crate) about: String,
-    pub(crate) realm: Realm,
+    pub(crate) realm: TenancyFacts,
     pub(crate) kustomization: Value,
     /// Rendered objects by revision: origin → object.
     pub(crate) revisions: BTreeMap<String, Build>,
@@ -96,7 +96,7 @@ pub(crate) enum Act {
     /// The status can't be written that often.
     StatusFails(u32),
     /// Tenants and namespaces are these now.
-    Realm(Realm),
+    Realm(TenancyFacts),
     /// The deletions around the Kustomization.
     Endings(OngoingDeletions),
     /// A dependency's state: whether it is ready.

@@ -16,7 +16,7 @@ use super::pattern::NamespacePattern;
 
 /// The facts for the decision about one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Case<'a> {
+pub struct ApprovalFacts<'a> {
     /// The request.
     pub request: &'a FluxAccessRequest,
     /// The hash of its spec, as computed by the caller. The value in the spec may be false.
@@ -35,7 +35,7 @@ pub struct Case<'a> {
 
 /// The answer of an approver that decides a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct ApproverAnswer {
     /// The name of the FluxAccessGrant or FluxAccessStandingGrant.
     pub object: String,
     /// The user that wrote it.
@@ -52,9 +52,9 @@ pub struct Word {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The request is approved.
-    Approved(Word),
+    Approved(ApproverAnswer),
     /// The request is denied.
-    Denied(Word),
+    Denied(ApproverAnswer),
     /// No grant counts, for these reasons.
     Pending(Vec<String>),
 }
@@ -64,7 +64,7 @@ const MOST_REASONS: usize = 10;
 
 /// Decides about a request.
 #[must_use]
-pub fn judge(case: Case<'_>) -> Verdict {
+pub fn decide_approval(case: ApprovalFacts<'_>) -> Verdict {
     let mut reasons = Vec::new();
     let spec = &case.request.spec;
     if case.hash != spec.spec_hash {
@@ -114,7 +114,7 @@ fn is_meant(request: &FluxAccessRequest, grant: &FluxAccessGrant) -> bool {
         && request.metadata.namespace == grant.metadata.namespace
 }
 
-fn check_grant(case: Case<'_>, grant: &FluxAccessGrant) -> Result<Word, String> {
+fn check_grant(case: ApprovalFacts<'_>, grant: &FluxAccessGrant) -> Result<ApproverAnswer, String> {
     let (asked, answer) = (&case.request.spec, &grant.spec);
     let is_ending = grant.metadata.deletion_timestamp.is_some();
     if is_ending {
@@ -148,7 +148,7 @@ fn check_grant(case: Case<'_>, grant: &FluxAccessGrant) -> Result<Word, String> 
         APPROVED => check_period(&asked.rotate, answer.max_rotate.as_deref())?,
         _ => return Err(format!("its decision is neither {APPROVED} nor {DENIED}")),
     }
-    Ok(Word {
+    Ok(ApproverAnswer {
         object: name_of(&grant.metadata),
         by: answer.approved_by.clone(),
         reason: answer.reason.clone(),
@@ -180,7 +180,7 @@ fn check_period(asked: &str, most: Option<&str>) -> Result<(), String> {
 
 /// Checks whether a standing grant approves a request. Returns no reason for a grant that is for
 /// other requests.
-fn check_standing(case: Case<'_>, standing: &FluxAccessStandingGrant) -> Result<Word, Option<String>> {
+fn check_standing(case: ApprovalFacts<'_>, standing: &FluxAccessStandingGrant) -> Result<ApproverAnswer, Option<String>> {
     let (asked, bounds) = (&case.request.spec, &standing.spec);
     let target = name_target(&asked.provider, asked.target.id);
     let is_for = standing.metadata.namespace == case.request.metadata.namespace
@@ -221,7 +221,7 @@ fn check_standing(case: Case<'_>, standing: &FluxAccessStandingGrant) -> Result<
         }
     }
     check_period(&asked.rotate, Some(&bounds.max_rotate)).map_err(Some)?;
-    Ok(Word {
+    Ok(ApproverAnswer {
         object: name_of(&standing.metadata),
         by: bounds.approved_by.clone(),
         reason: bounds.reason.clone(),
@@ -270,7 +270,7 @@ pub fn is_of_same_entry(one: &FluxAccessRequestSpec, other: &FluxAccessRequestSp
 
 /// The request of an entry that is served.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Serving<'a> {
+pub enum ServedRequest<'a> {
     /// A request that covers the current entry. Exactly the current entry is delivered.
     By(&'a FluxAccessRequest),
     /// An earlier request, for now: the current entry asks for more, and no approver has approved
@@ -282,11 +282,11 @@ pub enum Serving<'a> {
 
 /// Chooses among the requests of one entry. A current request that is pending or denied ends no earlier approval.
 #[must_use]
-pub fn choose<'a>(
+pub fn choose_request<'a>(
     wanted: &FluxAccessRequestSpec,
     requests: &[(&'a FluxAccessRequest, Verdict)],
     platform: &str,
-) -> Serving<'a> {
+) -> ServedRequest<'a> {
     let approved = || {
         let approved = requests
             .iter()
@@ -294,7 +294,7 @@ pub fn choose<'a>(
         approved.map(|(request, _)| *request)
     };
     if let Some(request) = approved().find(|request| request.spec.spec_hash == wanted.spec_hash) {
-        return Serving::By(request);
+        return ServedRequest::By(request);
     }
     let is_denied = requests
         .iter()
@@ -303,14 +303,14 @@ pub fn choose<'a>(
     // doesn't cover it.
     let covering = approved().find(|request| is_within(wanted, &request.spec, platform));
     if let Some(request) = covering.filter(|_| !is_denied) {
-        return Serving::By(request);
+        return ServedRequest::By(request);
     }
     let mut earlier: Vec<&FluxAccessRequest> = approved()
         .filter(|request| is_of_same_entry(wanted, &request.spec))
         .collect();
     let made = |request: &FluxAccessRequest| request.metadata.creation_timestamp.as_ref().map(|time| time.0);
     earlier.sort_by(|one, other| (made(one), &one.metadata.name).cmp(&(made(other), &other.metadata.name)));
-    earlier.pop().map_or(Serving::Nobody, Serving::Meanwhile)
+    earlier.pop().map_or(ServedRequest::Nobody, ServedRequest::Meanwhile)
 }
 
 #[cfg(test)]

@@ -11,4 +11,4 @@ pub mod receiver;
 
 pub use approval::Verdict;
 pub use pattern::NamespacePattern;
-pub use receiver::{Asker, ReceivingNamespace};
+pub use receiver::{EntryAuthor, ReceivingNamespace};

@@ -97,7 +97,7 @@ pub struct BindingFacts {
 
 /// A way to the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum AccessPath {
     /// Reads the Secret.
     Reads,
     /// Makes Pods, which can mount the Secret.
@@ -114,7 +114,7 @@ pub enum Way {
     Unknown,
 }
 
-impl std::fmt::Display for Way {
+impl std::fmt::Display for AccessPath {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Reads => formatter.write_str("reads it"),
@@ -136,14 +136,14 @@ pub struct OtherReader {
     /// A user name, or `group NAME`.
     pub who: String,
     /// The way.
-    pub way: Way,
+    pub way: AccessPath,
     /// The name of the binding.
     pub binding: String,
 }
 
 /// The Secret, and its intended readers.
 #[derive(Clone, Copy, Debug)]
-pub struct Meant<'a> {
+pub struct IntendedReaders<'a> {
     /// The Secret's namespace.
     pub namespace: &'a str,
     /// The Secret's name.
@@ -158,7 +158,7 @@ pub struct Meant<'a> {
 /// Lists the unintended readers of a Secret by these bindings: at most [`MOST`]. The caller asks about RoleBindings of the namespace and
 /// ClusterRoleBindings separately, as the owners of the namespace can change only the former.
 #[must_use]
-pub fn list_other_readers(meant: Meant<'_>, bindings: &[BindingFacts]) -> Vec<OtherReader> {
+pub fn list_other_readers(meant: IntendedReaders<'_>, bindings: &[BindingFacts]) -> Vec<OtherReader> {
     list_others(meant, bindings, |_| true, |_, _| true)
 }
 
@@ -168,13 +168,13 @@ pub fn list_other_readers(meant: Meant<'_>, bindings: &[BindingFacts]) -> Vec<Ot
 #[must_use]
 pub fn list_takers(namespace: &str, account: &str, bindings: &[BindingFacts]) -> Vec<OtherReader> {
     let accounts = [account.to_owned()];
-    let meant = Meant {
+    let meant = IntendedReaders {
         namespace,
         secret: "",
         accounts: &accounts,
         others: &[],
     };
-    let takes = |way: &Way| !matches!(way, Way::Reads | Way::EntersPods);
+    let takes = |way: &AccessPath| !matches!(way, AccessPath::Reads | AccessPath::EntersPods);
     let counts = |binding: &BindingFacts, subject: &SubjectFacts| {
         let mut rules = binding.rules.iter().flatten();
         let may_repair =
@@ -185,9 +185,9 @@ pub fn list_takers(namespace: &str, account: &str, bindings: &[BindingFacts]) ->
 }
 
 fn list_others(
-    meant: Meant<'_>,
+    meant: IntendedReaders<'_>,
     bindings: &[BindingFacts],
-    takes: impl Fn(&Way) -> bool,
+    takes: impl Fn(&AccessPath) -> bool,
     counts: impl Fn(&BindingFacts, &SubjectFacts) -> bool,
 ) -> Vec<OtherReader> {
     let is_meant = |user: &str| {
@@ -219,51 +219,51 @@ fn list_others(
     found
 }
 
-fn list_ways(meant: Meant<'_>, binding: &BindingFacts) -> Vec<Way> {
+fn list_ways(meant: IntendedReaders<'_>, binding: &BindingFacts) -> Vec<AccessPath> {
     let Some(rules) = &binding.rules else {
-        return vec![Way::Unknown];
+        return vec![AccessPath::Unknown];
     };
-    let mut ways: Vec<Way> = Vec::new();
-    let mut add = |way: Way| {
+    let mut ways: Vec<AccessPath> = Vec::new();
+    let mut add = |way: AccessPath| {
         if !ways.contains(&way) {
             ways.push(way);
         }
     };
     for rule in rules {
         if rule.gives(&["get", "list", "watch"], "", "secrets") && rule.names(meant.secret) {
-            add(Way::Reads);
+            add(AccessPath::Reads);
         }
         let makes = ["create", "update", "patch"];
         if WORKLOADS
             .iter()
             .any(|(group, resource)| rule.gives(&makes, group, resource))
         {
-            add(Way::MakesPods);
+            add(AccessPath::MakesPods);
         }
         if ENTRANCES
             .iter()
             .any(|part| rule.gives(&["get", "create", "update", "patch"], "", part))
         {
-            add(Way::EntersPods);
+            add(AccessPath::EntersPods);
         }
         for account in meant.accounts.iter().filter(|account| rule.names(account)) {
             if rule.gives(&["create"], "", "serviceaccounts/token") {
-                add(Way::TakesToken(account.clone()));
+                add(AccessPath::TakesToken(account.clone()));
             }
             if rule.gives(&["impersonate"], "", "serviceaccounts") {
-                add(Way::Impersonates(account.clone()));
+                add(AccessPath::Impersonates(account.clone()));
             }
             // In a RoleBinding this rule grants nothing. In a ClusterRoleBinding it allows to
             // impersonate the account.
             let user = name_account(meant.namespace, account);
             if rule.gives(&["impersonate"], "", "users") && rule.names(&user) {
-                add(Way::Impersonates(account.clone()));
+                add(AccessPath::Impersonates(account.clone()));
             }
         }
         let rbac = "rbac.authorization.k8s.io";
         let raises = |resource: &str| rule.gives(&["escalate", "bind"], rbac, resource);
         if ["roles", "clusterroles"].into_iter().any(raises) {
-            add(Way::WritesRights);
+            add(AccessPath::WritesRights);
         }
     }
     ways
@@ -274,7 +274,7 @@ fn list_ways(meant: Meant<'_>, binding: &BindingFacts) -> Vec<Way> {
 ///
 /// # Errors
 /// The first unintended reader, and what to change.
-pub fn check_strict(meant: Meant<'_>, others: &[OtherReader]) -> Result<(), Denial> {
+pub fn check_strict(meant: IntendedReaders<'_>, others: &[OtherReader]) -> Result<(), Denial> {
     let Some(first) = others.first() else {
         return Ok(());
     };
@@ -306,7 +306,7 @@ mod tests {
     fn every_way_to_a_secret_is_told() {
         let accounts = ["flux".to_owned()];
         let others = ["system:serviceaccount:tenure-system:writer".to_owned()];
-        let meant = Meant {
+        let meant = IntendedReaders {
             namespace: "team",
             secret: "git",
             accounts: &accounts,
@@ -315,28 +315,28 @@ mod tests {
         let user = json!([{ "kind": "User", "name": "mallory" }]);
         let rule = |groups: &[&str], resources: &[&str], verbs: &[&str], names: &[&str]| json!([{ "apiGroups": groups, "resources": resources, "verbs": verbs, "resourceNames": names }]);
         for (rules, expected) in [
-            (rule(&[""], &["secrets"], &["get"], &[]), vec![Way::Reads]),
-            (rule(&["*"], &["*"], &["watch"], &[]), vec![Way::Reads]),
-            (rule(&[""], &["secrets"], &["list"], &["git"]), vec![Way::Reads]),
+            (rule(&[""], &["secrets"], &["get"], &[]), vec![AccessPath::Reads]),
+            (rule(&["*"], &["*"], &["watch"], &[]), vec![AccessPath::Reads]),
+            (rule(&[""], &["secrets"], &["list"], &["git"]), vec![AccessPath::Reads]),
             (rule(&[""], &["secrets"], &["get"], &["other"]), vec![]),
             (rule(&[""], &["secrets"], &["create", "delete"], &[]), vec![]),
-            (rule(&["apps"], &["deployments"], &["patch"], &[]), vec![Way::MakesPods]),
-            (rule(&["batch"], &["*"], &["create"], &[]), vec![Way::MakesPods]),
+            (rule(&["apps"], &["deployments"], &["patch"], &[]), vec![AccessPath::MakesPods]),
+            (rule(&["batch"], &["*"], &["create"], &[]), vec![AccessPath::MakesPods]),
             (rule(&[""], &["pods"], &["get", "delete"], &[]), vec![]),
-            (rule(&[""], &["pods/exec"], &["create"], &[]), vec![Way::EntersPods]),
-            (rule(&[""], &["*/attach"], &["get"], &[]), vec![Way::EntersPods]),
+            (rule(&[""], &["pods/exec"], &["create"], &[]), vec![AccessPath::EntersPods]),
+            (rule(&[""], &["*/attach"], &["get"], &[]), vec![AccessPath::EntersPods]),
             (
                 rule(&[""], &["serviceaccounts/token"], &["create"], &[]),
-                vec![Way::TakesToken("flux".to_owned())],
+                vec![AccessPath::TakesToken("flux".to_owned())],
             ),
             (rule(&[""], &["serviceaccounts/token"], &["create"], &["other"]), vec![]),
             (
                 rule(&[""], &["serviceaccounts"], &["impersonate"], &["flux"]),
-                vec![Way::Impersonates("flux".to_owned())],
+                vec![AccessPath::Impersonates("flux".to_owned())],
             ),
             (
                 rule(&["rbac.authorization.k8s.io"], &["roles"], &["bind"], &[]),
-                vec![Way::WritesRights],
+                vec![AccessPath::WritesRights],
             ),
             (
                 rule(&["rbac.authorization.k8s.io"], &["rolebindings"], &["create"], &[]),
@@ -344,7 +344,7 @@ mod tests {
             ),
         ] {
             let found = list_other_readers(meant, &[bind("b", &user, &rules)]);
-            let ways: Vec<Way> = found.into_iter().map(|found| found.way).collect();
+            let ways: Vec<AccessPath> = found.into_iter().map(|found| found.way).collect();
             assert_eq!(ways, expected, "{rules}");
         }
         // An intended reader counts as intended in each form of its name. An account with the same name elsewhere does not, and
@@ -377,7 +377,7 @@ mod tests {
             rules: None,
             ..bind("hidden", &user, &reads)
         };
-        assert_eq!(list_other_readers(meant, &[unread])[0].way, Way::Unknown);
+        assert_eq!(list_other_readers(meant, &[unread])[0].way, AccessPath::Unknown);
         // The list is bounded, however many bindings exist.
         let many = vec![bind("b", &user, &reads); 1_000];
         assert_eq!(list_other_readers(meant, &many).len(), MOST);

@@ -17,12 +17,12 @@ use tenure_api::access::{GROUP_LABEL_PREFIX, name_target};
 
 use super::pattern::NamespacePattern;
 use crate::denial::Denial;
-use crate::realm::{Holder, Placement};
+use crate::placement::{Holder, Placement};
 use crate::settings::is_kubernetes_own;
 
 /// The author of an entry.
 #[derive(Clone, Copy, Debug)]
-pub enum Asker<'a> {
+pub enum EntryAuthor<'a> {
     /// An agent's configuration. An administrator named the agent in the AccessProvider.
     Agent,
     /// A FluxAccess: its namespace, and the placement of this namespace.
@@ -68,7 +68,7 @@ pub struct Installation<'a> {
 /// # Errors
 /// The reason, and the person that can change it.
 pub fn check_receiver(
-    asker: Asker<'_>,
+    asker: EntryAuthor<'_>,
     provider: &ProviderReach,
     group: Option<u64>,
     (receiver, holder): (&ReceivingNamespace, &Holder),
@@ -113,9 +113,9 @@ pub fn check_receiver(
         }
     };
     match asker {
-        Asker::Agent => by_provider("the agent")?,
-        Asker::Object(_, Placement::Platform { .. }) => by_provider("the platform namespace")?,
-        Asker::Object(_, Placement::Tenant(tenant)) => {
+        EntryAuthor::Agent => by_provider("the agent")?,
+        EntryAuthor::Object(_, Placement::Platform { .. }) => by_provider("the platform namespace")?,
+        EntryAuthor::Object(_, Placement::Tenant(tenant)) => {
             if !lists_tenant(provider, tenant.tenant.as_str()) {
                 return Err(Denial::access(format!(
                     "tenant {} may not ask AccessProvider {} for anything: ask an administrator to add it to spec.tenants",
@@ -129,7 +129,7 @@ pub fn check_receiver(
                 )));
             }
         }
-        Asker::Object(own, Placement::Unclaimed { .. }) => {
+        EntryAuthor::Object(own, Placement::Unclaimed { .. }) => {
             if own != name {
                 return Err(Denial::access(format!(
                     "namespace {name} is not {own}, which belongs to no tenant: a FluxAccess there asks for that namespace only"
@@ -137,7 +137,7 @@ pub fn check_receiver(
             }
             by_provider("this namespace")?;
         }
-        Asker::Object(own, Placement::Disputed { message }) => {
+        EntryAuthor::Object(own, Placement::Disputed { message }) => {
             return Err(Denial::access(format!(
                 "a FluxAccess in namespace {own} has no identity: {message}"
             )));
@@ -179,7 +179,7 @@ fn names_tenant(provider: &ProviderReach, tenant: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::realm::{NamespaceFacts, Realm, TenantFacts, TenantOwnerReference};
+    use crate::placement::{NamespaceFacts, TenancyFacts, TenantFacts, TenantOwnerReference};
 
     fn place(namespace: &str) -> Placement {
         let own = |name: &str, tenant: &str| NamespaceFacts {
@@ -201,7 +201,7 @@ mod tests {
                 .collect(),
             ..TenantFacts::default()
         };
-        let realm = Realm {
+        let realm = TenancyFacts {
             tenants: vec![tenant("blue", &["blue", "blue-dev"]), tenant("red", &["red"])],
             namespaces: vec![
                 own("blue", "blue"),
@@ -217,7 +217,7 @@ mod tests {
                     ..NamespaceFacts::default()
                 },
             ],
-            ..Realm::default()
+            ..TenancyFacts::default()
         };
         realm.place(namespace)
     }
@@ -310,8 +310,8 @@ mod tests {
             ),
         ] {
             let asker = match placements.iter().find(|(name, _)| *name == by) {
-                Some((name, placement)) => Asker::Object(name, placement),
-                None => Asker::Agent,
+                Some((name, placement)) => EntryAuthor::Object(name, placement),
+                None => EntryAuthor::Agent,
             };
             let receiver = ReceivingNamespace {
                 name: to.to_owned(),
@@ -351,7 +351,7 @@ mod tests {
         let listed = Holder::Tenant("alpha".to_owned());
         let other = Holder::Tenant("beta".to_owned());
         let platform = place("tenure-system");
-        let askers = [Asker::Agent, Asker::Object("tenure-system", &platform)];
+        let askers = [EntryAuthor::Agent, EntryAuthor::Object("tenure-system", &platform)];
         for (provider, asker) in providers
             .iter()
             .flat_map(|provider| askers.map(|asker| (provider, asker)))

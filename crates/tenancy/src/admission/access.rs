@@ -20,7 +20,7 @@ use tenure_api::text;
 
 use super::kubernetes::{is_api_server_or_tenure, may_change};
 use super::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, namespace, speaking};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, namespace, identity_overlap};
 
 /// The prefix of users of a host for whom an account vouches.
 pub const VOUCHED_PREFIX: &str = "gitlab:";
@@ -43,7 +43,7 @@ pub(super) fn is_judged(group: &str, resource: &str) -> bool {
     group == GROUP && (RECORDS.contains(&resource) || OTHERS.contains(&resource))
 }
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     if !request.writes() {
         return Ok(());
@@ -265,7 +265,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     if gives
         && !asked_by.is_empty()
         && !may_approve_own()
-        && let Some(why) = speaking::find_reason(case, asked_by)
+        && let Some(why) = identity_overlap::find_reason(case, asked_by)
     {
         return refuse(format!("{user} answers its own request: {why}"), remedy());
     }

@@ -10,9 +10,9 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use super::request::{SERVICE_ACCOUNT_PREFIX, read_metadata};
 use super::{Case, Findings, Operation, Question, Refusal, Rule};
-use crate::realm::{TenantFacts, name_gitops_account};
+use crate::placement::{TenantFacts, name_gitops_account};
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let speaks = find_spoken_for(case);
     let takes = find_taken(case);
     for (tenant, what) in [speaks, takes].into_iter().flatten() {

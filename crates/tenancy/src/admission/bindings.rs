@@ -24,7 +24,7 @@ pub(super) fn is_judged(group: &str, resource: &str) -> bool {
     (group, resource) == (GROUP, RESOURCE)
 }
 
-pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     let platform = case.facts.settings().platform_namespace.as_str();
     if !request.is_about(GROUP, RESOURCE, &[]) || !request.writes() || is_outside(request.namespace, platform) {

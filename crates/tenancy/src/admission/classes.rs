@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tenure_api::tenant::{AllowedClasses, TenantBounds};
 
 use super::request::Operation;
-use super::{Case, Change, Findings, Refusal, Rule, limited};
+use super::{Case, Change, Findings, Refusal, Rule, tenant_limits};
 use crate::bounds::{find_default, is_selected};
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
 /// A kind whose objects name a class.
 pub(super) struct ClassUse {
@@ -134,12 +134,12 @@ impl ClassUse {
     }
 }
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     for class_use in &USES {
         if case
             .request
             .is_about(class_use.group, class_use.resource, class_use.parts)
-            && let Some((tenant, object)) = limited::find_tenant(case)
+            && let Some((tenant, object)) = tenant_limits::find_tenant(case)
             && let Some(classes) = (class_use.find)(tenant.bounds.objects())
         {
             judge_use(case, class_use, (tenant, classes), object, findings)?;
@@ -177,7 +177,7 @@ fn judge_use(
                     "spec.{}: no {} is named, and Tenant {} allows only some",
                     class_use.field, class_use.class.0, tenant.name
                 ),
-                remedy: limited::advise(class_use.said, classes.into()),
+                remedy: tenant_limits::advise(class_use.said, classes.into()),
             }),
             _ => Ok(()),
         };
@@ -212,9 +212,9 @@ fn judge_use(
                     "{path}: Tenant {} doesn't allow {} '{}'{by_labels}",
                     tenant.name,
                     class_use.class.0,
-                    limited::shorten(name)
+                    tenant_limits::shorten(name)
                 ),
-                remedy: limited::advise(class_use.said, classes.into()),
+                remedy: tenant_limits::advise(class_use.said, classes.into()),
             });
         }
     }

@@ -4,7 +4,7 @@
 use super::namespace::is_owner;
 use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Findings, Operation, Refusal, Rule, account};
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
 /// Subresources that are denied like a whole object.
 pub(super) const PARTS: [(&str, &str); 1] = [("serviceaccounts", "token")];
@@ -27,7 +27,7 @@ fn has_account(case: Case<'_>, tenant: &TenantFacts) -> bool {
     is_its || tenant.recorded.contains_key(namespace)
 }
 
-pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     let resource = request.resource;
     let is_event = resource.name == "events" && matches!(resource.group, "" | "events.k8s.io");

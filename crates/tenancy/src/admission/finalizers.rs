@@ -15,7 +15,7 @@ use super::bindings;
 use super::kubernetes::is_api_server_or_tenure;
 use super::rights::ADOPT;
 use super::{Case, Findings, Question, Refusal, Rule};
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
 /// Subresources of an object with which its metadata can be written.
 pub(super) const PARTS: [&str; 1] = ["status"];
@@ -48,7 +48,7 @@ pub(super) fn is_written(group: &str, resource: &str) -> bool {
     }
 }
 
-pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     let resource = request.resource;
     let is_part = resource.subresource.is_empty() || PARTS.contains(&resource.subresource);
@@ -62,11 +62,11 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     let old = request.old_object.filter(|old| is_managed(old));
     let (user, name) = (request.actor.user, request.name);
     let found = match old.and_then(|old| find_changed(old, new)) {
-        Some(OWNERS) => say_owners(user, resource.name, name),
-        Some(label) => say_label(user, label, resource.name, name),
+        Some(OWNERS) => write_owners_message(user, resource.name, name),
+        Some(label) => write_label_message(user, label, resource.name, name),
         None if !is_managed(new) => return Ok(()),
         None => match find_added(old, new, &LISTS[..1]) {
-            Some(finalizer) => say_finalizer(user, finalizer, resource.name, name),
+            Some(finalizer) => write_finalizer_message(user, finalizer, resource.name, name),
             None => return Ok(()),
         },
     };
@@ -86,7 +86,7 @@ pub(super) fn check_namespace(case: Case<'_>, tenant: &TenantFacts, name: &str) 
     let Some(finalizer) = find_added(case.request.old_object, new, &LISTS) else {
         return Ok(());
     };
-    let why = say_finalizer(case.request.actor.user, finalizer, "namespaces", name);
+    let why = write_finalizer_message(case.request.actor.user, finalizer, "namespaces", name);
     // The right to update namespaces is no criterion: some platforms let all users update them.
     let everywhere = Question {
         verb: UPDATE,
@@ -138,16 +138,16 @@ fn find_added<'a>(old: Option<&Value>, new: &'a Value, paths: &[&str]) -> Option
 }
 
 /// Returns the message about a finalizer.
-pub(super) fn say_finalizer(user: &str, finalizer: &str, resource: &str, name: &str) -> String {
+pub(super) fn write_finalizer_message(user: &str, finalizer: &str, resource: &str, name: &str) -> String {
     format!("metadata.finalizers: {user} may not set {finalizer} on {resource} {name}, which Tenure manages")
 }
 
 /// Returns the message about a label by which Tenure knows an object.
-pub(super) fn say_label(user: &str, label: &str, resource: &str, name: &str) -> String {
+pub(super) fn write_label_message(user: &str, label: &str, resource: &str, name: &str) -> String {
     format!("metadata.labels: {user} may not change {label} of {resource} {name}, which Tenure manages")
 }
 
 /// Returns the message about owners.
-pub(super) fn say_owners(user: &str, resource: &str, name: &str) -> String {
+pub(super) fn write_owners_message(user: &str, resource: &str, name: &str) -> String {
     format!("metadata.{OWNERS}: {user} may not change the owners of {resource} {name}, which Tenure manages")
 }

@@ -11,16 +11,16 @@ use super::rights::ADOPT;
 use super::{Case, Change, Findings, Question, Refusal, Rule};
 use crate::denial::Denial;
 use crate::flux_account::{ActingKind, name_account};
-use crate::realm::{Placement, TenantFacts, TenantPlacement};
+use crate::placement::{Placement, TenantFacts, TenantPlacement};
 use crate::reference::{self, Referrer};
-use crate::{identity, reach};
+use crate::{identity, write_scope};
 
 /// The field for the account of an object.
 pub(super) const ACCOUNT: &str = "/spec/serviceAccountName";
 
 /// The form of a reference.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
+pub(super) enum ReferenceForm {
     /// A reference to a source: kind, name and namespace.
     Source,
     /// A reference to several sources.
@@ -37,86 +37,86 @@ pub(super) enum Way {
 }
 
 /// The checked fields of a kind.
-pub(super) struct Judged {
+pub(super) struct CheckedFields {
     pub(super) group: &'static str,
     pub(super) resource: &'static str,
     /// The acting kind, if its `spec.serviceAccountName` names its account.
     pub(super) acts: Option<ActingKind>,
     /// The paths of references, or of lists of references, with the kind if a reference names none.
-    pub(super) references: &'static [(&'static str, &'static str, Way)],
+    pub(super) references: &'static [(&'static str, &'static str, ReferenceForm)],
     /// The paths of namespaces that it writes to.
     pub(super) targets: &'static [&'static str],
 }
 
-pub(super) const KINDS: [Judged; 13] = [
-    Judged {
+pub(super) const KINDS: [CheckedFields; 13] = [
+    CheckedFields {
         group: "kustomize.toolkit.fluxcd.io",
         resource: "kustomizations",
         acts: Some(ActingKind::Kustomization),
         references: &[
-            ("/spec/sourceRef", "", Way::Source),
-            ("/spec/dependsOn", "", Way::Dependency),
-            ("/spec/postBuild/substituteFrom", "", Way::Local("")),
-            ("/spec/decryption/secretRef", "", Way::Local("")),
-            ("/spec/kubeConfig/secretRef", "", Way::Local("")),
-            ("/spec/kubeConfig/configMapRef", "", Way::Local("")),
+            ("/spec/sourceRef", "", ReferenceForm::Source),
+            ("/spec/dependsOn", "", ReferenceForm::Dependency),
+            ("/spec/postBuild/substituteFrom", "", ReferenceForm::Local("")),
+            ("/spec/decryption/secretRef", "", ReferenceForm::Local("")),
+            ("/spec/kubeConfig/secretRef", "", ReferenceForm::Local("")),
+            ("/spec/kubeConfig/configMapRef", "", ReferenceForm::Local("")),
         ],
         targets: &["/spec/targetNamespace"],
     },
-    Judged {
+    CheckedFields {
         group: "helm.toolkit.fluxcd.io",
         resource: "helmreleases",
         acts: Some(ActingKind::HelmRelease),
         references: &[
-            ("/spec/chart/spec/sourceRef", "HelmRepository", Way::Source),
-            ("/spec/chartRef", "", Way::Source),
-            ("/spec/dependsOn", "", Way::Dependency),
-            ("/spec/valuesFrom", "", Way::Local("")),
-            ("/spec/chart/spec/verify/secretRef", "", Way::Local("")),
-            ("/spec/kubeConfig/secretRef", "", Way::Local("")),
-            ("/spec/kubeConfig/configMapRef", "", Way::Local("")),
+            ("/spec/chart/spec/sourceRef", "HelmRepository", ReferenceForm::Source),
+            ("/spec/chartRef", "", ReferenceForm::Source),
+            ("/spec/dependsOn", "", ReferenceForm::Dependency),
+            ("/spec/valuesFrom", "", ReferenceForm::Local("")),
+            ("/spec/chart/spec/verify/secretRef", "", ReferenceForm::Local("")),
+            ("/spec/kubeConfig/secretRef", "", ReferenceForm::Local("")),
+            ("/spec/kubeConfig/configMapRef", "", ReferenceForm::Local("")),
         ],
         targets: &["/spec/targetNamespace", "/spec/storageNamespace"],
     },
-    Judged {
+    CheckedFields {
         group: "notification.toolkit.fluxcd.io",
         resource: "receivers",
         acts: None,
-        references: &[("/spec/resources", "", Way::Request)],
+        references: &[("/spec/resources", "", ReferenceForm::Request)],
         targets: &[],
     },
-    Judged {
+    CheckedFields {
         group: "notification.toolkit.fluxcd.io",
         resource: "alerts",
         acts: None,
-        references: &[("/spec/eventSources", "", Way::Event)],
+        references: &[("/spec/eventSources", "", ReferenceForm::Event)],
         targets: &[],
     },
-    Judged {
+    CheckedFields {
         group: "source.extensions.fluxcd.io",
         resource: "artifactgenerators",
         acts: None,
-        references: &[("/spec/sources", "", Way::Sources)],
+        references: &[("/spec/sources", "", ReferenceForm::Sources)],
         targets: &[],
     },
-    Judged {
+    CheckedFields {
         group: "image.toolkit.fluxcd.io",
         resource: "imageupdateautomations",
         acts: None,
-        references: &[("/spec/sourceRef", "GitRepository", Way::Source)],
+        references: &[("/spec/sourceRef", "GitRepository", ReferenceForm::Source)],
         targets: &[],
     },
-    Judged {
+    CheckedFields {
         group: "image.toolkit.fluxcd.io",
         resource: "imagepolicies",
         acts: None,
-        references: &[("/spec/imageRepositoryRef", "ImageRepository", Way::Source)],
+        references: &[("/spec/imageRepositoryRef", "ImageRepository", ReferenceForm::Source)],
         targets: &[],
     },
     source(
         SOURCES,
         "gitrepositories",
-        &[VERIFY, ("/spec/include", "", Way::Local("repository"))],
+        &[VERIFY, ("/spec/include", "", ReferenceForm::Local("repository"))],
     ),
     source(SOURCES, "ocirepositories", &[VERIFY]),
     source(SOURCES, "buckets", &[]),
@@ -128,15 +128,15 @@ pub(super) const KINDS: [Judged; 13] = [
 /// The group of sources.
 const SOURCES: &str = "source.toolkit.fluxcd.io";
 /// The keys with which a source is verified.
-const VERIFY: (&str, &str, Way) = ("/spec/verify/secretRef", "", Way::Local(""));
+const VERIFY: (&str, &str, ReferenceForm) = ("/spec/verify/secretRef", "", ReferenceForm::Local(""));
 
 /// Returns the checked fields of a source: its references stay in its namespace.
 const fn source(
     group: &'static str,
     resource: &'static str,
-    references: &'static [(&'static str, &'static str, Way)],
-) -> Judged {
-    Judged {
+    references: &'static [(&'static str, &'static str, ReferenceForm)],
+) -> CheckedFields {
+    CheckedFields {
         group,
         resource,
         acts: None,
@@ -150,7 +150,7 @@ pub(super) fn is_judged(group: &str, resource: &str) -> bool {
     is_surface(group, resource) || find(group, resource).is_some()
 }
 
-fn find(group: &str, resource: &str) -> Option<&'static Judged> {
+fn find(group: &str, resource: &str) -> Option<&'static CheckedFields> {
     KINDS
         .iter()
         .find(|kind| kind.group == group && kind.resource == resource)
@@ -160,7 +160,7 @@ fn is_surface(group: &str, resource: &str) -> bool {
     group == "tenure.dev" && resource == "surfaces"
 }
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     let resource = request.resource;
     if !resource.subresource.is_empty() || !request.writes() || !is_judged(resource.group, resource.name) {
@@ -204,7 +204,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
             .and_then(Value::as_str)
             .filter(|target| !target.is_empty());
         if let Some(target) = target {
-            let checked = reach::check_target_namespace(&whole, target);
+            let checked = write_scope::check_target_namespace(&whole, target);
             checked
                 .map_err(|denial| refuse(Rule::FluxReferences, denial, "name one of the tenant's own namespaces"))?;
         }
@@ -213,7 +213,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
 }
 
 /// Returns the checked fields of an object. A suspension or another interval changes none of them.
-fn judged_parts<'a>(judged: Option<&Judged>, object: &'a Value) -> (Vec<Option<&'a Value>>, Option<&'a str>) {
+fn judged_parts<'a>(judged: Option<&CheckedFields>, object: &'a Value) -> (Vec<Option<&'a Value>>, Option<&'a str>) {
     let references = judged
         .map_or(&[][..], |judged| judged.references)
         .iter()
@@ -293,7 +293,7 @@ fn judge_account(
     }
 }
 
-fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, object: &Value) -> Result<(), Refusal> {
+fn judge_references(case: Case<'_>, placement: &Placement, judged: &CheckedFields, object: &Value) -> Result<(), Refusal> {
     let namespace = case.request.namespace;
     let referrer = Referrer {
         namespace,
@@ -308,7 +308,7 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
             None => &[],
         };
         for (index, one) in all.iter().enumerate() {
-            if let Way::Local(field) = way {
+            if let ReferenceForm::Local(field) = way {
                 check_local(namespace, (one, field), &describe_path(path, index, found))?;
                 continue;
             }
@@ -316,11 +316,11 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
             let (kind, name) = (text("kind").unwrap_or(default_kind), text("name").unwrap_or_default());
             let other = text("namespace");
             let checked = match way {
-                Way::Source | Way::Sources => reference::check_source(referrer, kind, other, name),
-                Way::Dependency => reference::check_dependency(referrer, other, name),
-                Way::Event => reference::check_event_source(placement, namespace, other, (kind, name)),
-                Way::Request => reference::check_receiver_resource(placement, namespace, other, (kind, name)),
-                Way::Local(_) => Ok(()),
+                ReferenceForm::Source | ReferenceForm::Sources => reference::check_source(referrer, kind, other, name),
+                ReferenceForm::Dependency => reference::check_dependency(referrer, other, name),
+                ReferenceForm::Event => reference::check_event_source(placement, namespace, other, (kind, name)),
+                ReferenceForm::Request => reference::check_receiver_resource(placement, namespace, other, (kind, name)),
+                ReferenceForm::Local(_) => Ok(()),
             };
             checked.map_err(|denial| Refusal {
                 rule: Rule::FluxReferences,

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::request::read_metadata;
-use super::{Case, Findings, Refusal, Rule, ingress_annotation, limited};
+use super::{Case, Findings, Refusal, Rule, ingress_annotation, tenant_limits};
 
 /// Lists the hostnames of an Ingress. The empty one means all hosts.
 fn list_hosts(ingress: &Value) -> impl Iterator<Item = &str> {
@@ -37,7 +37,7 @@ fn check_annotations(case: Case<'_>, tenant: &str) -> Result<(), Refusal> {
     let mut changed = new.iter().filter(|(key, value)| old.get(*key) != Some(*value));
     let found = changed.find(|(key, _)| refused.iter().any(|pattern| ingress_annotation::is_match(pattern, key)));
     let Some((key, _)) = found else { return Ok(()) };
-    let (why, remedy) = ingress_annotation::say(tenant, &limited::shorten(key));
+    let (why, remedy) = ingress_annotation::write_annotation_message(tenant, &tenant_limits::shorten(key));
     Err(Refusal {
         rule: Rule::IngressOptions,
         why,
@@ -45,11 +45,11 @@ fn check_annotations(case: Case<'_>, tenant: &str) -> Result<(), Refusal> {
     })
 }
 
-pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
     if !case.request.is_about("networking.k8s.io", "ingresses", &PARTS) {
         return Ok(());
     }
-    let Some((tenant, object)) = limited::find_tenant(case) else {
+    let Some((tenant, object)) = tenant_limits::find_tenant(case) else {
         return Ok(());
     };
     let options = tenant.bounds.objects().ingress_options.as_ref();
@@ -66,7 +66,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
                 why: format!(
                     "spec.rules: Tenant {} doesn't allow hostname {}, which begins with *",
                     tenant.name,
-                    limited::shorten(host)
+                    tenant_limits::shorten(host)
                 ),
                 remedy: "name hosts one by one, or ask an administrator for spec.ingressOptions.allowWildcardHostnames"
                     .to_owned(),
@@ -80,7 +80,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
                     "spec.rules: Tenant {} allows only some hostnames: a rule without a host and a default backend would take all of them",
                     tenant.name
                 ),
-                remedy: limited::advise("spec.ingressOptions.allowedHostnames", names.into()),
+                remedy: tenant_limits::advise("spec.ingressOptions.allowedHostnames", names.into()),
             });
         }
         if !tenant.bounds.allows(names.into(), host) {
@@ -89,9 +89,9 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
                 why: format!(
                     "spec.rules: Tenant {} doesn't allow hostname {}",
                     tenant.name,
-                    limited::shorten(host)
+                    tenant_limits::shorten(host)
                 ),
-                remedy: limited::advise("spec.ingressOptions.allowedHostnames", names.into()),
+                remedy: tenant_limits::advise("spec.ingressOptions.allowedHostnames", names.into()),
             });
         }
     }

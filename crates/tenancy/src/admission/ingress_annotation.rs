@@ -64,7 +64,7 @@ pub(super) fn is_match(pattern: &str, key: &str) -> bool {
 }
 
 /// Returns the message about such an annotation.
-pub(super) fn say(tenant: &str, key: &str) -> (String, String) {
+pub(super) fn write_annotation_message(tenant: &str, key: &str) -> (String, String) {
     (
         format!("metadata.annotations: {key} may add hosts, and Tenant {tenant} allows only some hostnames"),
         "write hosts into spec.rules, or ask an administrator (--refused-ingress-annotations)".to_owned(),

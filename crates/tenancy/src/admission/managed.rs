@@ -22,13 +22,13 @@ use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Findings, Operation, Refusal, Rule, account};
 use crate::flux_account::{ActingKind, name_account};
 use crate::owner::{self, Precedence};
-use crate::realm::Placement;
+use crate::placement::Placement;
 use crate::{identity, inventory};
 
 /// The greatest length of an object's text in a message.
 const LONGEST_TOLD: usize = 256;
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     if request.operation != Operation::Update || !request.resource.subresource.is_empty() {
         return Ok(());
@@ -119,7 +119,7 @@ fn find_changed(old: &Value, new: &Value) -> Option<String> {
             && entry.subresource.is_empty()
     });
     own.find_map(|entry| difference::find_first(&entry.fields, old, new, difference::Maps::Whole))
-        .map(|field| clip(&field))
+        .map(|field| shorten_object_text(&field))
 }
 
 /// Checks whether the Kustomization applies now: in this cluster, and neither suspended nor being
@@ -195,19 +195,19 @@ fn describe(
         .as_ref()
         .and_then(|source| ObjectView::of(source).find_text("/spec/url"));
     match url {
-        Some(url) => text.push_str(&format!(", {}", clip(&SourceUrl::new(url).shown()))),
+        Some(url) => text.push_str(&format!(", {}", shorten_object_text(&SourceUrl::new(url).shown()))),
         None => text.push_str(&format!(", {kind} {source_namespace}/{source_name}")),
     }
     let path = kustomization.find_text("/spec/path").unwrap_or("./");
-    text.push_str(&format!(", path {}", clip(path)));
+    text.push_str(&format!(", path {}", shorten_object_text(path)));
     if let Some(revision) = kustomization.find_text("/status/lastAppliedRevision") {
-        text.push_str(&format!(", {}", clip(revision)));
+        text.push_str(&format!(", {}", shorten_object_text(revision)));
     }
     text
 }
 
 /// Returns an object's text, shortened for a message.
-pub(super) fn clip(text: &str) -> String {
+pub(super) fn shorten_object_text(text: &str) -> String {
     let told: String = text
         .chars()
         .filter(|letter| !letter.is_control())

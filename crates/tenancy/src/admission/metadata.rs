@@ -5,9 +5,9 @@ use serde_json::Value;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::tenant::DeniedNames;
 
-use super::{Case, Refusal, Rule, cordon, limited};
+use super::{Case, Refusal, Rule, cordon, tenant_limits};
 use crate::bounds::Bounds;
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
 /// The parts of metadata that are checked.
 pub(super) const LABELS: &str = "labels";
@@ -37,11 +37,11 @@ pub(super) fn find_denied<'a>(
 }
 
 /// Returns the message about such a key.
-pub(super) fn say(part: &str, kind: &str, tenant: &str, key: &str) -> (String, String) {
+pub(super) fn write_metadata_message(part: &str, kind: &str, tenant: &str, key: &str) -> (String, String) {
     (
         format!(
             "metadata.{part}: Tenant {tenant} doesn't allow {} on its {kind}",
-            limited::shorten(key)
+            tenant_limits::shorten(key)
         ),
         "leave it as it is, or ask an administrator".to_owned(),
     )
@@ -58,7 +58,7 @@ pub(super) fn check_namespace(case: Case<'_>, tenant: &TenantFacts) -> Result<()
         (ANNOTATIONS, &said.forbidden_annotations, &[]),
     ] {
         if let Some(key) = find_denied(case, &tenant.bounds, part, denied.as_ref(), free) {
-            let (why, remedy) = say(part, "namespaces", &tenant.name, key);
+            let (why, remedy) = write_metadata_message(part, "namespaces", &tenant.name, key);
             return Err(Refusal {
                 rule: Rule::NamespaceOptions,
                 why,

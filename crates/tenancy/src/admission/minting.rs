@@ -24,7 +24,7 @@ pub fn may_pass(refusal: &str) -> bool {
 /// The prefix of the names of Tenure's own accounts, in the platform's namespace.
 pub(super) const OWN_ACCOUNTS: &str = "tenure-";
 
-pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     let resource = (
         request.resource.group,
@@ -64,7 +64,7 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     }
     // Without admission no component indexes the names, so nothing is known about the account.
     let is_kept = case.facts.settings().judges_writes();
-    let is_named = |known: &crate::realm::NamespaceFacts| known.mintable.contains(name);
+    let is_named = |known: &crate::placement::NamespaceFacts| known.mintable.contains(name);
     if is_kept
         && !is_own
         && case.facts.tenant_of(namespace).is_none()

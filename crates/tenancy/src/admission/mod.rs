@@ -30,12 +30,12 @@ mod flux;
 mod image;
 mod ingress;
 mod ingress_annotation;
-pub mod keeping;
+pub mod rule_enforcement;
 mod kubernetes;
 pub mod ledger;
-mod limited;
+mod tenant_limits;
 mod managed;
-mod marks;
+mod namespace_metadata;
 mod metadata;
 pub mod minting;
 mod namespace;
@@ -46,7 +46,7 @@ pub mod quota;
 mod request;
 pub mod rights;
 mod service;
-mod speaking;
+mod identity_overlap;
 mod tenant;
 mod volume;
 
@@ -61,9 +61,9 @@ pub use rights::Question;
 use serde_json::Value;
 
 use self::ledger::Claim;
-use crate::facts::Facts;
+use crate::facts::FactIndex;
 use crate::mentions::Mention;
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,11 +247,11 @@ struct Findings {
 /// The inputs of a rule.
 #[derive(Clone, Copy)]
 struct Case<'a> {
-    facts: &'a Facts,
+    facts: &'a FactIndex,
     request: &'a Request<'a>,
     /// The Tenant of the request's namespace.
     tenant: Option<&'a TenantFacts>,
-    surroundings: &'a dyn Surroundings,
+    surroundings: &'a dyn ClusterQueries,
 }
 
 impl Case<'_> {
@@ -267,7 +267,7 @@ impl Case<'_> {
 }
 
 /// The answers that a decision can ask for.
-pub trait Surroundings {
+pub trait ClusterQueries {
     /// Checks whether the user has a right, by Kubernetes' authorizer.
     fn may(&self, question: &Question<'_>) -> bool;
 
@@ -283,7 +283,7 @@ pub trait Surroundings {
     ///
     /// # Errors
     /// The reason why the answer is unknown now.
-    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String>;
+    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String>;
 }
 
 /// Checks one aspect of a request.
@@ -291,27 +291,27 @@ type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All checks. Those about the tenant of a namespace come first.
 const RULES: [Judge; 16] = [
-    namespace::judge,
-    tenant::judge,
-    cordon::judge,
-    account::judge,
-    minting::judge,
-    flux::judge,
-    pod::judge,
-    classes::judge,
-    volume::judge,
-    ingress::judge,
-    service::judge,
-    package::judge,
-    bindings::judge,
-    access::judge,
-    finalizers::judge,
-    managed::judge,
+    namespace::check,
+    tenant::check,
+    cordon::check,
+    account::check,
+    minting::check,
+    flux::check,
+    pod::check,
+    classes::check,
+    volume::check,
+    ingress::check,
+    service::check,
+    package::check,
+    bindings::check,
+    access::check,
+    finalizers::check,
+    managed::check,
 ];
 
 /// Decides a request.
 #[must_use]
-pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundings) -> Decision {
+pub fn decide(facts: &FactIndex, request: &Request<'_>, surroundings: &dyn ClusterQueries) -> Decision {
     let case = Case {
         facts,
         request,
@@ -335,7 +335,7 @@ pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundi
 /// objects need not be read. `old_object` is the stored object, if it exists.
 #[must_use]
 pub fn concerns(
-    facts: &Facts,
+    facts: &FactIndex,
     user: &str,
     resource: Resource<'_>,
     namespace: &str,
@@ -376,7 +376,7 @@ pub fn changes(group: &str, resource: &str) -> bool {
 
 /// Checks whether a decision about a resource in a namespace can change its object.
 #[must_use]
-pub fn may_change(facts: &Facts, resource: Resource<'_>, namespace: &str) -> bool {
+pub fn may_change(facts: &FactIndex, resource: Resource<'_>, namespace: &str) -> bool {
     match sets_defaults(resource.group, resource.name) {
         true => facts
             .tenant_of(namespace)

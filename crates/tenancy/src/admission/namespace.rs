@@ -12,16 +12,16 @@ use super::ledger::Claim;
 use super::policy::FACTS_PREFIX;
 use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, finalizers, marks, metadata};
-use crate::facts::Facts;
-use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, finalizers, namespace_metadata, metadata};
+use crate::facts::FactIndex;
+use crate::placement::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
 
 /// Subresources of a Namespace with which its metadata can be written.
 const PARTS: [&str; 2] = ["status", "finalize"];
 /// The greatest number of names in one message.
 const NAMES_TOLD: usize = 8;
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     if !case.request.is_about("", "namespaces", &PARTS) {
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
             match case.tenant {
                 Some(tenant) => {
                     metadata::check_namespace(case, tenant)?;
-                    marks::check(case, tenant, name_of(case, &new))?;
+                    namespace_metadata::check(case, tenant, name_of(case, &new))?;
                     finalizers::check_namespace(case, tenant, name_of(case, &new))
                 }
                 None => Ok(()),
@@ -175,7 +175,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
     check_name(case, tenant, name)?;
     check_options(case, tenant, name)?;
     metadata::check_namespace(case, tenant)?;
-    marks::check(case, tenant, name)?;
+    namespace_metadata::check(case, tenant, name)?;
     finalizers::check_namespace(case, tenant, name)?;
     findings.claim = claim_place(case, tenant)?;
     if new.tenant_label.is_none() {
@@ -321,7 +321,7 @@ fn refuse_stranger(case: Case<'_>, name: &str, tenant: &str) -> Result<(), Refus
     )
 }
 
-fn check_giveable(facts: &Facts, name: &str) -> Result<(), Refusal> {
+fn check_giveable(facts: &FactIndex, name: &str) -> Result<(), Refusal> {
     if facts.settings().is_protected(name) {
         return refuse(
             Rule::NamespaceMembership,
@@ -356,7 +356,7 @@ fn check_claim(tenant: &TenantFacts, new: &NamespaceFacts) -> Result<(), Refusal
 }
 
 /// Denies a name that is another Tenant's home, or will be.
-fn check_home(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
+fn check_home(facts: &FactIndex, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let rival = facts
         .tenants_at_home(name)
         .find(|other| other.uid != tenant.uid && !other.deleting);

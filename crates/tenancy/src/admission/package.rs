@@ -13,7 +13,7 @@ use structured_merge::FieldSet;
 use tenure_api::package::{BOOTSTRAP, SUPPLY_NAME, SUPPLY_NAMESPACE};
 
 use super::kubernetes::{is_api_server_or_tenure, may_change, may_delete};
-use super::managed::clip;
+use super::managed::shorten_object_text;
 use super::managed::difference::{self, Maps};
 use super::rights::{OVERRIDE, RENDER, REPORT};
 use super::{Case, Findings, Operation, Question, Refusal, Request, Rule};
@@ -66,7 +66,7 @@ struct Claim {
     is_taken: bool,
 }
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     let Some(guarded) = find_guarded(request) else {
         return Ok(());
@@ -146,14 +146,14 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
     }
     if request.resource.subresource.is_empty() {
         if read_variant(Some(new)) != read_variant(old) {
-            return Some(claim("spec.variant", tell_disabling()));
+            return Some(claim("spec.variant", write_disabling_message()));
         }
         for (part, keys) in [("annotations", &CHART_ANNOTATIONS[..]), ("labels", &CHART_LABELS[..])] {
             let (before, after) = (old.and_then(|old| read_part(old, part)), read_part(new, part));
             let of = |map: Option<&Map<String, Value>>, key: &str| map.and_then(|map| map.get(key)).cloned();
             let mut keys = keys.iter();
             if let Some(key) = keys.find(|key| of(before, key) != of(after, key)) {
-                return Some(claim(&format!("metadata.{part}[{key}]"), tell_disabling()));
+                return Some(claim(&format!("metadata.{part}[{key}]"), write_disabling_message()));
             }
         }
         if let Some(field) = find_new_owner(old, new) {
@@ -167,17 +167,17 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
     // A subresource writes only itself and managedFields of an object.
     let whole = old.filter(|_| request.resource.subresource.is_empty());
     if let Some(field) = whole.and_then(|old| difference::find_first(&had, old, new, Maps::Granular)) {
-        return Some(claim(&clip(&field), tell_values(name)));
+        return Some(claim(&shorten_object_text(&field), tell_values(name)));
     }
     let difference = [had.difference(&has), has.difference(&had)];
     let path = difference.iter().find_map(|set| set.paths().into_iter().next())?;
-    let field = clip(path.to_string().trim_start_matches('.'));
+    let field = shorten_object_text(path.to_string().trim_start_matches('.'));
     Some(Claim {
         what: format!(
             "the entries of managedFields for {field} under {} in Package {name} belong to the platform's chart",
             CHART_MANAGERS.join(" or ")
         ),
-        ..claim("", tell_managers())
+        ..claim("", write_managers_message())
     })
 }
 
@@ -299,7 +299,7 @@ fn find_new_owner(old: Option<&Value>, new: &Value) -> Option<&'static str> {
         .map(|(_, field)| field)
 }
 
-pub(super) fn tell_disabling() -> String {
+pub(super) fn write_disabling_message() -> String {
     format!(
         "leave it as the chart has it; a Package is taken out of the platform by bundles.disabledPackages of Package {BOOTSTRAP}"
     )
@@ -309,6 +309,6 @@ fn tell_values(name: &str) -> String {
     format!("write it into PackageValues {name}")
 }
 
-pub(super) fn tell_managers() -> String {
+pub(super) fn write_managers_message() -> String {
     "name a field manager of your own, and leave metadata.managedFields to the API server".to_owned()
 }

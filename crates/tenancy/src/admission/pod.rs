@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::image::find_registry;
 use super::request::Request;
-use super::{Case, Findings, Refusal, Rule, limited};
+use super::{Case, Findings, Refusal, Rule, tenant_limits};
 
 /// Subresources of a Pod with which the whole Pod is written.
 pub(super) const PARTS: [&str; 2] = ["ephemeralcontainers", "resize"];
@@ -33,7 +33,7 @@ struct Image<'a> {
 
 impl Image<'_> {
     fn describe(&self) -> String {
-        format!("spec.{}[{}]", self.list, limited::shorten(self.name))
+        format!("spec.{}[{}]", self.list, tenant_limits::shorten(self.name))
     }
 }
 
@@ -65,12 +65,12 @@ fn list_before<'a>(request: &Request<'a>, what: fn(&Image<'a>) -> &'a str) -> Be
     old.map(|image| (image.list, image.name, what(&image))).collect()
 }
 
-pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     if !request.is_about("", "pods", &PARTS) {
         return Ok(());
     }
-    let Some((tenant, object)) = limited::find_tenant(case) else {
+    let Some((tenant, object)) = tenant_limits::find_tenant(case) else {
         return Ok(());
     };
     let bounds = &tenant.bounds;
@@ -90,10 +90,10 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
                 Err(Refusal {
                     rule: Rule::ContainerRegistries,
                     why,
-                    remedy: limited::advise("spec.containerRegistries", registries.into()),
+                    remedy: tenant_limits::advise("spec.containerRegistries", registries.into()),
                 })
             };
-            let shown = limited::shorten(image.image);
+            let shown = tenant_limits::shorten(image.image);
             match find_registry(image.image) {
                 None => {
                     return refuse(format!(
@@ -106,7 +106,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
                     return refuse(format!(
                         "{}: image {shown} is from registry {}, which Tenant {} doesn't allow",
                         image.describe(),
-                        limited::shorten(registry),
+                        tenant_limits::shorten(registry),
                         tenant.name
                     ));
                 }
@@ -121,9 +121,9 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
                     "{}: Tenant {} doesn't allow imagePullPolicy {}",
                     image.describe(),
                     tenant.name,
-                    limited::shorten(image.policy)
+                    tenant_limits::shorten(image.policy)
                 ),
-                remedy: limited::advise_of("spec.imagePullPolicies", policies),
+                remedy: tenant_limits::advise_of("spec.imagePullPolicies", policies),
             });
         }
     }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tenure_api::tenant::AllowedServices;
 
-use super::{Case, Change, Findings, Refusal, Rule, limited, metadata};
+use super::{Case, Change, Findings, Refusal, Rule, tenant_limits, metadata};
 use crate::bounds::{Bounds, Network};
 
 /// The types that a Tenant may deny, and the paths of these settings.
@@ -43,12 +43,12 @@ fn list_addresses(service: &Value) -> impl Iterator<Item = &str> {
         .map(|address| address.as_str().unwrap_or_default())
 }
 
-pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     if !request.is_about("", "services", &["status"]) {
         return Ok(());
     }
-    let Some((tenant, object)) = limited::find_tenant(case) else {
+    let Some((tenant, object)) = tenant_limits::find_tenant(case) else {
         return Ok(());
     };
     let Some(options) = &tenant.bounds.objects().service_options else {
@@ -94,9 +94,9 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
                 format!(
                     "spec.externalIPs: Tenant {} doesn't allow address {}",
                     tenant.name,
-                    limited::shorten(address)
+                    tenant_limits::shorten(address)
                 ),
-                limited::advise_of("spec.serviceOptions.externalIPs", &addresses.allowed),
+                tenant_limits::advise_of("spec.serviceOptions.externalIPs", &addresses.allowed),
             );
         }
     }
@@ -105,7 +105,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         (metadata::ANNOTATIONS, &options.forbidden_annotations),
     ] {
         if let Some(key) = metadata::find_denied(case, &tenant.bounds, part, denied.as_ref(), &[]) {
-            let (why, remedy) = metadata::say(part, "Services", &tenant.name, key);
+            let (why, remedy) = metadata::write_metadata_message(part, "Services", &tenant.name, key);
             return refuse(why, remedy);
         }
     }

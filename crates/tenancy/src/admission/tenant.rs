@@ -7,9 +7,9 @@ use tenure_api::{ObjectView, condition};
 use super::request::read_metadata;
 use super::rights::ADOPT;
 use super::{Case, Findings, Operation, Question, Refusal, Rule};
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
-pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     if !request.is_about("capsule.clastix.io", "tenants", &["status"]) {
         return Ok(());

@@ -9,8 +9,8 @@ use tenure_api::metadata::TENANT_LABEL;
 
 use super::kubernetes::{is_api_server_or_tenure, may_change};
 use super::rights::ADOPT;
-use super::{Case, Findings, Question, Refusal, Rule, limited};
-use crate::realm::TenantFacts;
+use super::{Case, Findings, Question, Refusal, Rule, tenant_limits};
+use crate::placement::TenantFacts;
 
 /// The field of a claim's spec that names a volume, and the one that selects some.
 pub(super) const NAME: &str = "volumeName";
@@ -19,7 +19,7 @@ pub(super) const NAME_FIELD: &str = "/spec/volumeName";
 /// See [`NAME`].
 pub(super) const SELECTOR: &str = "selector";
 
-pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn check(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     judge_claim(case)?;
     judge_volume(case)
 }
@@ -56,8 +56,8 @@ fn judge_volume(case: Case<'_>) -> Result<(), Refusal> {
         rule: Rule::PersistentVolumes,
         why: format!(
             "spec.claimRef: the volume belongs to Tenant {}, and namespace {} doesn't",
-            limited::shorten(&tenant),
-            limited::shorten(&namespace)
+            tenant_limits::shorten(&tenant),
+            tenant_limits::shorten(&namespace)
         ),
         remedy: format!("claim another volume, or ask an administrator to change the volume's label {TENANT_LABEL}"),
     })
@@ -67,7 +67,7 @@ fn judge_claim(case: Case<'_>) -> Result<(), Refusal> {
     if !case.request.is_about("", "persistentvolumeclaims", &[]) {
         return Ok(());
     }
-    let Some((tenant, object)) = limited::find_tenant(case) else {
+    let Some((tenant, object)) = tenant_limits::find_tenant(case) else {
         return Ok(());
     };
     let old = case.request.old_object;
@@ -104,7 +104,7 @@ fn judge_claim(case: Case<'_>) -> Result<(), Refusal> {
             rule: Rule::PersistentVolumes,
             why: format!(
                 "spec.{NAME}: PersistentVolume {} is not known to belong to Tenant {}",
-                limited::shorten(name),
+                tenant_limits::shorten(name),
                 tenant.name
             ),
             remedy: format!(

@@ -32,8 +32,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 
-use crate::facts::Facts;
-use crate::realm::TenantFacts;
+use crate::facts::FactIndex;
+use crate::placement::TenantFacts;
 use crate::settings::Settings;
 
 pub use extract::list_named_namespaces;
@@ -168,7 +168,7 @@ impl MentionIndex {
     /// Returns an object outside the Tenant that names a namespace, if one does. The module comment
     /// says which objects count.
     #[must_use]
-    pub fn find_outside(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
+    pub fn find_outside(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
         let is_namesake = |found: &TenantFacts| found.uid == tenant.uid;
         let is_own_name = tenant.home() == namespace || facts.find_namesake(namespace).is_some_and(is_namesake);
         let by_namespace = self.by_named.get(namespace)?;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::realm::Realm;
+use crate::placement::TenancyFacts;
 
 fn kind_of(name: &str) -> &'static MentioningKind {
     MENTIONING_KINDS.iter().find(|kind| kind.kind == name).unwrap()
@@ -117,7 +117,7 @@ fn broken_objects_name_nothing() {
 }
 
 /// Tenants `blue`, `red` and `red-two`, each with a namespace; `free` has no tenant.
-fn describe() -> Facts {
+fn describe() -> FactIndex {
     let owned = |name: &str, tenant: &str| json!({ "name": name, "uid": name, "tenantLabel": tenant, "tenantOwners": [{ "name": tenant, "uid": tenant }] });
     let realm = json!({
         "tenants": [
@@ -126,11 +126,11 @@ fn describe() -> Facts {
         ],
         "namespaces": [owned("blue-a", "blue"), owned("red-a", "red"), owned("red-two", "red-two"), { "name": "free", "uid": "f" }]
     });
-    Facts::of(&serde_json::from_value::<Realm>(realm).unwrap())
+    FactIndex::of(&serde_json::from_value::<TenancyFacts>(realm).unwrap())
 }
 
 struct Stage {
-    facts: Facts,
+    facts: FactIndex,
     index: MentionIndex,
 }
 

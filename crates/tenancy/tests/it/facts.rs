@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_tenancy::ending::Ending;
-use tenure_tenancy::realm::TenantOwnerReference;
-use tenure_tenancy::{Facts, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
+use tenure_tenancy::termination::Termination;
+use tenure_tenancy::placement::TenantOwnerReference;
+use tenure_tenancy::{FactIndex, NamespaceFacts, Placement, TenancyFacts, Settings, TenantFacts};
 
 const TENANTS: [&str; 4] = ["red", "blue", "green", "grey"];
 const NAMESPACES: [&str; 8] = [
@@ -87,12 +87,12 @@ impl Dice {
 /// The answers to every question about facts.
 #[derive(PartialEq)]
 struct Answers {
-    namespaces: BTreeMap<&'static str, (Placement, Option<Ending>)>,
-    tenants: BTreeMap<&'static str, Option<Realm>>,
+    namespaces: BTreeMap<&'static str, (Placement, Option<Termination>)>,
+    tenants: BTreeMap<&'static str, Option<TenancyFacts>>,
 }
 
 impl Answers {
-    fn of(facts: &Facts) -> Self {
+    fn of(facts: &FactIndex) -> Self {
         Self {
             namespaces: NAMESPACES
                 .map(|name| (name, (facts.place(name), facts.ending(name))))
@@ -107,7 +107,7 @@ impl Answers {
 #[test]
 fn a_change_concerns_whom_it_says_and_nobody_else() {
     let mut dice = Dice(0x5eed);
-    let mut facts = Facts::new(Settings::default());
+    let mut facts = FactIndex::new(Settings::default());
     let mut before = Answers::of(&facts);
     let (mut concerned_tenants, mut changed_tenants) = (0, 0);
     for _ in 0..CHANGES {
@@ -143,7 +143,7 @@ fn a_change_concerns_whom_it_says_and_nobody_else() {
 }
 
 /// Returns the Tenant that a namespace names in both places, by reading all Tenants.
-fn look_for_tenant<'a>(realm: &'a Realm, name: &str) -> Option<&'a TenantFacts> {
+fn look_for_tenant<'a>(realm: &'a TenancyFacts, name: &str) -> Option<&'a TenantFacts> {
     let namespace = realm.namespaces.iter().find(|namespace| namespace.name == name)?;
     let owner = match namespace.tenant_owners.as_slice() {
         [owner] => owner,
@@ -165,7 +165,7 @@ fn look_for_tenant<'a>(realm: &'a Realm, name: &str) -> Option<&'a TenantFacts> 
 #[test]
 fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
     let mut dice = Dice(0xfac7);
-    let mut facts = Facts::new(Settings::default());
+    let mut facts = FactIndex::new(Settings::default());
     for round in 0..CHANGES / 10 {
         match round % 3 {
             0 => {
@@ -180,7 +180,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
             }
         }
         let realm = facts.to_realm();
-        let again = Facts::of(&realm);
+        let again = FactIndex::of(&realm);
         assert!(Answers::of(&facts) == Answers::of(&again));
         for name in NAMESPACES {
             assert_eq!(realm.place(name), facts.place(name));
@@ -200,7 +200,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
                 .map(|namespace| namespace.name.as_str())
                 .chain([tenant.home()])
             {
-                let judge = |realm: &Realm| tenure_tenancy::check_takeable(realm, tenant, name);
+                let judge = |realm: &TenancyFacts| tenure_tenancy::check_takeable(realm, tenant, name);
                 assert_eq!(judge(&part), judge(&realm), "{name} of {}", tenant.name);
             }
         }
@@ -211,7 +211,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
 #[test]
 fn a_namespace_is_a_tenants_only_if_its_record_has_its_uid() {
     let mut dice = Dice(0xdeed);
-    let mut facts = Facts::new(Settings::default());
+    let mut facts = FactIndex::new(Settings::default());
     let (mut placed, mut only_claimed) = (0, 0);
     for round in 0..CHANGES {
         if round % 3 == 0 {

@@ -13,12 +13,12 @@ mod facts;
 mod objects;
 
 use serde::Deserialize;
-use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner};
+use tenure_tenancy::{DenialReason, TenancyFacts, identity, inventory, owner};
 
 /// The part of the table that these tests read.
 #[derive(Deserialize)]
 struct Matrix {
-    realm: Realm,
+    realm: TenancyFacts,
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
         .find(|placement| matches!(placement, tenure_tenancy::Placement::Tenant(_)))
         .unwrap();
     let check = |placement: &tenure_tenancy::Placement| {
-        tenure_tenancy::reach::check_object(
+        tenure_tenancy::write_scope::check_object(
             placement,
-            tenure_tenancy::reach::Scope::Namespaced,
+            tenure_tenancy::write_scope::Scope::Namespaced,
             "ConfigMap",
             Some("kube-system"),
             "a",
@@ -127,7 +127,7 @@ fn nothing_from_a_repository_acts_as_tenure_itself() {
 fn what_surfaces_generate_acts_as_flux_may_where_flux_applies_it() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let mut realm = matrix.realm;
-    let ask = |realm: &Realm, namespace: &str| {
+    let ask = |realm: &TenancyFacts, namespace: &str| {
         let account = identity::decide_for_surface(&realm.place(namespace), namespace, None);
         account.map(|account| account.to_string())
     };

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
+use tenure_tenancy::admission::{self, Change, Decision, Question, Request, ClusterQueries};
 use tenure_tenancy::mentions::Mention;
-use tenure_tenancy::{Facts, TenantFacts};
+use tenure_tenancy::{FactIndex, TenantFacts};
 
 /// A cluster with one Tenant and some classes.
 struct Stage {
-    facts: Facts,
+    facts: FactIndex,
     classes: Vec<(&'static str, Value)>,
 }
 
-impl Surroundings for Stage {
+impl ClusterQueries for Stage {
     fn may(&self, _: &Question<'_>) -> bool {
         false
     }
@@ -30,7 +30,7 @@ impl Surroundings for Stage {
         found.map(|(_, class)| Arc::new(class.clone()))
     }
 
-    fn find_mention(&self, _: &Facts, _: &TenantFacts, _: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(&self, _: &FactIndex, _: &TenantFacts, _: &str) -> Result<Option<Mention>, String> {
         Ok(None)
     }
 }
@@ -41,7 +41,7 @@ impl Stage {
             "tenants": [{ "name": "blue", "uid": "t", "bounds": bounds }],
             "namespaces": [{ "name": "blue", "uid": "n", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }]
         });
-        let facts = Facts::of(&serde_json::from_value(realm).unwrap());
+        let facts = FactIndex::of(&serde_json::from_value(realm).unwrap());
         Self { facts, classes }
     }
 

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
+use tenure_tenancy::admission::{self, Change, Decision, Question, Request, ClusterQueries};
 use tenure_tenancy::mentions::Mention;
-use tenure_tenancy::{Facts, Realm, TenantFacts};
+use tenure_tenancy::{FactIndex, TenancyFacts, TenantFacts};
 
 use crate::table::{Actor, Allowed, Case, Object, Table, keep_managers};
 
-pub(crate) fn collect_facts(realm: &Realm) -> Facts {
-    let mut facts = Facts::new(realm.settings.clone());
+pub(crate) fn collect_facts(realm: &TenancyFacts) -> FactIndex {
+    let mut facts = FactIndex::new(realm.settings.clone());
     // A change of the realm for one case must not affect others.
     for tenant in &realm.tenants {
         let mut before = tenant.clone();
@@ -41,7 +41,7 @@ fn may(actor: &Actor, question: &Question<'_>) -> bool {
 /// An actor, and the table with its objects and the other actors.
 struct Around<'a>(&'a Actor, &'a Table);
 
-impl Surroundings for Around<'_> {
+impl ClusterQueries for Around<'_> {
     fn may(&self, question: &Question<'_>) -> bool {
         may(self.0, question)
     }
@@ -56,7 +56,7 @@ impl Surroundings for Around<'_> {
         self.1.find(group, plural, namespace, name).cloned().map(Arc::new)
     }
 
-    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
         Ok(self.1.find_mention(facts, tenant, namespace))
     }
 }
@@ -148,7 +148,7 @@ impl Table {
 }
 
 /// Checks that a resource which needs only one check gets no changes.
-fn check_changes(facts: &Facts, request: &Request<'_>, decision: &Decision) {
+fn check_changes(facts: &FactIndex, request: &Request<'_>, decision: &Decision) {
     if let Decision::Allow { changes, .. } = decision {
         let resource = request.resource;
         let may_change = admission::changes(resource.group, resource.name)
@@ -209,7 +209,7 @@ fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {
 }
 
 /// Checks whether the changed object is allowed without another change.
-fn settles(facts: &Facts, review: &Value, decision: &Decision, around: &Around<'_>) -> bool {
+fn settles(facts: &FactIndex, review: &Value, decision: &Decision, around: &Around<'_>) -> bool {
     let Decision::Allow { changes, .. } = decision else {
         return true;
     };

@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use tenure_api::ObjectId;
-use tenure_tenancy::{Atlas, Denial, Facts, Realm, check_takeable, identity, inventory, reach, reference};
+use tenure_tenancy::{TenancyIndex, Denial, FactIndex, TenancyFacts, check_takeable, identity, inventory, write_scope, reference};
 use tenure_trials::{Suite, name_of_line};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Matrix {
-    realm: Realm,
+    realm: TenancyFacts,
     cases: Vec<Case>,
 }
 
@@ -46,7 +46,7 @@ struct Case {
     deny: Option<String>,
 }
 
-fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
+fn answer(realm: &TenancyFacts, case: &Case) -> Result<String, Denial> {
     let placement = realm.place(&case.namespace);
     let namespace = case.namespace.as_str();
     let other = case.other.as_deref();
@@ -63,7 +63,7 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
             .map(|identity| identity.to_string()),
         "gitSource" => identity::decide_for_source(&placement, namespace).map(|identity| identity.to_string()),
         "object" => yes(inventory::check_entry(&placement, case.object.as_ref().unwrap())),
-        "targetNamespace" => yes(reach::check_target_namespace(&placement, other.unwrap())),
+        "targetNamespace" => yes(write_scope::check_target_namespace(&placement, other.unwrap())),
         "sourceReference" => yes(reference::check_source(
             referrer,
             "GitRepository",
@@ -97,10 +97,10 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
     }
 }
 
-fn check(realm: &Realm, (atlas, facts): (&Atlas, &Facts), case: &Case) -> Result<(), String> {
+fn check(realm: &TenancyFacts, (atlas, facts): (&TenancyIndex, &FactIndex), case: &Case) -> Result<(), String> {
     let placement = realm.place(&case.namespace);
     if atlas.place(&case.namespace) != placement {
-        return Err(format!("{case:?}\n    is placed elsewhere by an Atlas"));
+        return Err(format!("{case:?}\n    is placed elsewhere by the index"));
     }
     if facts.place(&case.namespace) != placement {
         return Err(format!("{case:?}\n    is placed elsewhere by Facts"));
@@ -130,7 +130,7 @@ fn name_case(index: usize, case: &Case) -> String {
 fn main() -> ExitCode {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let realm = Arc::new(matrix.realm);
-    let atlas = Arc::new(Atlas::new(realm.clone()));
+    let atlas = Arc::new(TenancyIndex::new(realm.clone()));
     let facts = Arc::new(admission::collect_facts(&realm));
     let cases = matrix.cases.into_iter().enumerate().map(|(index, case)| {
         let (realm, atlas, facts) = (realm.clone(), atlas.clone(), facts.clone());

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_tenancy::admission::make_owner_reference;
-use tenure_tenancy::admission::policy::{Mintable, Refusing};
+use tenure_tenancy::admission::policy::{MintableAccounts, HandEditDenials};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex};
-use tenure_tenancy::{Facts, Realm, TenantFacts};
+use tenure_tenancy::{FactIndex, TenancyFacts, TenantFacts};
 use tenure_trials::name_of_line;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Table {
-    pub(crate) realm: Realm,
+    pub(crate) realm: TenancyFacts,
     pub(crate) actors: BTreeMap<String, Actor>,
     /// The stored Kustomizations and their related objects.
     pub(crate) objects: Vec<Value>,
@@ -302,7 +302,7 @@ impl Table {
     }
 
     /// Returns an object of the table outside a Tenant that names a namespace.
-    pub(crate) fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
+    pub(crate) fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
         let mut index = MentionIndex::default();
         let tenants = self.realm.tenants.iter().map(|tenant| {
             let owners: Vec<Value> = tenant
@@ -325,8 +325,8 @@ impl Table {
     }
 
     /// Returns the accounts that the table's Kustomizations name.
-    pub(crate) fn collect_mintable(&self, facts: &Facts) -> Mintable {
-        let mut mintable = Mintable::default();
+    pub(crate) fn collect_mintable(&self, facts: &FactIndex) -> MintableAccounts {
+        let mut mintable = MintableAccounts::default();
         for object in self.objects.iter().filter(|object| object["kind"] == "Kustomization") {
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
             mintable.add(facts, namespace, object["spec"]["serviceAccountName"].as_str());
@@ -335,8 +335,8 @@ impl Table {
     }
 
     /// Returns the Kustomizations of the table that deny hand edits, as policies read them.
-    pub(crate) fn collect_refusing(&self, facts: &Facts) -> Refusing {
-        let mut refusing = Refusing::default();
+    pub(crate) fn collect_refusing(&self, facts: &FactIndex) -> HandEditDenials {
+        let mut refusing = HandEditDenials::default();
         let text = |object: &Value, path: &str| {
             object
                 .pointer(path)

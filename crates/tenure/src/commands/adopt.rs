@@ -11,7 +11,7 @@ use tenure_api::{ObjectView, Tenant};
 use tenure_tenancy::admission::Question;
 use tenure_tenancy::admission::rights::ADOPT;
 use tenure_tenancy::adoption::{self, Adoption};
-use tenure_tenancy::{Realm, Settings, TenantFacts};
+use tenure_tenancy::{TenancyFacts, Settings, TenantFacts};
 
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ impl Adopt {
         for name in &names {
             let object = read(&cluster.namespaces, name).await?;
             let adoption =
-                adoption::decide(&realm, &facts, &object).map_err(|denial| Failure::negative(denial.message))?;
+                adoption::plan_adoption(&realm, &facts, &object).map_err(|denial| Failure::negative(denial.message))?;
             let uid = ObjectView::of(&object).read_text("/metadata/uid").to_owned();
             adoptions.push((adoption, uid));
         }
@@ -95,13 +95,13 @@ impl Adopt {
     }
 
     /// Reads all Tenants, and the named one.
-    async fn read_realm(&self, cluster: &Cluster) -> Result<(Realm, Tenant), Failure> {
-        let mut realm = Realm {
+    async fn read_realm(&self, cluster: &Cluster) -> Result<(TenancyFacts, Tenant), Failure> {
+        let mut realm = TenancyFacts {
             settings: Settings {
                 platform_namespace: PLATFORM_NAMESPACE.to_owned(),
                 ..Settings::default()
             },
-            ..Realm::default()
+            ..TenancyFacts::default()
         };
         let mut named = None;
         let mut page = ListParams::default().limit(PAGE);

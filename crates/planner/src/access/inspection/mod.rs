@@ -12,7 +12,7 @@ pub mod rows;
 use serde::Serialize;
 use tenure_api::access::{AccessProvider, FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant, name_target};
 use tenure_api::time::Time;
-use tenure_tenancy::access::approval::{Verdict, Word};
+use tenure_tenancy::access::approval::{Verdict, ApproverAnswer};
 
 use self::receivers::KnownPlacements;
 use super::answer::Answers;
@@ -132,8 +132,8 @@ pub struct RequestAnswer {
     pub is_standing: bool,
 }
 
-impl From<Word> for RequestAnswer {
-    fn from(word: Word) -> Self {
+impl From<ApproverAnswer> for RequestAnswer {
+    fn from(word: ApproverAnswer) -> Self {
         Self {
             object: word.object,
             by: word.by,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_tenancy::access::approval::is_of_same_entry;
-use tenure_tenancy::access::receiver::{Asker, Installation, ProviderReach, check_receiver};
+use tenure_tenancy::access::receiver::{EntryAuthor, Installation, ProviderReach, check_receiver};
 use tenure_tenancy::access::{NamespacePattern, ReceivingNamespace};
-use tenure_tenancy::{Placement, Realm};
+use tenure_tenancy::{Placement, TenancyFacts};
 
 use super::{APPROVED, ReadResult, ObservedFacts, name_of};
 use crate::access::configuration::assignment::{Claim, Source, assign};
@@ -21,7 +21,7 @@ use crate::access::request::read_target;
 #[derive(Clone, Debug, Default)]
 pub struct KnownPlacements {
     /// Tenants and namespaces.
-    pub realm: Realm,
+    pub realm: TenancyFacts,
     /// All known namespaces, as receivers.
     pub namespaces: Vec<ReceivingNamespace>,
 }
@@ -105,8 +105,8 @@ pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec
         };
         let asked = &request.spec.asked_in;
         let asker = match placements.get(asked.namespace.as_str()) {
-            Some(placement) if asked.kind != "Agent" => Asker::Object(&asked.namespace, placement),
-            _ => Asker::Agent,
+            Some(placement) if asked.kind != "Agent" => EntryAuthor::Object(&asked.namespace, placement),
+            _ => EntryAuthor::Agent,
         };
         let group = (request.spec.target.scope == "group").then_some(request.spec.target.id);
         let Some(reach) = reaches.get(request.spec.provider.as_str()) else {

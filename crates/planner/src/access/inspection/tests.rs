@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure_api::access::{AccessProvider, FluxAccess, FluxAccessTarget};
 use tenure_tenancy::access::ReceivingNamespace;
-use tenure_tenancy::{NamespaceFacts, Realm};
+use tenure_tenancy::{NamespaceFacts, TenancyFacts};
 
 use super::chain::{Chain, NamespaceReads, StepState};
 use super::receivers::KnownPlacements;
@@ -83,9 +83,9 @@ fn surrounding(names: &[&str]) -> KnownPlacements {
         ..NamespaceFacts::default()
     });
     KnownPlacements {
-        realm: Realm {
+        realm: TenancyFacts {
             namespaces: facts.collect(),
-            ..Realm::default()
+            ..TenancyFacts::default()
         },
         namespaces: namespaces.collect(),
     }

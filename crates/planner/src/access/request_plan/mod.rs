@@ -12,7 +12,7 @@ use tenure_api::access::asked::EntryRequest;
 use tenure_api::access::request::AskedIn;
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, FluxAccessTargetSpec, name_target};
 use tenure_tenancy::access::NamespacePattern;
-use tenure_tenancy::access::approval::{Serving, Verdict, choose};
+use tenure_tenancy::access::approval::{ServedRequest, Verdict, choose_request};
 
 use self::handover::list_predecessors;
 use super::configuration::assignment::{Claim, Source, assign};
@@ -168,7 +168,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
     });
     plan.problems.extend(assignment.problems);
     let mut kept: BTreeSet<String> = BTreeSet::new();
-    let mut serving: Vec<Serving<'_>> = Vec::new();
+    let mut serving: Vec<ServedRequest<'_>> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     for (asked, wanted) in &resolved {
         let none = Vec::new();
@@ -178,8 +178,8 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
         let own = candidates
             .iter()
             .find(|(request, _)| request.spec.spec_hash == wanted.spec_hash);
-        let served = choose(wanted, candidates, seen.platform);
-        let (request, is_whole) = (find_served(&served), matches!(served, Serving::By(_)));
+        let served = choose_request(wanted, candidates, seen.platform);
+        let (request, is_whole) = (find_served(&served), matches!(served, ServedRequest::By(_)));
         let name = match (own, request) {
             (Some((own, _)), _) => name_of(own),
             (None, Some(request)) if is_whole => name_of(request),
@@ -304,10 +304,10 @@ fn list_forgotten(seen: Snapshot<'_>, plan: &Plan) -> BTreeSet<String> {
     seen.targets.iter().filter(is_spare).cloned().collect()
 }
 
-fn find_served<'a>(serving: &Serving<'a>) -> Option<&'a FluxAccessRequest> {
+fn find_served<'a>(serving: &ServedRequest<'a>) -> Option<&'a FluxAccessRequest> {
     match serving {
-        Serving::By(request) | Serving::Meanwhile(request) => Some(request),
-        Serving::Nobody => None,
+        ServedRequest::By(request) | ServedRequest::Meanwhile(request) => Some(request),
+        ServedRequest::Nobody => None,
     }
 }
 
@@ -319,7 +319,7 @@ impl Plan {
     fn keep_predecessors(
         &mut self,
         resolved: &[(&RequestedEntry, FluxAccessRequestSpec)],
-        serving: &[Serving<'_>],
+        serving: &[ServedRequest<'_>],
         by_entry: &ByEntry<'_>,
         kept: &mut BTreeSet<String>,
     ) {

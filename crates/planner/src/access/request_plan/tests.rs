@@ -1,7 +1,7 @@
 //! The results for entries: requests, deliveries, ends.
 
 use tenure_api::access::request::{CredentialLedger, FluxAccessRequestStatus};
-use tenure_tenancy::access::approval::Word;
+use tenure_tenancy::access::approval::ApproverAnswer;
 
 use super::super::configuration::{File, Reading, read_file};
 use super::handover::MOST_PREDECESSORS;
@@ -43,7 +43,7 @@ fn known(path: &str, id: u64) -> ((Scope, String), PathLookup) {
 }
 
 fn approved() -> Verdict {
-    Verdict::Approved(Word {
+    Verdict::Approved(ApproverAnswer {
         object: "grant".to_owned(),
         by: "alice".to_owned(),
         reason: None,

@@ -82,7 +82,7 @@ impl StateMachine<'_> {
     }
 
     /// Removes the Secret from all accounts to which Tenure added it.
-    pub(super) fn take_out_of_accounts(&mut self) -> Option<Next> {
+    pub(super) fn remove_from_accounts(&mut self) -> Option<Next> {
         let is_read = matches!(self.seen.accounts, ObservedAccounts::Seen(_));
         if !self.ledger.image_pull_secrets || !is_read {
             return None;

@@ -48,12 +48,12 @@ pub struct RateLimitState {
 
 impl HostRateLimiter {
     /// Counts an attempt with a credential that the host refused.
-    pub fn note_refused_probe(&mut self, now: Timestamp) {
+    pub fn record_refused_probe(&mut self, now: Timestamp) {
         push(&mut self.refused, MOST_REFUSED, now);
     }
 
     /// Counts a list that a refused source caused.
-    pub fn note_look(&mut self, now: Timestamp) {
+    pub fn record_list(&mut self, now: Timestamp) {
         push(&mut self.looks, MOST_LOOKS, now);
     }
 
@@ -150,7 +150,7 @@ mod tests {
         for number in 0..100 {
             let seen = restraint.see(&target(number), at);
             at = seen.probe_from.unwrap_or(at);
-            restraint.note_refused_probe(at);
+            restraint.record_refused_probe(at);
             tried.push(at);
             at = later(at, Duration::from_secs(1));
         }
@@ -165,7 +165,7 @@ mod tests {
         let mut restraint = HostRateLimiter::default();
         for _ in 0..MOST_LOOKS {
             assert_eq!(restraint.see(&target(1), now()).look_from, None);
-            restraint.note_look(now());
+            restraint.record_list(now());
         }
         assert_eq!(seconds(now(), restraint.see(&target(1), now()).look_from), Some(60));
         for id in 0..20_000 {

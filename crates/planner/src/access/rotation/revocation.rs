@@ -51,7 +51,7 @@ impl StateMachine<'_> {
         {
             return Some(Next::Do(Step::DeleteSecret(secret.clone())));
         }
-        if let Some(next) = self.take_out_of_accounts() {
+        if let Some(next) = self.remove_from_accounts() {
             return Some(next);
         }
         let staged = self.staged()?;

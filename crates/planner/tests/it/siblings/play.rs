@@ -14,7 +14,7 @@ use tenure_planner::kustomization::{
 };
 use tenure_planner::object::RenderedObject;
 use tenure_planner::{FinalizerChange, Next, Origin, Request, invariants};
-use tenure_tenancy::{NamespaceFacts, Placement, Realm, owner};
+use tenure_tenancy::{NamespaceFacts, Placement, TenancyFacts, owner};
 
 use crate::world::World;
 
@@ -51,12 +51,12 @@ impl Play {
     pub(super) fn new(builds: Builds, depends_on: &[(&'static str, &'static str)]) -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let names: BTreeSet<&'static str> = builds.values().flat_map(|all| all.keys().copied()).collect();
-        let realm = Realm {
+        let realm = TenancyFacts {
             namespaces: vec![NamespaceFacts {
                 name: "team".to_owned(),
                 ..NamespaceFacts::default()
             }],
-            ..Realm::default()
+            ..TenancyFacts::default()
         };
         let placement: Placement = realm.place("team");
         let depends_on: BTreeMap<_, _> = depends_on.iter().copied().collect();

@@ -57,7 +57,7 @@ fn standing(changes: &[(&str, Value)]) -> FluxAccessStandingGrant {
 
 fn verdict(request: &FluxAccessRequest, grants: &[FluxAccessGrant], standing: &[FluxAccessStandingGrant]) -> Verdict {
     let now: Time = serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap();
-    judge(Case {
+    decide_approval(ApprovalFacts {
         request,
         hash: HASH,
         grants,
@@ -155,7 +155,7 @@ fn a_denial_wins_and_has_its_reason() {
 fn nothing_counts_where_nobody_judges_or_the_hash_is_not_the_specs() {
     let now: Time = serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap();
     let (request, grants) = (request(&[]), [grant(&[])]);
-    let case = Case {
+    let case = ApprovalFacts {
         request: &request,
         hash: HASH,
         grants: &grants,
@@ -164,13 +164,13 @@ fn nothing_counts_where_nobody_judges_or_the_hash_is_not_the_specs() {
         judges_writes: false,
         now: &now,
     };
-    assert!(why(&judge(case)).contains("turn admission on"));
-    let forged = Case {
+    assert!(why(&decide_approval(case)).contains("turn admission on"));
+    let forged = ApprovalFacts {
         judges_writes: true,
         hash: "sha256:bbbb",
         ..case
     };
-    assert!(why(&judge(forged)).contains("so the controller has not written it"));
+    assert!(why(&decide_approval(forged)).contains("so the controller has not written it"));
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_standing_grant_has_bounds() {
 fn widening_waits_and_the_old_goes_on() {
     let old = request(&[]);
     let approved = || {
-        Verdict::Approved(Word {
+        Verdict::Approved(ApproverAnswer {
             object: "g".to_owned(),
             by: "olga".to_owned(),
             reason: None,
@@ -288,16 +288,16 @@ fn widening_waits_and_the_old_goes_on() {
         let wanted = new(std::slice::from_ref(&change));
         let requests = [(&old, approved()), (&wanted, Verdict::Pending(Vec::new()))];
         let expected = if is_more {
-            Serving::Meanwhile(&old)
+            ServedRequest::Meanwhile(&old)
         } else {
-            Serving::By(&old)
+            ServedRequest::By(&old)
         };
-        assert_eq!(choose(&wanted.spec, &requests, "tenure-system"), expected, "{change:?}");
+        assert_eq!(choose_request(&wanted.spec, &requests, "tenure-system"), expected, "{change:?}");
         // After its approval, the new request is served. If it is denied, the old one stays.
         let requests = [(&old, approved()), (&wanted, approved())];
         assert_eq!(
-            choose(&wanted.spec, &requests, "tenure-system"),
-            Serving::By(&wanted),
+            choose_request(&wanted.spec, &requests, "tenure-system"),
+            ServedRequest::By(&wanted),
             "{change:?}"
         );
         let Verdict::Approved(word) = approved() else {
@@ -305,8 +305,8 @@ fn widening_waits_and_the_old_goes_on() {
         };
         let requests = [(&old, approved()), (&wanted, Verdict::Denied(word))];
         assert_eq!(
-            choose(&wanted.spec, &requests, "tenure-system"),
-            Serving::Meanwhile(&old),
+            choose_request(&wanted.spec, &requests, "tenure-system"),
+            ServedRequest::Meanwhile(&old),
             "{change:?}"
         );
         // After the revocation, no request is served.
@@ -315,8 +315,8 @@ fn widening_waits_and_the_old_goes_on() {
             (&wanted, Verdict::Pending(Vec::new())),
         ];
         assert_eq!(
-            choose(&wanted.spec, &requests, "tenure-system"),
-            Serving::Nobody,
+            choose_request(&wanted.spec, &requests, "tenure-system"),
+            ServedRequest::Nobody,
             "{change:?}"
         );
     }
@@ -332,8 +332,8 @@ fn widening_waits_and_the_old_goes_on() {
         let wanted = new(std::slice::from_ref(&change));
         let requests = [(&old, approved())];
         assert_eq!(
-            choose(&wanted.spec, &requests, "tenure-system"),
-            Serving::Nobody,
+            choose_request(&wanted.spec, &requests, "tenure-system"),
+            ServedRequest::Nobody,
             "{change:?}"
         );
     }

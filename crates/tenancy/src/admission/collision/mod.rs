@@ -11,17 +11,17 @@
 //!
 //! A message names no Ingress outside of the Tenant. Another rule decides whether a host is allowed at all.
 
-mod book;
+mod reservations;
 
 use std::collections::BTreeMap;
 
 use tenure_api::tenant::CollisionScope;
 
-pub use book::HostLedger;
+pub use reservations::HostLedger;
 
 use super::ledger::KEPT;
-use super::{Operation, Refusal, Request, Rule, limited};
-use crate::facts::Facts;
+use super::{Operation, Refusal, Request, Rule, tenant_limits};
+use crate::facts::FactIndex;
 use crate::ingresses::{
     Holder, HostPath, IngressIndex, IngressRoutes, MOST_OF_NAMESPACE, MOST_OF_ONE, PairDigest, digest_of,
 };
@@ -65,7 +65,7 @@ pub struct HostPart<'a> {
 ///
 /// # Errors
 /// The Ingress has more pairs than are compared.
-pub fn reckon(facts: &Facts, request: &Request<'_>) -> Result<Option<HostClaim>, Refusal> {
+pub fn claim_hosts(facts: &FactIndex, request: &Request<'_>) -> Result<Option<HostClaim>, Refusal> {
     if !request.is_about("networking.k8s.io", "ingresses", &[]) || !request.writes() {
         return Ok(None);
     }
@@ -109,7 +109,7 @@ pub fn reckon(facts: &Facts, request: &Request<'_>) -> Result<Option<HostClaim>,
 /// # Errors
 /// Another Ingress has one, or the Tenant's own namespaces have more pairs than the index stores. The latter blocks
 /// this Tenant, and no other.
-pub fn judge(facts: &Facts, index: &IngressIndex, claim: &HostClaim) -> Result<(), Refusal> {
+pub fn check(facts: &FactIndex, index: &IngressIndex, claim: &HostClaim) -> Result<(), Refusal> {
     let own = (claim.namespace.as_str(), claim.name.as_str());
     let tenant = facts
         .find_tenant(&claim.tenant)
@@ -230,8 +230,8 @@ fn tell(pair: &HostPath) -> String {
     };
     format!(
         "host {} with path {}",
-        limited::shorten(host),
-        limited::shorten(&pair.path)
+        tenant_limits::shorten(host),
+        tenant_limits::shorten(&pair.path)
     )
 }
 

@@ -5,14 +5,14 @@ use tenure_api::{ObjectMeta, Tenant};
 
 use super::*;
 use crate::admission::ledger::KEPT_UNPROVEN;
-use crate::realm::{NamespaceFacts, TenantFacts};
+use crate::placement::{NamespaceFacts, TenantFacts};
 use crate::settings::Settings;
 
 const NOW: u64 = 1_000_000;
 
 /// Returns Tenants blue and red, with this scope and without one, each with two namespaces.
-fn facts(scope: &str) -> Facts {
-    let mut facts = Facts::new(Settings::default());
+fn facts(scope: &str) -> FactIndex {
+    let mut facts = FactIndex::new(Settings::default());
     for (name, scope) in [("blue", scope), ("red", "Disabled"), ("green", scope)] {
         let tenant: Tenant = serde_json::from_value(json!({
             "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name, "uid": format!("t-{name}") },
@@ -39,16 +39,16 @@ fn ingress(name: &str, hosts: &[&str]) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "rules": rules.collect::<Vec<_>>() } })
 }
 
-fn reckoned(facts: &Facts, namespace: &str, old: &Value, new: &Value) -> Result<Option<HostClaim>, Refusal> {
+fn reckoned(facts: &FactIndex, namespace: &str, old: &Value, new: &Value) -> Result<Option<HostClaim>, Refusal> {
     let review = json!({
         "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "namespace": namespace, "name": new["metadata"]["name"],
         "resource": { "group": "networking.k8s.io", "version": "v1", "resource": "ingresses" },
         "userInfo": { "username": "somebody" }, "object": new, "oldObject": old
     });
-    reckon(facts, &Request::read(&review).unwrap())
+    claim_hosts(facts, &Request::read(&review).unwrap())
 }
 
-fn claim(facts: &Facts, namespace: &str, name: &str, hosts: &[&str]) -> HostClaim {
+fn claim(facts: &FactIndex, namespace: &str, name: &str, hosts: &[&str]) -> HostClaim {
     let claim = reckoned(facts, namespace, &Value::Null, &ingress(name, hosts));
     claim.unwrap().unwrap()
 }
@@ -64,7 +64,7 @@ fn a_scope_says_among_which_ingresses_no_two_have_the_same() {
         let facts = facts(scope);
         let mut index = IngressIndex::default();
         index.learn(namespace, "web", Some(&pairs));
-        judge(&facts, &index, &claim(&facts, "blue-a", "shop", &["a.example.org"])).is_err()
+        check(&facts, &index, &claim(&facts, "blue-a", "shop", &["a.example.org"])).is_err()
     };
     let cases = [
         ("Namespace", [true, false, false, false]),
@@ -92,12 +92,12 @@ fn whose_it_is_is_told_within_the_tenant_only() {
     index.learn("red-a", "secret-shop", Some(&pairs));
     let new = claim(&facts, "blue-a", "shop", &["a.example.org"]);
     assert_eq!(
-        told(judge(&facts, &index, &new)),
+        told(check(&facts, &index, &new)),
         "spec.rules: host a.example.org with path / already belongs to an Ingress outside the Tenant, and Tenant blue allows no two Ingresses in the cluster with the same host and path (spec.ingressOptions.hostnameCollisionScope: Cluster): take another host or path, or ask an administrator \
          (ingress-options)"
     );
     index.learn("blue-b", "web", Some(&pairs));
-    let message = told(judge(&facts, &index, &new));
+    let message = told(check(&facts, &index, &new));
     assert!(
         message.contains("host a.example.org with path / already belongs to Ingress blue-b/web"),
         "{message}"
@@ -115,16 +115,16 @@ fn judged_is_what_is_new_and_an_ingress_does_not_collide_with_itself() {
     assert_eq!((hosts, found.total), (vec!["c"], 3));
     let mut index = IngressIndex::default();
     index.learn("blue-a", "shop", Some(&IngressRoutes::of(&new)));
-    judge(&facts, &index, &found).unwrap();
+    check(&facts, &index, &found).unwrap();
     index.learn("blue-b", "shop", Some(&IngressRoutes::of(&new)));
-    judge(&facts, &index, &found).unwrap_err();
+    check(&facts, &index, &found).unwrap_err();
     // The status is a subresource, and the rule covers only Ingresses.
     let review = json!({
         "operation": "UPDATE", "namespace": "blue-a", "name": "shop", "subResource": "status",
         "resource": { "group": "networking.k8s.io", "version": "v1", "resource": "ingresses" },
         "userInfo": { "username": "somebody" }, "object": new, "oldObject": old
     });
-    assert_eq!(reckon(&facts, &Request::read(&review).unwrap()), Ok(None));
+    assert_eq!(claim_hosts(&facts, &Request::read(&review).unwrap()), Ok(None));
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
         let pairs = IngressRoutes::of(&ingress("web", &[&format!("{number}.example.org")]));
         index.learn("blue-b", &format!("web-{number}"), Some(&pairs));
     }
-    let message = told(judge(&facts, &index, &claim(&facts, "blue-a", "shop", &["new"])));
+    let message = told(check(&facts, &index, &claim(&facts, "blue-a", "shop", &["new"])));
     assert!(
         message.contains("the Ingresses of namespace blue-b have more than 1024 hosts and paths"),
         "{message}"
     );
-    judge(&facts, &index, &claim(&facts, "green-a", "shop", &["new"])).unwrap();
+    check(&facts, &index, &claim(&facts, "green-a", "shop", &["new"])).unwrap();
     let hosts: Vec<String> = (0..300).map(|number| format!("h{number}")).collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
     let refused = reckoned(&facts, "green-a", &Value::Null, &ingress("shop", &hosts)).unwrap_err();

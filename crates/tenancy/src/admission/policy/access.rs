@@ -11,7 +11,7 @@ use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, varia
 use crate::admission::Rule;
 use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
 use crate::admission::rights::{APPROVE, APPROVE_OWN, BE_OWNER, OWN, RECORD, VOUCH};
-use crate::admission::speaking;
+use crate::admission::identity_overlap;
 
 /// Returns the expression that the user has a verb on a target, or on all.
 fn may(verb: &str, target: Option<&str>) -> String {
@@ -124,7 +124,7 @@ fn answers() -> Policy {
     }
 }
 
-/// Returns the policies for answers by users that can be the requester, by the rule in [`speaking`]. One policy asks whether the approver
+/// Returns the policies for answers by users that can be the requester, by the rule in [`identity_overlap`]. One policy asks whether the approver
 /// can speak as the requester, another one the opposite. Each has as many parts as the limit of rights in one policy demands.
 fn answers_by_speakers(platform: &str) -> Vec<Policy> {
     let account = |user: &str| format!("{user}.startsWith('system:serviceaccount:') && {user}.split(':').size() == 4");
@@ -167,7 +167,7 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
         ("requester", "authorizer".to_owned(), asked),
         ("approver", reverse_speaker(asked), by),
     ] {
-        for (index, ways) in speaking::WAYS.iter().enumerate() {
+        for (index, ways) in identity_overlap::WAYS.iter().enumerate() {
             let mut variables = base();
             let mut names = Vec::new();
             for (number, pair) in ways.chunks(2).enumerate() {
@@ -250,7 +250,7 @@ fn reverse_speaker(asked: &str) -> String {
 }
 
 /// Returns the expression that a user has a right to speak as an account.
-fn ask(speaker: &str, way: speaking::Way, (namespace, name): (&str, &str)) -> String {
+fn ask(speaker: &str, way: identity_overlap::ImpersonationRight, (namespace, name): (&str, &str)) -> String {
     let (resource, part) = way.resource.split_once('/').unwrap_or((way.resource, ""));
     let part = if part.is_empty() {
         String::new()

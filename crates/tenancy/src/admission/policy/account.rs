@@ -18,7 +18,7 @@ fn about(group: &'static str, resource: &'static str, operations: &[&'static str
 }
 
 /// Policy for requests that would give the account to another user, in the home namespace.
-pub(super) fn taken() -> Policy {
+pub(super) fn make_account_use_policy() -> Policy {
     let mut variables = namespace_facts();
     variables.push(variable("account", read(ACCOUNT)));
     variables.push(variable(
@@ -85,7 +85,7 @@ pub(super) fn taken() -> Policy {
 
 /// Policy for writes in the name of such an account without a token of it. Outside its tenant, where the namespace has no facts, a right
 /// that only this account has identifies it.
-pub(super) fn spoken_for() -> Policy {
+pub(super) fn make_impersonation_policy() -> Policy {
     let credential = "'authentication.kubernetes.io/credential-id'";
     let mut variables = namespace_facts();
     variables.push(variable(

@@ -36,12 +36,12 @@ pub fn list_bounds(settings: &Settings) -> Vec<Value> {
     let platform = settings.platform_namespace.as_str();
     let policies = [
         bounds(settings),
-        namespace_bounds::bounds(settings),
-        credentials::written(platform),
-        credentials::minted(platform),
-        minting::administrators(platform),
+        namespace_bounds::make_controller_policy(settings),
+        credentials::make_write_policy(platform),
+        credentials::make_token_policy(platform),
+        minting::make_administrator_policy(platform),
         bindings::own_accounts(platform),
-        lane_bounds::bounds(settings),
+        lane_bounds::make_lane_policy(settings),
     ];
     let mut written: Vec<Value> = policies
         .into_iter()

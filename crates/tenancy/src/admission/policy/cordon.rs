@@ -6,7 +6,7 @@ use super::{About, Policy, USER, Validation, Where, kubernetes, namespace_facts,
 use crate::admission::Rule;
 
 /// Returns the expression that the user is denied, from facts among annotations.
-pub(super) fn is_kept_out(owners: &str, home: &str, account: &str) -> String {
+pub(super) fn is_denied_by_cordon(owners: &str, home: &str, account: &str) -> String {
     format!(
         "{everybody} in {owners} || ('User ' + {USER}) in {owners} || ('ServiceAccount ' + {USER}) in {owners} || \
          (has(request.userInfo.groups) && request.userInfo.groups.exists(group, ('Group ' + group) in {owners})) || \
@@ -17,7 +17,7 @@ pub(super) fn is_kept_out(owners: &str, home: &str, account: &str) -> String {
 }
 
 /// Returns the message for a denied user.
-pub(super) fn say(namespace: &str, tenant: &str) -> (String, String) {
+pub(super) fn write_cordon_message(namespace: &str, tenant: &str) -> (String, String) {
     (
         phrase(
             "{} may not change anything in namespace {}: Tenant {} is cordoned",
@@ -27,7 +27,7 @@ pub(super) fn say(namespace: &str, tenant: &str) -> (String, String) {
     )
 }
 
-pub(super) fn cordoned(platform: &str) -> Policy {
+pub(super) fn make_cordon_policy(platform: &str) -> Policy {
     let mut conditions = vec![(
         "no-event",
         "request.resource.resource != 'events' || !(request.resource.group in ['', 'events.k8s.io'])".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn cordoned(platform: &str) -> Policy {
         "{} in variables.facts",
         quote(&format!("{}{CORDONED}", super::FACTS_PREFIX))
     );
-    let (why, remedy) = say("request.namespace", "variables.tenant");
+    let (why, remedy) = write_cordon_message("request.namespace", "variables.tenant");
     Policy {
         name: "cordoned".to_owned(),
         action: super::Action::Deny,
@@ -55,7 +55,7 @@ pub(super) fn cordoned(platform: &str) -> Policy {
         validations: vec![Validation {
             holds: format!(
                 "!({is_cordoned}) || !({})",
-                is_kept_out("variables.owners", &read(HOME), &read(ACCOUNT))
+                is_denied_by_cordon("variables.owners", &read(HOME), &read(ACCOUNT))
             ),
             rule: Rule::Cordoned,
             why,

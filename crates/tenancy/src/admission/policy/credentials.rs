@@ -28,7 +28,7 @@ fn account(platform: &str, name: &str) -> String {
 }
 
 /// Returns the policy for the account's writes.
-pub(super) fn written(platform: &str) -> Policy {
+pub(super) fn make_write_policy(platform: &str) -> Policy {
     let refuse = |holds: String, what: &str| Validation {
         holds,
         rule: Rule::SecretWriter,
@@ -168,7 +168,7 @@ fn keeps_account() -> String {
 
 /// Returns the policy for token requests: of all ServiceAccounts, only the controller's may request one. A lane that works in the platform's
 /// namespace has the right to request any token there.
-pub(super) fn minted(platform: &str) -> Policy {
+pub(super) fn make_token_policy(platform: &str) -> Policy {
     Policy {
         name: NAMES[1].to_owned(),
         action: Action::Deny,

@@ -7,16 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::account::account_of;
-use super::minting::Mintable;
-use super::refusing::Refusing;
+use super::minting::MintableAccounts;
+use super::hand_edit_denials::HandEditDenials;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
-use super::{kubernetes, limits, marks};
+use super::{kubernetes, limits, namespace_metadata};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::bounds::ForbiddenMetadata;
-use crate::facts::Facts;
+use crate::facts::FactIndex;
 use crate::flux_account::{ActingKind, name_account};
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 use crate::settings::Settings;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, GRANTING_BINDINGS, MINTABLE_FACT, TENANT_LABEL};
 
@@ -61,8 +61,8 @@ pub(super) const YES: &str = "true";
 /// Lists that namespaces of one tenant share are made once.
 #[must_use]
 pub fn describe_namespaces<'a>(
-    facts: &Facts,
-    said: (&Refusing, &Mintable),
+    facts: &FactIndex,
+    said: (&HandEditDenials, &MintableAccounts),
     names: impl Iterator<Item = &'a str>,
 ) -> Vec<BTreeMap<String, String>> {
     let mut lists = BTreeMap::new();
@@ -72,13 +72,13 @@ pub fn describe_namespaces<'a>(
 /// Returns the facts of a namespace. It has some if it has a label of a tenant and may become this tenant's, or if objects there deny edits
 /// or name accounts.
 #[must_use]
-pub fn describe_namespace(facts: &Facts, said: (&Refusing, &Mintable), namespace: &str) -> BTreeMap<String, String> {
+pub fn describe_namespace(facts: &FactIndex, said: (&HandEditDenials, &MintableAccounts), namespace: &str) -> BTreeMap<String, String> {
     describe(facts, said, namespace, &mut BTreeMap::new())
 }
 
 fn describe(
-    facts: &Facts,
-    (refusing, mintable): (&Refusing, &Mintable),
+    facts: &FactIndex,
+    (refusing, mintable): (&HandEditDenials, &MintableAccounts),
     namespace: &str,
     lists: &mut BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
@@ -93,7 +93,7 @@ fn describe(
 }
 
 fn describe_membership(
-    facts: &Facts,
+    facts: &FactIndex,
     namespace: &str,
     lists: &mut BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
@@ -148,7 +148,7 @@ fn describe_membership(
     if *tenant.bounds.namespaces() != ForbiddenMetadata::default() {
         write(OWNERS, list_identities(tenant, all));
     }
-    marks::describe(facts.settings(), tenant, namespace, &mut write);
+    namespace_metadata::describe(facts.settings(), tenant, namespace, &mut write);
     limits::describe(&tenant.bounds, !settings.is_guarded, &mut write);
     let grants = settings.reference_grants.iter();
     let grants: Vec<String> = grants
@@ -162,7 +162,7 @@ fn describe_membership(
 }
 
 /// Checks whether the namespace has the label of a Tenant that exists.
-fn may_become_a_tenants(facts: &Facts, namespace: &str) -> bool {
+fn may_become_a_tenants(facts: &FactIndex, namespace: &str) -> bool {
     let label = facts
         .find_namespace(namespace)
         .and_then(|known| known.tenant_label.as_deref());
@@ -172,7 +172,7 @@ fn may_become_a_tenants(facts: &Facts, namespace: &str) -> bool {
 /// Checks by its annotations whether a tenant's namespace has the facts that policies need. Facts from objects other than the Tenant and the
 /// namespace aren't compared, nor is the list of the Tenant's namespaces: an old list allows nothing that is another tenant's.
 #[must_use]
-pub fn has_facts<'a>(facts: &Facts, namespace: &str, annotations: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+pub fn has_facts<'a>(facts: &FactIndex, namespace: &str, annotations: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
     let is_compared = |key: &str| {
         let fact = key.strip_prefix(FACTS_PREFIX);
         fact.is_some_and(|fact| fact != NAMESPACES && fact != REFUSING) && key != MINTABLE_FACT
@@ -188,7 +188,7 @@ pub fn has_facts<'a>(facts: &Facts, namespace: &str, annotations: impl Iterator<
 }
 
 /// Returns all of the tenant's namespaces.
-fn list_namespaces(facts: &Facts, tenant: &TenantFacts) -> String {
+fn list_namespaces(facts: &FactIndex, tenant: &TenantFacts) -> String {
     let mut names: Vec<&str> = facts.list_namespaces(tenant).map(|known| known.name.as_str()).collect();
     names.sort_unstable();
     names.join(",")
@@ -258,7 +258,7 @@ pub(super) fn are_known() -> String {
     format!(
         "{} in variables.facts && variables.tenant in ['', variables.label] && {}",
         quote(&format!("{FACTS_PREFIX}{TENANT}")),
-        marks::are_borne()
+        namespace_metadata::are_borne()
     )
 }
 
@@ -291,7 +291,7 @@ pub(super) fn require_facts() -> Validation {
 
 /// Policy for a namespace that is labelled for a tenant but bears no facts yet: only users with the verb `adopt`, Tenure, and
 /// Kubernetes' own controllers in what they keep in order, may write.
-pub(super) fn unwritten(settings: &Settings) -> Policy {
+pub(super) fn make_missing_facts_policy(settings: &Settings) -> Policy {
     let mut conditions = vec![("no-event", "request.resource.resource != 'events'".to_owned())];
     conditions.extend(kubernetes::not_api_server_or_tenure(&settings.platform_namespace));
     Policy {
@@ -356,11 +356,11 @@ mod tests {
     )]
 
     use super::*;
-    use crate::realm::{NamespaceFacts, TenantOwnerFacts, TenantOwnerReference};
+    use crate::placement::{NamespaceFacts, TenantOwnerFacts, TenantOwnerReference};
 
     #[test]
     fn what_is_too_long_allows_nothing() {
-        let mut facts = Facts::new(Settings::default());
+        let mut facts = FactIndex::new(Settings::default());
         let owner = |number: usize| TenantOwnerFacts {
             kind: "User".to_owned(),
             name: format!("{number}-{}", "x".repeat(200)),
@@ -386,7 +386,7 @@ mod tests {
             });
         }
         let names: Vec<String> = (0..400).map(name).collect();
-        let (refusing, mintable) = (Refusing::default(), Mintable::default());
+        let (refusing, mintable) = (HandEditDenials::default(), MintableAccounts::default());
         let nothing = (&refusing, &mintable);
         let all = describe_namespaces(&facts, nothing, names.iter().map(String::as_str));
         assert_eq!(all[7]["facts.tenure.dev/namespaces"], names[7]);

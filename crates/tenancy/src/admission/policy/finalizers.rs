@@ -4,7 +4,7 @@
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, MANAGING_LABELS};
 
 use super::super::bindings;
-use super::super::finalizers::{KUBERNETES, REMEDY, UPDATE, say_finalizer, say_label, say_owners};
+use super::super::finalizers::{KUBERNETES, REMEDY, UPDATE, write_finalizer_message, write_label_message, write_owners_message};
 use super::{About, Policy, USER, Validation, Where, kubernetes, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
@@ -77,7 +77,7 @@ pub(super) fn managed_objects(platform: &str) -> Policy {
                 holds: format!("variables.changed.size() == 0 || {free}"),
                 rule: Rule::ManagedObjects,
                 why: phrase(
-                    &say_label("{}", "{}", "{}", "{}"),
+                    &write_label_message("{}", "{}", "{}", "{}"),
                     &[USER, "variables.changed[0]", values[0], values[1]],
                 ),
                 remedy: quote(REMEDY),
@@ -89,14 +89,14 @@ pub(super) fn managed_objects(platform: &str) -> Policy {
                     owners("object")
                 ),
                 rule: Rule::ManagedObjects,
-                why: phrase(&say_owners("{}", "{}", "{}"), &[USER, values[0], values[1]]),
+                why: phrase(&write_owners_message("{}", "{}", "{}"), &[USER, values[0], values[1]]),
                 remedy: quote(REMEDY),
             },
             Validation {
                 holds: format!("variables.added.size() == 0 || {free}"),
                 rule: Rule::ManagedObjects,
                 why: phrase(
-                    &say_finalizer("{}", "{}", "{}", "{}"),
+                    &write_finalizer_message("{}", "{}", "{}", "{}"),
                     &[USER, "variables.added[0]", values[0], values[1]],
                 ),
                 remedy: quote(REMEDY),
@@ -137,7 +137,7 @@ pub(super) fn check_namespaces() -> Validation {
         ),
         rule: Rule::ManagedObjects,
         why: phrase(
-            &say_finalizer("{}", "{}", "namespaces", "{}"),
+            &write_finalizer_message("{}", "{}", "namespaces", "{}"),
             &[USER, "variables.addedFinalizers[0]", "variables.name"],
         ),
         remedy: quote(REMEDY),

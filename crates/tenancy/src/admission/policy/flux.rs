@@ -5,14 +5,14 @@ use tenure_api::metadata::SHARDING_KEY;
 use super::facts::{ACCOUNT, ACTS_AS, HOME, NAMESPACES, REFERENCES, RELEASES_ACT_AS, SHARD, read};
 use super::{About, Policy, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
-use crate::admission::flux::{ACCOUNT as ACCOUNT_PATH, Judged, KINDS, Way};
+use crate::admission::flux::{ACCOUNT as ACCOUNT_PATH, CheckedFields, KINDS, ReferenceForm};
 use crate::admission::rights::{ADOPT, MINT};
 use crate::flux_account::ActingKind;
 
 /// The exempt cases: namespaces without a tenant, and users that may adopt the Tenant.
 const FREE: &str = "variables.free";
 
-pub(super) fn kinds() -> Vec<Policy> {
+pub(super) fn make_kind_policies() -> Vec<Policy> {
     let mut policies = vec![surfaces()];
     policies.extend(KINDS.iter().map(kind));
     policies
@@ -112,7 +112,7 @@ fn surfaces() -> Policy {
     policy
 }
 
-fn kind(judged: &Judged) -> Policy {
+fn kind(judged: &CheckedFields) -> Policy {
     let references = judged.references.iter().map(|(path, _, _)| (*path).to_owned());
     let targets = judged.targets.iter().map(|path| (*path).to_owned());
     let paths: Vec<String> = std::iter::once(ACCOUNT_PATH.to_owned())
@@ -239,12 +239,12 @@ fn judge_account() -> [Validation; 3] {
 
 /// Adds the check of a reference, or of a list of references. Those that lead out of the tenant are
 /// a variable.
-fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way): &(&str, &str, Way)) {
-    if let Way::Local(field) = way {
+fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way): &(&str, &str, ReferenceForm)) {
+    if let ReferenceForm::Local(field) = way {
         return judge_local(policy, index, path, field);
     }
     let (all, out) = (format!("all{index}"), format!("out{index}"));
-    let is_list = !matches!(way, Way::Source);
+    let is_list = !matches!(way, ReferenceForm::Source);
     let found = find("object", path);
     let list = if is_list {
         format!("{found}.orValue([])")
@@ -254,11 +254,11 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     policy.variables.push(variable(&all, list));
     let namespace = "one.?namespace.orValue('')";
     let kind = match way {
-        Way::Dependency => quote("Kustomization"),
-        Way::Source | Way::Sources | Way::Event | Way::Request | Way::Local(_) if default_kind.is_empty() => {
+        ReferenceForm::Dependency => quote("Kustomization"),
+        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Event | ReferenceForm::Request | ReferenceForm::Local(_) if default_kind.is_empty() => {
             "one.?kind.orValue('')".to_owned()
         }
-        Way::Source | Way::Sources | Way::Event | Way::Request | Way::Local(_) => {
+        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Event | ReferenceForm::Request | ReferenceForm::Local(_) => {
             format!("(one.?kind.orValue('') == '' ? {} : one.kind)", quote(default_kind))
         }
     };
@@ -267,7 +267,7 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
         format!("{namespace} == request.namespace"),
         format!("{namespace} in variables.namespaces"),
     ];
-    if matches!(way, Way::Source | Way::Sources | Way::Dependency) {
+    if matches!(way, ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Dependency) {
         let granted = |name: &str| format!("({namespace} + '/' + {kind} + '/' + {name}) in variables.grants");
         ways_in.push(granted("one.?name.orValue('')"));
         ways_in.push(granted("'*'"));
@@ -278,20 +278,20 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     ));
     let first = |field: &str| format!("variables.{out}[0].?{field}.orValue('')");
     let first_kind = match way {
-        Way::Dependency => quote("Kustomization"),
-        Way::Source | Way::Sources | Way::Event | Way::Request | Way::Local(_) => format!(
+        ReferenceForm::Dependency => quote("Kustomization"),
+        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Event | ReferenceForm::Request | ReferenceForm::Local(_) => format!(
             "({kind} == '' ? {default} : {kind})",
             kind = first("kind"),
             default = quote(default_kind)
         ),
     };
     let told = match way {
-        Way::Source | Way::Sources | Way::Local(_) => {
+        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Local(_) => {
             "can't access '{}/{}/{}', cross-namespace references have been blocked"
         }
-        Way::Dependency => "can't depend on '{}/{}/{}', cross-namespace references have been blocked",
-        Way::Event => "alert can't process events from '{}/{}/{}', cross-namespace references have been blocked",
-        Way::Request => "can't ask '{}/{}/{}' to reconcile: cross-namespace references are not allowed",
+        ReferenceForm::Dependency => "can't depend on '{}/{}/{}', cross-namespace references have been blocked",
+        ReferenceForm::Event => "alert can't process events from '{}/{}/{}', cross-namespace references have been blocked",
+        ReferenceForm::Request => "can't ask '{}/{}/{}' to reconcile: cross-namespace references are not allowed",
     };
     let place = path.trim_start_matches('/').replace('/', ".");
     let position = format!("variables.{all}.indexOf(variables.{out}[0])");

@@ -81,7 +81,7 @@ fn is_marked(object: &str) -> String {
     kinds.collect::<Vec<_>>().join(" || ")
 }
 
-pub(super) fn bounds(settings: &Settings) -> Policy {
+pub(super) fn make_lane_policy(settings: &Settings) -> Policy {
     let platform = settings.platform_namespace.as_str();
     Policy {
         name: NAME.to_owned(),

@@ -10,7 +10,7 @@ use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 use super::facts::{self, NAMESPACES, REFUSING, read};
 use super::kubernetes;
 use super::namespace::is_protected;
-use super::refusing::{ALL_OF_OTHERS, ALL_OF_TENANT};
+use super::hand_edit_denials::{ALL_OF_OTHERS, ALL_OF_TENANT};
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
@@ -31,7 +31,7 @@ fn has_all(set: &str, other: &str) -> String {
     )
 }
 
-pub(super) fn managed(settings: &Settings) -> Policy {
+pub(super) fn make_managed_policy(settings: &Settings) -> Policy {
     let platform = settings.platform_namespace.as_str();
     let label = |key: &str| format!("oldObject.?metadata.?labels[?{}].orValue('')", quote(key));
     let had = |object: &str| {

@@ -14,8 +14,8 @@ use super::{About, Action, Policy, USER, Validation, Where, namespace_facts, phr
 use crate::admission::Rule;
 use crate::admission::minting::OWN_ACCOUNTS;
 use crate::admission::rights::MINT_ADMINISTRATOR;
-use crate::facts::Facts;
-use crate::realm::Placement;
+use crate::facts::FactIndex;
+use crate::placement::Placement;
 use crate::settings::is_kubernetes_own;
 
 /// The name of the policy above the controllers, without the common prefix.
@@ -24,9 +24,9 @@ pub(super) const ADMINISTRATORS: &str = "minting-administrators";
 /// The ServiceAccounts that objects name, by the namespace of both. Only namespaces without a
 /// tenant have entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mintable(BTreeMap<String, BTreeSet<String>>);
+pub struct MintableAccounts(BTreeMap<String, BTreeSet<String>>);
 
-impl Mintable {
+impl MintableAccounts {
     /// Returns the account with which an object in a namespace acts, from the name in its spec. Returns none if the namespace is a tenant's, or
     /// no account may act there.
     #[must_use]
@@ -47,7 +47,7 @@ impl Mintable {
     }
 
     /// Adds the account with which an object in a namespace acts.
-    pub fn add(&mut self, facts: &Facts, namespace: &str, named: Option<&str>) {
+    pub fn add(&mut self, facts: &FactIndex, namespace: &str, named: Option<&str>) {
         if let Some(account) = Self::find_account(&facts.place(namespace), namespace, named) {
             let accounts = self.0.entry(namespace.to_owned()).or_default();
             accounts.insert(account.to_owned());
@@ -95,7 +95,7 @@ fn refuse(holds: String, why: String, remedy: String) -> Validation {
 
 /// Returns the policy for tokens: none in Kubernetes' own namespaces, and only those of named
 /// accounts outside of tenants.
-pub(super) fn named(platform: &str) -> Policy {
+pub(super) fn make_named_account_policy(platform: &str) -> Policy {
     let platform_name = quote(platform);
     let controller = quote(&format!(
         "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"
@@ -221,7 +221,7 @@ fn list_ways() -> (Vec<(String, String)>, String) {
 }
 
 /// Denies tokens of administrators, and of accounts that can make themselves one, unless an administrator granted it for the account by name.
-pub(super) fn administrators(platform: &str) -> Policy {
+pub(super) fn make_administrator_policy(platform: &str) -> Policy {
     let name = "request.?name.orValue('')";
     let (ways, has_way) = list_ways();
     Policy {

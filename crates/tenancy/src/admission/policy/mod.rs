@@ -24,10 +24,10 @@ mod flux;
 mod kubernetes;
 mod lane_bounds;
 mod lanes;
-mod left;
+mod policy_gaps;
 mod limits;
 mod managed;
-mod marks;
+mod namespace_metadata;
 mod minting;
 mod namespace;
 mod namespace_bounds;
@@ -37,7 +37,7 @@ mod own_account;
 mod package;
 mod parameters;
 mod probe;
-mod refusing;
+mod hand_edit_denials;
 mod rights;
 mod tenant;
 mod tenant_bounds;
@@ -47,12 +47,12 @@ pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces, has_facts};
 pub use lanes::list_lane_bounds;
-pub use left::{LEFT, Left, find_left, list_left_resources};
-pub use minting::Mintable;
-pub use probe::{has_met_probe, list_probe, make_probe, probe_name};
-pub use refusing::Refusing;
+pub use policy_gaps::{LEFT, PolicyGap, find_policy_gap, list_gap_resources};
+pub use minting::MintableAccounts;
+pub use probe::{is_probe_denial, list_probe, make_probe, probe_name};
+pub use hand_edit_denials::HandEditDenials;
 pub use rights::{
-    PROVISION, SHOW_TOKEN, has_room, list_owner_rights, list_roles, list_tenant_rights, list_token_rights,
+    PROVISION, SHOW_TOKEN, has_namespace_capacity, list_owner_rights, list_roles, list_tenant_rights, list_token_rights,
 };
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
@@ -70,25 +70,25 @@ const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 pub fn list_policies(settings: &Settings) -> Vec<Value> {
     let platform = settings.platform_namespace.as_str();
     let mut policies = vec![
-        namespace::namespaces(settings),
-        facts::unwritten(settings),
+        namespace::make_namespace_policy(settings),
+        facts::make_missing_facts_policy(settings),
         facts::owners_bound(platform),
-        tenant::tenants(settings),
-        cordon::cordoned(platform),
+        tenant::make_tenant_policy(settings),
+        cordon::make_cordon_policy(platform),
         finalizers::managed_objects(platform),
-        account::taken(),
-        account::spoken_for(),
-        minting::named(platform),
-        managed::managed(settings),
-        volume::claims(platform),
+        account::make_account_use_policy(),
+        account::make_impersonation_policy(),
+        minting::make_named_account_policy(platform),
+        managed::make_managed_policy(settings),
+        volume::make_claim_policy(platform),
     ];
-    policies.extend(flux::kinds());
+    policies.extend(flux::make_kind_policies());
     policies.extend(objects::list(settings));
     policies.extend(package::list_policies(platform));
     policies.extend(access::list_policies(platform));
     let written = policies.into_iter();
     let mut written: Vec<Value> = written.flat_map(|policy| policy.write(settings)).collect();
-    written.extend(parameters::take_namespaces(volume::given(platform).write(settings)));
+    written.extend(parameters::add_namespace_parameters(volume::make_volume_policy(platform).write(settings)));
     if !settings.is_guarded {
         written.extend(namespace_names::list(settings));
     }
@@ -98,7 +98,7 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
 /// Returns all objects that the controllers keep in force: the policies, and the probe that shows that they are in force, each
 /// with its binding.
 #[must_use]
-pub fn list_kept(settings: &Settings) -> Vec<Value> {
+pub fn list_enforced_objects(settings: &Settings) -> Vec<Value> {
     let mut kept = list_policies(settings);
     kept.extend(list_probe(&settings.platform_namespace, ""));
     kept

@@ -8,7 +8,7 @@ use super::facts::{ACCOUNT, CORDONED, HOME, OWNERS, TENANT, read_of};
 use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
 use super::rights::PROVISION;
 use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
-use super::{cordon, finalizers, marks};
+use super::{cordon, finalizers, namespace_metadata};
 use crate::admission::Rule;
 use crate::admission::rights::{ADOPT, EXTEND, OWN};
 use crate::settings::Settings;
@@ -92,7 +92,7 @@ const ANNOTATIONS: usize = 32 << 10;
 const IS_NEW: &str = "request.operation == 'CREATE'";
 const IS_CHANGE: &str = "request.operation == 'UPDATE' && variables.changed";
 
-pub(super) fn namespaces(settings: &Settings) -> Policy {
+pub(super) fn make_namespace_policy(settings: &Settings) -> Policy {
     Policy {
         name: "namespaces".to_owned(),
         action: super::Action::Deny,
@@ -106,14 +106,14 @@ pub(super) fn namespaces(settings: &Settings) -> Policy {
         variables: list_variables()
             .into_iter()
             .chain(list_denied_variables())
-            .chain(marks::list_variables(settings))
+            .chain(namespace_metadata::list_variables(settings))
             .chain(finalizers::list_variables())
             .collect(),
         validations: list_validations(settings)
             .into_iter()
             .chain(list_name_checks(settings))
             .chain(list_denials())
-            .chain(marks::list_validations(settings))
+            .chain(namespace_metadata::list_validations(settings))
             .chain([finalizers::check_namespaces()])
             .collect(),
     }
@@ -147,7 +147,7 @@ fn list_denials() -> Vec<Validation> {
     let bound = format!(
         "{} in variables.old && ({})",
         quote(&format!("{FACTS_PREFIX}{OWNERS}")),
-        cordon::is_kept_out(
+        cordon::is_denied_by_cordon(
             "variables.boundOwners",
             &read_of("variables.old", HOME),
             &read_of("variables.old", ACCOUNT)
@@ -236,12 +236,12 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         remedy,
     };
     let cordoned = format!("{} in variables.old", quote(&format!("{FACTS_PREFIX}{CORDONED}")));
-    let kept_out = cordon::is_kept_out(
+    let kept_out = cordon::is_denied_by_cordon(
         "variables.owners",
         &read_of("variables.old", HOME),
         &read_of("variables.old", ACCOUNT),
     );
-    let (why_cordoned, remedy_cordoned) = cordon::say("variables.name", &read_of("variables.old", TENANT));
+    let (why_cordoned, remedy_cordoned) = cordon::write_cordon_message("variables.name", &read_of("variables.old", TENANT));
     let two = |why: &str| {
         membership(
             format!("!({why}) || variables.newNames.all(name, name == variables.newNames[0])"),

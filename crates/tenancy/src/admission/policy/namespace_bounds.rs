@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "controller-namespaces";
 /// The label by which Kubernetes chooses the Pod Security Standard that it enforces.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
-pub(super) fn bounds(settings: &Settings) -> Policy {
+pub(super) fn make_controller_policy(settings: &Settings) -> Policy {
     let about = |group, resources, operations: &[&'static str]| About {
         groups: vec![group],
         resources,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::facts::find_label;
-use super::parameters::{name_home, take_tenants};
+use super::parameters::{name_home, add_tenant_parameters};
 use super::{About, Action, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
@@ -43,5 +43,5 @@ pub(super) fn list(settings: &Settings) -> Vec<Value> {
             remedy: quote("choose another name"),
         }],
     };
-    take_tenants(policy.write(settings))
+    add_tenant_parameters(policy.write(settings))
 }

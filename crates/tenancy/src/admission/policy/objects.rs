@@ -3,7 +3,7 @@
 
 use super::super::classes::{ClassUse, USES};
 use super::super::image::{DEFAULT_REGISTRY, IDENTIFIER, LEGACY_REGISTRY, write_qualified, write_unqualified};
-use super::super::{ingress_annotation, limited, metadata, pod, service};
+use super::super::{ingress_annotation, tenant_limits, metadata, pod, service};
 use super::limits::{
     BY_LABELS, EXTERNAL_IPS, HAS_DEFAULT, HOSTNAMES, PULL_POLICIES, REFUSED_TYPES, REGISTRIES, SERVICE_ANNOTATIONS,
     SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_listed, is_said, lines,
@@ -123,7 +123,7 @@ fn images() -> Policy {
             holds: format!("!({}) || variables.refused.size() == 0", is_said(REGISTRIES)),
             rule: Rule::ContainerRegistries,
             why: format!("({registry} == '' ? {is_none} : {is_another})"),
-            remedy: quote(&limited::begin_advice("spec.containerRegistries")),
+            remedy: quote(&tenant_limits::begin_advice("spec.containerRegistries")),
         },
         Validation {
             holds: format!("!({}) || variables.late.size() == 0", is_said(PULL_POLICIES)),
@@ -132,7 +132,7 @@ fn images() -> Policy {
                 "{}: Tenant {} doesn't allow imagePullPolicy {}",
                 &["variables.late[0].at", "variables.tenant", "variables.late[0].policy"],
             ),
-            remedy: quote(&limited::begin_advice("spec.imagePullPolicies")),
+            remedy: quote(&tenant_limits::begin_advice("spec.imagePullPolicies")),
         },
     ];
     policy
@@ -186,7 +186,7 @@ fn classes(class_use: &ClassUse) -> Policy {
             &format!("{path}: Tenant {{}} doesn't allow {kind} '{{}}'"),
             &["variables.tenant", &format!("variables.{new}[0]")],
         ),
-        remedy: quote(&limited::begin_advice(class_use.said)),
+        remedy: quote(&tenant_limits::begin_advice(class_use.said)),
     };
     let is_required = if class_use.required {
         "true".to_owned()
@@ -207,7 +207,7 @@ fn classes(class_use: &ClassUse) -> Policy {
             ),
             &["variables.tenant"],
         ),
-        remedy: quote(&limited::begin_advice(class_use.said)),
+        remedy: quote(&tenant_limits::begin_advice(class_use.said)),
     }];
     if let Some(key) = class_use.annotation {
         let path = format!("metadata.annotations[{key}]");
@@ -252,7 +252,7 @@ fn list_refused_annotations(settings: &Settings) -> Vec<(String, String)> {
 fn hostnames(settings: &Settings) -> Policy {
     let mut policy = policy("hostnames", "networking.k8s.io", vec!["ingresses", "ingresses/status"]);
     policy.variables.extend(list_refused_annotations(settings));
-    let (why, remedy) = ingress_annotation::say("{}", "{}");
+    let (why, remedy) = ingress_annotation::write_annotation_message("{}", "{}");
     let hosts = |object: &str| {
         format!(
             "{object}.?spec.?rules.orValue([]).map(rule, rule.?host.orValue('')) + \
@@ -315,7 +315,7 @@ fn hostnames(settings: &Settings) -> Policy {
                 "spec.rules: Tenant {} allows only some hostnames: a rule without a host and a default backend would take all of them",
                 &["variables.tenant"],
             ),
-            quote(&limited::begin_advice(allowed)),
+            quote(&tenant_limits::begin_advice(allowed)),
         ),
         refuse(
             format!("!({}) || variables.refused.size() == 0", is_said(HOSTNAMES)),
@@ -323,7 +323,7 @@ fn hostnames(settings: &Settings) -> Policy {
                 "spec.rules: Tenant {} doesn't allow hostname {}",
                 &["variables.tenant", "variables.refused[0]"],
             ),
-            quote(&limited::begin_advice(allowed)),
+            quote(&tenant_limits::begin_advice(allowed)),
         ),
         refuse(
             format!(
@@ -391,7 +391,7 @@ fn services() -> Policy {
                 "spec.externalIPs: Tenant {} doesn't allow address {}",
                 &["variables.tenant", "variables.refusedAddresses[0]"],
             ),
-            remedy: quote(&limited::begin_advice("spec.serviceOptions.externalIPs")),
+            remedy: quote(&tenant_limits::begin_advice("spec.serviceOptions.externalIPs")),
         },
     ];
     for (part, fact) in [

@@ -13,7 +13,7 @@ use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, varia
 use crate::admission::Rule;
 use crate::admission::package::{
     CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS, FREE_ANNOTATIONS, GROUP, OWNERS, PLATFORM_PREFIX, RESOURCE_POLICY,
-    SOURCE_GROUP, SUPPLY, tell_disabling, tell_managers,
+    SOURCE_GROUP, SUPPLY, write_disabling_message, write_managers_message,
 };
 use crate::admission::rights::{OVERRIDE, RENDER, REPORT};
 
@@ -116,7 +116,7 @@ fn validations(action: Action) -> Vec<Validation> {
             format!("variables.isFree || {SAME_VARIANT}"),
             excused(RENDER),
             (&of_chart("spec.variant"), name),
-            quote(&tell_disabling()),
+            quote(&write_disabling_message()),
         ),
     ];
     for (part, keys) in [("annotations", &CHART_ANNOTATIONS[..]), ("labels", &CHART_LABELS[..])] {
@@ -125,7 +125,7 @@ fn validations(action: Action) -> Vec<Validation> {
                 format!("variables.isFree || {}", is_same(part, key)),
                 excused(RENDER),
                 (&of_chart(&format!("metadata.{part}[{key}]")), name),
-                quote(&tell_disabling()),
+                quote(&write_disabling_message()),
             ));
         }
     }
@@ -163,7 +163,7 @@ fn validations(action: Action) -> Vec<Validation> {
             "the fields of Package {} that the platform's chart has belong to the chart",
             name,
         ),
-        phrase(&format!("write it into PackageValues {{}}; {}", tell_managers()), name),
+        phrase(&format!("write it into PackageValues {{}}; {}", write_managers_message()), name),
     ));
     all
 }

@@ -12,14 +12,14 @@ use tenure_api::metadata::HOME_NAMESPACE;
 use super::quote;
 
 /// Gives a policy and its binding all Tenants as parameters.
-pub(super) fn take_tenants(written: [Value; 2]) -> Vec<Value> {
+pub(super) fn add_tenant_parameters(written: [Value; 2]) -> Vec<Value> {
     let kind = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant" });
-    take_parameters(written, (kind, json!({})), "Ignore")
+    add_parameters(written, (kind, json!({})), "Ignore")
 }
 
 /// Gives a policy and its binding all namespaces as parameters.
-pub(super) fn take_namespaces(written: [Value; 2]) -> Vec<Value> {
-    take_parameters(written, (namespace_kind(), json!({})), "Fail")
+pub(super) fn add_namespace_parameters(written: [Value; 2]) -> Vec<Value> {
+    add_parameters(written, (namespace_kind(), json!({})), "Fail")
 }
 
 /// Returns the kind of namespaces, as a policy names it.
@@ -28,7 +28,7 @@ pub(super) fn namespace_kind() -> Value {
 }
 
 /// Gives a policy and its binding the objects of a kind that a selector matches as parameters.
-pub(super) fn take_parameters(
+pub(super) fn add_parameters(
     [mut policy, mut binding]: [Value; 2],
     (kind, selector): (Value, Value),
     failure: &str,

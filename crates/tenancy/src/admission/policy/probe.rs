@@ -60,7 +60,7 @@ pub fn make_probe(platform: &str, state: &str) -> Value {
 
 /// Checks whether an answer is the denial of that policy.
 #[must_use]
-pub fn has_met_probe(message: &str, state: &str) -> bool {
+pub fn is_probe_denial(message: &str, state: &str) -> bool {
     message.contains(&format!("ValidatingAdmissionPolicy '{}'", probe_name()))
         && message.contains(&format!("{ASKED}{state}: policies are in force"))
 }
@@ -90,7 +90,7 @@ mod tests {
         let answer = format!(
             "leases \"x\" is forbidden: ValidatingAdmissionPolicy 'tenure-probe' with binding 'tenure-probe' denied request: {message}"
         );
-        assert!(has_met_probe(&answer, "0a1b") && !has_met_probe(&answer, "0a1c"));
-        assert!(!has_met_probe("leases is forbidden: User \"x\" cannot create", "0a1b"));
+        assert!(is_probe_denial(&answer, "0a1b") && !is_probe_denial(&answer, "0a1c"));
+        assert!(!is_probe_denial("leases is forbidden: User \"x\" cannot create", "0a1b"));
     }
 }

@@ -11,7 +11,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use super::super::account::account_of;
 use crate::admission::make_owner_reference;
 use crate::admission::rights::{BE_OWNER, EXTEND, OWN};
-use crate::realm::{TenantFacts, TenantOwnerFacts};
+use crate::placement::{TenantFacts, TenantOwnerFacts};
 use crate::settings::Settings;
 
 /// The verb of owners, on `tenants`. They create namespaces for Tenants, and none without a tenant.
@@ -80,7 +80,7 @@ pub fn list_token_rights(tenant: &TenantFacts) -> Vec<Value> {
 /// count, so the right ends instead. Of namespaces that are created at once before that, more may be stored than the quota allows; the Tenant doesn't
 /// record these.
 #[must_use]
-pub fn has_room(tenant: &TenantFacts, settings: &Settings, count: usize) -> bool {
+pub fn has_namespace_capacity(tenant: &TenantFacts, settings: &Settings, count: usize) -> bool {
     let quota = tenant.find_namespace_quota(settings);
     quota.is_none_or(|quota| count < quota)
 }

@@ -10,7 +10,7 @@ use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::settings::Settings;
 
-pub(super) fn tenants(settings: &Settings) -> Policy {
+pub(super) fn make_tenant_policy(settings: &Settings) -> Policy {
     let home = |object: &str| {
         format!(
             "{object}.?metadata.?annotations[?{}].orValue({object}.?metadata.?name.orValue(request.?name.orValue('')))",

@@ -11,7 +11,7 @@ use tenure_api::metadata::{
 };
 
 use super::own_account::{by_controller, refuse};
-use super::parameters::{name_home, namespace_kind, take_parameters, take_tenants};
+use super::parameters::{name_home, namespace_kind, add_parameters, add_tenant_parameters};
 use super::{About, Action, Policy, Where, quote, variable};
 
 /// Names of the policies, without the common prefix.
@@ -27,9 +27,9 @@ pub(super) fn list(platform: &str) -> Vec<Value> {
     let unlabelled = json!({ "matchExpressions": [{ "key": TENANT_LABEL, "operator": "DoesNotExist" }] });
     let namespaces = (namespace_kind(), unlabelled);
     [
-        take_tenants(subjects(platform).write_for(platform)),
-        take_tenants(membership(platform).write_for(platform)),
-        take_parameters(records(platform).write_for(platform), namespaces, "Fail"),
+        add_tenant_parameters(subjects(platform).write_for(platform)),
+        add_tenant_parameters(membership(platform).write_for(platform)),
+        add_parameters(records(platform).write_for(platform), namespaces, "Fail"),
     ]
     .concat()
 }

@@ -11,7 +11,7 @@ use super::{About, Action, Policy, Validation, Where, kubernetes, may, namespace
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 
-pub(super) fn claims(platform: &str) -> Policy {
+pub(super) fn make_claim_policy(platform: &str) -> Policy {
     let mut variables = namespace_facts();
     for (name, field) in [("named", NAME), ("selector", SELECTOR)] {
         let read = |object: &str| format!("{object}.?spec.?{field}");
@@ -84,7 +84,7 @@ pub(super) fn claims(platform: &str) -> Policy {
 
 /// Policy for volumes with a Tenant's label: only that Tenant's claims get them. Otherwise the volume binder would give one to
 /// a claim that names no volume and selects none.
-pub(super) fn given(platform: &str) -> Policy {
+pub(super) fn make_volume_policy(platform: &str) -> Policy {
     let label = |object: &str| format!("{object}.metadata.?labels[?{}]", quote(TENANT_LABEL));
     let claimed = |object: &str| format!("{object}.?spec.?claimRef.?namespace.orValue('')");
     // Read from the old object: a removal of the label at the same time hides nothing.

@@ -6,18 +6,18 @@
 //!
 //! The caller supplies the amounts of an object ([`QuotaClaim`]). An object whose resource has not been counted yet is denied.
 
-mod book;
+mod reservations;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use go_words::quantity::Quantity;
 
-pub use book::QuotaLedger;
+pub use reservations::QuotaLedger;
 
 use super::ledger::KEPT;
 use super::{Refusal, Rule};
-use crate::facts::Facts;
+use crate::facts::FactIndex;
 use crate::quotas::{QuotaItem, Usages, Used, name_content};
 
 /// The advice if no capacity is left.
@@ -69,7 +69,7 @@ pub struct Sums(Vec<BTreeMap<String, Quantity>>);
 ///
 /// # Errors
 /// Kubernetes must count first. Namespaces that claim the Tenant and that it hasn't recorded don't count, and no counted object is created there.
-pub fn add_up(facts: &Facts, usages: &Usages, claim: &QuotaClaim) -> Result<Sums, Refusal> {
+pub fn add_up(facts: &FactIndex, usages: &Usages, claim: &QuotaClaim) -> Result<Sums, Refusal> {
     let mut sums = Sums::default();
     let tenant = facts.find_tenant(&claim.tenant);
     let tenant = tenant.filter(|tenant| tenant.uid == claim.tenant_uid);

@@ -8,7 +8,7 @@ use tenure_api::{ObjectMeta, Tenant};
 
 use super::*;
 use crate::admission::ledger::KEPT_UNPROVEN;
-use crate::realm::{NamespaceFacts, TenantFacts};
+use crate::placement::{NamespaceFacts, TenantFacts};
 use crate::settings::Settings;
 
 const NOW: u64 = 1_000_000;
@@ -39,8 +39,8 @@ fn namespace(name: &str) -> NamespaceFacts {
     NamespaceFacts::from(&metadata)
 }
 
-fn facts() -> Facts {
-    let mut facts = Facts::new(Settings::default());
+fn facts() -> FactIndex {
+    let mut facts = FactIndex::new(Settings::default());
     facts.set_tenant(TenantFacts::from(&tenant(&NAMESPACES)));
     NAMESPACES.iter().for_each(|name| facts.set_namespace(namespace(name)));
     facts
@@ -176,7 +176,7 @@ fn what_grows_counts_from_what_it_was_to_what_it_is_at_most() {
 #[test]
 fn what_nobody_has_counted_is_refused() {
     let claim = claim_of("blue-a", "pods/p", 0, 1);
-    let refused = |facts: &Facts, used: &[(&str, i64)]| add_up(facts, &usages(used), &claim).unwrap_err().to_string();
+    let refused = |facts: &FactIndex, used: &[(&str, i64)]| add_up(facts, &usages(used), &claim).unwrap_err().to_string();
     let own = refused(&facts(), &[("blue-b", 0), ("blue-c", 0)]);
     assert!(
         own.contains("the use of pods in namespace blue-a isn't known, because ResourceQuota capsule-blue-0"),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_api::access::Period;
 use tenure_api::text::visible_line;
 use tenure_planner::access::audit::{SecretRead, Row, Verdict};
-use tenure_tenancy::access::readers::{self, OtherReader, Way};
+use tenure_tenancy::access::readers::{self, OtherReader, AccessPath};
 
 use super::survey::Survey;
 use crate::connect::{Connect, Scope};
@@ -152,7 +152,7 @@ fn list_readers(readers: &[OtherReader]) -> Vec<String> {
 
 /// Lists the ways by ClusterRoleBindings, one for each line, since Kubernetes' own accounts alone are a dozen for each way.
 fn list_ways(readers: &[OtherReader]) -> Vec<String> {
-    let mut ways: Vec<(&Way, Vec<String>)> = Vec::new();
+    let mut ways: Vec<(&AccessPath, Vec<String>)> = Vec::new();
     for reader in readers {
         let who = format!("{} (ClusterRoleBinding {})", reader.who, reader.binding);
         match ways.iter_mut().find(|(known, _)| **known == reader.way) {

@@ -13,7 +13,7 @@ use tenure_planner::access::answer::Answers;
 use tenure_planner::access::inspection::receivers::KnownPlacements;
 use tenure_planner::access::inspection::{ReadResult, ObservedFacts};
 use tenure_tenancy::access::ReceivingNamespace;
-use tenure_tenancy::{NamespaceFacts, Realm, Settings, TenantFacts};
+use tenure_tenancy::{NamespaceFacts, TenancyFacts, Settings, TenantFacts};
 
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -136,14 +136,14 @@ impl Look {
         let tenants = self.list::<Tenant>("/apis/capsule.clastix.io/v1beta2/tenants").await;
         let tenants = tenants.map_err(|why| format!("Tenants: {why}"))?;
         let mut surrounding = KnownPlacements {
-            realm: Realm {
+            realm: TenancyFacts {
                 settings: Settings {
                     platform_namespace: PLATFORM_NAMESPACE.to_owned(),
                     is_guarded: true,
                     ..Settings::default()
                 },
                 tenants: tenants.iter().map(TenantFacts::from).collect(),
-                ..Realm::default()
+                ..TenancyFacts::default()
             },
             namespaces: Vec::new(),
         };

@@ -17,7 +17,7 @@ use tenure_planner::check::{
     Prerequisites, Finding, Verdict, Rights, CheckedObject, interpret_refusal, check_placement, make_encrypted_finding, make_warning_finding,
 };
 use tenure_planner::refusal::Failure as Refused;
-use tenure_tenancy::reach::Scope;
+use tenure_tenancy::write_scope::Scope;
 use tenure_tenancy::{Identity, identity};
 
 use super::Whom;

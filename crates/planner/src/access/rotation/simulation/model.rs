@@ -249,7 +249,7 @@ impl World {
         let answer = self.execute(step, planned.ledger, harm);
         if let Some(Answer::Probed(Probe::Refused(_))) = &answer {
             self.refused += 1;
-            self.restraint.note_refused_probe(self.moment());
+            self.restraint.record_refused_probe(self.moment());
         }
         self.check();
         match harm {
@@ -350,7 +350,7 @@ impl World {
             }),
             Step::MintAndStage(request) => self.mint(&request, harm),
             Step::List(target) => {
-                self.restraint.note_look(self.moment());
+                self.restraint.record_list(self.moment());
                 let listed = self.meet(harm, &target).map(|()| self.list());
                 if let Ok(credentials) = &listed {
                     self.listing = Some(Listing {

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::{Client, ClusterError};
 use tenure_tenancy::admission::{self, Decision, Operation, Refusal, Request, collision};
-use tenure_tenancy::{Facts, HostClaim, NamespaceFacts, QuotaClaim, TenantFacts, ledger, owner};
+use tenure_tenancy::{FactIndex, HostClaim, NamespaceFacts, QuotaClaim, TenantFacts, ledger, owner};
 use tokio::sync::Semaphore;
 
 use super::facts::{Change, KnownFacts, Unknown};
-use super::ledgers::{Keep, Ledgers};
+use super::ledgers::{ReservationKind, Ledgers};
 use super::patch::write_patch;
-use super::questions::{Answers, Asker, Place, Right};
+use super::cluster_queries::{QueryAnswers, QueryClient, ObjectKey, RightQuery};
 use super::review::{Phase, Verdict};
-use crate::counting;
+use crate::quota_usage;
 
 /// The greatest number of rounds of one decision. It also bounds the number of questions.
 const ROUNDS: usize = 8;
@@ -47,14 +47,14 @@ pub enum Unanswered {
 /// The amount of work of a review. Senders of large reviews wait for one another, and delay no sender of small
 /// ones.
 #[derive(Clone, Copy, Debug)]
-pub enum Effort<'a> {
+pub enum WorkAmount<'a> {
     /// The work is done at once.
     Small,
     /// Each part of the work needs a permit. While the review waits for answers, it holds none.
     Large(&'a Semaphore),
 }
 
-impl Effort<'_> {
+impl WorkAmount<'_> {
     /// Runs one part of the work.
     pub(super) async fn work<T>(self, part: impl FnOnce() -> T) -> T {
         match self {
@@ -69,20 +69,20 @@ impl Effort<'_> {
 
 /// Decides reviews.
 #[derive(Debug)]
-pub struct Judge {
+pub struct ReviewDecider {
     known: KnownFacts,
-    asker: Asker,
+    asker: QueryClient,
     ledgers: Ledgers,
 }
 
-impl Judge {
-    /// Returns a judge that uses the known facts and asks with this client. The client needs the right to create SubjectAccessReviews, to read the
+impl ReviewDecider {
+    /// Returns a decider that uses the known facts and asks with this client. The client needs the right to create SubjectAccessReviews, to read the
     /// objects of the rules, and to write Leases in the platform's namespace.
     #[must_use]
     pub fn new(known: KnownFacts, client: Client) -> Self {
         Self {
             known,
-            asker: Asker::new(client.clone()),
+            asker: QueryClient::new(client.clone()),
             ledgers: Ledgers::new(client),
         }
     }
@@ -96,7 +96,7 @@ impl Judge {
         phase: Phase,
         review: &Value,
         is_proven: bool,
-        effort: Effort<'_>,
+        effort: WorkAmount<'_>,
     ) -> Result<Verdict, Unanswered> {
         let request = match Request::read(review) {
             Ok(request) => request,
@@ -110,7 +110,7 @@ impl Judge {
         };
         let facts = self.look_up(&request).await?;
         let user = review.get("userInfo").unwrap_or(&Value::Null);
-        let mut answers = Answers::new(self.known.mentions().clone());
+        let mut answers = QueryAnswers::new(self.known.mentions().clone());
         let mut rounds = 0..ROUNDS;
         let decision = loop {
             let decision = effort.work(|| admission::decide(&facts, &request, &answers)).await;
@@ -162,7 +162,7 @@ impl Judge {
         phase: Phase,
         request: &Request<'_>,
         decision: Decision,
-        facts: &Facts,
+        facts: &FactIndex,
         is_proven: bool,
     ) -> Result<Decision, Unanswered> {
         let Decision::Allow {
@@ -193,7 +193,7 @@ impl Judge {
         &self,
         claim: &QuotaClaim,
         request: &Request<'_>,
-        facts: &Facts,
+        facts: &FactIndex,
         is_proven: bool,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let add_up = || Ok(self.known.add_up(facts, claim)?);
@@ -206,7 +206,7 @@ impl Judge {
         &self,
         claim: &HostClaim,
         request: &Request<'_>,
-        facts: &Facts,
+        facts: &FactIndex,
         is_proven: bool,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let collide = || Ok(self.known.collide(facts, claim)?);
@@ -221,7 +221,7 @@ impl Judge {
 
     /// Returns the known facts, and reads the namespaces of this request even if no watch has reported them yet. Otherwise a namespace would
     /// seem to be without a tenant for a user that creates it and immediately writes into it.
-    async fn look_up(&self, request: &Request<'_>) -> Result<Arc<Facts>, Unanswered> {
+    async fn look_up(&self, request: &Request<'_>) -> Result<Arc<FactIndex>, Unanswered> {
         let known = self.known.known()?;
         let mut changes = Vec::new();
         for namespace in list_namespaces(request) {
@@ -258,7 +258,7 @@ impl Judge {
     /// any webhook.
     async fn may_do_it(&self, request: &Request<'_>, user: &Value) -> Result<bool, ClusterError> {
         let is_whole_namespace = request.resource.group.is_empty() && request.resource.name == "namespaces";
-        let right = |verb: &str, name: &str| Right {
+        let right = |verb: &str, name: &str| RightQuery {
             verb: verb.to_owned(),
             group: request.resource.group.to_owned(),
             resource: request.resource.name.to_owned(),
@@ -292,25 +292,25 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn reckon(facts: &Facts, request: &Request<'_>) -> Result<Self, Refusal> {
+    fn reckon(facts: &FactIndex, request: &Request<'_>) -> Result<Self, Refusal> {
         Ok(Self {
-            hosts: collision::reckon(facts, request)?,
-            counted: counting::reckon(facts, request),
+            hosts: collision::claim_hosts(facts, request)?,
+            counted: quota_usage::count_quota_usage(facts, request),
         })
     }
 }
 
 /// Returns the reservation for an admitted object.
-fn choose_keep(request: &Request<'_>, is_proven: bool) -> Keep {
+fn choose_keep(request: &Request<'_>, is_proven: bool) -> ReservationKind {
     match is_proven {
-        _ if request.is_dry_run => Keep::Nothing,
-        true => Keep::For(ledger::KEPT),
-        false => Keep::For(ledger::KEPT_UNPROVEN),
+        _ if request.is_dry_run => ReservationKind::Nothing,
+        true => ReservationKind::For(ledger::KEPT),
+        false => ReservationKind::For(ledger::KEPT_UNPROVEN),
     }
 }
 
-fn place(group: &str, plural: &str, name: &str) -> Place {
-    Place {
+fn place(group: &str, plural: &str, name: &str) -> ObjectKey {
+    ObjectKey {
         group: group.to_owned(),
         plural: plural.to_owned(),
         namespace: String::new(),

@@ -15,9 +15,9 @@ use super::metadata::{ANNOTATIONS, LABELS};
 use super::request::read_metadata;
 use super::rights::ADOPT;
 use super::{Case, Question, Refusal, Rule};
-use crate::namespace_marks::Mark;
+use crate::namespace_metadata::MetadataValue;
 use crate::pod_security::PodSecurityLevel;
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
 /// Labels by which webhooks and users see which rules are in force in a namespace. Only Tenure sets
 /// them.
@@ -70,21 +70,21 @@ fn find_broken(
     annotations: (&Said, &Said),
 ) -> Option<(String, String)> {
     if let Some(key) = list_changed(labels).find(|key| RESERVED.contains(key)) {
-        return Some(say_reserved(key));
+        return Some(write_reserved_message(key));
     }
     let names = (tenant.name.as_str(), name);
-    let is_kept = |mark: Option<Mark>, value: Option<&String>| match mark {
+    let is_kept = |mark: Option<MetadataValue>, value: Option<&String>| match mark {
         None => false,
-        Some(Mark::Chosen) => true,
-        Some(Mark::Fixed(wanted)) => value != Some(&wanted),
+        Some(MetadataValue::Chosen) => true,
+        Some(MetadataValue::Fixed(wanted)) => value != Some(&wanted),
     };
     let label = |key: &&str| is_kept(tenant.marks.find_label(key, names), labels.1.get(*key));
     if let Some(key) = list_changed(labels).find(label) {
-        return Some(say_kept(LABELS, &tenant.name, key));
+        return Some(write_tenant_key_message(LABELS, &tenant.name, key));
     }
     let annotation = |key: &&str| is_kept(tenant.marks.find_annotation(key, names), annotations.1.get(*key));
     if let Some(key) = list_changed(annotations).find(annotation) {
-        return Some(say_kept(ANNOTATIONS, &tenant.name, key));
+        return Some(write_tenant_key_message(ANNOTATIONS, &tenant.name, key));
     }
     check_level(case, (tenant, name), labels)
 }
@@ -107,7 +107,7 @@ fn check_level(
             None => said.or(before).unwrap_or_default() == PodSecurityLevel::Privileged,
         };
         if !is_free {
-            return Some(say_level(&tenant.name, least.as_str()));
+            return Some(write_level_message(&tenant.name, least.as_str()));
         }
     }
     let (before, after) = (old.get(POD_SECURITY_VERSION), new.get(POD_SECURITY_VERSION));
@@ -116,7 +116,7 @@ fn check_level(
         .marks
         .find_label(POD_SECURITY_VERSION, (&tenant.name, name))
         .is_some();
-    (is_another && !is_kept && said != Some(PodSecurityLevel::Privileged)).then(|| say_version(&tenant.name))
+    (is_another && !is_kept && said != Some(PodSecurityLevel::Privileged)).then(|| write_version_message(&tenant.name))
 }
 
 /// Lists the keys whose values a request changes.
@@ -126,7 +126,7 @@ fn list_changed<'a>((old, new): (&'a Said, &'a Said)) -> impl Iterator<Item = &'
 }
 
 /// Returns the message about a label that only Tenure sets.
-pub(super) fn say_reserved(key: &str) -> (String, String) {
+pub(super) fn write_reserved_message(key: &str) -> (String, String) {
     (
         format!("metadata.labels: only Tenure sets {key} on its namespaces"),
         "leave it as it is".to_owned(),
@@ -134,7 +134,7 @@ pub(super) fn say_reserved(key: &str) -> (String, String) {
 }
 
 /// Returns the message about a key that the Tenant sets.
-pub(super) fn say_kept(part: &str, tenant: &str, key: &str) -> (String, String) {
+pub(super) fn write_tenant_key_message(part: &str, tenant: &str, key: &str) -> (String, String) {
     (
         format!("metadata.{part}: Tenant {tenant} sets {key} on its namespaces"),
         "leave it as it is, or ask an administrator".to_owned(),
@@ -142,7 +142,7 @@ pub(super) fn say_kept(part: &str, tenant: &str, key: &str) -> (String, String) 
 }
 
 /// Returns the message about a Pod Security level that is too weak.
-pub(super) fn say_level(tenant: &str, least: &str) -> (String, String) {
+pub(super) fn write_level_message(tenant: &str, least: &str) -> (String, String) {
     (
         format!(
             "metadata.labels: Tenant {tenant} allows no weaker {POD_SECURITY_ENFORCE} than {least} on its namespaces"
@@ -152,7 +152,7 @@ pub(super) fn say_level(tenant: &str, least: &str) -> (String, String) {
 }
 
 /// Returns the message about a version of a Pod Security level.
-pub(super) fn say_version(tenant: &str) -> (String, String) {
+pub(super) fn write_version_message(tenant: &str) -> (String, String) {
     (
         format!("metadata.labels: Tenant {tenant} allows no {POD_SECURITY_VERSION} but {LATEST} on its namespaces"),
         "remove it, or ask an administrator".to_owned(),

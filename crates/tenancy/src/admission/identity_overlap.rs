@@ -6,7 +6,7 @@ use super::{Case, Question};
 
 /// A right by which a user speaks as any ServiceAccount of a namespace, or as the named one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct ImpersonationRight {
     pub(super) verb: &'static str,
     pub(super) group: &'static str,
     /// Plural name, and a subresource behind a slash.
@@ -15,8 +15,8 @@ pub(super) struct Way {
     pub(super) is_named: bool,
 }
 
-const fn named(verb: &'static str, resource: &'static str) -> Way {
-    Way {
+const fn named(verb: &'static str, resource: &'static str) -> ImpersonationRight {
+    ImpersonationRight {
         verb,
         group: "",
         resource,
@@ -24,8 +24,8 @@ const fn named(verb: &'static str, resource: &'static str) -> Way {
     }
 }
 
-const fn any(verb: &'static str, group: &'static str, resource: &'static str) -> Way {
-    Way {
+const fn any(verb: &'static str, group: &'static str, resource: &'static str) -> ImpersonationRight {
+    ImpersonationRight {
         verb,
         group,
         resource,
@@ -35,7 +35,7 @@ const fn any(verb: &'static str, group: &'static str, resource: &'static str) ->
 
 /// Tokens, Secrets that hold tokens, Pods that run as the account, and rights that users can grant themselves. One policy asks about each list: a
 /// policy may ask for a limited number of rights.
-pub(super) const WAYS: [&[Way]; 2] = [
+pub(super) const WAYS: [&[ImpersonationRight]; 2] = [
     &[
         named("create", "serviceaccounts/token"),
         named("impersonate", "serviceaccounts"),
@@ -76,7 +76,7 @@ pub(super) const WAYS: [&[Way]; 2] = [
     ],
 ];
 
-impl Way {
+impl ImpersonationRight {
     fn ask<'a>(self, (namespace, name): (&'a str, &'a str)) -> Question<'a> {
         Question {
             verb: self.verb,
@@ -122,7 +122,7 @@ pub(super) fn find_reason(case: Case<'_>, other: &str) -> Option<String> {
                 ));
             }
             let own = own?;
-            let back = |way: &&Way| case.surroundings.may_account(account, &way.ask(own));
+            let back = |way: &&ImpersonationRight| case.surroundings.may_account(account, &way.ask(own));
             let found: Vec<_> = ways().filter(back).collect();
             let way = found.first()?;
             Some(format!(

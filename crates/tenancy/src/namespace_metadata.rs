@@ -14,13 +14,13 @@ use crate::pod_security::PodSecurityLevel;
 
 /// The labels and annotations that a Tenant sets on its namespaces. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "SaidMarks", into = "SaidMarks")]
-pub struct NamespaceMarks(Arc<SaidMarks>);
+#[serde(from = "MetadataSpec", into = "MetadataSpec")]
+pub struct NamespaceMetadata(Arc<MetadataSpec>);
 
 /// The keys that a Tenant sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct SaidMarks {
+pub struct MetadataSpec {
     /// Labels of all its namespaces.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, MarkValue>,
@@ -56,7 +56,7 @@ impl MarkValue {
     fn fill(&self, tenant: &str, namespace: &str) -> String {
         match self {
             Self::Literal(text) => text.clone(),
-            Self::Template(text) => fill_in(text, tenant, namespace),
+            Self::Template(text) => fill_placeholders(text, tenant, namespace),
         }
     }
 
@@ -69,28 +69,28 @@ impl MarkValue {
 
 /// The value that a Tenant sets for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum MetadataValue {
     /// All namespaces of the Tenant have the key with this value.
     Fixed(String),
     /// A selector decides which namespaces have the key.
     Chosen,
 }
 
-impl From<SaidMarks> for NamespaceMarks {
-    fn from(said: SaidMarks) -> Self {
+impl From<MetadataSpec> for NamespaceMetadata {
+    fn from(said: MetadataSpec) -> Self {
         Self(Arc::new(said))
     }
 }
 
-impl From<NamespaceMarks> for SaidMarks {
-    fn from(marks: NamespaceMarks) -> Self {
+impl From<NamespaceMetadata> for MetadataSpec {
+    fn from(marks: NamespaceMetadata) -> Self {
         marks.0.as_ref().clone()
     }
 }
 
-impl From<&TenantSpec> for NamespaceMarks {
+impl From<&TenantSpec> for NamespaceMetadata {
     fn from(spec: &TenantSpec) -> Self {
-        let mut said = SaidMarks::default();
+        let mut said = MetadataSpec::default();
         if let Some(options) = &spec.namespace_options {
             let all = options.additional_metadata.iter();
             all.for_each(|all| said.fix(&all.labels, &all.annotations, MarkValue::Literal));
@@ -116,7 +116,7 @@ impl From<&TenantSpec> for NamespaceMarks {
     }
 }
 
-impl SaidMarks {
+impl MetadataSpec {
     fn fix(
         &mut self,
         labels: &BTreeMap<String, String>,
@@ -132,11 +132,11 @@ impl SaidMarks {
     }
 }
 
-impl NamespaceMarks {
+impl NamespaceMetadata {
     /// Checks whether the Tenant sets nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self.0 == SaidMarks::default()
+        *self.0 == MetadataSpec::default()
     }
 
     /// Returns the level that the Tenant's labels set on all its namespaces.
@@ -153,23 +153,23 @@ impl NamespaceMarks {
 
     /// Returns the value that the Tenant sets for a label of a namespace.
     #[must_use]
-    pub fn find_label(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
+    pub fn find_label(&self, key: &str, names: (&str, &str)) -> Option<MetadataValue> {
         find(&self.0.labels, &self.0.chosen_labels, key, names)
     }
 
     /// Returns the value that the Tenant sets for an annotation of a namespace.
     #[must_use]
-    pub fn find_annotation(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
+    pub fn find_annotation(&self, key: &str, names: (&str, &str)) -> Option<MetadataValue> {
         find(&self.0.annotations, &self.0.chosen_annotations, key, names)
     }
 
     /// Lists all labels that the Tenant sets, with their values.
-    pub fn list_labels<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
+    pub fn list_labels<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, MetadataValue)> {
         list(&self.0.labels, &self.0.chosen_labels, names)
     }
 
     /// Lists all annotations that the Tenant sets, with their values.
-    pub fn list_annotations<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
+    pub fn list_annotations<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, MetadataValue)> {
         list(&self.0.annotations, &self.0.chosen_annotations, names)
     }
 }
@@ -179,20 +179,20 @@ fn find(
     chosen: &BTreeSet<String>,
     key: &str,
     (tenant, namespace): (&str, &str),
-) -> Option<Mark> {
+) -> Option<MetadataValue> {
     // A chosen value may come before a fixed one in the list, so that the value in a given namespace isn't known.
     if chosen.contains(key) {
-        return Some(Mark::Chosen);
+        return Some(MetadataValue::Chosen);
     }
     let value = fixed.get(key)?;
-    Some(Mark::Fixed(value.fill(tenant, namespace)))
+    Some(MetadataValue::Fixed(value.fill(tenant, namespace)))
 }
 
 fn list<'a>(
     fixed: &'a BTreeMap<String, MarkValue>,
     chosen: &'a BTreeSet<String>,
     names: (&'a str, &'a str),
-) -> impl Iterator<Item = (&'a str, Mark)> {
+) -> impl Iterator<Item = (&'a str, MetadataValue)> {
     let keys: BTreeSet<&str> = fixed.keys().chain(chosen).map(String::as_str).collect();
     keys.into_iter()
         .filter_map(move |key| Some((key, find(fixed, chosen, key, names)?)))
@@ -208,7 +208,7 @@ pub fn write_node_selector(spec: &TenantSpec) -> Option<String> {
 
 /// Inserts names into the placeholders of a value.
 #[must_use]
-pub fn fill_in(text: &str, tenant: &str, namespace: &str) -> String {
+pub fn fill_placeholders(text: &str, tenant: &str, namespace: &str) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -242,11 +242,11 @@ mod tests {
             "nodeSelector": { "pool": "{{ namespace }}" }
         }))
         .unwrap();
-        let marks = NamespaceMarks::from(&spec);
-        let sent: NamespaceMarks = serde_json::from_str(&serde_json::to_string(&marks).unwrap()).unwrap();
+        let marks = NamespaceMetadata::from(&spec);
+        let sent: NamespaceMetadata = serde_json::from_str(&serde_json::to_string(&marks).unwrap()).unwrap();
         assert_eq!(sent, marks);
         let found = |key: &str| marks.find_annotation(key, ("blue", "blue-dev"));
-        let fixed = |text: &str| Some(Mark::Fixed(text.to_owned()));
+        let fixed = |text: &str| Some(MetadataValue::Fixed(text.to_owned()));
         assert_eq!(found("literal"), fixed("{{ namespace }}"));
         assert_eq!(found("both"), fixed("{{ namespace }}"));
         assert_eq!(found("filled"), fixed("blue-dev"));
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn names_stand_where_they_are_asked_for() {
-        let filled = |text: &str| fill_in(text, "blue", "blue-dev");
+        let filled = |text: &str| fill_placeholders(text, "blue", "blue-dev");
         assert_eq!(filled("{{ tenant.name }}/{{namespace}}"), "blue/blue-dev");
         assert_eq!(filled("a {{ other }} b"), "a  b");
         assert_eq!(filled("{{ open"), "{{ open");

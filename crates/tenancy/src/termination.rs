@@ -5,24 +5,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::realm::{NamespaceFacts, Realm, TenantOwnerReference};
+use crate::placement::{NamespaceFacts, TenancyFacts, TenantOwnerReference};
 
 /// The thing that is ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Ending {
+pub enum Termination {
     /// The namespace is being deleted.
     Namespace,
     /// The Tenant of the namespace no longer exists, or is being deleted: no account will act for it again.
     Tenant,
 }
 
-impl Realm {
+impl TenancyFacts {
     /// Returns what is ending about a namespace, if anything is known.
     #[must_use]
-    pub fn ending(&self, namespace: &str) -> Option<Ending> {
+    pub fn ending(&self, namespace: &str) -> Option<Termination> {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace)?;
-        judge(
+        find_termination(
             facts,
             |label| {
                 let mut tenants = self.tenants.iter();
@@ -39,13 +39,13 @@ impl Realm {
 
 /// Returns what is ending about a namespace. The two functions check whether a Tenant with this name exists, and whether the Tenant of an ownerReference
 /// exists.
-pub(crate) fn judge(
+pub(crate) fn find_termination(
     facts: &NamespaceFacts,
     has_name: impl Fn(&str) -> bool,
     is_there: impl Fn(&TenantOwnerReference) -> bool,
-) -> Option<Ending> {
+) -> Option<Termination> {
     if facts.deleting {
-        return Some(Ending::Namespace);
+        return Some(Termination::Namespace);
     }
     let gone = match facts.tenant_owners.as_slice() {
         // Garbage collection removes the reference before or after the Tenant. The label still names the
@@ -53,5 +53,5 @@ pub(crate) fn judge(
         [] => facts.tenant_label.as_ref().is_some_and(|label| !has_name(label)),
         owners => !owners.iter().any(is_there),
     };
-    gone.then_some(Ending::Tenant)
+    gone.then_some(Termination::Tenant)
 }

@@ -2,7 +2,7 @@
 //! RBAC grants too much.
 
 use crate::denial::{Denial, DenialReason};
-use crate::realm::Placement;
+use crate::placement::Placement;
 
 /// The scope of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]

@@ -13,8 +13,8 @@ use tenure_api::{ObjectId, ObjectView};
 
 use super::facts::LONGEST_LIST;
 use crate::admission::managed::{is_at_work, is_resting};
-use crate::facts::Facts;
-use crate::realm::Placement;
+use crate::facts::FactIndex;
+use crate::placement::Placement;
 use crate::settings::is_kubernetes_own;
 use crate::{identity, inventory};
 
@@ -27,7 +27,7 @@ pub(super) const ALL_OF_OTHERS: &str = "*/*";
 
 /// The Kustomizations that deny hand edits, by the namespaces of their objects: a line each, with the users that may still edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusing(BTreeMap<String, BTreeMap<Owner, Lines>>);
+pub struct HandEditDenials(BTreeMap<String, BTreeMap<Owner, Lines>>);
 
 /// The owners of lines, each with a part of its own, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ struct Writers {
     others: String,
 }
 
-impl Refusing {
+impl HandEditDenials {
     /// Checks whether a Kustomization or its Surface says that edits are denied.
     #[must_use]
     pub fn is_said(kustomization: &Value, surface: Option<&Value>) -> bool {
@@ -55,7 +55,7 @@ impl Refusing {
     }
 
     /// Adds a Kustomization with its Surface, if it denies edits and applies now.
-    pub fn add(&mut self, facts: &Facts, kustomization: &Value, surface: Option<&Value>) {
+    pub fn add(&mut self, facts: &FactIndex, kustomization: &Value, surface: Option<&Value>) {
         let view = ObjectView::of(kustomization);
         let is_resting = surface.is_some_and(|surface| is_resting(ObjectView::of(surface)));
         if !Self::is_said(kustomization, surface) || !is_at_work(view) || is_resting {
@@ -93,7 +93,7 @@ impl Refusing {
 
     /// Returns the fact of a namespace, within the greatest length of a list and without losing a
     /// line.
-    pub(super) fn describe(&self, facts: &Facts, namespace: &str) -> Option<String> {
+    pub(super) fn describe(&self, facts: &FactIndex, namespace: &str) -> Option<String> {
         let all = self.0.get(namespace)?;
         let tenant = facts.tenant_of(namespace).map(|tenant| tenant.name.as_str());
         let is_own = |owner: &Owner| matches!(owner, Owner::Tenant(name) if Some(name.as_str()) == tenant);
@@ -214,11 +214,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerReference};
+    use crate::placement::{NamespaceFacts, TenantFacts, TenantOwnerReference};
     use crate::settings::Settings;
 
-    fn facts() -> Facts {
-        let mut facts = Facts::new(Settings::default());
+    fn facts() -> FactIndex {
+        let mut facts = FactIndex::new(Settings::default());
         facts.set_tenant(TenantFacts {
             name: "blue".to_owned(),
             uid: "t".to_owned(),
@@ -255,8 +255,8 @@ mod tests {
         })
     }
 
-    fn describe(facts: &Facts, all: &[Value]) -> Vec<String> {
-        let mut refusing = Refusing::default();
+    fn describe(facts: &FactIndex, all: &[Value]) -> Vec<String> {
+        let mut refusing = HandEditDenials::default();
         all.iter().for_each(|one| refusing.add(facts, one, None));
         let described = refusing.describe(facts, "blue").unwrap();
         assert!(described.len() <= LONGEST_LIST, "{}", described.len());

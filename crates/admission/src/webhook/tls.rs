@@ -11,14 +11,14 @@ use tokio_rustls::TlsAcceptor;
 
 /// The client certificates that prove that the API server is the sender, if it can show one.
 #[derive(Debug)]
-pub struct ClientGate {
+pub struct ClientVerifier {
     /// The authorities of these certificates.
     pub authorities: ClientCertificates,
     /// The accepted names. An empty list accepts every name.
     pub names: Vec<String>,
 }
 
-impl ClientGate {
+impl ClientVerifier {
     /// Checks whether the caller is proven to be the API server.
     pub(super) fn admits(&self, caller: &Caller) -> bool {
         let found = self.authorities.identify(&caller.certificates, jiff::Timestamp::now());
@@ -35,7 +35,7 @@ impl ClientGate {
 pub fn make_acceptor(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    gate: Option<&ClientGate>,
+    gate: Option<&ClientVerifier>,
 ) -> Result<TlsAcceptor, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

@@ -10,11 +10,11 @@ use tenure_api::tenant::{IngressOptions, TenantBounds};
 use super::super::classes::USES;
 use super::super::package::is_hidden_from_policies;
 use super::super::{Refusal, Request, Rule};
-use super::refusing::find_place;
+use super::hand_edit_denials::find_place;
 
 /// A case that a rule denies and that policies leave to other components, which see more.
 #[derive(Clone, Copy, Debug)]
-pub struct Left {
+pub struct PolicyGap {
     /// The rule.
     pub rule: Rule,
     /// The reason why no policy decides it.
@@ -28,102 +28,102 @@ const COLLISION: &str = "a collision";
 const MENTION: &str = "which objects name a namespace stands on none";
 
 /// All such cases, in the order of the rules.
-pub const LEFT: [Left; 19] = [
-    Left {
+pub const LEFT: [PolicyGap; 19] = [
+    PolicyGap {
         rule: Rule::NamespaceMembership,
         why: "which uid a Tenant has stands on no namespace",
         is_it: |_, refusal| refusal.why.contains("the uid in an ownerReference"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::NamespaceMembership,
         why: COLLISION,
         is_it: |_, refusal| refusal.why.contains("is the home namespace of another Tenant"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::NamespaceMembership,
         why: "whether a Tenant is being deleted stands on no namespace",
         is_it: |_, refusal| refusal.why.ends_with("is being deleted"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::NamespaceMembership,
         why: MENTION,
         is_it: |_, refusal| refusal.why.contains(" names namespace "),
     },
-    Left {
+    PolicyGap {
         rule: Rule::NamespaceOptions,
         why: SUM,
         is_it: |_, refusal| refusal.why.contains("of at most"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::NamespaceOptions,
         why: "how names begin stands on no namespace",
         is_it: |_, refusal| refusal.why.contains("begin with") || refusal.why.contains("the beginning of the name"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::NamespaceOptions,
         why: "of a new namespace nothing stands anywhere",
         is_it: |request, refusal| request.old_object.is_none() && refusal.why.contains("on its namespaces"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::GitManaged,
         why: "of what is in no namespace nothing stands on one",
         is_it: |request, _| find_object(request).is_some_and(|id| id.namespace.is_empty() && find_place(&id).is_none()),
     },
-    Left {
+    PolicyGap {
         rule: Rule::GitManaged,
         why: "nothing is written on kube-*",
         is_it: |request, _| {
             find_object(request).is_some_and(|id| !id.namespace.is_empty() && find_place(&id).is_none())
         },
     },
-    Left {
+    PolicyGap {
         rule: Rule::PriorityClasses,
         why: LABELS,
         is_it: is_of_labels,
     },
-    Left {
+    PolicyGap {
         rule: Rule::RuntimeClasses,
         why: LABELS,
         is_it: is_of_labels,
     },
-    Left {
+    PolicyGap {
         rule: Rule::StorageClasses,
         why: LABELS,
         is_it: is_of_labels,
     },
-    Left {
+    PolicyGap {
         rule: Rule::PersistentVolumes,
         why: "a namespace that does not exist is no parameter of a policy",
         is_it: |_, refusal| refusal.why.starts_with("spec.claimRef"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::IngressOptions,
         why: LABELS,
         is_it: is_of_labels,
     },
-    Left {
+    PolicyGap {
         rule: Rule::IngressOptions,
         why: COLLISION,
         is_it: |_, refusal| refusal.why.contains("allows no two Ingresses"),
     },
-    Left {
+    PolicyGap {
         rule: Rule::ResourceQuotas,
         why: SUM,
         is_it: |_, _| true,
     },
-    Left {
+    PolicyGap {
         rule: Rule::Tenant,
         why: COLLISION,
         is_it: |_, refusal| {
             refusal.why.contains("it is that of Tenant") || refusal.why.contains("it is a namespace of")
         },
     },
-    Left {
+    PolicyGap {
         rule: Rule::Tenant,
         why: MENTION,
         is_it: |_, refusal| refusal.why.contains(" names namespace "),
     },
-    Left {
+    PolicyGap {
         rule: Rule::FieldOwnership,
         why: "an update within the same second, by a client that calls itself as an older release's chart did",
         is_it: |request, refusal| refusal.remedy.contains("PackageValues") && is_hidden_from_policies(request),
@@ -133,7 +133,7 @@ pub const LEFT: [Left; 19] = [
 /// Returns the plural names of resources for which policies leave some of these bounds unchecked: classes by their labels, and hosts that other
 /// Ingresses have.
 #[must_use]
-pub fn list_left_resources(bounds: &TenantBounds) -> BTreeSet<&'static str> {
+pub fn list_gap_resources(bounds: &TenantBounds) -> BTreeSet<&'static str> {
     let by_labels = USES.iter().filter(|class_use| {
         let classes = (class_use.find)(bounds);
         classes.is_some_and(|classes| classes.selector().is_some())
@@ -157,7 +157,7 @@ fn find_object(request: &Request<'_>) -> Option<ObjectId> {
 /// Returns the reason why policies can't deny a request that a rule denies. Returns none if they
 /// must deny it.
 #[must_use]
-pub fn find_left(request: &Request<'_>, refusal: &Refusal) -> Option<&'static Left> {
+pub fn find_policy_gap(request: &Request<'_>, refusal: &Refusal) -> Option<&'static PolicyGap> {
     let mut of_rule = LEFT.iter().filter(|left| left.rule == refusal.rule);
     of_rule.find(|left| (left.is_it)(request, refusal))
 }

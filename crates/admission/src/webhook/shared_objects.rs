@@ -13,7 +13,7 @@ const MANAGER: &str = "tenure-webhook";
 ///
 /// # Errors
 /// The API server refuses the write or doesn't answer.
-pub(super) async fn write_over(
+pub(super) async fn write_if_unchanged(
     client: &Client,
     resource: &Resource,
     found: Option<&Value>,

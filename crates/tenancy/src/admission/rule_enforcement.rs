@@ -8,7 +8,7 @@ use super::policy::LEFT;
 
 /// The purpose of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RulePurpose {
     /// Separates tenants from each other and from the platform.
     Isolation,
     /// Enforces a setting of an administrator for a tenant.
@@ -17,7 +17,7 @@ pub enum Purpose {
     Convenience,
 }
 
-impl Purpose {
+impl RulePurpose {
     /// Returns its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -31,7 +31,7 @@ impl Purpose {
 
 /// The part of a rule that policies enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ByPolicies {
+pub enum PolicyCoverage {
     /// Policies deny everything that the rule denies.
     Whole,
     /// Policies leave some cases ([`LEFT`]).
@@ -42,7 +42,7 @@ pub enum ByPolicies {
     Always,
 }
 
-impl ByPolicies {
+impl PolicyCoverage {
     /// Returns its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -58,7 +58,7 @@ impl ByPolicies {
 impl Rule {
     /// Returns the purpose of the rule.
     #[must_use]
-    pub fn purpose(self) -> Purpose {
+    pub fn purpose(self) -> RulePurpose {
         match self {
             Self::NamespaceMembership
             | Self::GitopsAccount
@@ -72,7 +72,7 @@ impl Rule {
             | Self::Access
             | Self::ControllerRights
             | Self::SecretWriter
-            | Self::ManagedObjects => Purpose::Isolation,
+            | Self::ManagedObjects => RulePurpose::Isolation,
             Self::NamespaceOptions
             | Self::FluxShard
             | Self::Cordoned
@@ -81,8 +81,8 @@ impl Rule {
             | Self::PriorityClasses
             | Self::RuntimeClasses
             | Self::StorageClasses
-            | Self::ServiceOptions => Purpose::Bound,
-            Self::GitManaged | Self::FieldOwnership => Purpose::Convenience,
+            | Self::ServiceOptions => RulePurpose::Bound,
+            Self::GitManaged | Self::FieldOwnership => RulePurpose::Convenience,
         }
     }
 
@@ -129,12 +129,12 @@ impl Rule {
 
     /// Returns the part of the rule that policies enforce.
     #[must_use]
-    pub fn kept_by_policies(self) -> ByPolicies {
+    pub fn kept_by_policies(self) -> PolicyCoverage {
         match self {
-            Self::ResourceQuotas => ByPolicies::Never,
-            Self::ControllerRights | Self::SecretWriter => ByPolicies::Always,
-            rule if LEFT.iter().any(|left| left.rule == rule) => ByPolicies::InPart,
-            _ => ByPolicies::Whole,
+            Self::ResourceQuotas => PolicyCoverage::Never,
+            Self::ControllerRights | Self::SecretWriter => PolicyCoverage::Always,
+            rule if LEFT.iter().any(|left| left.rule == rule) => PolicyCoverage::InPart,
+            _ => PolicyCoverage::Whole,
         }
     }
 

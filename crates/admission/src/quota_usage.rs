@@ -8,11 +8,11 @@ use tenure_kinds::quota::Counted;
 use tenure_kinds::schema::quantity::Quantity;
 use tenure_kinds::schema::resources::Resources;
 use tenure_tenancy::admission::{Operation, Request};
-use tenure_tenancy::{Facts, QuotaAmount, QuotaClaim, QuotaItem};
+use tenure_tenancy::{FactIndex, QuotaAmount, QuotaClaim, QuotaItem};
 
 /// Returns the additional use of a request, in resources that its Tenant's namespaces share. The object must have its
 /// stored form.
-pub(crate) fn reckon(facts: &Facts, request: &Request<'_>) -> Option<QuotaClaim> {
+pub(crate) fn count_quota_usage(facts: &FactIndex, request: &Request<'_>) -> Option<QuotaClaim> {
     let resource = request.resource;
     let is_new = match request.operation {
         Operation::Create => true,
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// Returns the facts of Tenant blue with one namespace and these items.
-    fn facts(items: &Value) -> Facts {
+    fn facts(items: &Value) -> FactIndex {
         let tenant: Tenant = serde_json::from_value(json!({
             "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "blue", "uid": "t-blue" },
             "spec": { "owners": [], "resourceQuotas": { "items": items } }
@@ -95,7 +95,7 @@ mod tests {
             "name": "blue-a", "labels": { "capsule.clastix.io/tenant": "blue" }, "ownerReferences": [owner]
         }))
         .unwrap();
-        let mut facts = Facts::new(Settings::default());
+        let mut facts = FactIndex::new(Settings::default());
         facts.set_tenant(TenantFacts::from(&tenant));
         facts.set_namespace(NamespaceFacts::from(&namespace));
         facts
@@ -110,7 +110,7 @@ mod tests {
             "userInfo": { "username": "somebody" }, "object": new, "oldObject": old
         });
         let request = Request::read(&review).unwrap();
-        let claim = reckon(&facts(items), &request);
+        let claim = count_quota_usage(&facts(items), &request);
         let amounts = claim.into_iter().flat_map(|claim| claim.amounts);
         let told = amounts.map(|amount| {
             format!(

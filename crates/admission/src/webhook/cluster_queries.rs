@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_cluster::{Client, ClusterError};
-use tenure_tenancy::admission::{Question, Surroundings};
+use tenure_tenancy::admission::{Question, ClusterQueries};
 use tenure_tenancy::mentions::Mention;
-use tenure_tenancy::{Facts, TenantFacts};
+use tenure_tenancy::{FactIndex, TenantFacts};
 use tokio::sync::Semaphore;
 
 use super::mentions::KnownMentions;
@@ -84,7 +84,7 @@ const KINDS: [(&str, &str, &str, &str); 13] = [
 
 /// A right in a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Right {
+pub(super) struct RightQuery {
     pub(super) verb: String,
     pub(super) group: String,
     pub(super) resource: String,
@@ -95,7 +95,7 @@ pub(super) struct Right {
     pub(super) account: Option<(String, String)>,
 }
 
-impl From<&Question<'_>> for Right {
+impl From<&Question<'_>> for RightQuery {
     fn from(question: &Question<'_>) -> Self {
         let (resource, subresource) = question.resource.split_once('/').unwrap_or((question.resource, ""));
         Self {
@@ -112,7 +112,7 @@ impl From<&Question<'_>> for Right {
 
 /// An object in a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ObjectKey {
     pub(super) group: String,
     pub(super) plural: String,
     pub(super) namespace: String,
@@ -121,15 +121,15 @@ pub(super) struct Place {
 
 /// The answers of one review, and the questions that are still open.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct QueryAnswers {
     mentions: KnownMentions,
-    rights: BTreeMap<Right, bool>,
-    objects: BTreeMap<Place, Option<Arc<Value>>>,
-    open_rights: Mutex<Vec<Right>>,
-    open_objects: Mutex<Vec<Place>>,
+    rights: BTreeMap<RightQuery, bool>,
+    objects: BTreeMap<ObjectKey, Option<Arc<Value>>>,
+    open_rights: Mutex<Vec<RightQuery>>,
+    open_objects: Mutex<Vec<ObjectKey>>,
 }
 
-impl Answers {
+impl QueryAnswers {
     /// Returns answers without any question.
     pub(super) fn new(mentions: KnownMentions) -> Self {
         Self {
@@ -153,7 +153,7 @@ impl Answers {
     }
 
     /// Asks all open questions, about the user that the review names as its sender.
-    pub(super) async fn fetch(&mut self, asker: &Asker, user: &Value) -> Result<(), ClusterError> {
+    pub(super) async fn fetch(&mut self, asker: &QueryClient, user: &Value) -> Result<(), ClusterError> {
         let (rights, objects) = (
             std::mem::take(self.open_rights.get_mut()),
             std::mem::take(self.open_objects.get_mut()),
@@ -173,9 +173,9 @@ impl Answers {
     }
 }
 
-impl Answers {
+impl QueryAnswers {
     /// Returns the answer about a right. Notes the question if no answer is known.
-    fn look_up(&self, right: Right) -> bool {
+    fn look_up(&self, right: RightQuery) -> bool {
         if let Some(may) = self.rights.get(&right) {
             return *may;
         }
@@ -187,20 +187,20 @@ impl Answers {
     }
 }
 
-impl Surroundings for Answers {
+impl ClusterQueries for QueryAnswers {
     fn may(&self, question: &Question<'_>) -> bool {
-        self.look_up(Right::from(question))
+        self.look_up(RightQuery::from(question))
     }
 
     fn may_account(&self, (namespace, name): (&str, &str), question: &Question<'_>) -> bool {
-        self.look_up(Right {
+        self.look_up(RightQuery {
             account: Some((namespace.to_owned(), name.to_owned())),
-            ..Right::from(question)
+            ..RightQuery::from(question)
         })
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let place = Place {
+        let place = ObjectKey {
             group: group.to_owned(),
             plural: plural.to_owned(),
             namespace: namespace.to_owned(),
@@ -216,28 +216,28 @@ impl Surroundings for Answers {
         None
     }
 
-    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
         self.mentions.find_outside(facts, tenant, namespace)
     }
 }
 
 /// Asks the API server with the controller's identity.
-pub(super) struct Asker {
+pub(super) struct QueryClient {
     client: Client,
     memory: Mutex<HashMap<String, (Instant, bool)>>,
     turns: Semaphore,
 }
 
-impl std::fmt::Debug for Asker {
+impl std::fmt::Debug for QueryClient {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("Asker")
+            .debug_struct("QueryClient")
             .field("client", &self.client)
             .finish_non_exhaustive()
     }
 }
 
-impl Asker {
+impl QueryClient {
     /// Returns an asker with this client. The client needs the right to create SubjectAccessReviews, and to
     /// read the objects of the rules.
     #[must_use]
@@ -250,7 +250,7 @@ impl Asker {
     }
 
     /// Checks whether the user of a review has a right, or the ServiceAccount that the question names.
-    pub(super) async fn may(&self, user: &Value, right: &Right) -> Result<bool, ClusterError> {
+    pub(super) async fn may(&self, user: &Value, right: &RightQuery) -> Result<bool, ClusterError> {
         let account = right.account.as_ref().map(|(namespace, name)| {
             json!({
                 "username": format!("system:serviceaccount:{namespace}:{name}"),
@@ -299,7 +299,7 @@ impl Asker {
     }
 
     /// Returns the stored object, or none if the object is missing or its kind is not served.
-    pub(super) async fn find(&self, place: &Place) -> Result<Option<Value>, ClusterError> {
+    pub(super) async fn find(&self, place: &ObjectKey) -> Result<Option<Value>, ClusterError> {
         let known = KINDS
             .iter()
             .find(|(group, plural, _, _)| *group == place.group && *plural == place.plural);

@@ -28,7 +28,7 @@ use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 use crate::bounds::Bounds;
 use crate::denial::Denial;
 use crate::flux_account::{ActingKind, name_account};
-use crate::namespace_marks::NamespaceMarks;
+use crate::namespace_metadata::NamespaceMetadata;
 use crate::pod_security::{self, PodSecurityLevel};
 use crate::quotas::TenantQuotas;
 use crate::settings::{LEAST_INTERVAL, Settings};
@@ -67,8 +67,8 @@ pub struct TenantFacts {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
     /// The labels and annotations that it sets on its namespaces.
-    #[serde(skip_serializing_if = "NamespaceMarks::is_empty")]
-    pub marks: NamespaceMarks,
+    #[serde(skip_serializing_if = "NamespaceMetadata::is_empty")]
+    pub marks: NamespaceMetadata,
     /// The Pod Security level of its namespaces, if it sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_security: Option<PodSecurityLevel>,
@@ -108,7 +108,7 @@ pub struct TenantOwnerFacts {
 
 impl From<&Tenant> for TenantFacts {
     fn from(tenant: &Tenant) -> Self {
-        let marks = NamespaceMarks::from(&tenant.spec);
+        let marks = NamespaceMetadata::from(&tenant.spec);
         Self {
             name: tenant.metadata.name.clone().unwrap_or_default(),
             uid: tenant.metadata.uid.clone().unwrap_or_default(),
@@ -360,7 +360,7 @@ pub struct TenantPlacement {
 /// The facts of all Tenants and namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Realm {
+pub struct TenancyFacts {
     /// The installation's settings.
     pub settings: Settings,
     /// Every Tenant.
@@ -369,20 +369,20 @@ pub struct Realm {
     pub namespaces: Vec<NamespaceFacts>,
 }
 
-/// A realm with an index of its names, so that a lookup takes no longer in a large realm.
+/// Facts with an index of their names, so that a lookup takes no longer in a large cluster.
 #[derive(Clone, Debug, Default)]
-pub struct Atlas {
-    realm: Arc<Realm>,
+pub struct TenancyIndex {
+    realm: Arc<TenancyFacts>,
     /// Positions by name. Of two with one name the first counts.
     namespaces: HashMap<String, usize>,
     /// Namespaces by the uid of their Tenant.
     owned: HashMap<String, BTreeSet<NamespaceName>>,
 }
 
-impl Atlas {
-    /// Makes the index of a realm.
+impl TenancyIndex {
+    /// Makes the index of all facts.
     #[must_use]
-    pub fn new(realm: Arc<Realm>) -> Self {
+    pub fn new(realm: Arc<TenancyFacts>) -> Self {
         let mut namespaces = HashMap::with_capacity(realm.namespaces.len());
         for (position, facts) in realm.namespaces.iter().enumerate() {
             namespaces.entry(facts.name.clone()).or_insert(position);
@@ -404,9 +404,9 @@ impl Atlas {
         }
     }
 
-    /// Returns the realm.
+    /// Returns the facts.
     #[must_use]
-    pub fn realm(&self) -> &Arc<Realm> {
+    pub fn realm(&self) -> &Arc<TenancyFacts> {
         &self.realm
     }
 
@@ -423,17 +423,17 @@ impl Atlas {
         let facts = facts.and_then(|position| self.realm.namespaces.get(*position));
         let owned = |tenant: &TenantFacts| self.owned.get(&tenant.uid).cloned().unwrap_or_default();
         let find_tenant = |name: &str| self.realm.tenants.iter().find(|tenant| tenant.name == name);
-        place(&self.realm.settings, namespace, facts, find_tenant, owned)
+        find_placement(&self.realm.settings, namespace, facts, find_tenant, owned)
     }
 }
 
-impl Realm {
-    /// Returns the placement of a namespace. Callers with many namespaces use an [`Atlas`].
+impl TenancyFacts {
+    /// Returns the placement of a namespace. Callers with many namespaces use an [`TenancyIndex`].
     #[must_use]
     pub fn place(&self, namespace: &str) -> Placement {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
         let find_tenant = |name: &str| self.tenants.iter().find(|tenant| tenant.name == name);
-        place(&self.settings, namespace, facts, find_tenant, |tenant| {
+        find_placement(&self.settings, namespace, facts, find_tenant, |tenant| {
             self.namespaces_of(tenant)
         })
     }
@@ -477,7 +477,7 @@ impl Realm {
 }
 
 /// Returns the placement of a namespace, from its facts.
-pub(crate) fn place<'a>(
+pub(crate) fn find_placement<'a>(
     settings: &Settings,
     namespace: &str,
     facts: Option<&NamespaceFacts>,

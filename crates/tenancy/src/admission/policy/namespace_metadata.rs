@@ -3,15 +3,15 @@
 
 use tenure_api::metadata::{NODE_SELECTOR, POD_SECURITY_ENFORCE, POD_SECURITY_VERSION};
 
-use super::super::marks::{LATEST, RESERVED, say_kept, say_level, say_reserved, say_version};
+use super::super::namespace_metadata::{LATEST, RESERVED, write_tenant_key_message, write_level_message, write_reserved_message, write_version_message};
 use super::facts::{EVERYBODY, LONGEST_LIST, TENANT, read_of};
 use super::namespace::is_protected;
 use super::{FACTS_PREFIX, USER, Validation, may, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
-use crate::namespace_marks::Mark;
+use crate::namespace_metadata::MetadataValue;
 use crate::pod_security::PodSecurityLevel;
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 use crate::settings::Settings;
 
 /// Labels that the Tenant sets: a line `KEY=VALUE` for each, or `KEY` where the value depends on the namespace.
@@ -33,10 +33,10 @@ pub(super) fn describe(
     write: &mut impl FnMut(&str, String),
 ) {
     let names = (tenant.name.as_str(), namespace);
-    let lines = |marks: Vec<(&str, Mark)>| {
+    let lines = |marks: Vec<(&str, MetadataValue)>| {
         let lines = marks.into_iter().map(|(key, mark)| match mark {
-            Mark::Fixed(value) if !value.contains('\n') => format!("{key}={value}"),
-            Mark::Fixed(_) | Mark::Chosen => key.to_owned(),
+            MetadataValue::Fixed(value) if !value.contains('\n') => format!("{key}={value}"),
+            MetadataValue::Fixed(_) | MetadataValue::Chosen => key.to_owned(),
         });
         let lines = lines.collect::<Vec<_>>().join("\n");
         if lines.len() <= LONGEST_LIST {
@@ -53,7 +53,7 @@ pub(super) fn describe(
     if !annotations.is_empty() {
         write(KEPT_ANNOTATIONS, annotations);
     }
-    if let Some(Mark::Fixed(selector)) = tenant.marks.find_annotation(NODE_SELECTOR, names)
+    if let Some(MetadataValue::Fixed(selector)) = tenant.marks.find_annotation(NODE_SELECTOR, names)
         && selector.len() <= LONGEST_LIST
     {
         write(NODES, selector);
@@ -188,7 +188,7 @@ pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
         ),
         "try again in a moment, or ask an administrator whether Tenure is running",
     )];
-    let (why, remedy) = named(say_reserved("{}"));
+    let (why, remedy) = named(write_reserved_message("{}"));
     validations.push(refuse(
         Rule::NamespaceOptions,
         format!("{writes} && {reserved}.size() > 0"),
@@ -199,7 +199,7 @@ pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
         ("labels", "variables.keptLabels"),
         ("annotations", "variables.keptAnnotations"),
     ] {
-        let (why, remedy) = named(say_kept(part, "{}", "{}"));
+        let (why, remedy) = named(write_tenant_key_message(part, "{}", "{}"));
         validations.push(refuse(
             Rule::NamespaceOptions,
             format!("{kept}.size() > 0"),
@@ -207,7 +207,7 @@ pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
             &remedy,
         ));
     }
-    let (why, remedy) = named(say_level("{}", "{}"));
+    let (why, remedy) = named(write_level_message("{}", "{}"));
     validations.push(refuse(
         Rule::NamespaceOptions,
         format!(
@@ -217,7 +217,7 @@ pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
         (&why, &["variables.markedFor", "variables.leastLevel"]),
         &remedy,
     ));
-    let (why, remedy) = named(say_version("{}"));
+    let (why, remedy) = named(write_version_message("{}"));
     validations.push(refuse(
         Rule::NamespaceOptions,
         format!(

@@ -15,10 +15,10 @@ use tokio::net::TcpListener;
 
 use super::configurations::ConfigurationKeeper;
 use super::facts::KnownFacts;
-use super::judge::Judge;
+use super::decider::ReviewDecider;
 use super::server::WebhookServer;
-use super::shown::ClientGate;
-use super::trust::{CertificatePlace, TrustKeeper};
+use super::tls::ClientVerifier;
+use super::certificate_keeper::{CertificatePlace, CertificateKeeper};
 
 /// The pause between two checks whether all facts are known.
 const LOOK: Duration = Duration::from_millis(100);
@@ -31,35 +31,35 @@ pub struct WebhookSettings {
     /// The address at which the API server finds the webhook.
     pub place: WebhookPlace,
     /// The clients that get an answer. Without a gate, every client gets one.
-    pub gate: Option<ClientGate>,
+    pub gate: Option<ClientVerifier>,
 }
 
 /// The webhook as a whole.
 #[derive(Debug)]
-pub struct WebhookDoor {
+pub struct WebhookInstance {
     client: Client,
     known: KnownFacts,
     /// True after every watch has reported once, and never false again: a watch that opens later must not close the
     /// whole webhook.
     has_started: AtomicBool,
-    trust: Arc<TrustKeeper>,
+    trust: Arc<CertificateKeeper>,
     server: Arc<WebhookServer>,
     configurations: ConfigurationKeeper,
 }
 
-impl WebhookDoor {
+impl WebhookInstance {
     /// Returns a webhook that reads, asks and writes with this client.
     #[must_use]
     pub fn new(client: Client, settings: WebhookSettings) -> Self {
         let gate = settings.gate.map(Arc::new);
         let known = KnownFacts::new(settings.tenancy.clone());
         let names = list_names(&settings.place);
-        let trust = Arc::new(TrustKeeper::new(
+        let trust = Arc::new(CertificateKeeper::new(
             client.clone(),
             CertificatePlace::of_webhook(names),
             gate.clone(),
         ));
-        let judge = Judge::new(known.clone(), client.clone());
+        let judge = ReviewDecider::new(known.clone(), client.clone());
         Self {
             server: Arc::new(WebhookServer::new(judge, gate)),
             configurations: ConfigurationKeeper::new(

@@ -18,9 +18,9 @@ use tenure_planner::certificate_renewal::{Step, plan};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::certificates::{CertificateError, Kept};
-use super::shown::{ClientGate, make_acceptor};
-use super::written_over::write_over;
+use super::certificates::{CertificateError, StoredCertificate};
+use super::tls::{ClientVerifier, make_acceptor};
+use super::shared_objects::write_if_unchanged;
 
 /// The pause between two looks: other processes renew the certificate, too.
 const LOOK: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ const STEPS: usize = 16;
 
 /// The reason why a look failed.
 #[derive(Debug, thiserror::Error)]
-pub enum TrustError {
+pub enum CertificateKeeperError {
     /// The API server refuses or doesn't answer.
     #[error("its Secret in {PLATFORM_NAMESPACE} can't be read or written: {0}")]
     Cluster(#[from] ClusterError),
@@ -73,10 +73,10 @@ impl CertificatePlace {
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Keeps the certificate of one listener.
-pub struct TrustKeeper {
+pub struct CertificateKeeper {
     client: Client,
     place: CertificatePlace,
-    gate: Option<Arc<ClientGate>>,
+    gate: Option<Arc<ClientVerifier>>,
     clock: Clock,
     state: Mutex<State>,
     /// The authorities that clients have to trust.
@@ -87,32 +87,32 @@ pub struct TrustKeeper {
 
 #[derive(Default)]
 struct State {
-    kept: Option<Kept>,
+    kept: Option<StoredCertificate>,
     acceptor: Option<TlsAcceptor>,
     /// The authorities that all configurations trust.
     published: String,
     said: String,
 }
 
-impl std::fmt::Debug for TrustKeeper {
+impl std::fmt::Debug for CertificateKeeper {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("TrustKeeper")
+            .debug_struct("CertificateKeeper")
             .field("place", &self.place)
             .finish_non_exhaustive()
     }
 }
 
-impl TrustKeeper {
+impl CertificateKeeper {
     /// Returns a keeper of one certificate, with the identity of the client.
     #[must_use]
-    pub fn new(client: Client, place: CertificatePlace, gate: Option<Arc<ClientGate>>) -> Self {
+    pub fn new(client: Client, place: CertificatePlace, gate: Option<Arc<ClientVerifier>>) -> Self {
         Self::with_clock(client, place, gate, Arc::new(Timestamp::now))
     }
 
     /// Returns such a keeper with another clock.
     #[must_use]
-    pub fn with_clock(client: Client, place: CertificatePlace, gate: Option<Arc<ClientGate>>, clock: Clock) -> Self {
+    pub fn with_clock(client: Client, place: CertificatePlace, gate: Option<Arc<ClientVerifier>>, clock: Clock) -> Self {
         Self {
             client,
             place,
@@ -145,7 +145,7 @@ impl TrustKeeper {
     }
 
     /// Records that all configurations trust these authorities.
-    pub fn note_published(&self, bundle: String) {
+    pub fn record_published_bundle(&self, bundle: String) {
         self.state.lock().published = bundle;
     }
 
@@ -175,8 +175,8 @@ impl TrustKeeper {
     /// Looks at the Secret once, and makes a new authority or certificate if one is due.
     ///
     /// # Errors
-    /// [`TrustError`]. The listener then continues with the last certificate.
-    pub async fn look(&self) -> Result<(), TrustError> {
+    /// [`CertificateKeeperError`]. The listener then continues with the last certificate.
+    pub async fn look(&self) -> Result<(), CertificateKeeperError> {
         let resource = self.client.resource("v1", "Secret").await?;
         for _ in 0..STEPS {
             let found = self
@@ -184,7 +184,7 @@ impl TrustKeeper {
                 .find(&resource, PLATFORM_NAMESPACE, self.place.secret)
                 .await?;
             let (mut kept, unread) = match &found {
-                Some(secret) => match Kept::read(secret) {
+                Some(secret) => match StoredCertificate::read(secret) {
                     Ok(kept) => (kept, None),
                     Err(error) => (self.remembered(), Some(error)),
                 },
@@ -219,10 +219,10 @@ impl TrustKeeper {
                 self.take(kept)?;
             }
         }
-        Err(TrustError::Contested)
+        Err(CertificateKeeperError::Contested)
     }
 
-    fn remembered(&self) -> Kept {
+    fn remembered(&self) -> StoredCertificate {
         self.state.lock().kept.clone().unwrap_or_default()
     }
 
@@ -231,18 +231,18 @@ impl TrustKeeper {
         &self,
         resource: &tenure_cluster::Resource,
         found: Option<&Value>,
-        kept: &Kept,
+        kept: &StoredCertificate,
     ) -> Result<bool, ClusterError> {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": kept.write(),
             "metadata": {"name": self.place.secret, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE}}
         });
         let patch = json!({ "data": kept.write() });
-        write_over(&self.client, resource, found, &secret, patch).await
+        write_if_unchanged(&self.client, resource, found, &secret, patch).await
     }
 
     /// Shows this certificate from now on.
-    fn take(&self, kept: Kept) -> Result<(), TrustError> {
+    fn take(&self, kept: StoredCertificate) -> Result<(), CertificateKeeperError> {
         let shown = kept.shown();
         let acceptor = shown.map(|(certificate, key)| make_acceptor(vec![certificate], key, self.gate.as_deref()));
         let acceptor = acceptor.transpose().map_err(CertificateError::from)?;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Case;
 use crate::bounds::Names;
-use crate::realm::TenantFacts;
+use crate::placement::TenantFacts;
 
 /// The greatest length of a user's text in a message, and the greatest number of names.
 const TOLD: usize = 256;
