@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{
-    Asked, Followed, Guard, GuardPlace, GuardQuestion, GuardSurroundings, Membership, Review, Ruling,
+    GuardTarget, FollowedResource, Guard, GuardPlace, GuardQuestion, GuardQueries, Membership, Review, Ruling,
 };
 use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, ClusterQueries};
 use tenure_tenancy::admission::{collision, quota};
@@ -22,20 +22,20 @@ use tenure_tenancy::{
 
 use crate::quota_usage;
 
-const TENANTS: Followed = ("capsule.clastix.io", "tenants");
-const NAMESPACES: Followed = ("", "namespaces");
-const QUOTAS: Followed = ("", "resourcequotas");
-const INGRESSES: Followed = ("networking.k8s.io", "ingresses");
+const TENANTS: FollowedResource = ("capsule.clastix.io", "tenants");
+const NAMESPACES: FollowedResource = ("", "namespaces");
+const QUOTAS: FollowedResource = ("", "resourcequotas");
+const INGRESSES: FollowedResource = ("networking.k8s.io", "ingresses");
 /// The kinds that are followed besides those whose objects name namespaces. A kind that depends on another one comes after
 /// it.
-const FOLLOWED: [Followed; 4] = [TENANTS, NAMESPACES, QUOTAS, INGRESSES];
+const FOLLOWED: [FollowedResource; 4] = [TENANTS, NAMESPACES, QUOTAS, INGRESSES];
 
 /// Checks writes to the embedded control plane.
 #[derive(Debug)]
 pub struct EmbeddedGuard {
     settings: Settings,
     /// The kinds that the guard follows.
-    followed: Vec<Followed>,
+    followed: Vec<FollowedResource>,
     /// The objects that name namespaces.
     mentions: RwLock<MentionIndex>,
     /// The facts, changed object by object. A review that still uses an earlier version keeps it, and the next change then copies the facts.
@@ -231,7 +231,7 @@ impl EmbeddedGuard {
 }
 
 impl Guard for EmbeddedGuard {
-    fn follows(&self) -> &[Followed] {
+    fn follows(&self) -> &[FollowedResource] {
         &self.followed
     }
 
@@ -281,11 +281,11 @@ impl Guard for EmbeddedGuard {
         *self.mentions.write() = MentionIndex::default();
     }
 
-    fn needs(&self, followed: Followed) -> bool {
+    fn needs(&self, followed: FollowedResource) -> bool {
         followed != INGRESSES || self.facts.read().needs_ingresses()
     }
 
-    fn forget_one(&self, followed: Followed) {
+    fn forget_one(&self, followed: FollowedResource) {
         if followed == INGRESSES {
             *self.ingresses.write() = IngressIndex::default();
         }
@@ -295,7 +295,7 @@ impl Guard for EmbeddedGuard {
         admission::changes(group, name)
     }
 
-    fn concerns(&self, asked: &Asked<'_>) -> bool {
+    fn concerns(&self, asked: &GuardTarget<'_>) -> bool {
         let resource = Resource {
             group: asked.group,
             name: asked.resource,
@@ -314,7 +314,7 @@ impl Guard for EmbeddedGuard {
         }
     }
 
-    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardQueries) -> Ruling {
         let Some(request) = describe(review) else {
             return Ruling::Deny("nobody knows what this request does to its object".to_owned());
         };
@@ -385,7 +385,7 @@ fn describe_unread(name: &str, metadata: Option<ObjectMeta>) -> TenantFacts {
 }
 
 /// The server, as the source of answers for the rules.
-struct Server<'a>(&'a dyn GuardSurroundings, &'a RwLock<MentionIndex>);
+struct Server<'a>(&'a dyn GuardQueries, &'a RwLock<MentionIndex>);
 
 /// Translates a question into the form of the server.
 fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {

@@ -3,7 +3,7 @@
 
 mod access;
 mod admission;
-mod choice;
+mod enabled_controllers;
 mod lanes;
 
 use serde_json::{Value, json};
@@ -20,8 +20,8 @@ use crate::metadata::{
 };
 use crate::roles::cluster_roles;
 pub use admission::{ADMISSION_ROLE, admission};
-pub(crate) use choice::ControllerChoice;
-pub use choice::is_watched;
+pub(crate) use enabled_controllers::ControllerChoice;
+pub use enabled_controllers::is_watched;
 pub use lanes::lane_pods;
 
 /// The Role of the leader, and its binding.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tenure_auth::identity::UserInfo;
 use tokio_util::sync::CancellationToken;
 
-use crate::answers::Unread;
+use crate::responses::UnreadResponses;
 
 /// Limit for open connections, if the process may have as many files.
 const CONNECTIONS: usize = 4096;
@@ -31,7 +31,7 @@ pub(crate) struct Activity {
     running: AtomicUsize,
     known: AtomicBool,
     /// Answers that are being sent.
-    pub(crate) unread: Arc<Unread>,
+    pub(crate) unread: Arc<UnreadResponses>,
     /// Ends the connection, to make room for another.
     pub(crate) evicted: CancellationToken,
 }
@@ -50,10 +50,10 @@ impl Activity {
     }
 
     /// Counts a request; it ends when the returned value is dropped.
-    pub(crate) fn request(self: &Arc<Self>) -> Running {
+    pub(crate) fn request(self: &Arc<Self>) -> ActiveRequest {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.running.fetch_add(1, Ordering::Relaxed);
-        Running(self.clone())
+        ActiveRequest(self.clone())
     }
 
     /// Marks that an authenticated user uses this connection.
@@ -87,9 +87,9 @@ impl Activity {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Running(Arc<Activity>);
+pub(crate) struct ActiveRequest(Arc<Activity>);
 
-impl Drop for Running {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let passed = u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last.store(passed, Ordering::Relaxed);
@@ -106,13 +106,13 @@ pub(crate) struct Connections {
 
 /// An open connection; it is closed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenConnection {
     connections: Arc<Connections>,
     number: u64,
     pub(crate) activity: Arc<Activity>,
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.connections.open.lock().1.remove(&self.number);
     }
@@ -136,7 +136,7 @@ impl Connections {
 
     /// Admits one more connection. At the limit, the oldest connection without an authenticated user is closed for
     /// it, else the one with the longest idle time. If all connections have running requests, the new one is refused.
-    pub(crate) fn open(self: &Arc<Self>) -> Option<Open> {
+    pub(crate) fn open(self: &Arc<Self>) -> Option<OpenConnection> {
         let mut table = self.open.lock();
         let (next, open) = &mut *table;
         if open.len() >= self.limit {
@@ -158,7 +158,7 @@ impl Connections {
         *next += 1;
         let activity = Arc::new(Activity::new());
         open.insert(*next, activity.clone());
-        Some(Open {
+        Some(OpenConnection {
             connections: self.clone(),
             number: *next,
             activity,

@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 use tenure_auth::identity::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::ledger::{Account, Ledger};
-use crate::long_work::{Rest, Turns};
+use crate::byte_ledger::{Account, ByteLedger};
+use crate::long_work::{RefusalPause, StepLimiter};
 
 /// The limits. Limits of one user are for the whole share: that of a tenant, or of a user without a tenant.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub(crate) struct Bounds {
     /// Of these, threads of one user.
     pub(crate) user_long: usize,
     /// How long a thread's permit stays taken after a refusal.
-    pub(crate) rest: Rest,
+    pub(crate) rest: RefusalPause,
 }
 
 impl Default for Bounds {
@@ -67,7 +67,7 @@ impl Default for Bounds {
             long: processors.max(2),
             user_long: (processors / 2).max(1),
             // A fifth of a processor for refused requests.
-            rest: Rest {
+            rest: RefusalPause {
                 times: 4,
                 longest: Duration::from_secs(1),
             },
@@ -93,7 +93,7 @@ pub(crate) struct Share {
     line: Arc<Semaphore>,
     waiting: AtomicUsize,
     /// The bytes charged to it.
-    accounts: Each<Arc<Account>>,
+    accounts: PerMemoryUse<Arc<Account>>,
 }
 
 impl Share {
@@ -123,7 +123,7 @@ type Permits = Vec<OwnedSemaphorePermit>;
 
 /// The reason for which bytes are held in memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Held {
+pub(crate) enum MemoryUse {
     /// Answers, until their client has taken them.
     Answers,
     /// Bodies of requests, until the work on them begins.
@@ -134,26 +134,26 @@ pub(crate) enum Held {
 
 /// One value for each reason to hold bytes.
 #[derive(Debug)]
-pub(crate) struct Each<T> {
+pub(crate) struct PerMemoryUse<T> {
     answers: T,
     bodies: T,
     objects: T,
 }
 
-impl<T> Each<T> {
-    pub(crate) fn new(mut make: impl FnMut(Held) -> T) -> Self {
+impl<T> PerMemoryUse<T> {
+    pub(crate) fn new(mut make: impl FnMut(MemoryUse) -> T) -> Self {
         Self {
-            answers: make(Held::Answers),
-            bodies: make(Held::Bodies),
-            objects: make(Held::Objects),
+            answers: make(MemoryUse::Answers),
+            bodies: make(MemoryUse::Bodies),
+            objects: make(MemoryUse::Objects),
         }
     }
 
-    pub(crate) fn of(&self, held: Held) -> &T {
+    pub(crate) fn of(&self, held: MemoryUse) -> &T {
         match held {
-            Held::Answers => &self.answers,
-            Held::Bodies => &self.bodies,
-            Held::Objects => &self.objects,
+            MemoryUse::Answers => &self.answers,
+            MemoryUse::Bodies => &self.bodies,
+            MemoryUse::Objects => &self.objects,
         }
     }
 }
@@ -162,7 +162,7 @@ impl<T> Each<T> {
 #[derive(Debug)]
 struct Known {
     share: Weak<Share>,
-    accounts: Each<Weak<Account>>,
+    accounts: PerMemoryUse<Weak<Account>>,
     long: Weak<Semaphore>,
     line: Weak<Semaphore>,
 }
@@ -179,7 +179,7 @@ struct ShareTable {
 impl Known {
     /// Checks whether any part of it is in use.
     fn is_held(&self) -> bool {
-        let Each {
+        let PerMemoryUse {
             answers,
             bodies,
             objects,
@@ -200,8 +200,8 @@ impl Known {
 pub(crate) struct Fairness {
     bounds: Bounds,
     find_tenant: FindTenant,
-    ledgers: Each<Arc<Ledger>>,
-    exempt: Each<Arc<Account>>,
+    ledgers: PerMemoryUse<Arc<ByteLedger>>,
+    exempt: PerMemoryUse<Arc<Account>>,
     total: Semaphore,
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
@@ -218,26 +218,26 @@ impl std::fmt::Debug for Fairness {
 
 /// A user's permit, held until the answer is sent.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct UserPermit<'a> {
     fairness: &'a Fairness,
     /// `None`: this user is not counted.
-    held: Option<HeldPlace>,
+    held: Option<OwnedUserPermit>,
 }
 
 /// A user's permit without the borrow of [`Fairness`].
-pub(crate) type HeldPlace = (Permits, Arc<Share>);
+pub(crate) type OwnedUserPermit = (Permits, Arc<Share>);
 
 /// An open watch.
 #[derive(Debug)]
-pub(crate) struct WatchPlace {
+pub(crate) struct WatchPermit {
     _held: Option<(Permits, OwnedSemaphorePermit, Arc<Share>)>,
 }
 
 impl Fairness {
-    pub(crate) fn new(bounds: Bounds, ledgers: Each<Arc<Ledger>>, find_tenant: FindTenant) -> Self {
+    pub(crate) fn new(bounds: Bounds, ledgers: PerMemoryUse<Arc<ByteLedger>>, find_tenant: FindTenant) -> Self {
         Self {
             find_tenant,
-            exempt: Each::new(|held| ledgers.of(held).open_exempt()),
+            exempt: PerMemoryUse::new(|held| ledgers.of(held).open_exempt()),
             ledgers,
             total: Semaphore::new(bounds.total),
             watches: Arc::new(Semaphore::new(bounds.watches)),
@@ -249,16 +249,16 @@ impl Fairness {
     }
 
     /// Waits for a permit for a request of `user`.
-    pub(crate) async fn place(&self, user: &UserInfo) -> Result<Place<'_>, Rejected> {
+    pub(crate) async fn place(&self, user: &UserInfo) -> Result<UserPermit<'_>, Rejected> {
         if is_exempt(user) {
-            return Ok(Place {
+            return Ok(UserPermit {
                 fairness: self,
                 held: None,
             });
         }
         let share = self.share_of(user);
         if let Some(permits) = share.try_take() {
-            return Ok(Place {
+            return Ok(UserPermit {
                 fairness: self,
                 held: Some((permits, share)),
             });
@@ -270,7 +270,7 @@ impl Fairness {
         let permits = tokio::time::timeout(self.bounds.patience, share.take()).await;
         drop(waiting);
         match permits {
-            Ok(permits) => Ok(Place {
+            Ok(permits) => Ok(UserPermit {
                 fairness: self,
                 held: Some((permits, share)),
             }),
@@ -287,12 +287,12 @@ impl Fairness {
     }
 
     /// Returns the permits for steps of long work of `user`; `None` for a user that is not counted.
-    pub(crate) fn turns(&self, user: &UserInfo) -> Option<Turns> {
+    pub(crate) fn turns(&self, user: &UserInfo) -> Option<StepLimiter> {
         (!is_exempt(user)).then(|| self.turns_of(&self.share_of(user)))
     }
 
-    fn turns_of(&self, share: &Share) -> Turns {
-        Turns {
+    fn turns_of(&self, share: &Share) -> StepLimiter {
+        StepLimiter {
             own: share.levels().map(|share| share.long.clone()).collect(),
             all: self.long.clone(),
             // Only one request per tenant waits in a line that all tenants share.
@@ -308,14 +308,14 @@ impl Fairness {
     }
 
     /// Returns the bytes of all users that are held for this reason.
-    pub(crate) fn ledger(&self, held: Held) -> &Ledger {
+    pub(crate) fn ledger(&self, held: MemoryUse) -> &ByteLedger {
         self.ledgers.of(held)
     }
 
     /// Takes a permit for a watch of `user`.
-    pub(crate) fn watch(&self, user: &UserInfo) -> Result<WatchPlace, Rejected> {
+    pub(crate) fn watch(&self, user: &UserInfo) -> Result<WatchPermit, Rejected> {
         if is_exempt(user) {
-            return Ok(WatchPlace { _held: None });
+            return Ok(WatchPermit { _held: None });
         }
         let share = self.share_of(user);
         let own = share
@@ -325,7 +325,7 @@ impl Fairness {
         let (Some(own), Ok(all)) = (own, self.watches.clone().try_acquire_owned()) else {
             return Err(self.reject());
         };
-        Ok(WatchPlace {
+        Ok(WatchPermit {
             _held: Some((own, all, share)),
         })
     }
@@ -367,7 +367,7 @@ impl Fairness {
         }
         let depth = parent.as_ref().map_or(0, |parent| parent.levels().count());
         let part = |whole: usize| divide(whole, depth);
-        let accounts = Each::new(|held| {
+        let accounts = PerMemoryUse::new(|held| {
             let account = known.and_then(|known| known.accounts.of(held).upgrade());
             account.unwrap_or_else(|| match &parent {
                 Some(parent) => self.ledgers.of(held).open_within(parent.accounts.of(held), part),
@@ -388,7 +388,7 @@ impl Fairness {
         });
         let known = Known {
             share: Arc::downgrade(&share),
-            accounts: Each::new(|held| Arc::downgrade(share.accounts.of(held))),
+            accounts: PerMemoryUse::new(|held| Arc::downgrade(share.accounts.of(held))),
             long: Arc::downgrade(&share.long),
             line: Arc::downgrade(&share.line),
         };
@@ -415,16 +415,16 @@ fn divide(whole: usize, depth: usize) -> usize {
     whole.saturating_mul(quarters).div_ceil(4)
 }
 
-impl Place<'_> {
+impl UserPermit<'_> {
     /// Returns the permits for steps of long work, which are separate from those of [`Self::work`]; `None` for a user
     /// that is not counted.
-    pub(crate) fn long_work(&self) -> Option<Turns> {
+    pub(crate) fn long_work(&self) -> Option<StepLimiter> {
         let (_, share) = self.held.as_ref()?;
         Some(self.fairness.turns_of(share))
     }
 
     /// Returns the account to which bytes of this request are charged.
-    pub(crate) fn account(&self, held: Held) -> &Arc<Account> {
+    pub(crate) fn account(&self, held: MemoryUse) -> &Arc<Account> {
         match &self.held {
             Some((_, share)) => share.accounts.of(held),
             None => self.fairness.exempt.of(held),
@@ -432,7 +432,7 @@ impl Place<'_> {
     }
 
     /// Returns the permit itself, to be held while the answer is sent.
-    pub(crate) fn held(self) -> Option<HeldPlace> {
+    pub(crate) fn held(self) -> Option<OwnedUserPermit> {
         self.held
     }
 

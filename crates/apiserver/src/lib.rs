@@ -6,12 +6,12 @@
 //! ```text
 //! bytes ─ serve ─▶ service ─▶ gate (who, as whom, may they) ─▶ routes ─▶ registry ─▶ store
 //!                                                                  │          │
-//!                                                       http, discovery    admission ─▶ contents, kinds
+//!                                                       http, discovery    admission ─▶ contents, kind_properties
 //! ```
 
 mod admission;
-mod answers;
-mod asked;
+mod responses;
+mod long_requests;
 pub mod audit;
 pub mod authentication;
 mod bootstrap;
@@ -25,14 +25,14 @@ mod conversion;
 mod fairness;
 mod formats;
 mod gate;
-mod holders;
+mod unique_values;
 mod http;
-mod intake;
+mod request_memory;
 mod json_patch;
 mod keys;
-mod kinds;
-mod ledger;
-pub mod listening;
+mod kind_properties;
+mod byte_ledger;
+pub mod side_listeners;
 mod long_work;
 mod metrics;
 mod operation;
@@ -45,25 +45,25 @@ mod server;
 mod service;
 mod stored;
 mod streams;
-mod surroundings;
+mod program_hooks;
 mod view;
 mod webhook_client;
 mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;
 pub use admission::guard::{
-    Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Membership, Place as GuardPlace, Review, Ruling,
+    GuardTarget, FollowedResource, Guard, GuardQuestion, GuardQueries, Membership, ObjectLocation as GuardPlace, Review, Ruling,
 };
-pub use answers::AnswerBounds;
+pub use responses::ResponseBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
-pub use intake::IntakeBounds;
+pub use request_memory::RequestMemoryBounds;
 pub use metrics::write_process_figures;
-pub use operation::{DeleteOptions, FieldValidation, Operation, Sent};
+pub use operation::{DeleteOptions, FieldValidation, Operation, ExplicitOptions};
 pub use registry::{Answer, Deleted, Outcome, Registry};
 pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
 pub use service::{ApiService, path_segments};
-pub use surroundings::Counter;
+pub use program_hooks::Counter;
 pub use tenure_kinds::kind::{InvalidRange, ServiceRange};
 pub use view::View;

@@ -11,12 +11,12 @@ use http::{Response, StatusCode};
 use parking_lot::RwLock;
 use tenure_exposition::{FamilyKind, Labels, begin_family, write_family, write_histogram};
 
-use crate::fairness::{Fairness, Held};
+use crate::fairness::{Fairness, MemoryUse};
 use crate::http::{Body, RequestInfo, respond};
 use crate::keys;
 use crate::registry::Registry;
 use crate::routes::version;
-use crate::surroundings::Surroundings;
+use crate::program_hooks::ProgramHooks;
 
 /// The upper ends of the buckets of durations, in seconds: kube-apiserver's buckets.
 const BUCKETS: [f64; 23] = [
@@ -243,7 +243,7 @@ impl Metrics {
         &self,
         registry: &Registry,
         fairness: &Fairness,
-        surroundings: &Surroundings,
+        surroundings: &ProgramHooks,
     ) -> Response<Body> {
         let mut out = String::new();
         self.write_requests(&mut out);
@@ -261,9 +261,9 @@ impl Metrics {
         let rejected = [(Labels::of(&[("reason", "concurrency-limit")]), fairness.rejected())];
         counters(&mut out, "apiserver_flowcontrol_rejected_requests_total", rejected);
         for (name, held) in [
-            ("tenure_answer_bytes", Held::Answers),
-            ("tenure_request_body_bytes", Held::Bodies),
-            ("tenure_request_object_bytes", Held::Objects),
+            ("tenure_answer_bytes", MemoryUse::Answers),
+            ("tenure_request_body_bytes", MemoryUse::Bodies),
+            ("tenure_request_object_bytes", MemoryUse::Objects),
         ] {
             let (held, exempt) = fairness.ledger(held).held();
             let held = [("true", held), ("false", exempt)];

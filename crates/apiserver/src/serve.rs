@@ -11,11 +11,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
-use crate::connections::{Connections, Open};
-use crate::fairness::Held;
+use crate::connections::{Connections, OpenConnection};
+use crate::fairness::MemoryUse;
 use crate::gate::Peer;
 use crate::service::{ApiService, Shared};
-use crate::streams::{Gathered, Streams};
+use crate::streams::{GatheringWriter, Streams};
 
 /// Longest time for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream, open: Open) {
+async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream, open: OpenConnection) {
     let _ = stream.set_nodelay(true);
     let remote = stream.peer_addr().ok().map(|address| address.ip());
     let activity = open.activity.clone();
@@ -122,7 +122,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(20));
     let serving = builder.serve_connection(
-        TokioIo::new(Gathered::new(stream)),
+        TokioIo::new(GatheringWriter::new(stream)),
         service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let service = service.clone();
             async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
@@ -143,7 +143,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
             }
         }
         () = activity.evicted.cancelled() => return,
-        () = activity.unread.stalled(shared.answers.patience, shared.fairness.ledger(Held::Answers)) => {
+        () = activity.unread.stalled(shared.answers.patience, shared.fairness.ledger(MemoryUse::Answers)) => {
             tracing::debug!("a connection is cut whose client doesn't read");
             return;
         }

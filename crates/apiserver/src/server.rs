@@ -12,17 +12,17 @@ use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
 
 use crate::admission::guard::Guard;
-use crate::answers::AnswerBounds;
+use crate::responses::ResponseBounds;
 use crate::audit::{Audit, LogConfig};
 use crate::authentication::{Authenticator, CertificateError, KeyError, ServiceAccountTokens};
 use crate::certificates::{Authority, AuthorityError, ProvidedFiles, loopback_names};
 use crate::cluster::{self, Cluster};
 use crate::gate::Peer;
 use crate::http::ApiError;
-use crate::intake::IntakeBounds;
+use crate::request_memory::RequestMemoryBounds;
 use crate::registry::Registry;
 use crate::service::{ApiService, Shared};
-use crate::surroundings::{Counter, Surroundings};
+use crate::program_hooks::{Counter, ProgramHooks};
 use crate::{bootstrap, controllers, serve};
 
 /// The issuer of ServiceAccount tokens: the name by which Pods call the API server.
@@ -57,9 +57,9 @@ pub struct Config {
     /// The guard, which checks writes beside webhooks. `None`: no guard.
     pub guard: Option<Arc<dyn Guard>>,
     /// Limits for answers that are being sent.
-    pub answers: AnswerBounds,
+    pub answers: ResponseBounds,
     /// Limits for the memory of requests.
-    pub intake: IntakeBounds,
+    pub intake: RequestMemoryBounds,
     /// The audit policy and the log. `None`: auditing is off.
     pub audit: Option<(PathBuf, LogConfig)>,
     /// Counters of the embedding program, for `/metrics`.
@@ -81,8 +81,8 @@ impl Config {
             services: ServiceRange::default(),
             left_out_plugins: Vec::new(),
             guard: None,
-            answers: AnswerBounds::default(),
-            intake: IntakeBounds::default(),
+            answers: ResponseBounds::default(),
+            intake: RequestMemoryBounds::default(),
             audit: None,
             counters: Vec::new(),
         }
@@ -162,7 +162,7 @@ impl Server {
             cluster.map_err(ServerError::Bootstrap)?,
             audit,
             (config.answers, &config.intake),
-            Surroundings::new(config.counters),
+            ProgramHooks::new(config.counters),
         ));
         let settings = controllers::Settings {
             ca_pem: authority.ca_pem().to_owned(),

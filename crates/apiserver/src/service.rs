@@ -21,22 +21,22 @@ use tenure_checkpoint::Ended;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::answers::{self, AnswerBounds, Route};
-use crate::audit::{Arrival, Audit, Trail};
+use crate::responses::{self, ResponseBounds, Route};
+use crate::audit::{RequestFacts, Audit, AuditRecord};
 use crate::cluster::Cluster;
 use crate::connections::Activity;
-use crate::fairness::{Bounds, Each, Fairness, Held, HeldPlace, Place, Rejected};
+use crate::fairness::{Bounds, PerMemoryUse, Fairness, MemoryUse, OwnedUserPermit, UserPermit, Rejected};
 use crate::gate::{Peer, attributes};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
-use crate::intake::{Arriving, Burden, IntakeBounds, NotTaken, Taken};
-use crate::ledger::{Account, Charge, Ledger};
-use crate::long_work::{self, Deadline, Stopped, Within};
+use crate::request_memory::{IncomingBody, WorkingMemory, RequestMemoryBounds, BodyRejection, ReceivedBody};
+use crate::byte_ledger::{Account, Charge, ByteLedger};
+use crate::long_work::{self, Deadline, Stopped, WithDeadline};
 use crate::metrics::{Counted, Metrics};
 use crate::operation::Warnings;
 use crate::streams::StreamEnd;
-use crate::surroundings::Surroundings;
-use crate::{asked, routes};
+use crate::program_hooks::ProgramHooks;
+use crate::{long_requests, routes};
 
 /// Longest duration of a request. Watches have their own limit.
 const REQUEST: Duration = Duration::from_secs(60);
@@ -51,12 +51,12 @@ pub(crate) struct Shared {
     pub(crate) shutdown: CancellationToken,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) fairness: Fairness,
-    pub(crate) answers: AnswerBounds,
+    pub(crate) answers: ResponseBounds,
     pub(crate) audit: Option<Arc<Audit>>,
     /// The address of this server for clients in the network, `host:port`, once it is known.
     pub(crate) address: parking_lot::RwLock<String>,
     /// Facts from the program that embeds this server.
-    pub(crate) surroundings: Surroundings,
+    pub(crate) surroundings: ProgramHooks,
 }
 
 impl std::fmt::Debug for Shared {
@@ -76,13 +76,13 @@ impl Shared {
     pub(crate) fn new(
         cluster: Cluster,
         audit: Option<Audit>,
-        (answers, intake): (AnswerBounds, &IntakeBounds),
-        surroundings: Surroundings,
+        (answers, intake): (ResponseBounds, &RequestMemoryBounds),
+        surroundings: ProgramHooks,
     ) -> Self {
-        let ledgers = Each::new(|held| match held {
-            Held::Answers => Ledger::new(answers.user_bytes, answers.total_bytes),
-            Held::Bodies => Ledger::for_growing(intake.user_body_bytes, intake.total_body_bytes, body::MAX_BODY),
-            Held::Objects => Ledger::new(intake.user_object_bytes, intake.total_object_bytes),
+        let ledgers = PerMemoryUse::new(|held| match held {
+            MemoryUse::Answers => ByteLedger::new(answers.user_bytes, answers.total_bytes),
+            MemoryUse::Bodies => ByteLedger::for_growing(intake.user_body_bytes, intake.total_body_bytes, body::MAX_BODY),
+            MemoryUse::Objects => ByteLedger::new(intake.user_object_bytes, intake.total_object_bytes),
         });
         let registry = cluster.registry.clone();
         let find_tenant = Box::new(move |user: &UserInfo| registry.admission().find_tenant(user));
@@ -128,11 +128,11 @@ impl From<Rejected> for Refused {
     }
 }
 
-impl From<NotTaken> for Refused {
-    fn from(why: NotTaken) -> Self {
+impl From<BodyRejection> for Refused {
+    fn from(why: BodyRejection) -> Self {
         match why {
-            NotTaken::Wrong(error) => Self::Status(error),
-            NotTaken::NoRoom => Self::ComeAgain,
+            BodyRejection::Wrong(error) => Self::Status(error),
+            BodyRejection::NoRoom => Self::ComeAgain,
         }
     }
 }
@@ -142,7 +142,7 @@ impl From<NotTaken> for Refused {
 #[derive(Default)]
 struct Holding {
     account: Option<Arc<Account>>,
-    place: Option<HeldPlace>,
+    place: Option<OwnedUserPermit>,
 }
 
 /// Logs a request that failed with 500 or more. Kubernetes answers some invalid requests with 500 and no reason.
@@ -260,14 +260,14 @@ impl ApiService {
             dry_run: info.is_resource && query.get("dryRun").is_some(),
         };
         let warnings = Warnings::default();
-        let arrival = Arrival {
+        let arrival = RequestFacts {
             parts: &parts,
             info: &info,
             audit_id: audit_id.to_str().unwrap_or_default(),
             remote: self.remote,
             now: self.shared.cluster.registry.now(),
         };
-        let trail = Trail::begin(self.shared.audit.as_ref(), &arrival);
+        let trail = AuditRecord::begin(self.shared.audit.as_ref(), &arrival);
         let ending = trail.guard();
         let mut holding = Holding::default();
         let answering = self.answer(counted, query, &arrival, body, (&warnings, &trail), &mut holding);
@@ -295,7 +295,7 @@ impl ApiService {
         let prepaid = response.extensions_mut().remove::<Arc<Charge>>();
         // A streamed answer begins with at most one piece, and a watch with nothing.
         let bytes = response.body().size_hint().exact();
-        let bytes = bytes.map_or(answers::PIECE, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX / 2));
+        let bytes = bytes.map_or(responses::PIECE, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX / 2));
         let charge = match prepaid {
             Some(prepaid) => Some(prepaid),
             None if bytes == 0 || info.verb == "watch" && response.status().is_success() => None,
@@ -310,7 +310,7 @@ impl ApiService {
         };
         respond::warn(&mut response, &warnings.lock());
         let mut response = trail.answered(response, info.verb == "watch", ending).await;
-        respond::suit(&mut response, &parts.method);
+        respond::remove_forbidden_body(&mut response, &parts.method);
         let (code, took) = (response.status().as_u16(), started.elapsed());
         tracing::debug!(
             code,
@@ -328,16 +328,16 @@ impl ApiService {
             Some(activity) => Route::Connection(activity.unread.clone(), StreamEnd::of_this_stream()),
             None => Route::Process,
         };
-        answers::send(response, account, charge, &route, (running, holding.place))
+        responses::send(response, account, charge, &route, (running, holding.place))
     }
 
     async fn answer(
         &self,
         counted: Counted<'_>,
         query: Query,
-        arrival: &Arrival<'_>,
+        arrival: &RequestFacts<'_>,
         request_body: Body,
-        (warnings, trail): (&Warnings, &Trail),
+        (warnings, trail): (&Warnings, &AuditRecord),
         holding: &mut Holding,
     ) -> Result<Response<Body>, Refused> {
         let shared = &self.shared;
@@ -397,12 +397,12 @@ impl ApiService {
             let place = shared.fairness.watch(&request.user)?;
             let response = routes::serve_objects(&request, Bytes::new()).await?;
             let open = shared.metrics.watch(counted);
-            return Ok(body::holding(response, (place, open)));
+            return Ok(body::hold_until_end(response, (place, open)));
         }
         let _counted = shared.metrics.enter(info);
         let place = shared.fairness.place(&request.user).await?;
         // A slow body holds only a permit of its sender.
-        let arriving = Arriving::new(place.account(Held::Bodies).clone(), shared.fairness.patience());
+        let arriving = IncomingBody::new(place.account(MemoryUse::Bodies).clone(), shared.fairness.patience());
         let taken = arriving
             .take(request_body)
             .await
@@ -413,8 +413,8 @@ impl ApiService {
     }
 
     /// Counts a request that is rejected with the advice to retry.
-    fn count_refused(&self, why: &NotTaken) {
-        if matches!(why, NotTaken::NoRoom) {
+    fn count_refused(&self, why: &BodyRejection) {
+        if matches!(why, BodyRejection::NoRoom) {
             self.shared.fairness.reject();
         }
     }
@@ -423,20 +423,20 @@ impl ApiService {
     async fn serve(
         &self,
         request: routes::ObjectRequest,
-        taken: Taken,
-        place: &Place<'_>,
+        taken: ReceivedBody,
+        place: &UserPermit<'_>,
     ) -> Result<Response<Body>, Refused> {
         let is_list = request.info.verb == "list";
-        let asked = asked::look_at(&request.registry, &request.info, &request.headers, &taken.bytes);
+        let asked = long_requests::measure_request(&request.registry, &request.info, &request.headers, &taken.bytes);
         let is_long = asked.is_long;
-        let burden = Burden::new(taken, asked, &request.headers, &request.info.verb);
-        let (objects, patience) = (place.account(Held::Objects).clone(), self.shared.fairness.patience());
+        let burden = WorkingMemory::new(taken, asked, &request.headers, &request.info.verb);
+        let (objects, patience) = (place.account(MemoryUse::Objects).clone(), self.shared.fairness.patience());
         if is_long {
             let serving = async move {
                 let (bytes, room) = burden.lift(&objects, patience).await?;
                 let served = routes::serve_objects(&request, bytes).await;
                 drop(room);
-                Ok::<_, NotTaken>(served)
+                Ok::<_, BodyRejection>(served)
             };
             let served = self.run_long(serving, place, is_refusal).await?;
             let served = served.inspect_err(|why| self.count_refused(why))?;
@@ -454,7 +454,7 @@ impl ApiService {
         };
         let _working = place.work().await?;
         let serving = async move {
-            let serving = Within::new(Deadline::new(Instant::now() + REQUEST), serving);
+            let serving = WithDeadline::new(Deadline::new(Instant::now() + REQUEST), serving);
             if !is_list {
                 return serving.await;
             }
@@ -477,7 +477,7 @@ impl ApiService {
     async fn run_long<F>(
         &self,
         work: F,
-        place: &Place<'_>,
+        place: &UserPermit<'_>,
         is_refusal: fn(&F::Output) -> bool,
     ) -> Result<F::Output, Refused>
     where
@@ -496,10 +496,10 @@ impl ApiService {
 }
 
 /// Checks whether a request was refused because of its content: a retry would be refused, too.
-fn is_refusal(served: &Result<Result<Response<Body>, ApiError>, NotTaken>) -> bool {
+fn is_refusal(served: &Result<Result<Response<Body>, ApiError>, BodyRejection>) -> bool {
     let error = match served {
-        Ok(Ok(_)) | Err(NotTaken::NoRoom) => return false,
-        Ok(Err(error)) | Err(NotTaken::Wrong(error)) => error,
+        Ok(Ok(_)) | Err(BodyRejection::NoRoom) => return false,
+        Ok(Err(error)) | Err(BodyRejection::Wrong(error)) => error,
     };
     matches!(error.code, 400 | 413 | 415 | 422)
 }

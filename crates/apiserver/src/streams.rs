@@ -22,9 +22,9 @@ type StreamFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Receives the streams that a connection opens.
 #[derive(Clone, Default)]
-pub(crate) struct Opened(Arc<Mutex<Vec<StreamFuture>>>);
+pub(crate) struct OpenedStreams(Arc<Mutex<Vec<StreamFuture>>>);
 
-impl<F> hyper::rt::Executor<F> for Opened
+impl<F> hyper::rt::Executor<F> for OpenedStreams
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -113,20 +113,20 @@ impl Future for Counted {
 /// The streams of one connection.
 #[derive(Default)]
 pub(crate) struct Streams {
-    opened: Opened,
+    opened: OpenedStreams,
     running: FuturesUnordered<Counted>,
 }
 
 impl Streams {
     /// Returns the executor with which the connection opens its streams.
-    pub(crate) fn opened(&self) -> Opened {
+    pub(crate) fn opened(&self) -> OpenedStreams {
         self.opened.clone()
     }
 
     /// Runs the connection with its streams until it ends. A caller that stops waiting may continue with another
     /// call.
-    pub(crate) fn drive<'a, C: Future>(&'a mut self, connection: Pin<&'a mut C>) -> Drive<'a, C> {
-        Drive {
+    pub(crate) fn drive<'a, C: Future>(&'a mut self, connection: Pin<&'a mut C>) -> ConnectionDriver<'a, C> {
+        ConnectionDriver {
             streams: self,
             connection,
         }
@@ -134,12 +134,12 @@ impl Streams {
 }
 
 /// A connection that runs with its streams.
-pub(crate) struct Drive<'a, C> {
+pub(crate) struct ConnectionDriver<'a, C> {
     streams: &'a mut Streams,
     connection: Pin<&'a mut C>,
 }
 
-impl<C: Future> Future for Drive<'_, C> {
+impl<C: Future> Future for ConnectionDriver<'_, C> {
     type Output = C::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -172,18 +172,18 @@ impl<C: Future> Future for Drive<'_, C> {
 ///
 /// The writer declares that it takes one slice at a time. Otherwise HTTP/2 sends every frame of more than some
 /// hundred bytes separately. That saves a copy, but a record and a system call cost far more.
-pub(crate) struct Gathered<S>(BufWriter<S>);
+pub(crate) struct GatheringWriter<S>(BufWriter<S>);
 
 /// The largest TLS record.
 const RECORD: usize = 16 * 1024;
 
-impl<S: AsyncWrite> Gathered<S> {
+impl<S: AsyncWrite> GatheringWriter<S> {
     pub(crate) fn new(stream: S) -> Self {
         Self(BufWriter::with_capacity(RECORD, stream))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GatheringWriter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for GatheringWriter<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }

@@ -9,7 +9,7 @@ use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::kind::{Allocated, Objects, ServiceRange};
 use tenure_store::{Entry, Snapshot};
 
-use crate::holders::Holders;
+use crate::unique_values::UniqueValueIndex;
 use crate::keys;
 use crate::stored::decode_stored;
 
@@ -18,11 +18,11 @@ use crate::stored::decode_stored;
 pub struct View {
     snapshot: Snapshot,
     services: ServiceRange,
-    holders: Arc<Holders>,
+    holders: Arc<UniqueValueIndex>,
 }
 
 impl View {
-    pub(crate) fn new(snapshot: Snapshot, services: ServiceRange, holders: Arc<Holders>) -> Self {
+    pub(crate) fn new(snapshot: Snapshot, services: ServiceRange, holders: Arc<UniqueValueIndex>) -> Self {
         Self {
             snapshot,
             services,

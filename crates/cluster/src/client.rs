@@ -10,12 +10,12 @@ use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
 
 use crate::discovery::{self, Discovery, Resource, Sought};
-use crate::elsewhere::{Terms, keep_room};
+use crate::remote_cluster::{RemoteClusterLimits, reserve_memory};
 use crate::error::ClusterError;
 use crate::identities::{Sender, Shared};
 use crate::path::{write_path, write_query};
 use crate::transport::{Answer, Call, JSON};
-use crate::turns::WorkTurns;
+use crate::work_limit::LaneWorkLimit;
 use tenure_planner::plan::Propagation;
 use tenure_tenancy::Identity;
 
@@ -28,7 +28,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 pub struct Client {
     shared: Arc<Shared>,
     sender: Sender,
-    turns: WorkTurns,
+    turns: LaneWorkLimit,
 }
 
 /// Options of an apply.
@@ -74,13 +74,13 @@ pub struct DeleteOptions {
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>, sender: Sender, turns: WorkTurns) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, sender: Sender, turns: LaneWorkLimit) -> Self {
         Self { shared, sender, turns }
     }
 
     /// Returns the client with these turns for large answers.
     #[must_use]
-    pub fn in_turns(&self, turns: &WorkTurns) -> Self {
+    pub fn in_turns(&self, turns: &LaneWorkLimit) -> Self {
         Self {
             turns: turns.clone(),
             ..self.clone()
@@ -88,12 +88,12 @@ impl Client {
     }
 
     /// Returns the turns in which the client reads large answers.
-    pub(crate) fn turns(&self) -> &WorkTurns {
+    pub(crate) fn turns(&self) -> &LaneWorkLimit {
         &self.turns
     }
 
     /// Returns the bounds for another cluster's API server; `None` for this cluster.
-    pub(crate) fn terms(&self) -> Option<&Terms> {
+    pub(crate) fn terms(&self) -> Option<&RemoteClusterLimits> {
         self.shared.terms()
     }
 
@@ -187,7 +187,7 @@ impl Client {
             }
         }
         let others = mapping.count_bytes_besides(None);
-        keep_room(&self.shared.kinds_room, self.terms(), bytes.saturating_add(others))?;
+        reserve_memory(&self.shared.kinds_room, self.terms(), bytes.saturating_add(others))?;
         let take = || {
             let mut discovery = Discovery::read(&documents)?;
             if !has_core {
@@ -242,7 +242,7 @@ impl Client {
             return Ok(());
         }
         let others = mapping.count_bytes_besides(Some(group));
-        keep_room(&self.shared.kinds_room, self.terms(), bytes.saturating_add(others))?;
+        reserve_memory(&self.shared.kinds_room, self.terms(), bytes.saturating_add(others))?;
         let take = || mapping.take_versions(group, &documents, (bytes, read));
         self.turns.run(bytes, take).await;
         Ok(())

@@ -9,7 +9,7 @@ use kube::client::{AuthError, Body};
 use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
-use crate::elsewhere::Terms;
+use crate::remote_cluster::RemoteClusterLimits;
 use crate::health::ControllerHealth;
 use crate::requests::RequestCounts;
 use crate::server_clock::ServerClock;
@@ -29,25 +29,25 @@ pub struct Connection {
     /// The clock of the API server.
     pub(crate) clock: ServerClock,
     /// Only for another cluster's API server: the wire for watches, and the bounds for answers.
-    pub(crate) elsewhere: Option<Elsewhere>,
+    pub(crate) elsewhere: Option<RemoteCluster>,
 }
 
 /// The parts that only another cluster's API server needs.
 #[derive(Clone)]
-pub(crate) struct Elsewhere {
+pub(crate) struct RemoteCluster {
     pub(crate) watches: Wire,
-    pub(crate) terms: Terms,
+    pub(crate) terms: RemoteClusterLimits,
 }
 
 /// Makes a token of the controller's ServiceAccount, or returns the reason why none can be made.
-pub(crate) type Issue = Arc<dyn Fn() -> Result<Token, String> + Send + Sync>;
+pub(crate) type IssueToken = Arc<dyn Fn() -> Result<Token, String> + Send + Sync>;
 
 /// The credentials of the controller.
 #[derive(Clone)]
 pub(crate) enum ControllerCredentials {
     /// A first token. The next ones come from the issuer if one is given, else from a TokenRequest as the controller. Without an issuer, a token that has ended can't
     /// be replaced.
-    Token(Token, Option<Issue>),
+    Token(Token, Option<IssueToken>),
     /// A transport that adds the credentials itself (a kubeconfig's, or the mounted token in a Pod).
     Transport(Arc<OwnTransport>),
     /// A transport with the credentials of one ServiceAccount. This process has no controller.
@@ -56,11 +56,11 @@ pub(crate) enum ControllerCredentials {
     Nothing,
     /// No credentials: the process is one lane, apart from the controller. The function asks the controller for the lane's token, and reports whether the last one was
     /// refused.
-    Lane(LaneAccount, AskForToken),
+    Lane(LaneAccount, RequestLaneToken),
 }
 
 /// Requests a lane's token from its maker. The argument says whether the last token was refused.
-pub(crate) type AskForToken = Arc<dyn Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync>;
+pub(crate) type RequestLaneToken = Arc<dyn Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync>;
 
 /// A transport with credentials of its own, which can be read again.
 pub(crate) struct OwnTransport {
@@ -125,7 +125,7 @@ impl Connection {
 
     /// Connects to another cluster's API server by services that bring the credentials of its user: one for requests, one for watches. No token of this cluster goes to
     /// the other cluster.
-    pub fn elsewhere<S, B>(requests: S, watches: S, terms: Terms) -> Self
+    pub fn elsewhere<S, B>(requests: S, watches: S, terms: RemoteClusterLimits) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
         S::Future: Send + 'static,
@@ -139,7 +139,7 @@ impl Connection {
             health: ControllerHealth::default(),
             requests: RequestCounts::default(),
             clock: ServerClock::default(),
-            elsewhere: Some(Elsewhere {
+            elsewhere: Some(RemoteCluster {
                 watches: Wire::Service(kube::Client::new(watches, "default")),
                 terms,
             }),

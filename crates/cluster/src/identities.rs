@@ -3,7 +3,7 @@
 //! The controller requests the tokens of lanes and of the account that writes credentials. Each lane requests the tokens of the ServiceAccounts in its namespaces, with
 //! its own token. An identity whose ServiceAccount does not exist gets no client.
 
-mod foreign;
+mod foreign_token;
 mod minting;
 
 use std::collections::HashMap;
@@ -16,17 +16,17 @@ use jiff::Timestamp;
 
 use crate::client::Client;
 use crate::connection::{Connection, ControllerCredentials};
-use crate::elsewhere::{HeldRoom, Terms};
+use crate::remote_cluster::{MemoryReservation, RemoteClusterLimits};
 use crate::error::ClusterError;
 use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, Route};
-use crate::turns::{SharedTurns, WorkTurns};
-use crate::wire::{Channel, Holder, Purpose, Wire};
+use crate::work_limit::{SharedWorkLimit, LaneWorkLimit};
+use crate::wire::{Channel, ConnectionOwner, Purpose, Wire};
 use tenure_tenancy::{Identity, LaneAccount, SecretWriter, ServiceAccount, identity};
 
-pub use foreign::{ForeignToken, TokenTrouble};
+pub use foreign_token::{ForeignToken, TokenError};
 
 /// The number of retries after throttling or a missing answer, before the caller gets the error.
 const RETRIES: u32 = 2;
@@ -48,11 +48,11 @@ pub(crate) struct Shared {
     /// Only in a lane's own process: whether the lane's last token was refused.
     lane_refused: AtomicBool,
     pub(crate) mapping: Mapping,
-    turns: SharedTurns,
+    turns: SharedWorkLimit,
     /// The memory for the kinds of another cluster.
-    pub(crate) kinds_room: Mutex<Option<HeldRoom>>,
+    pub(crate) kinds_room: Mutex<Option<MemoryReservation>>,
     /// The controller's own turns. They never wait for another lane's, because the controller's watches carry the objects of all tenants in sequence.
-    controller_turns: WorkTurns,
+    controller_turns: LaneWorkLimit,
 }
 
 /// The controller's own identity.
@@ -66,7 +66,7 @@ pub struct LaneAccess {
     /// The lane's account.
     pub account: LaneAccount,
     /// The lane's turns.
-    pub turns: WorkTurns,
+    pub turns: LaneWorkLimit,
 }
 
 /// The identity of a request, and the lane that requests its token.
@@ -83,14 +83,14 @@ impl Sender {
     /// Returns the connections for its requests: those of its lane.
     fn channel(&self, purpose: Purpose) -> Channel {
         let holder = match (&self.identity, &self.lane) {
-            (Identity::Lane(lane), _) | (_, Some(lane)) => Holder::Lane(lane.clone()),
+            (Identity::Lane(lane), _) | (_, Some(lane)) => ConnectionOwner::Lane(lane.clone()),
             (
                 Identity::Controller(_)
                 | Identity::SecretWriter(_)
                 | Identity::ServiceAccount(_)
                 | Identity::Elsewhere(_),
                 None,
-            ) => Holder::Controller,
+            ) => ConnectionOwner::Controller,
         };
         Channel { holder, purpose }
     }
@@ -150,8 +150,8 @@ impl ClientPool {
         Self {
             shared: Arc::new(Shared {
                 connection,
-                controller_turns: SharedTurns::default().of_lane(),
-                turns: SharedTurns::default(),
+                controller_turns: SharedWorkLimit::default().of_lane(),
+                turns: SharedWorkLimit::default(),
                 tokens: Mutex::new(TokenStore {
                     slots: tokens,
                     full: FEW,
@@ -205,7 +205,7 @@ impl ClientPool {
 
     /// Returns the turns of all lanes for work with large objects.
     #[must_use]
-    pub fn turns(&self) -> &SharedTurns {
+    pub fn turns(&self) -> &SharedWorkLimit {
         &self.shared.turns
     }
 
@@ -332,7 +332,7 @@ impl Shared {
     }
 
     /// Returns the bounds for another cluster's API server; `None` for this cluster.
-    pub(crate) fn terms(&self) -> Option<&Terms> {
+    pub(crate) fn terms(&self) -> Option<&RemoteClusterLimits> {
         self.connection.elsewhere.as_ref().map(|elsewhere| &elsewhere.terms)
     }
 
@@ -353,7 +353,7 @@ impl Shared {
         let identity = &sender.identity;
         let (wire, channel) = (self.wire(identity), sender.channel(sender.purpose));
         let route = self.route(&wire, &channel);
-        let answer = transport::ask(route, identity, token, call, self.terms()).await;
+        let answer = transport::send_request(route, identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer
     }
@@ -372,7 +372,7 @@ impl Shared {
         };
         let channel = sender.channel(Purpose::Watches);
         let route = self.route(&wire, &channel);
-        let opened = transport::open(route, identity, token, call, self.terms()).await;
+        let opened = transport::open_response(route, identity, token, call, self.terms()).await;
         self.heed(identity, &opened);
         opened
     }

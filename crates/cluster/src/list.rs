@@ -7,9 +7,9 @@ use crate::client::Client;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
 use crate::path::{write_path, write_query};
-use crate::seen::{Page, Seen};
+use crate::raw_object::{RawPage, RawObject};
 use crate::transport::{Call, LONGEST_ANSWER};
-use crate::turns::Turn;
+use crate::work_limit::WorkPermit;
 
 /// The number of objects in the first request.
 const MOST_OBJECTS: u32 = 500;
@@ -30,11 +30,11 @@ pub(crate) struct PagedList<'c> {
 
 /// One page. While the page is held, its lane gets no other page.
 pub(crate) struct HeldPage {
-    pub(crate) items: Vec<Seen>,
+    pub(crate) items: Vec<RawObject>,
     pub(crate) resource_version: String,
     /// The length of the page's text.
     pub(crate) bytes: usize,
-    _turn: Option<Turn>,
+    _turn: Option<WorkPermit>,
 }
 
 impl<'c> PagedList<'c> {
@@ -81,7 +81,7 @@ impl<'c> PagedList<'c> {
     }
 
     /// Reads a page, and returns it with the length of its text.
-    async fn read(&self, next: &str) -> Result<(Page, usize), ClusterError> {
+    async fn read(&self, next: &str) -> Result<(RawPage, usize), ClusterError> {
         let limit = self.limit.to_string();
         let mut parameters = vec![("limit", limit.as_str())];
         parameters.extend(self.labels.map(|labels| ("labelSelector", labels)));
@@ -94,7 +94,7 @@ impl<'c> PagedList<'c> {
             ..Call::get(format!("{}{}", self.base, write_query(&parameters)))
         };
         let answer = self.client.ask(self.resource, &call).await?;
-        let taken = || Page::from_text(&answer.text, self.resource);
+        let taken = || RawPage::from_text(&answer.text, self.resource);
         let page = self.client.turns().run(answer.text.len(), taken).await;
         let page = page.map_err(|error| ClusterError::Decode {
             what: call.what(),

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 use serde_json::Value;
 
-use crate::elsewhere::{Growing, Terms};
+use crate::remote_cluster::{GrowingText, RemoteClusterLimits};
 use crate::error::{ClusterError, with_causes};
 use crate::requests::RequestCounts;
 use crate::server_clock::ServerClock;
@@ -73,7 +73,7 @@ pub(crate) struct Answer {
     pub(crate) text: Bytes,
     pub(crate) warnings: Vec<String>,
     /// The memory that the text takes.
-    _room: Growing,
+    _room: GrowingText,
 }
 
 impl Answer {
@@ -96,12 +96,12 @@ pub(crate) struct Route<'a> {
 }
 
 /// Sends a request and returns the response after its head has arrived. An error answer is read and mapped.
-pub(crate) async fn open(
+pub(crate) async fn open_response(
     route: Route<'_>,
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
-    terms: Option<&Terms>,
+    terms: Option<&RemoteClusterLimits>,
 ) -> Result<Response<Body>, ClusterError> {
     let opened = open_unheard(route, identity, token, call, terms).await;
     opened.map_err(|error| match terms {
@@ -115,7 +115,7 @@ async fn open_unheard(
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
-    terms: Option<&Terms>,
+    terms: Option<&RemoteClusterLimits>,
 ) -> Result<Response<Body>, ClusterError> {
     let authorization = match token {
         Some(token) => Some(token.header().ok_or_else(|| ClusterError::Unauthorized {
@@ -170,16 +170,16 @@ async fn open_unheard(
 }
 
 /// Sends a request and reads its whole answer.
-pub(crate) fn ask<'a>(
+pub(crate) fn send_request<'a>(
     route: Route<'a>,
     identity: &'a Identity,
     token: Option<&'a Token>,
     call: &'a Call,
-    terms: Option<&'a Terms>,
+    terms: Option<&'a RemoteClusterLimits>,
 ) -> BoxFuture<'a, Result<Answer, ClusterError>> {
     // A future with its own type would be compiled again in each crate that calls this function.
     Box::pin(async move {
-        let response = open(route, identity, token, call, terms).await?;
+        let response = open_response(route, identity, token, call, terms).await?;
         let warnings = warnings(&response);
         let read = read(call, response, terms).await;
         let (warnings, (text, room)) = match terms {
@@ -201,10 +201,10 @@ fn refusal(identity: &Identity, code: StatusCode, retry_after: Option<Duration>,
     ClusterError::from_answer(identity, code.as_u16(), retry_after, body)
 }
 
-async fn read(call: &Call, response: Response<Body>, terms: Option<&Terms>) -> Result<(Bytes, Growing), ClusterError> {
+async fn read(call: &Call, response: Response<Body>, terms: Option<&RemoteClusterLimits>) -> Result<(Bytes, GrowingText), ClusterError> {
     let longest = terms.map_or(call.longest, |terms| call.longest.min(terms.longest));
     let reading = async {
-        let mut room = Growing::default();
+        let mut room = GrowingText::default();
         let Some(terms) = terms else {
             let collected = Limited::new(response.into_body(), longest).collect().await;
             return collected

@@ -16,10 +16,10 @@ use tenure_api::ObjectView;
 
 use crate::client::Client;
 use crate::discovery::Resource;
-use crate::elsewhere::Growing;
+use crate::remote_cluster::GrowingText;
 use crate::error::ClusterError;
 use crate::list::PagedList;
-use crate::seen::{Event, Seen};
+use crate::raw_object::{RawEvent, RawObject};
 
 /// The requested duration of a watch.
 const OPEN_SECONDS: u64 = 290;
@@ -42,7 +42,7 @@ const USUAL_EVENT: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub enum WatchEvent {
     /// An object exists that is new or changed.
-    Changed(Seen),
+    Changed(RawObject),
     /// An object is deleted, or no longer selected.
     Deleted {
         /// The namespace; empty for cluster-scoped kinds.
@@ -238,7 +238,7 @@ impl Bounds {
     }
 
     /// Whether one more object fits. An object whose name is too long for every API server doesn't fit.
-    fn admit(self, object: &Seen, count: usize) -> bool {
+    fn admit(self, object: &RawObject, count: usize) -> bool {
         let longest = object.namespace.len().max(object.name.len()).max(object.revision.len());
         count < self.objects && longest <= self.name
     }
@@ -261,7 +261,7 @@ async fn follow(
 ) -> Result<(), ClusterError> {
     let mut line: Vec<u8> = Vec::new();
     let bounds = Bounds::of(client);
-    let mut room = Growing::default();
+    let mut room = GrowingText::default();
     loop {
         let frame = tokio::time::timeout(SILENCE, body.frame())
             .await
@@ -285,7 +285,7 @@ async fn follow(
             line.extend_from_slice(head);
             if !line.is_empty() {
                 let told = || {
-                    let event = Event::from_line(&line, resource);
+                    let event = RawEvent::from_line(&line, resource);
                     let event = event.map_err(|error| broken(resource, error.to_string()))?;
                     tell(event, resource, known, bounds, sink)
                 };
@@ -307,13 +307,13 @@ async fn follow(
 }
 
 fn tell(
-    event: Event,
+    event: RawEvent,
     resource: &Resource,
     known: &mut Known,
     bounds: Bounds,
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
-    let Event { kind, object } = event;
+    let RawEvent { kind, object } = event;
     if kind == "ERROR" {
         let status = object.read().map_err(|error| broken(resource, error.to_string()))?;
         return Err(ended(&status));

@@ -8,7 +8,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenure_planner::access::host::HostError;
-use tenure_sources::{Hidden, HostFailure};
+use tenure_sources::{SecretBytes, HostFailure};
 
 use crate::call::{Reply, read_http_date};
 
@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
 }
 
 /// Checks the status and the headers of an answer.
-pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&Hidden]) -> Result<Outcome, HostError> {
+pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&SecretBytes]) -> Result<Outcome, HostError> {
     let status = reply.status;
     let code = status.as_u16();
     let is_json = reply.header("content-type").is_some_and(|kind| kind.contains("json"));
@@ -143,7 +143,7 @@ pub(crate) fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {
 }
 
 /// Reads a host's message: `message` or `error`, which GitLab and GitHub write as a text, as lists by field, or with details beside it.
-fn read_message(reply: &Reply, is_json: bool, secrets: &[&Hidden]) -> String {
+fn read_message(reply: &Reply, is_json: bool, secrets: &[&SecretBytes]) -> String {
     let value: Value = match is_json {
         true => reply.read().unwrap_or_default(),
         false => Value::Null,
@@ -160,8 +160,8 @@ fn read_message(reply: &Reply, is_json: bool, secrets: &[&Hidden]) -> String {
 }
 
 /// Makes a host's text safe for a message: one short line, without a secret that was sent.
-pub(crate) fn make_harmless(text: &str, secrets: &[&Hidden]) -> String {
-    let is_repeated = |secret: &&Hidden| {
+pub(crate) fn make_harmless(text: &str, secrets: &[&SecretBytes]) -> String {
+    let is_repeated = |secret: &&SecretBytes| {
         let secret = secret.reveal().as_bytes();
         let mut pieces = secret.windows(TELLTALE.min(secret.len()).max(1));
         pieces.any(|piece| text.as_bytes().windows(piece.len()).any(|window| window == piece))
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_a_host_says_is_one_short_line_without_what_was_sent() {
-        let secret = Hidden::new("glpat-0123456789abcdef");
+        let secret = SecretBytes::new("glpat-0123456789abcdef");
         let harmless = |text: &str| make_harmless(text, &[&secret]);
         assert_eq!(harmless("a\nb\u{202e}c"), "a bc");
         assert_eq!(harmless(&"é".repeat(500)).chars().count(), SHOWN + 1);

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tenure_planner::access::host::{
     HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, ListedCredential, MintRequest, MintedCredential, HostReply, HostError,
 };
-use tenure_sources::Hidden;
+use tenure_sources::SecretBytes;
 use url::Url;
 
 use crate::answer::{Outcome, check_answer, not_understood};
@@ -29,7 +29,7 @@ pub(crate) enum ApiStep {
     /// Another request.
     Next(Call),
     /// The answer, and the value of a new credential.
-    Done(HostReply, Option<Hidden>),
+    Done(HostReply, Option<SecretBytes>),
 }
 
 /// The state of a conversation.
@@ -74,7 +74,7 @@ pub(crate) fn find_next_step(
     ask: &HostQuery,
     progress: &mut Progress,
     reply: &Reply,
-    (now, secrets): (Timestamp, &[&Hidden]),
+    (now, secrets): (Timestamp, &[&SecretBytes]),
 ) -> Result<ApiStep, HostError> {
     let outcome = check_answer(reply, progress.call.is_order(), now, secrets)?;
     let before = progress.listed.len();
@@ -189,7 +189,7 @@ pub(crate) fn read_minted_token(
             "it holds a user name that can't be shown to a server",
         ));
     }
-    let token = Hidden::new(token);
+    let token = SecretBytes::new(token);
     let text = token.reveal();
     if text.is_empty() || text.len() > TOKEN_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(not_understood(true, "it holds no token"));

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_sources::Hidden;
+use tenure_sources::SecretBytes;
 use zeroize::Zeroizing;
 
 /// The characters that stand unescaped in a path.
@@ -28,7 +28,7 @@ pub(crate) struct Call {
 pub(crate) enum Body {
     Json(Value),
     /// Names and values; values may be secret.
-    Form(Vec<(&'static str, Hidden)>),
+    Form(Vec<(&'static str, SecretBytes)>),
 }
 
 impl Body {
@@ -66,7 +66,7 @@ impl Call {
         Self::of(Method::POST, below, Some(Body::Json(body)))
     }
 
-    pub(crate) fn post_form(below: impl Into<String>, pairs: Vec<(&'static str, Hidden)>) -> Self {
+    pub(crate) fn post_form(below: impl Into<String>, pairs: Vec<(&'static str, SecretBytes)>) -> Self {
         Self::of(Method::POST, below, Some(Body::Form(pairs)))
     }
 

@@ -5,14 +5,14 @@ use russh::keys::PrivateKey;
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
 use sha2::{Digest as _, Sha256};
-use tenure_sources::Hidden;
+use tenure_sources::SecretBytes;
 use zeroize::Zeroizing;
 
 /// A new key pair for one repository.
 #[derive(Clone, Debug)]
 pub struct DeployKeyPair {
     /// The private half, in OpenSSH's form.
-    pub private: Hidden,
+    pub private: SecretBytes,
     /// The public half, in OpenSSH's form, with its comment.
     pub public: String,
 }
@@ -31,7 +31,7 @@ pub fn make_deploy_key(comment: &str) -> Result<DeployKeyPair, &'static str> {
     let pair = KeypairData::Ed25519(Ed25519Keypair::from_seed(&seed));
     let written = PrivateKey::new(pair, comment).and_then(|key| {
         let private = key.to_openssh(LineEnding::LF)?;
-        Ok((Hidden::new(private.as_str()), key.public_key().to_openssh()?))
+        Ok((SecretBytes::new(private.as_str()), key.public_key().to_openssh()?))
     });
     let (private, public) = written.map_err(|_| "the key can't be written")?;
     Ok(DeployKeyPair { private, public })
@@ -39,7 +39,7 @@ pub fn make_deploy_key(comment: &str) -> Result<DeployKeyPair, &'static str> {
 
 /// Returns the SHA-256 of a token, as hex.
 #[must_use]
-pub fn fingerprint_value(value: &Hidden) -> String {
+pub fn fingerprint_value(value: &SecretBytes) -> String {
     fingerprint_bytes(value.reveal().as_bytes())
 }
 

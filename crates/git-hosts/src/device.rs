@@ -8,7 +8,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use tenure_planner::access::host::{AccessLevel, DeviceCode, DevicePollResult, Membership, Scope, Target, HostError};
-use tenure_sources::{BaseUrl, Credentials, Hidden, HostClient, Reach, TlsOptions};
+use tenure_sources::{BaseUrl, Credentials, SecretBytes, HostClient, Connector, TlsOptions};
 
 use crate::answer::{Outcome, check_answer, later, not_understood};
 use crate::call::{Call, Reply};
@@ -29,23 +29,23 @@ pub struct DeviceFlow {
     base: BaseUrl,
     client_id: String,
     tls: TlsOptions,
-    reach: Reach,
+    reach: Connector,
 }
 
 /// The secret that belongs to a code. It is never shown.
 #[derive(Clone, Debug)]
-pub struct DeviceSecret(Hidden);
+pub struct DeviceSecret(SecretBytes);
 
 impl DeviceSecret {
     /// Restores a stored secret.
     #[must_use]
-    pub fn new(value: Hidden) -> Self {
+    pub fn new(value: SecretBytes) -> Self {
         Self(value)
     }
 
     /// Returns the value, for storage among secrets.
     #[must_use]
-    pub fn value(&self) -> &Hidden {
+    pub fn value(&self) -> &SecretBytes {
         &self.0
     }
 }
@@ -87,7 +87,7 @@ impl DeviceFlow {
     ///
     /// # Errors
     /// When the address is invalid.
-    pub fn new(address: &str, client_id: &str, tls: TlsOptions, reach: Reach) -> Result<Self, &'static str> {
+    pub fn new(address: &str, client_id: &str, tls: TlsOptions, reach: Connector) -> Result<Self, &'static str> {
         let base = BaseUrl::parse(address).ok_or("a host's address is an http or https URL without user and query")?;
         Ok(Self {
             base,
@@ -97,8 +97,8 @@ impl DeviceFlow {
         })
     }
 
-    fn client_id(&self) -> Hidden {
-        Hidden::new(self.client_id.as_str())
+    fn client_id(&self) -> SecretBytes {
+        SecretBytes::new(self.client_id.as_str())
     }
 
     fn client(&self) -> HostClient {
@@ -111,7 +111,7 @@ impl DeviceFlow {
     /// # Errors
     /// [`HostError`] when the host gives no code.
     pub async fn start(&self, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), HostError> {
-        let pairs = vec![("client_id", self.client_id()), ("scope", Hidden::new(SCOPE))];
+        let pairs = vec![("client_id", self.client_id()), ("scope", SecretBytes::new(SCOPE))];
         let call = Call::post_form("/oauth/authorize_device", pairs);
         let reply = send(&mut self.client(), HEADERS, &call).await?;
         read_code(&reply, now)
@@ -123,7 +123,7 @@ impl DeviceFlow {
     /// [`HostError`] when the result is unknown. A lost answer uses the code up, so the next poll returns [`DevicePollResult::Expired`].
     pub async fn poll(&self, secret: &DeviceSecret, target: &Target, now: Timestamp) -> Result<DevicePollResult, HostError> {
         let pairs = vec![
-            ("grant_type", Hidden::new(GRANT)),
+            ("grant_type", SecretBytes::new(GRANT)),
             ("device_code", secret.0.clone()),
             ("client_id", self.client_id()),
         ];
@@ -145,7 +145,7 @@ impl DeviceFlow {
     async fn look(
         &self,
         client: &mut HostClient,
-        token: &Hidden,
+        token: &SecretBytes,
         target: &Target,
         now: Timestamp,
     ) -> Result<Membership, HostError> {
@@ -185,11 +185,11 @@ fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret)
         expires_at: later(now, life),
         interval_seconds: answer.interval.unwrap_or(5).clamp(1, 60),
     };
-    Ok((code, DeviceSecret(Hidden::new(answer.device_code))))
+    Ok((code, DeviceSecret(SecretBytes::new(answer.device_code))))
 }
 
 /// Returns the token, or the state of the flow without one.
-fn read_poll(reply: &Reply, now: Timestamp, secret: &Hidden) -> Result<Result<Hidden, DevicePollResult>, HostError> {
+fn read_poll(reply: &Reply, now: Timestamp, secret: &SecretBytes) -> Result<Result<SecretBytes, DevicePollResult>, HostError> {
     if matches!(
         reply.status,
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
@@ -205,12 +205,12 @@ fn read_poll(reply: &Reply, now: Timestamp, secret: &Hidden) -> Result<Result<Hi
     }
     judge_question(reply, now, &[secret])?;
     let TokenAnswer { access_token } = reply.read().ok_or_else(strange)?;
-    let token = Hidden::new(access_token);
+    let token = SecretBytes::new(access_token);
     let is_token = !token.reveal().is_empty() && token.reveal().bytes().all(|byte| byte.is_ascii_graphic());
     if is_token { Ok(Ok(token)) } else { Err(strange()) }
 }
 
-fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, HostError> {
+fn read_user(reply: &Reply, now: Timestamp, token: &SecretBytes) -> Result<u64, HostError> {
     judge_question(reply, now, &[token])?;
     let user: UserAnswer = reply.read().ok_or_else(strange)?;
     match user.state.as_deref() {
@@ -220,7 +220,7 @@ fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, HostE
 }
 
 /// Returns the level of a user; `None` if the user is no member, or may not see the project or group.
-fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> Result<Option<AccessLevel>, HostError> {
+fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &SecretBytes) -> Result<Option<AccessLevel>, HostError> {
     if let Outcome::Missing(_) = check_answer(reply, false, now, &[token])? {
         return Ok(None);
     }
@@ -233,7 +233,7 @@ fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> R
     Ok(is_active.then_some(AccessLevel(member.access_level)))
 }
 
-fn judge_question(reply: &Reply, now: Timestamp, secrets: &[&Hidden]) -> Result<(), HostError> {
+fn judge_question(reply: &Reply, now: Timestamp, secrets: &[&SecretBytes]) -> Result<(), HostError> {
     match check_answer(reply, false, now, secrets)? {
         Outcome::Success => Ok(()),
         Outcome::Missing(message) => Err(HostError::Refused { status: 404, message }),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenure_planner::access::host::{
     HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, ListedCredential, Role, Scope, Target, HostReply, HostError,
 };
-use tenure_sources::Hidden;
+use tenure_sources::SecretBytes;
 
 use crate::answer::Outcome;
 use crate::api::{
@@ -311,9 +311,9 @@ pub(crate) fn give_token(installation: u64, repositories: Option<&[u64]>, permis
 }
 
 /// Reads the token from the answer to such an order, with its end.
-pub(crate) fn read_token(progress: &Progress, reply: &Reply) -> Result<(Hidden, Timestamp), HostError> {
+pub(crate) fn read_token(progress: &Progress, reply: &Reply) -> Result<(SecretBytes, Timestamp), HostError> {
     let TokenAnswer { token, expires_at } = read(progress, reply)?;
-    let token = Hidden::new(token);
+    let token = SecretBytes::new(token);
     match read_optional_time(Some(&expires_at), true)? {
         Some(end) => Ok((token, end)),
         None => Err(crate::answer::not_understood(true, "it holds a token without an end")),

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, HostKind, HostReply, HostError};
 use tenure_sources::{
-    BaseUrl, Credentials, GitHubApp, Hidden, HostClient, HostRequest, Installation, Reach, TlsOptions,
+    BaseUrl, Credentials, GitHubApp, SecretBytes, HostClient, HostRequest, Installation, Connector, TlsOptions,
 };
 use tokio::sync::Mutex;
 
@@ -36,7 +36,7 @@ pub struct HostResponse {
     /// The content of the answer.
     pub told: HostReply,
     /// The value of a new token. The value of a key stays at its maker.
-    pub value: Option<Hidden>,
+    pub value: Option<SecretBytes>,
     /// The time of the host.
     pub date: Option<Timestamp>,
 }
@@ -57,7 +57,7 @@ pub trait Host: Send + Sync {
 #[derive(Clone, Debug)]
 pub enum Authoriser {
     /// A token of a person, a project or a group.
-    Token(Hidden),
+    Token(SecretBytes),
     /// A GitHub App, which sends requests as one of its installations.
     App(Box<GitHubApp>),
 }
@@ -68,9 +68,9 @@ pub struct RemoteHost {
     base: BaseUrl,
     authoriser: Authoriser,
     tls: TlsOptions,
-    reach: Reach,
+    reach: Connector,
     /// The token of the App's installation, and its end. Callers wait on the lock, so one token is made for all of them.
-    session: Mutex<Option<(Hidden, Timestamp)>>,
+    session: Mutex<Option<(SecretBytes, Timestamp)>>,
 }
 
 /// No host: an administrator writes Secrets by hand.
@@ -102,7 +102,7 @@ impl RemoteHost {
         address: &str,
         authoriser: Authoriser,
         tls: TlsOptions,
-        reach: Reach,
+        reach: Connector,
     ) -> Result<Self, &'static str> {
         let base = BaseUrl::parse(address).ok_or("a host's address is an http or https URL without user and query")?;
         let api: Box<dyn Api> = match (kind, &authoriser) {
@@ -149,7 +149,7 @@ impl RemoteHost {
             let shown = self.credentials(&call, &mut client, now).await?;
             progress.call = call;
             let reply = send(&mut client, self.api.headers(), &progress.call).await?;
-            let secrets: Vec<&Hidden> = shown.iter().collect();
+            let secrets: Vec<&SecretBytes> = shown.iter().collect();
             match find_next_step(&*self.api, ask, &mut progress, &reply, (now, &secrets))? {
                 ApiStep::Next(next) => call = next,
                 ApiStep::Done(told, value) => {
@@ -166,7 +166,7 @@ impl RemoteHost {
         call: &Call,
         client: &mut HostClient,
         now: Timestamp,
-    ) -> Result<Option<Hidden>, HostError> {
+    ) -> Result<Option<SecretBytes>, HostError> {
         let token = match &self.authoriser {
             Authoriser::Token(token) => token.clone(),
             Authoriser::App(app) if call.is_by_app => {
@@ -180,7 +180,7 @@ impl RemoteHost {
     }
 
     /// Returns a token of the App's installation: the cached one, or a new one. The token may only manage deploy keys.
-    async fn log_in(&self, app: &GitHubApp, client: &mut HostClient, now: Timestamp) -> Result<Hidden, HostError> {
+    async fn log_in(&self, app: &GitHubApp, client: &mut HostClient, now: Timestamp) -> Result<SecretBytes, HostError> {
         let mut session = self.session.lock().await;
         if let Some((token, end)) = &*session
             && later(now, SPARE) < *end

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use tenure_planner::access::host::{HostQuery, CredentialKind, MintRequest, Role, Scope, Target};
-use tenure_sources::Hidden;
+use tenure_sources::SecretBytes;
 use zeroize::Zeroizing;
 
 use crate::api::{Api, Progress, ApiStep, find_next_step};
@@ -195,7 +195,7 @@ proptest! {
         body in body(),
         calls in 1_usize..4,
     ) {
-        let secret = Hidden::new(SECRET);
+        let secret = SecretBytes::new(SECRET);
         let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
         let apis: [&dyn Api; 4] =
             [&Gitlab, &Gitea, &Github { installation: None }, &Github { installation: Some(3) }];

@@ -9,7 +9,7 @@ use crate::node::{Identity, Node, Scope, scoped};
 use crate::powers::Granted;
 use crate::rules::Names;
 use crate::search::{Edge, Search};
-use crate::writes;
+use crate::attack_writes;
 
 impl Search<'_> {
     /// Adds tokens by TokenRequest. If policies check token requests, each account is decided by itself.
@@ -43,7 +43,7 @@ impl Search<'_> {
             if self.is_done(&node) {
                 continue;
             }
-            let verdict = self.judge(&writes::token(&namespace, &name), holder, groups);
+            let verdict = self.judge(&attack_writes::token(&namespace, &name), holder, groups);
             is_open &= verdict == Verdict::Admitted;
             self.go(node, edge().judged(verdict));
         }

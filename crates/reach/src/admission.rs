@@ -40,14 +40,14 @@ impl Write {
 
 /// A policy, webhook or rule that decides a write, and the fate of writes while Tenure is dead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Judge {
+pub struct WriteCheck {
     /// `ValidatingAdmissionPolicy/NAME`, `ValidatingWebhookConfiguration/NAME`, or a rule of a controller.
     pub name: String,
     /// The fate of writes while the program behind it is dead.
-    pub when_dead: WhenDead,
+    pub when_dead: FailurePolicy,
 }
 
-impl Judge {
+impl WriteCheck {
     /// Checks whether admission's configuration in the cluster can remove it.
     pub(crate) fn is_configurable(&self) -> bool {
         self.name.starts_with("ValidatingAdmissionPolicy/") || self.name.starts_with("ValidatingWebhookConfiguration/")
@@ -57,7 +57,7 @@ impl Judge {
 /// The fate of a write while the program behind its judge is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum WhenDead {
+pub enum FailurePolicy {
     /// The API server evaluates the rule itself.
     Holds,
     /// Every write is refused.
@@ -68,7 +68,7 @@ pub enum WhenDead {
     Waits,
 }
 
-impl WhenDead {
+impl FailurePolicy {
     /// Returns a description.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -87,13 +87,13 @@ pub(crate) enum Verdict {
     /// No judge denies the write.
     Admitted,
     /// Judges with an unknown answer see the write.
-    Unknown(Vec<Judge>),
+    Unknown(Vec<WriteCheck>),
     /// A judge denies the write.
-    Denied(Judge),
+    Denied(WriteCheck),
 }
 
 struct Policy {
-    judge: Judge,
+    judge: WriteCheck,
     ignores_failures: bool,
     has_parameters: bool,
     matcher: Value,
@@ -105,7 +105,7 @@ struct Policy {
 }
 
 struct Webhook {
-    judge: Judge,
+    judge: WriteCheck,
     matcher: Value,
     conditions: Vec<Result<Program, String>>,
 }
@@ -116,7 +116,7 @@ pub(crate) struct Admission {
     policies: Vec<Policy>,
     webhooks: Vec<Webhook>,
     /// A guard inside the API server: it has no object, and validates namespaces.
-    guard: Option<Judge>,
+    guard: Option<WriteCheck>,
 }
 
 /// The request's user, and the answers of RBAC.
@@ -156,11 +156,11 @@ impl Admission {
             let name = pointer_text(configuration, "/metadata/name");
             for webhook in list(configuration, "/webhooks") {
                 read.webhooks.push(Webhook {
-                    judge: Judge {
+                    judge: WriteCheck {
                         name: format!("ValidatingWebhookConfiguration/{name}"),
                         when_dead: match pointer_text(webhook, "/failurePolicy") {
-                            "Ignore" => WhenDead::Admits,
-                            _ => WhenDead::Refuses,
+                            "Ignore" => FailurePolicy::Admits,
+                            _ => FailurePolicy::Refuses,
                         },
                     },
                     matcher: json!({
@@ -175,9 +175,9 @@ impl Admission {
     }
 
     pub(crate) fn with_guard(mut self, name: Option<&str>) -> Self {
-        self.guard = name.map(|name| Judge {
+        self.guard = name.map(|name| WriteCheck {
             name: name.to_owned(),
-            when_dead: WhenDead::Holds,
+            when_dead: FailurePolicy::Holds,
         });
         self
     }
@@ -289,9 +289,9 @@ fn read_policy(policy: &Value, name: &str, bindings: Vec<Value>, environment: &E
         (name, compile(variable, environment))
     });
     Policy {
-        judge: Judge {
+        judge: WriteCheck {
             name: format!("ValidatingAdmissionPolicy/{name}"),
-            when_dead: WhenDead::Holds,
+            when_dead: FailurePolicy::Holds,
         },
         ignores_failures: pointer_text(policy, "/spec/failurePolicy") == "Ignore",
         has_parameters: policy.pointer("/spec/paramKind").is_some_and(Value::is_object),

@@ -12,7 +12,7 @@ use crate::node::{Identity, Node, Scope};
 use crate::powers::{Granted, Power};
 use crate::rules::Names;
 use crate::search::{Edge, Search};
-use crate::writes;
+use crate::attack_writes;
 
 /// The rights on roles and bindings in one scope, each with the binding that gives the right.
 #[derive(Default)]
@@ -265,7 +265,7 @@ impl<'c> Search<'c> {
         if !is_judged {
             return Verdict::Admitted;
         }
-        self.judge(&writes::binding(role, scope, identity), identity, groups)
+        self.judge(&attack_writes::binding(role, scope, identity), identity, groups)
     }
 
     fn list_namespaces(&self) -> Vec<String> {

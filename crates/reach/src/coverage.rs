@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::kinds::{SOURCES, Source, is_custom};
+use crate::kinds::{SOURCES, ReadKind, is_custom};
 use crate::object::{group_of, pointer_text};
 
 /// The kinds for which the objects are complete.
@@ -40,7 +40,7 @@ impl Coverage {
 
 /// Returns the name of a kind in messages: `pods`, `roles.rbac.authorization.k8s.io`.
 #[must_use]
-pub fn name_source(source: &Source) -> String {
+pub fn name_source(source: &ReadKind) -> String {
     if source.group.is_empty() {
         source.resource.to_owned()
     } else {

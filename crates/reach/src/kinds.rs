@@ -1,18 +1,18 @@
 //! The rights that the kinds of Kubernetes, Flux, Tenure and others give an account, as data.
 
 /// A kind whose objects make Pods, or act as a ServiceAccount of their namespace.
-pub(crate) struct Deputy {
+pub(crate) struct ActingKind {
     /// The API group.
     pub(crate) group: &'static str,
     /// The resource.
     pub(crate) resource: &'static str,
     /// The effect of the objects.
-    pub(crate) does: Does,
+    pub(crate) does: ControllerAction,
 }
 
 /// The action of a kind's controller for the author of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum ControllerAction {
     /// The controller creates Pods from a template, as any ServiceAccount of the namespace.
     MakesPods,
     /// The controller acts as the ServiceAccount of the namespace that the object names. Without a name it acts as this account of its own, unless that is
@@ -22,16 +22,16 @@ pub(crate) enum Does {
     ActsInOwnNamespace(&'static str),
 }
 
-const fn makes_pods(group: &'static str, resource: &'static str) -> Deputy {
-    Deputy {
+const fn makes_pods(group: &'static str, resource: &'static str) -> ActingKind {
+    ActingKind {
         group,
         resource,
-        does: Does::MakesPods,
+        does: ControllerAction::MakesPods,
     }
 }
 
 /// The deputies.
-pub(crate) const DEPUTIES: &[Deputy] = &[
+pub(crate) const DEPUTIES: &[ActingKind] = &[
     makes_pods("", "replicationcontrollers"),
     makes_pods("apps", "deployments"),
     makes_pods("apps", "replicasets"),
@@ -63,25 +63,25 @@ pub(crate) const DEPUTIES: &[Deputy] = &[
     makes_pods("ray.io", "rayclusters"),
     makes_pods("ray.io", "rayjobs"),
     makes_pods("sparkoperator.k8s.io", "sparkapplications"),
-    Deputy {
+    ActingKind {
         group: "kustomize.toolkit.fluxcd.io",
         resource: "kustomizations",
-        does: Does::ActsAs("kustomize-controller"),
+        does: ControllerAction::ActsAs("kustomize-controller"),
     },
-    Deputy {
+    ActingKind {
         group: "helm.toolkit.fluxcd.io",
         resource: "helmreleases",
-        does: Does::ActsAs("helm-controller"),
+        does: ControllerAction::ActsAs("helm-controller"),
     },
-    Deputy {
+    ActingKind {
         group: "tenure.dev",
         resource: "surfaces",
-        does: Does::ActsAs(""),
+        does: ControllerAction::ActsAs(""),
     },
-    Deputy {
+    ActingKind {
         group: "argoproj.io",
         resource: "applications",
-        does: Does::ActsInOwnNamespace("argocd-application-controller"),
+        does: ControllerAction::ActsInOwnNamespace("argocd-application-controller"),
     },
 ];
 
@@ -126,7 +126,7 @@ pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// A kind that `tenure reach` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct ReadKind {
     /// The API group.
     pub group: &'static str,
     /// The version in which `tenure reach` reads it.
@@ -147,8 +147,8 @@ const fn version_of(group: &str) -> &'static str {
     }
 }
 
-const fn source(group: &'static str, resource: &'static str, kind: &'static str) -> Source {
-    Source {
+const fn source(group: &'static str, resource: &'static str, kind: &'static str) -> ReadKind {
+    ReadKind {
         group,
         version: version_of(group),
         resource,
@@ -157,8 +157,8 @@ const fn source(group: &'static str, resource: &'static str, kind: &'static str)
     }
 }
 
-const fn metadata(group: &'static str, resource: &'static str, kind: &'static str) -> Source {
-    Source {
+const fn metadata(group: &'static str, resource: &'static str, kind: &'static str) -> ReadKind {
+    ReadKind {
         group,
         version: version_of(group),
         resource,
@@ -168,7 +168,7 @@ const fn metadata(group: &'static str, resource: &'static str, kind: &'static st
 }
 
 /// All kinds that are read.
-pub const SOURCES: &[Source] = &[
+pub const SOURCES: &[ReadKind] = &[
     source(RBAC, "clusterroles", "ClusterRole"),
     source(RBAC, "clusterrolebindings", "ClusterRoleBinding"),
     source(RBAC, "roles", "Role"),
@@ -206,6 +206,6 @@ pub const SOURCES: &[Source] = &[
 
 /// Checks whether a kind exists only if its CustomResourceDefinition is installed. If such a kind is absent, nothing is
 /// unknown.
-pub(crate) fn is_custom(source: &Source) -> bool {
+pub(crate) fn is_custom(source: &ReadKind) -> bool {
     matches!(source.group, TENANT_GROUP | "tenure.dev")
 }

@@ -9,12 +9,12 @@
 
 mod accounts;
 mod admission;
-mod beyond;
+mod tenant_escapes;
 mod bindings;
 mod cluster;
 mod coverage;
-mod escalate;
-mod expand;
+mod escalation;
+mod graph_edges;
 mod kinds;
 mod node;
 mod object;
@@ -23,13 +23,13 @@ mod report;
 mod rules;
 mod search;
 mod subject;
-mod writes;
+mod attack_writes;
 
-pub use admission::{Judge, WhenDead};
-pub use beyond::list_beyond;
+pub use admission::{WriteCheck, FailurePolicy};
+pub use tenant_escapes::list_beyond;
 pub use cluster::Cluster;
 pub use coverage::{Coverage, name_source};
-pub use kinds::{SOURCES, Source};
+pub use kinds::{SOURCES, ReadKind};
 pub use node::{Identity, Node, Scope};
 pub use report::{Access, Reach, Reached, Right, Step, Stopped, Target};
 pub use rules::Rule;

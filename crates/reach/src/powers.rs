@@ -1,7 +1,7 @@
 //! The powers that the rules of a role give its holder: one table from verbs on resources to
 //! powers.
 
-use crate::kinds::{ADMISSION, DEPUTIES, Does, LANE_GROUPS, RBAC};
+use crate::kinds::{ADMISSION, DEPUTIES, ControllerAction, LANE_GROUPS, RBAC};
 use crate::rules::{Names, Rule};
 
 /// A power that leads further than the right that gives it.
@@ -214,8 +214,8 @@ pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
                 continue;
             };
             let power = match deputy.does {
-                Does::MakesPods => Power::CreatePods,
-                Does::ActsAs(_) | Does::ActsInOwnNamespace(_) => Power::Deputy(index),
+                ControllerAction::MakesPods => Power::CreatePods,
+                ControllerAction::ActsAs(_) | ControllerAction::ActsInOwnNamespace(_) => Power::Deputy(index),
             };
             add(power, &|| describe(verb, deputy.group, deputy.resource));
         }

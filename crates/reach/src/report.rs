@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::admission::{Judge, Verdict};
+use crate::admission::{WriteCheck, Verdict};
 use crate::cluster::Cluster;
 use crate::node::{Node, Scope};
-use crate::rules::{Asked, Rule};
+use crate::rules::{RequestedRight, Rule};
 use crate::search::{Edge, Search};
 use crate::subject::Subject;
 
@@ -33,10 +33,10 @@ pub struct Step {
     pub with: Option<String>,
     /// The judges of the write whose answer can't be computed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub judged_by: Vec<Judge>,
+    pub judged_by: Vec<WriteCheck>,
     /// The obstacle of the write, if the subject can remove it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub taken_away: Option<Judge>,
+    pub taken_away: Option<WriteCheck>,
     /// The node at its end.
     pub to: String,
 }
@@ -94,7 +94,7 @@ pub struct Stopped {
     /// The node to which it would lead.
     pub to: String,
     /// The obstacle.
-    pub by: Judge,
+    pub by: WriteCheck,
 }
 
 /// An object in a question.
@@ -301,7 +301,7 @@ impl<'c> Reach<'c> {
         };
         let by_rules = |rules: &[Rule], label: &str| {
             verbs.iter().find_map(|verb| {
-                let asked = Asked {
+                let asked = RequestedRight {
                     verb,
                     group: &target.group,
                     resource: &target.resource,

@@ -29,7 +29,7 @@ pub struct Rule {
 
 /// A question to RBAC.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestedRight<'a> {
     pub(crate) verb: &'a str,
     pub(crate) group: &'a str,
     /// The resource, with its subresource.
@@ -54,7 +54,7 @@ impl Rule {
         self.has_verb(verb) && self.has_group(group) && self.has_resource(resource)
     }
 
-    pub(crate) fn allows(&self, asked: &Asked<'_>) -> bool {
+    pub(crate) fn allows(&self, asked: &RequestedRight<'_>) -> bool {
         self.covers(asked.verb, asked.group, asked.resource) && self.has_name(asked.name)
     }
 

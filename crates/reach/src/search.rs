@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::rc::Rc;
 
-use crate::admission::{Judge, Verdict};
+use crate::admission::{WriteCheck, Verdict};
 use crate::bindings::Combining;
 use crate::cluster::Cluster;
 use crate::node::{Identity, Node, Scope};
@@ -67,7 +67,7 @@ pub(crate) struct StoppedEdge {
     pub(crate) from: usize,
     pub(crate) to: Node,
     pub(crate) edge: Edge,
-    pub(crate) judge: Judge,
+    pub(crate) judge: WriteCheck,
 }
 
 /// The state of a search.

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use crate::account::Growing;
+use crate::fetch_budgets::GrowingCharge;
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
-use crate::budget::{OverBudget, Room};
+use crate::budget::{OverBudget, BudgetLimits};
 use crate::git::modules;
 use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};
@@ -146,7 +146,7 @@ pub(crate) fn write_archive(
     tree: Oid,
     selection: Selection<'_>,
     limits: &Limits,
-    (trees, memory): (&Room, &mut Growing),
+    (trees, memory): (&BudgetLimits, &mut GrowingCharge),
     out: impl Write,
 ) -> Result<(Written, Submodules), ArchiveError> {
     let Walked {
@@ -194,7 +194,7 @@ fn walk(
     root: Oid,
     selection: Selection<'_>,
     limits: &Limits,
-    memory: &mut Growing,
+    memory: &mut GrowingCharge,
 ) -> Result<Walked, ArchiveError> {
     let algorithm: Algorithm = root.algorithm();
     let mut files = Vec::new();

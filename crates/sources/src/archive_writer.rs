@@ -10,7 +10,7 @@ use flate2::{Compression, GzBuilder};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use crate::budget::{OverBudget, Room};
+use crate::budget::{OverBudget, BudgetLimits};
 use crate::limits::{Limits, describe_bytes};
 
 /// A written archive.
@@ -43,13 +43,13 @@ pub(crate) enum WriteError {
 pub(crate) struct ArchiveWriter<'a, W: Write> {
     archive: Builder<GzEncoder<Hashed<W>>>,
     limits: &'a Limits,
-    trees: &'a Room,
+    trees: &'a BudgetLimits,
     unpacked: u64,
 }
 
 impl<'a, W: Write> ArchiveWriter<'a, W> {
     /// Creates a writer. The files have to fit into `trees`, the limit of their later place in memory.
-    pub(crate) fn new(out: W, limits: &'a Limits, trees: &'a Room) -> Self {
+    pub(crate) fn new(out: W, limits: &'a Limits, trees: &'a BudgetLimits) -> Self {
         let hashed = Hashed {
             inner: out,
             hash: Sha256::new(),

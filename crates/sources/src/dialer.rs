@@ -21,7 +21,7 @@ use crate::error::FetchError;
 use crate::limits::{Limits, describe_bytes};
 use crate::policy::{Endpoint, Policy, Scheme};
 use crate::proxy::Proxy;
-use crate::reach::Reach;
+use crate::connector::Connector;
 use crate::secret::TlsOptions;
 use crate::tls;
 
@@ -54,14 +54,14 @@ impl Budget {
 /// Opens connections that the policy allows, or requests them from another process.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
-    reach: Reach,
+    reach: Connector,
     limits: Limits,
     budget: Arc<Budget>,
     proxy: Option<Arc<Proxy>>,
 }
 
 impl Dialer {
-    pub(crate) fn new(reach: Reach, limits: &Limits) -> Self {
+    pub(crate) fn new(reach: Connector, limits: &Limits) -> Self {
         let budget = Arc::new(Budget {
             received: AtomicU64::new(0),
             limit: limits.received_bytes,
@@ -123,8 +123,8 @@ impl Dialer {
     async fn open(&self, endpoint: &Endpoint, behind: Option<&Endpoint>) -> Result<Counted<TcpStream>, FetchError> {
         let patience = self.limits.connect_timeout;
         let inner = match &self.reach {
-            Reach::Here(policy) => open_connection(policy, endpoint, behind, patience).await?,
-            Reach::Through(other) => other.connect(endpoint, behind, patience).await?,
+            Connector::Here(policy) => open_connection(policy, endpoint, behind, patience).await?,
+            Connector::Through(other) => other.connect(endpoint, behind, patience).await?,
         };
         Ok(Counted {
             inner,

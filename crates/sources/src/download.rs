@@ -15,15 +15,15 @@ use tenure_planner::external_artifact::DownloadRequest;
 use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
 use tokio::io::AsyncReadExt as _;
 
-use crate::account::{self, Account};
-use crate::artifact::{ArtifactStore, Incoming, SourceKey, TaskWrite as _};
+use crate::fetch_budgets::{self, FetchBudgets};
+use crate::artifact::{ArtifactStore, IncomingFile, SourceKey, TaskWrite as _};
 use crate::budget::OverBudget;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
 use crate::http::{HttpClient, HttpRequest};
 use crate::limits::{Limits, describe_bytes};
 use crate::policy::Endpoint;
-use crate::reach::Reach;
+use crate::connector::Connector;
 use crate::secret::{Credentials, TlsOptions};
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
@@ -104,10 +104,10 @@ impl From<&DownloadError> for FetchFailure {
 pub async fn download(
     source: &SourceKey,
     request: &DownloadRequest,
-    reach: impl Into<Reach>,
+    reach: impl Into<Connector>,
     limits: &Limits,
     store: &ArtifactStore,
-    account: &Account,
+    account: &FetchBudgets,
 ) -> Result<Fetched, DownloadError> {
     let known = request
         .known
@@ -156,8 +156,8 @@ async fn receive(
     dialer: &Dialer,
     limits: &Limits,
     store: &ArtifactStore,
-    account: &Account,
-) -> Result<(Incoming, u64), DownloadError> {
+    account: &FetchBudgets,
+) -> Result<(IncomingFile, u64), DownloadError> {
     let (endpoint, target) = read_address(&request.url)?;
     let mut client = HttpClient::new(
         dialer.clone(),
@@ -185,7 +185,7 @@ async fn receive(
     let mut body = answer.into_body();
     let mut incoming = store.incoming_file(&account.lane)?;
     let path = incoming.path().to_owned();
-    let failed = |error: std::io::Error| match account::find_refusal(&error) {
+    let failed = |error: std::io::Error| match fetch_budgets::find_refusal(&error) {
         Some(refused) => DownloadError::OverBudget(refused),
         None => store.io("write", &path, error).into(),
     };

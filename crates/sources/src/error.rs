@@ -10,7 +10,7 @@ use tenure_planner::source::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
 use crate::policy::Denied;
-use crate::reach::{ConnectFailure, ConnectRefusal};
+use crate::connector::{ConnectFailure, ConnectRefusal};
 
 /// Why a fetch gave no artifact. One variant for each operation that can fail.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! One fetch of a Git repository: list the references, stop if nothing changed, else receive, verify and store.
 //!
-//! This module has the order of these phases and the name of each failure. Decisions are in `policy`, `select` and `ignore`; `git` reads the bytes of servers.
+//! This module has the order of these phases and the name of each failure. Decisions are in `policy`, `reference_selection` and `ignore`; `git` reads the bytes of servers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use tenure_planner::git_repository::Fetched;
 use tokio::time::Instant;
 
-use crate::account::Account;
+use crate::fetch_budgets::FetchBudgets;
 use crate::artifact::ArtifactStore;
 use crate::cancel::CancelOnDrop;
 use crate::dialer::Dialer;
@@ -17,10 +17,10 @@ use crate::fingerprint::write_fingerprint;
 use crate::git::oid::Oid;
 use crate::git::wire::PackRequest;
 use crate::limits::{Limits, describe_bytes};
-use crate::reach::Reach;
-use crate::receive::{Received, Receiving, Remote};
+use crate::connector::Connector;
+use crate::pack_transfer::{ReceivedPack, PackTransfer, RemoteRepository};
 use crate::request::{GitRequest, Reference};
-use crate::select::{self, Selected};
+use crate::reference_selection::{self, SelectedReference};
 use crate::submodules::{self, Pending};
 use crate::unpack::{Unpacked, Wanted, Work};
 
@@ -37,27 +37,27 @@ const LIST_BYTES: u64 = 16 << 20;
 /// A [`FetchError`] that says what failed and what to do. [`FetchError::reason`] is the condition's reason, and [`FetchError::transient`] says whether a retry may help.
 pub fn fetch<'a>(
     request: &'a GitRequest,
-    reach: impl Into<Reach>,
+    reach: impl Into<Connector>,
     limits: &'a Limits,
     store: &'a ArtifactStore,
-    account: &'a Account,
+    account: &'a FetchBudgets,
 ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
 async fn fetch_in_time(
     request: &GitRequest,
-    reach: Reach,
+    reach: Connector,
     limits: &Limits,
     store: &ArtifactStore,
-    account: &Account,
+    account: &FetchBudgets,
 ) -> Result<Fetched, FetchError> {
     // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let mut fetching = Fetch {
         request,
-        home: Remote {
+        home: RemoteRepository {
             url: request.url.clone(),
             credentials: request.credentials.clone(),
             tls: request.tls.clone(),
@@ -100,23 +100,23 @@ async fn fetch_in_time(
 struct Fetch<'a> {
     request: &'a GitRequest,
     /// The source's own repository.
-    home: Remote,
+    home: RemoteRepository,
     dialer: &'a Dialer,
     limits: &'a Limits,
     store: &'a ArtifactStore,
-    account: &'a Account,
+    account: &'a FetchBudgets,
     deadline: Instant,
     fingerprint: String,
 }
 
 impl Fetch<'_> {
     /// Returns the commit that the request names, if it names one.
-    fn read_commit(&self) -> Result<Option<Selected>, FetchError> {
+    fn read_commit(&self) -> Result<Option<SelectedReference>, FetchError> {
         let Reference::Commit { id, branch } = &self.request.reference else {
             return Ok(None);
         };
         let commit = Oid::from_hex(id.as_bytes()).ok_or_else(|| self.not_found(Vec::new()))?;
-        Ok(Some(Selected {
+        Ok(Some(SelectedReference {
             name: branch.as_ref().map(|branch| format!("refs/heads/{branch}")),
             want: commit,
             commit,
@@ -140,16 +140,16 @@ impl Fetch<'_> {
         let receiving = self.receiving(&self.home);
         let mut memory = receiving.memory().await?;
         let (mut transport, advertisement) = receiving.connect(&mut memory).await?;
-        let prefixes = select::list_prefixes(&self.request.reference);
+        let prefixes = reference_selection::list_prefixes(&self.request.reference);
         let references = receiving
             .list(&mut transport, &advertisement, prefixes, &mut memory)
             .await?;
-        let Some(selected) = select::select_reference(&self.request.reference, &references) else {
-            let neighbours = select::list_neighbours(&self.request.reference);
+        let Some(selected) = reference_selection::select_reference(&self.request.reference, &references) else {
+            let neighbours = reference_selection::list_neighbours(&self.request.reference);
             let references = receiving
                 .list(&mut transport, &advertisement, neighbours, &mut memory)
                 .await?;
-            return Err(self.not_found(select::find_close_names(&self.request.reference, &references)));
+            return Err(self.not_found(reference_selection::find_close_names(&self.request.reference, &references)));
         };
         if let Some(unchanged) = self.unchanged(&selected) {
             return Ok(unchanged);
@@ -159,11 +159,11 @@ impl Fetch<'_> {
         let algorithm = advertisement.algorithm();
         drop((transport, references, advertisement));
         drop(memory);
-        self.store(Received { pack, algorithm }, selected).await
+        self.store(ReceivedPack { pack, algorithm }, selected).await
     }
 
-    fn receiving<'b>(&'b self, remote: &'b Remote) -> Receiving<'b> {
-        Receiving {
+    fn receiving<'b>(&'b self, remote: &'b RemoteRepository) -> PackTransfer<'b> {
+        PackTransfer {
             remote,
             dialer: self.dialer,
             limits: self.limits,
@@ -174,14 +174,14 @@ impl Fetch<'_> {
     }
 
     /// Stores the artifact of the received pack and of its submodules.
-    async fn store(&self, received: Received, selected: Selected) -> Result<Fetched, FetchError> {
+    async fn store(&self, received: ReceivedPack, selected: SelectedReference) -> Result<Fetched, FetchError> {
         let cancel = CancelOnDrop::default();
         let mut used = Used::default();
         let wanted = Wanted::Own(selected.clone());
         let own = self.unpack(&self.home, received, wanted, (&cancel, &mut used)).await?;
         let modules = self.fetch_submodules(&own, (&cancel, &mut used)).await?;
         let work = self.work(&self.home, &cancel);
-        let Account { lane, memory, .. } = self.account;
+        let FetchBudgets { lane, memory, .. } = self.account;
         let (turn, held) = if work.merges() {
             let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
             (
@@ -213,7 +213,7 @@ impl Fetch<'_> {
         }
         let mut pending = Pending::new(&self.home, &own.submodules)?;
         while let Some(module) = pending.take() {
-            let fail = |error| submodules::wrap(&module.path, error);
+            let fail = |error| submodules::add_submodule_path(&module.path, error);
             let receiving = self.receiving(&module.remote);
             let received = receiving.receive_commit(module.commit, None).await.map_err(fail)?;
             let received = received.ok_or_else(|| {
@@ -235,18 +235,18 @@ impl Fetch<'_> {
     /// Turns a pack into an archive, on threads for blocking work, in the lane's turn, after the budget has capacity for its memory.
     async fn unpack(
         &self,
-        remote: &Remote,
-        received: Received,
+        remote: &RemoteRepository,
+        received: ReceivedPack,
         wanted: Wanted,
         (cancel, used): (&CancelOnDrop, &mut Used),
     ) -> Result<Unpacked, FetchError> {
-        let Account {
+        let FetchBudgets {
             lane,
             memory,
             unpacking,
             ..
         } = self.account;
-        let Received { pack, algorithm } = received;
+        let ReceivedPack { pack, algorithm } = received;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
         let work = self.work(remote, cancel);
         let (work, pack, turn, measure) = self
@@ -269,7 +269,7 @@ impl Fetch<'_> {
         Ok(unpacked)
     }
 
-    fn work(&self, remote: &Remote, cancel: &CancelOnDrop) -> Work {
+    fn work(&self, remote: &RemoteRepository, cancel: &CancelOnDrop) -> Work {
         Work {
             request: self.request.clone(),
             url: remote.url.to_string(),
@@ -294,9 +294,9 @@ impl Fetch<'_> {
         })
     }
 
-    fn unchanged(&self, selected: &Selected) -> Option<Fetched> {
+    fn unchanged(&self, selected: &SelectedReference) -> Option<Fetched> {
         let known = self.request.asked.known.as_ref()?;
-        let revision = select::write_revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
+        let revision = reference_selection::write_revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
         let same = known.facts.revision == revision
             && known.fingerprint == self.fingerprint
             && self.store.contains(&self.request.source, &known.facts.digest);
@@ -305,7 +305,7 @@ impl Fetch<'_> {
 
     fn not_found(&self, close: Vec<String>) -> FetchError {
         FetchError::ReferenceNotFound {
-            what: select::describe_reference(&self.request.reference),
+            what: reference_selection::describe_reference(&self.request.reference),
             url: self.request.url.to_string(),
             close,
         }

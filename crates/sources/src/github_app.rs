@@ -28,7 +28,7 @@ use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::host_client::BaseUrl;
 use crate::http::{HttpClient, HttpRequest};
-use crate::secret::{Credentials, Hidden, Reader, SecretData, TlsOptions};
+use crate::secret::{Credentials, SecretBytes, Reader, SecretData, TlsOptions};
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 /// The address of GitHub's own API.
@@ -78,7 +78,7 @@ pub struct AppTokens(Arc<Mutex<HashMap<SourceKey, Token>>>);
 #[derive(Clone)]
 struct Token {
     of: [u8; 32],
-    token: Hidden,
+    token: SecretBytes,
     expires: Timestamp,
 }
 
@@ -98,7 +98,7 @@ impl AppTokens {
         self.tokens().remove(source);
     }
 
-    fn find(&self, source: &SourceKey, app: &GitHubApp, now: Timestamp) -> Option<Hidden> {
+    fn find(&self, source: &SourceKey, app: &GitHubApp, now: Timestamp) -> Option<SecretBytes> {
         let tokens = self.tokens();
         let token = tokens.get(source)?;
         let is_good = token.of == app.digest && now + SPARE < token.expires;
@@ -220,7 +220,7 @@ impl GitHubApp {
         match expires {
             Some(expires) if is_writable && !answer.token.is_empty() => Ok(Token {
                 of: self.digest,
-                token: Hidden::new(answer.token),
+                token: SecretBytes::new(answer.token),
                 expires: expires.min(now + LONGEST),
             }),
             _ => Err(self.complain("its answer holds no token with an end")),
@@ -233,7 +233,7 @@ impl GitHubApp {
     /// [`FetchError::InvalidSecret`] when the App's key can't sign.
     pub fn sign_in(&self, now: Timestamp) -> Result<Credentials, FetchError> {
         let claim = self.write_claim(now.as_second())?;
-        Ok(Credentials::Bearer(Hidden::new(claim)))
+        Ok(Credentials::Bearer(SecretBytes::new(claim)))
     }
 
     /// Returns the installation.

@@ -18,7 +18,7 @@ use crate::error::FetchError;
 use crate::http::{HttpClient, HttpRequest};
 use crate::limits::Limits;
 use crate::policy::{Endpoint, Scheme};
-use crate::reach::Reach;
+use crate::connector::Connector;
 use crate::secret::{Credentials, TlsOptions};
 use crate::url::read_host;
 
@@ -131,7 +131,7 @@ impl HostClient {
     /// Creates a client that reads at most this many bytes for one answer, at most `answers` times that in all, and waits this long for each.
     #[must_use]
     pub fn new(
-        reach: &Reach,
+        reach: &Connector,
         base: &BaseUrl,
         credentials: &Credentials,
         tls: &TlsOptions,

@@ -7,7 +7,7 @@ use russh::keys::ssh_key::Kdf;
 use russh::keys::{PrivateKey, decode_secret_key};
 
 use crate::error::FetchError;
-use crate::secret::Hidden;
+use crate::secret::SecretBytes;
 
 /// More bytes than an RSA key of 16,384 bits takes.
 const LONGEST: usize = 16 << 10;
@@ -15,9 +15,9 @@ const LONGEST: usize = 16 << 10;
 const MOST_ROUNDS: u32 = 500;
 
 /// Reads the key, on a thread for blocking work, because deriving the key from a passphrase takes a while.
-pub(crate) async fn read_private_key(identity: &Hidden, passphrase: Option<&Hidden>) -> Result<PrivateKey, FetchError> {
+pub(crate) async fn read_private_key(identity: &SecretBytes, passphrase: Option<&SecretBytes>) -> Result<PrivateKey, FetchError> {
     let (identity, passphrase) = (identity.clone(), passphrase.cloned());
-    let read = move || read_now(identity.reveal(), passphrase.as_ref().map(Hidden::reveal));
+    let read = move || read_now(identity.reveal(), passphrase.as_ref().map(SecretBytes::reveal));
     match tokio::task::spawn_blocking(read).await {
         Ok(result) => result,
         Err(_) => Err(unreadable()),

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write as _};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::account::find_refusal;
+use crate::fetch_budgets::find_refusal;
 use crate::artifact::{ArtifactStore, SourceKey};
 use crate::error::StorageError;
 
@@ -59,10 +59,10 @@ impl ArtifactStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{ByteBudget, Room};
+    use crate::budget::{ByteBudget, BudgetLimits};
 
     fn store(folder: &std::path::Path, bytes: u64) -> ArtifactStore {
-        let room = Room {
+        let room = BudgetLimits {
             what: "archives",
             lane: bytes,
             all: bytes,

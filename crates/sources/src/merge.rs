@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::account::Growing;
+use crate::fetch_budgets::GrowingCharge;
 use crate::archive::{ArchiveError, IgnoreFiles};
 use crate::archive_writer::{ArchiveWriter, Written};
-use crate::budget::Room;
+use crate::budget::BudgetLimits;
 use crate::git::pack::PackError;
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::Limits;
@@ -47,7 +47,7 @@ pub(crate) fn merge_archives(
     parts: &mut [Part],
     ignore: Option<&str>,
     limits: &Limits,
-    (trees, memory): (&Room, &mut Growing),
+    (trees, memory): (&BudgetLimits, &mut GrowingCharge),
     out: impl Write,
     cancelled: &AtomicBool,
 ) -> Result<Written, ArchiveError> {
@@ -88,7 +88,7 @@ fn find_places(
     index: usize,
     places: &mut Places,
     limits: &Limits,
-    (left, memory): (&mut u64, &mut Growing),
+    (left, memory): (&mut u64, &mut GrowingCharge),
     cancelled: &AtomicBool,
 ) -> Result<(), ArchiveError> {
     let names: Vec<String> = parts.iter().map(|part| part.name.clone()).collect();

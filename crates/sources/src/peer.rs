@@ -20,12 +20,12 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::budget::{ByteBudget, Held};
+use crate::budget::{ByteBudget, HeldBytes};
 use crate::dialer::{Dialer, Stream};
 use crate::limits::Limits;
 use crate::policy::{Endpoint, Scheme};
-use crate::reach::Reach;
-use crate::secret::Hidden;
+use crate::connector::Connector;
+use crate::secret::SecretBytes;
 use crate::tls::system_roots;
 
 /// The longest handshake.
@@ -42,7 +42,7 @@ pub struct PeerTls {
     /// The trusted authorities, in PEM; the system's if absent.
     pub authority: Option<Vec<u8>>,
     /// A certificate, in PEM, and its key.
-    pub client: Option<(Vec<u8>, Hidden)>,
+    pub client: Option<(Vec<u8>, SecretBytes)>,
     /// The name in the server's certificate, if it isn't the host.
     pub server_name: Option<String>,
 }
@@ -52,7 +52,7 @@ pub struct PeerTls {
 pub struct Peer(Arc<Shared>);
 
 struct Shared {
-    reach: Reach,
+    reach: Connector,
     endpoint: Endpoint,
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -72,7 +72,7 @@ impl Peer {
     /// # Errors
     /// When the certificates or the key can't be read, by the names of a kubeconfig's fields.
     pub fn new(
-        reach: impl Into<Reach>,
+        reach: impl Into<Connector>,
         (host, port): (&str, u16),
         tls: &PeerTls,
         (connections, lane): (ByteBudget, &str),
@@ -209,7 +209,7 @@ impl tower::Service<Uri> for Peer {
 /// An open connection, counted until it is closed.
 pub struct PeerConnection {
     io: TokioIo<TlsStream<Stream>>,
-    _held: Held,
+    _held: HeldBytes,
 }
 
 impl Connection for PeerConnection {

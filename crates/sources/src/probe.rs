@@ -12,7 +12,7 @@ use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::oci::{self, OciError, RepositoryUrl};
 use crate::policy::Scheme;
-use crate::reach::Reach;
+use crate::connector::Connector;
 use crate::secret::{SecretData, read_secret};
 use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
@@ -22,7 +22,7 @@ use crate::url::RemoteUrl;
 const RECEIVED: u64 = 4 << 20;
 
 /// Requests a Git repository's references, as the first step of `git-upload-pack`, with the data of a Secret. The caller bounds the time.
-pub async fn probe_git(url: &str, secret: &SecretData, reach: &Reach) -> ProbeResult {
+pub async fn probe_git(url: &str, secret: &SecretData, reach: &Connector) -> ProbeResult {
     match ask_git(url, secret, reach).await {
         Ok(probed) => probed,
         Err(FetchError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
@@ -30,7 +30,7 @@ pub async fn probe_git(url: &str, secret: &SecretData, reach: &Reach) -> ProbeRe
     }
 }
 
-async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<ProbeResult, FetchError> {
+async fn ask_git(url: &str, secret: &SecretData, reach: &Connector) -> Result<ProbeResult, FetchError> {
     let url = RemoteUrl::parse(url)?;
     let (credentials, tls) = read_secret(&url, Some(secret))?;
     let dialer = make_dialer(reach);
@@ -67,7 +67,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<ProbeR
 
 /// Requests the tags of a repository in a container registry, with the data of a Secret of type `kubernetes.io/dockerconfigjson`, and trusts its `ca.crt`. For a
 /// repository without images, the registry answers a client with the right to pull that it does not exist. The caller bounds the time.
-pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reach: &Reach) -> ProbeResult {
+pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reach: &Connector) -> ProbeResult {
     let url = match RepositoryUrl::parse(url, insecure) {
         Ok(url) => url,
         Err(error) => return ProbeResult::Unclear(error.to_string()),
@@ -82,7 +82,7 @@ pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reac
     }
 }
 
-fn make_dialer(reach: &Reach) -> Dialer {
+fn make_dialer(reach: &Connector) -> Dialer {
     let limits = Limits {
         received_bytes: RECEIVED,
         ..Limits::default()

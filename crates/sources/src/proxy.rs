@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::error::FetchError;
 use crate::policy::{Endpoint, Scheme};
-use crate::secret::{Hidden, Reader, SecretData};
+use crate::secret::{SecretBytes, Reader, SecretData};
 use crate::url::{decode_percent, read_host};
 
 /// The longest address in bytes (Flux's).
@@ -25,7 +25,7 @@ const HEAD_BYTES: usize = 16 << 10;
 pub struct Proxy {
     endpoint: Endpoint,
     /// The value of the header `Proxy-Authorization`.
-    authorization: Option<Hidden>,
+    authorization: Option<SecretBytes>,
     /// PEM certificates that are trusted for a proxy over https, besides the system's.
     pub(crate) ca: Option<Vec<u8>>,
 }
@@ -80,7 +80,7 @@ impl Proxy {
         }
         let authorization = username.map(|(username, password)| {
             let pair = base64::engine::general_purpose::STANDARD.encode(format!("{username}:{password}"));
-            Hidden::new(format!("Basic {pair}"))
+            SecretBytes::new(format!("Basic {pair}"))
         });
         Ok(Self {
             endpoint: Endpoint {

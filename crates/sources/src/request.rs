@@ -13,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::secret::{self, Credentials, SecretData, TlsOptions};
 
 use crate::url::RemoteUrl;
-use crate::verify::Trusted;
+use crate::verify::TrustedSigners;
 
 /// The planner's request with everything that was read of it and of its Secret: all that decides a fetch. The type is not part of the planner, because it holds
 /// credentials. Its `Debug` shows none.
@@ -38,7 +38,7 @@ pub struct GitRequest {
     /// The proxy, if the request names one.
     pub proxy: Option<Proxy>,
     /// The trusted keys, if signatures are required.
-    pub(crate) trusted: Option<Trusted>,
+    pub(crate) trusted: Option<TrustedSigners>,
     /// The sources of `asked.include`, in that order.
     pub included: Vec<SourceKey>,
 }
@@ -85,7 +85,7 @@ impl GitRequest {
         let proxy = Proxy::read_if_named(asked.proxy.is_some(), secrets.proxy.as_ref())?;
         let trusted = match (&asked.verify, &secrets.keys) {
             (None, _) => None,
-            (Some(verify), keys) => Some(Trusted::read(verify.mode, keys.as_ref())?),
+            (Some(verify), keys) => Some(TrustedSigners::read(verify.mode, keys.as_ref())?),
         };
         // Included sources are always looked up in the namespace of the including source.
         let find = |include: &IncludeRequest| {

@@ -16,9 +16,9 @@ pub type SecretData = BTreeMap<String, Vec<u8>>;
 
 /// A text that is never printed, and is wiped from memory on drop.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(Zeroizing<String>);
+pub struct SecretBytes(Zeroizing<String>);
 
-impl Hidden {
+impl SecretBytes {
     /// Hides a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
@@ -31,7 +31,7 @@ impl Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
@@ -47,18 +47,18 @@ pub enum Credentials {
         /// The user name.
         username: String,
         /// The password or token.
-        password: Hidden,
+        password: SecretBytes,
     },
     /// `bearerToken`, sent to the URL's own scheme, host and port only.
-    Bearer(Hidden),
+    Bearer(SecretBytes),
     /// An ssh key, and the trusted host keys.
     SshKey {
         /// The login; from the URL, `git` if it names none.
         user: String,
         /// The private key, `identity`, in OpenSSH, PKCS#1 or PKCS#8 form.
-        identity: Hidden,
+        identity: SecretBytes,
         /// The passphrase of the key, `password`.
-        passphrase: Option<Hidden>,
+        passphrase: Option<SecretBytes>,
         /// `known_hosts` in OpenSSH's form; hosts that it doesn't name are refused.
         known_hosts: String,
     },
@@ -70,7 +70,7 @@ pub struct TlsOptions {
     /// `ca.crt` (or Flux's older `caFile`): PEM certificates believed in addition to the system's.
     pub ca: Option<Vec<u8>>,
     /// `tls.crt` and `tls.key`: PEM certificate chain and private key shown to the URL's own host.
-    pub client: Option<(Vec<u8>, Hidden)>,
+    pub client: Option<(Vec<u8>, SecretBytes)>,
 }
 
 /// Reads the Secret of a source for this URL.
@@ -106,7 +106,7 @@ pub(crate) fn read_tls(secret: Option<&SecretData>) -> Result<TlsOptions, FetchE
             reader.bytes("tls.crt").or(reader.bytes("certFile")),
             reader.text("tls.key")?.or(reader.text("keyFile")?),
         ) {
-            (Some(certificate), Some(key)) => Some((certificate.to_vec(), Hidden::new(key))),
+            (Some(certificate), Some(key)) => Some((certificate.to_vec(), SecretBytes::new(key))),
             (None, None) => None,
             (Some(_), None) => return Err(problem("tls.crt is set without tls.key")),
             (None, Some(_)) => return Err(problem("tls.key is set without tls.crt")),
@@ -127,20 +127,20 @@ fn ssh(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> 
     };
     Ok(Credentials::SshKey {
         user: url.user().unwrap_or("git").to_owned(),
-        identity: Hidden::new(identity),
-        passphrase: reader.text("password")?.map(Hidden::new),
+        identity: SecretBytes::new(identity),
+        passphrase: reader.text("password")?.map(SecretBytes::new),
         known_hosts: known_hosts.to_owned(),
     })
 }
 
 fn http(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {
     let basic = match (reader.text("username")?, reader.text("password")?) {
-        (Some(username), Some(password)) => Some((username.to_owned(), Hidden::new(password))),
+        (Some(username), Some(password)) => Some((username.to_owned(), SecretBytes::new(password))),
         (Some(_), None) => return Err(problem("username is set without password")),
         (None, Some(_)) => return Err(problem("password is set without username")),
         (None, None) => url
             .password()
-            .map(|password| (url.user().unwrap_or_default().to_owned(), Hidden::new(password))),
+            .map(|password| (url.user().unwrap_or_default().to_owned(), SecretBytes::new(password))),
     };
     match (basic, reader.text("bearerToken")?) {
         (Some(_), Some(_)) => Err(problem("bearerToken and username with password can't be used together")),
@@ -150,7 +150,7 @@ fn http(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError>
             }
             Ok(Credentials::Basic { username, password })
         }
-        (None, Some(token)) => Ok(Credentials::Bearer(Hidden::new(token.trim_end()))),
+        (None, Some(token)) => Ok(Credentials::Bearer(SecretBytes::new(token.trim_end()))),
         (None, None) => Ok(Credentials::Anonymous),
     }
 }

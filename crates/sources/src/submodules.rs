@@ -11,7 +11,7 @@ use crate::error::FetchError;
 use crate::git::modules::{read_modules, resolve_address};
 use crate::git::oid::Oid;
 use crate::policy::Scheme;
-use crate::receive::Remote;
+use crate::pack_transfer::RemoteRepository;
 use crate::secret::{self, Credentials, TlsOptions};
 use crate::url::RemoteUrl;
 
@@ -24,7 +24,7 @@ const DEEPEST: usize = 10;
 pub(crate) struct Module {
     /// Its path, from the root of the artifact.
     pub(crate) path: String,
-    pub(crate) remote: Remote,
+    pub(crate) remote: RemoteRepository,
     pub(crate) commit: Oid,
     depth: usize,
 }
@@ -32,14 +32,14 @@ pub(crate) struct Module {
 /// The submodules that are still to be fetched.
 pub(crate) struct Pending<'a> {
     /// The source's own repository.
-    home: &'a Remote,
+    home: &'a RemoteRepository,
     queue: VecDeque<Module>,
     found: usize,
 }
 
 impl<'a> Pending<'a> {
     /// Begins with the submodules of the source's own commit.
-    pub(crate) fn new(home: &'a Remote, submodules: &Submodules) -> Result<Self, FetchError> {
+    pub(crate) fn new(home: &'a RemoteRepository, submodules: &Submodules) -> Result<Self, FetchError> {
         let mut pending = Self {
             home,
             queue: VecDeque::new(),
@@ -103,7 +103,7 @@ impl<'a> Pending<'a> {
                 return Err(too_many("submodules in submodules", DEEPEST));
             }
             let path = join(path);
-            let remote = self.find_remote(parent, address).map_err(|error| wrap(&path, error))?;
+            let remote = self.find_remote(parent, address).map_err(|error| add_submodule_path(&path, error))?;
             self.queue.push_back(Module {
                 path,
                 remote,
@@ -115,7 +115,7 @@ impl<'a> Pending<'a> {
     }
 
     /// Finds the repository of a submodule, with credentials if it is on the source's own server.
-    fn find_remote(&self, parent: &RemoteUrl, address: &str) -> Result<Remote, FetchError> {
+    fn find_remote(&self, parent: &RemoteUrl, address: &str) -> Result<RemoteRepository, FetchError> {
         let resolved = resolve_address(&parent.to_string(), address).map_err(|problem| FetchError::InvalidUrl {
             url: "(not shown)".to_owned(),
             problem: problem.to_owned(),
@@ -126,7 +126,7 @@ impl<'a> Pending<'a> {
             if let (Credentials::SshKey { user, .. }, Some(own)) = (&mut credentials, url.user()) {
                 own.clone_into(user);
             }
-            return Ok(Remote {
+            return Ok(RemoteRepository {
                 url,
                 credentials,
                 tls: self.home.tls.clone(),
@@ -143,7 +143,7 @@ impl<'a> Pending<'a> {
         }
         // The credentials in the URL itself.
         let (credentials, _) = secret::read_secret(&url, None)?;
-        Ok(Remote {
+        Ok(RemoteRepository {
             url,
             credentials,
             tls: TlsOptions {
@@ -155,7 +155,7 @@ impl<'a> Pending<'a> {
 }
 
 /// Adds the submodule's path to an error.
-pub(crate) fn wrap(path: &str, error: FetchError) -> FetchError {
+pub(crate) fn add_submodule_path(path: &str, error: FetchError) -> FetchError {
     FetchError::Submodule {
         path: path.to_owned(),
         error: Box::new(error),

@@ -4,13 +4,13 @@ use std::io;
 
 use tokio::io::AsyncRead;
 
-use crate::account;
+use crate::fetch_budgets;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::git::pktline::PacketReader;
 use crate::git::wire::WireError;
 use crate::policy::Scheme;
-use crate::receive::Remote;
+use crate::pack_transfer::RemoteRepository;
 use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
 
@@ -33,7 +33,7 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Connects. The server's first message is then available from the reader.
-    pub(crate) async fn open(remote: &Remote, dialer: &Dialer) -> Result<Self, FetchError> {
+    pub(crate) async fn open(remote: &RemoteRepository, dialer: &Dialer) -> Result<Self, FetchError> {
         if remote.url.endpoint().scheme == Scheme::Ssh {
             let (session, input) = SshTransport::open(dialer, &remote.url, &remote.credentials).await?;
             return Ok(Self::Ssh {
@@ -99,7 +99,7 @@ impl Transport {
                 advice: "make the repository smaller, or ask an administrator for a larger limit",
             },
             WireError::OverBudget(refused) => refused.into(),
-            WireError::Storage(source) => match account::find_refusal(&source) {
+            WireError::Storage(source) => match fetch_budgets::find_refusal(&source) {
                 Some(refused) => refused.into(),
                 None => FetchError::Storage(crate::error::StorageError::Io {
                     action: "write",

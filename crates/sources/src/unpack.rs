@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::git_repository::Fetched;
 
-use crate::account::{self, Growing};
+use crate::fetch_budgets::{self, GrowingCharge};
 use crate::archive::{self, ArchiveError, Selection, Submodules};
 use crate::archive_writer::Written;
-use crate::artifact::{ArtifactStore, Incoming};
-use crate::budget::{Held, Room};
+use crate::artifact::{ArtifactStore, IncomingFile};
+use crate::budget::{HeldBytes, BudgetLimits};
 use crate::error::{FetchError, StorageError};
 use crate::git::measure::Measure;
 use crate::git::object;
@@ -20,8 +20,8 @@ use crate::git::pack::{ObjectKind, Pack, PackError};
 use crate::limits::Limits;
 use crate::merge::{Part, merge_archives};
 use crate::request::GitRequest;
-use crate::select::{self, Selected};
-use crate::verify::{ReceivedTag, Trusted};
+use crate::reference_selection::{self, SelectedReference};
+use crate::verify::{ReceivedTag, TrustedSigners};
 
 /// The remaining work after a pack was received; it blocks.
 pub(crate) struct Work {
@@ -31,7 +31,7 @@ pub(crate) struct Work {
     pub(crate) limits: Limits,
     pub(crate) store: ArtifactStore,
     pub(crate) lane: String,
-    pub(crate) trees: Room,
+    pub(crate) trees: BudgetLimits,
     pub(crate) fingerprint: String,
     pub(crate) cancelled: Arc<AtomicBool>,
 }
@@ -39,14 +39,14 @@ pub(crate) struct Work {
 /// The commit of a pack that is meant.
 pub(crate) enum Wanted {
     /// The target of the source's own reference.
-    Own(Selected),
+    Own(SelectedReference),
     /// Exactly this commit of a submodule.
     Submodule(Oid),
 }
 
 /// A commit after it was made into an archive.
 pub(crate) struct Unpacked {
-    pub(crate) archive: Incoming,
+    pub(crate) archive: IncomingFile,
     pub(crate) written: Written,
     pub(crate) commit: Oid,
     pub(crate) submodules: Submodules,
@@ -56,20 +56,20 @@ pub(crate) struct Unpacked {
 
 impl Work {
     /// Measures the cost of the pack.
-    pub(crate) fn measure(&self, received: &Incoming, algorithm: Algorithm) -> Result<Measure, FetchError> {
+    pub(crate) fn measure(&self, received: &IncomingFile, algorithm: Algorithm) -> Result<Measure, FetchError> {
         Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
     }
 
     /// Makes an archive of a commit.
     pub(crate) fn unpack(
         &self,
-        received: &Incoming,
+        received: &IncomingFile,
         algorithm: Algorithm,
         wanted: &Wanted,
-        (measure, memory): (Measure, Held),
+        (measure, memory): (Measure, HeldBytes),
     ) -> Result<Unpacked, FetchError> {
         let measured = (&measure, memory.bytes());
-        let mut memory = Growing::used(memory);
+        let mut memory = GrowingCharge::used(memory);
         let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
             .map_err(|error| self.pack_error(error))?;
         let (commit_id, tag) = match wanted {
@@ -128,7 +128,7 @@ impl Work {
         let url = self.url.clone();
         let (name, what) = match wanted {
             Wanted::Own(selected) => {
-                let what = select::describe_reference(&self.request.reference);
+                let what = reference_selection::describe_reference(&self.request.reference);
                 (selected.name.clone().unwrap_or_else(|| what.clone()), what)
             }
             Wanted::Submodule(commit) => (format!("commit {commit}"), format!("commit {commit}")),
@@ -156,20 +156,20 @@ impl Work {
     pub(crate) fn keep(
         &self,
         own: Unpacked,
-        selected: &Selected,
+        selected: &SelectedReference,
         modules: &[(String, Unpacked)],
-        memory: Option<Held>,
+        memory: Option<HeldBytes>,
     ) -> Result<Fetched, FetchError> {
         let asked = &self.request.asked;
         let (mut archive, mut written) = (own.archive, own.written);
         if let Some(memory) = memory.filter(|_| self.merges()) {
-            let mut memory = Growing::unused(memory);
+            let mut memory = GrowingCharge::unused(memory);
             (archive, written) = self.merge(&archive, modules, &own.commit, &mut memory)?;
         }
         let path = self.store.keep(&self.request.source, archive, &written.digest)?;
         let artifact = StoredArtifact {
             facts: ArtifactFacts {
-                revision: select::write_revision(&self.request.reference, selected.name.as_deref(), &own.commit),
+                revision: reference_selection::write_revision(&self.request.reference, selected.name.as_deref(), &own.commit),
                 digest: written.digest,
                 origin_revision: None,
             },
@@ -191,12 +191,12 @@ impl Work {
     /// Merges the included parts with a commit's own files.
     fn merge(
         &self,
-        own: &Incoming,
+        own: &IncomingFile,
         modules: &[(String, Unpacked)],
         commit: &Oid,
-        memory: &mut Growing,
-    ) -> Result<(Incoming, Written), FetchError> {
-        let reopen = |archive: &Incoming| {
+        memory: &mut GrowingCharge,
+    ) -> Result<(IncomingFile, Written), FetchError> {
+        let reopen = |archive: &IncomingFile| {
             let file = archive.reopen();
             file.map_err(|error| self.store.io("read", archive.path(), error))
         };
@@ -242,7 +242,7 @@ impl Work {
             let content = pack
                 .read(&at, ObjectKind::Tag)
                 .map_err(|error| self.pack_error(error))?;
-            if at == from && self.request.trusted.as_ref().is_some_and(Trusted::needs_tag) {
+            if at == from && self.request.trusted.as_ref().is_some_and(TrustedSigners::needs_tag) {
                 first = content.clone().map(|content| ReceivedTag { id: from, content });
             }
             at = content
@@ -285,7 +285,7 @@ impl Work {
             ArchiveError::Misplaced(problem) => FetchError::Misplaced { problem },
             ArchiveError::TooLarge { what, limit } => too_large(what, limit),
             ArchiveError::OverBudget(refused) => refused.into(),
-            ArchiveError::Write(source) if account::find_refusal(&source).is_some() => account::find_refusal(&source)
+            ArchiveError::Write(source) if fetch_budgets::find_refusal(&source).is_some() => fetch_budgets::find_refusal(&source)
                 .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
             ArchiveError::Write(source) => self.store.io("write", target, source).into(),
         }

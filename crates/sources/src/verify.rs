@@ -15,7 +15,7 @@ use crate::secret::SecretData;
 
 /// The trusted keys, and the objects that have to be signed.
 #[derive(Debug, Clone)]
-pub(crate) struct Trusted {
+pub(crate) struct TrustedSigners {
     mode: VerifyMode,
     keys: TrustedKeys,
     /// The digest of the mode and the keys.
@@ -31,7 +31,7 @@ pub(crate) struct ReceivedTag {
 /// The largest commit or tag that is verified; real messages are far below one mebibyte.
 const LARGEST: usize = 1 << 20;
 
-impl Trusted {
+impl TrustedSigners {
     /// Reads the keys of a Secret.
     pub(crate) fn read(mode: VerifyMode, secret: Option<&SecretData>) -> Result<Self, FetchError> {
         let invalid = |problem: String| FetchError::InvalidKeys { problem };

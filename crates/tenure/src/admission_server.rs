@@ -117,14 +117,14 @@ fn read_authorities(path: &Path) -> Result<ClientCertificates, Failure> {
 }
 
 /// A running webhook.
-pub(crate) struct OpenDoor {
+pub(crate) struct RunningWebhook {
     door: Arc<WebhookInstance>,
     serving: JoinHandle<()>,
     is_in_a_cluster: bool,
 }
 
 /// Starts the listener, which answers until the process ends.
-pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<OpenDoor, Failure> {
+pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<RunningWebhook, Failure> {
     if !config.enabled_kinds.is_on("Tenant") {
         return Err(
             Failure::usage("--admission-address: its rules follow from Tenants, and the controller tenant is off")
@@ -143,14 +143,14 @@ pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result
     let opened = Arc::clone(&door);
     // The task continues while everything else ends.
     let serving = tokio::spawn(async move { opened.open(listener).await });
-    Ok(OpenDoor {
+    Ok(RunningWebhook {
         door,
         serving,
         is_in_a_cluster,
     })
 }
 
-impl OpenDoor {
+impl RunningWebhook {
     /// Returns the webhook, to check whether it can answer.
     pub(crate) fn watch(&self) -> Arc<WebhookInstance> {
         Arc::clone(&self.door)

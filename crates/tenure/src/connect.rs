@@ -7,7 +7,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::client::open_client;
 use crate::failure::{Failure, chain};
-use crate::pod;
+use crate::in_cluster_config;
 
 /// Flags of every command that connects to a cluster.
 #[derive(Debug, Clone, Args)]
@@ -79,7 +79,7 @@ impl Connect {
         }
         let read = |name| std::env::var(name).unwrap_or_default();
         let (host, port) = (read("KUBERNETES_SERVICE_HOST"), read("KUBERNETES_SERVICE_PORT"));
-        pod::read_config(std::path::Path::new(pod::MOUNTED), &host, &port).await
+        in_cluster_config::read_config(std::path::Path::new(in_cluster_config::MOUNTED), &host, &port).await
     }
 
     /// Returns the configuration of the kubeconfig's cluster.

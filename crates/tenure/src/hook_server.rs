@@ -15,7 +15,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tenure_apiserver::listening::{ListenerBounds, Shown, accept_all};
+use tenure_apiserver::side_listeners::{ListenerBounds, PresentedCertificate, accept_all};
 use tenure_controllers::{AdmittedRequest, HEADERS, ReceiverEndpoint, Verdict};
 use tokio::net::TcpListener;
 
@@ -49,7 +49,7 @@ pub(crate) async fn serve_hooks(
 }
 
 async fn answer_hooks(listener: TcpListener, hooks: ReceiverEndpoint) {
-    accept_all(listener, BOUNDS, Shown::Nothing, move |stream, _| {
+    accept_all(listener, BOUNDS, PresentedCertificate::Nothing, move |stream, _| {
         let hooks = hooks.clone();
         async move {
             let service = service_fn(|request: Request<Incoming>| {

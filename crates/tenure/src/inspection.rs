@@ -22,13 +22,13 @@ const LONGEST_MESSAGE: usize = 200;
 pub(crate) const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// The client of one command, with its findings.
-pub(crate) struct Lookout {
+pub(crate) struct InspectionClient {
     client: kube::Client,
     discovery: Discovery,
     pub(crate) found: Findings,
 }
 
-impl Lookout {
+impl InspectionClient {
     /// Connects, and resolves the object on the command line.
     pub(crate) async fn begin(words: &[String], connect: &Connect, scope: &Scope) -> Result<(Self, ObjectId), Failure> {
         let (kind, name) = targets::Asked::read_one(words)?;

@@ -172,7 +172,7 @@ fn read_authorities(pem: &str) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 /// The parts that the controllers share with other code of the process.
-pub(crate) struct InPlane {
+pub(crate) struct SharedParts {
     /// Addresses that sources of the platform namespace may reach, in addition to those that the settings allow for all.
     pub(crate) platform_sources: Vec<Endpoint>,
     /// The handler for requests to Receivers, used by their listener.
@@ -187,7 +187,7 @@ pub(crate) fn start_controllers(
     server: &Server,
     data: &Path,
     settings: ControllerSettings,
-    surroundings: InPlane,
+    surroundings: SharedParts,
     near: SocketAddr,
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {

@@ -12,7 +12,7 @@ use serde_json::json;
 use tenure_admission::webhook::{CertificatePlace, CertificateKeeper};
 use tenure_api::metadata::{LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_api::workload::{LANE_AUDIENCE, LANE_AUTHORITY, LANE_SECRET, LanePods, usual_hub};
-use tenure_apiserver::listening::{ListenerBounds, Shown, Stream, accept_all};
+use tenure_apiserver::side_listeners::{ListenerBounds, PresentedCertificate, Stream, accept_all};
 use tenure_cluster::{ApplyOptions, Client, ClientPool};
 use tenure_controllers::{ApartSettings, Config, LaneConnection, LaneEndpoint, PodSettings, ProvenPod};
 use tokio::net::TcpListener;
@@ -253,7 +253,7 @@ impl Gate {
         listener: TcpListener,
         acceptor: impl Fn() -> Option<TlsAcceptor> + Send + Sync + 'static,
     ) {
-        let shown = Shown::Certificate(Arc::new(acceptor));
+        let shown = PresentedCertificate::Certificate(Arc::new(acceptor));
         accept_all(listener, BOUNDS, shown, move |stream, caller| {
             let gate = Arc::clone(&self);
             async move {

@@ -4,16 +4,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-mod acting;
+mod acting_account;
 mod admission_server;
-mod advertised;
+mod advertised_address;
 mod allocator;
-mod answers;
+mod api_answers;
 mod artifact_server;
 mod audit_log;
 mod caller;
 mod client;
-mod columns;
+mod text_table;
 mod commands;
 #[cfg(target_os = "linux")]
 mod confinement;
@@ -30,10 +30,10 @@ mod logging;
 mod metrics_server;
 mod object_path;
 mod output;
-mod pages;
+mod paged_reads;
 mod plain_http;
-mod plane;
-mod pod;
+mod control_plane;
+mod in_cluster_config;
 mod provenance;
 mod quantity;
 mod repositories;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::text::{escape_json, escape_json_as_yaml, has_hidden, visible, visible_line};
 
-use crate::columns::Columns;
+use crate::text_table::TextTable;
 use crate::failure::Failure;
 
 /// Output formats of objects.
@@ -83,7 +83,7 @@ pub(crate) fn faint(text: &str) -> String {
 /// Formats a table without borders, like kubectl: one line for each row, at most as wide as the terminal.
 pub(crate) fn table(headers: &[String], rows: Vec<Vec<String>>) -> String {
     let headers: Vec<String> = headers.iter().map(|header| header.to_uppercase()).collect();
-    let columns = Columns::fitting(&headers, &rows, width());
+    let columns = TextTable::fitting(&headers, &rows, width());
     let lines = std::iter::once(&headers).chain(&rows).map(|row| columns.line(row));
     lines.collect::<Vec<_>>().join("\n")
 }

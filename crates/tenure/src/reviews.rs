@@ -24,7 +24,7 @@ pub(crate) struct User {
 
 /// The API server gave no answer; the log has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unanswered;
+pub(crate) struct NoReviewAnswer;
 
 /// A client of reviews for one purpose.
 pub(crate) struct Reviewer {
@@ -50,12 +50,12 @@ impl Reviewer {
     }
 
     /// Returns the user of a token; `None` for an invalid token.
-    pub(crate) async fn identify(&self, token: &str) -> Result<Option<User>, Unanswered> {
+    pub(crate) async fn identify(&self, token: &str) -> Result<Option<User>, NoReviewAnswer> {
         self.review(json!({"token": token}), |_| true).await
     }
 
     /// Returns the user of a token for this audience; `None` for an invalid token or another audience.
-    pub(crate) async fn identify_for(&self, audience: &str, token: &str) -> Result<Option<User>, Unanswered> {
+    pub(crate) async fn identify_for(&self, audience: &str, token: &str) -> Result<Option<User>, NoReviewAnswer> {
         let is_for = |reviewed: ObjectView<'_>| {
             // An API server without support for audiences answers for its own, and names none.
             let named = reviewed.list("/status/audiences");
@@ -65,7 +65,7 @@ impl Reviewer {
             .await
     }
 
-    async fn review(&self, spec: Value, is_meant: impl Fn(ObjectView<'_>) -> bool) -> Result<Option<User>, Unanswered> {
+    async fn review(&self, spec: Value, is_meant: impl Fn(ObjectView<'_>) -> bool) -> Result<Option<User>, NoReviewAnswer> {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec,
         });
@@ -86,7 +86,7 @@ impl Reviewer {
     }
 
     /// Checks whether a user may do the action in these attributes of a SubjectAccessReview.
-    pub(crate) async fn is_allowed(&self, user: &User, (kind, attributes): (&str, Value)) -> Result<bool, Unanswered> {
+    pub(crate) async fn is_allowed(&self, user: &User, (kind, attributes): (&str, Value)) -> Result<bool, NoReviewAnswer> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {"user": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra, kind: attributes},
@@ -96,12 +96,12 @@ impl Reviewer {
         Ok(ObjectView::of(&reviewed).is_true("/status/allowed"))
     }
 
-    async fn post(&self, path: &str, review: &Value) -> Result<Value, Unanswered> {
+    async fn post(&self, path: &str, review: &Value) -> Result<Value, NoReviewAnswer> {
         let request = http::Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(review.to_string().into_bytes());
         let Ok(request) = request else {
-            return Err(Unanswered);
+            return Err(NoReviewAnswer);
         };
         self.client.request::<Value>(request).await.map_err(|error| {
             // The API server's message is about the review's kind, and never has the token.
@@ -115,7 +115,7 @@ impl Reviewer {
                 "the user who asks for {purpose} can't be found out; ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} needs {}",
                 self.needs
             );
-            Unanswered
+            NoReviewAnswer
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardSurroundings, Membership, Review, Ruling};
+use tenure_apiserver::{GuardTarget, FollowedResource, Guard, GuardPlace, GuardQueries, Membership, Review, Ruling};
 use tenure_tenancy::Settings;
 
 /// A guard that can be disabled.
@@ -29,7 +29,7 @@ impl Sentry {
 }
 
 impl Guard for Sentry {
-    fn follows(&self) -> &[Followed] {
+    fn follows(&self) -> &[FollowedResource] {
         self.guard.follows()
     }
 
@@ -41,15 +41,15 @@ impl Guard for Sentry {
         self.guard.forget();
     }
 
-    fn needs(&self, followed: Followed) -> bool {
+    fn needs(&self, followed: FollowedResource) -> bool {
         self.guard.needs(followed)
     }
 
-    fn forget_one(&self, followed: Followed) {
+    fn forget_one(&self, followed: FollowedResource) {
         self.guard.forget_one(followed);
     }
 
-    fn concerns(&self, asked: &Asked<'_>) -> bool {
+    fn concerns(&self, asked: &GuardTarget<'_>) -> bool {
         !self.is_away.load(Ordering::Acquire) && self.guard.concerns(asked)
     }
 
@@ -61,7 +61,7 @@ impl Guard for Sentry {
         self.guard.find_tenant(user, groups)
     }
 
-    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardQueries) -> Ruling {
         self.guard.judge(review, surroundings)
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectMeta, Tenant};
-use tenure_cluster::{Client, Seen, WatchEvent, watch};
+use tenure_cluster::{Client, RawObject, WatchEvent, watch};
 use tenure_tenancy::admission::Refusal;
 use tenure_tenancy::admission::{collision, quota};
 use tenure_tenancy::{
@@ -360,7 +360,7 @@ struct Head {
     metadata: ObjectMeta,
 }
 
-fn read_change(followed: Followed, seen: &Seen) -> Change {
+fn read_change(followed: Followed, seen: &RawObject) -> Change {
     let head = || seen.read::<Head>().map(|head| head.metadata).unwrap_or_default();
     match followed {
         // An unreadable Tenant exists, but has no owners.

@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tenure_api::admission_webhooks::{MUTATE_PATH, VALIDATE_PATH};
-use tenure_apiserver::listening::{ListenerBounds, Shown, accept_all};
+use tenure_apiserver::side_listeners::{ListenerBounds, PresentedCertificate, accept_all};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -81,7 +81,7 @@ impl WebhookServer {
     }
 
     /// Answers on this listener until the future is dropped.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener, shown: Shown) {
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, shown: PresentedCertificate) {
         accept_all(listener, BOUNDS, shown, move |stream, caller| {
             let server = Arc::clone(&self);
             async move {

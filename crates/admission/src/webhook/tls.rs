@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tenure_apiserver::authentication::ClientCertificates;
-use tenure_apiserver::listening::Caller;
+use tenure_apiserver::side_listeners::Caller;
 use tokio_rustls::TlsAcceptor;
 
 /// The client certificates that prove that the API server is the sender, if it can show one.

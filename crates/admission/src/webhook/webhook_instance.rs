@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure_api::admission_webhooks::{SERVICE, WebhookPlace};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
-use tenure_apiserver::listening::Shown;
+use tenure_apiserver::side_listeners::PresentedCertificate;
 use tenure_cluster::Client;
 use tenure_tenancy::Settings;
 use tokio::net::TcpListener;
@@ -93,7 +93,7 @@ impl WebhookInstance {
     /// the future is dropped.
     pub async fn open(&self, listener: TcpListener) {
         let trust = Arc::clone(&self.trust);
-        let shown = Shown::Certificate(Arc::new(move || trust.acceptor()));
+        let shown = PresentedCertificate::Certificate(Arc::new(move || trust.acceptor()));
         let letting_ask = async {
             while !self.is_ready() {
                 tokio::time::sleep(LOOK).await;

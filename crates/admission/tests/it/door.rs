@@ -16,7 +16,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tenure_admission::webhook::{ClientVerifier, ReviewDecider, KnownFacts, WebhookServer, make_acceptor};
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
-use tenure_apiserver::listening::Shown;
+use tenure_apiserver::side_listeners::PresentedCertificate;
 use tenure_cluster::{ClientPool, Connection, Token};
 use tenure_tenancy::Settings;
 use tenure_testkit::{Cluster, SOON, eventually};
@@ -152,7 +152,7 @@ impl Door {
         let acceptor = make_acceptor(chain, key, gate.as_deref()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("https://{}", listener.local_addr().unwrap());
-        let shown = Shown::Certificate(Arc::new(move || Some(acceptor.clone())));
+        let shown = PresentedCertificate::Certificate(Arc::new(move || Some(acceptor.clone())));
         // These futures never end.
         let server = Arc::new(WebhookServer::new(judge, gate).waiting_for_bodies(Duration::from_secs(3600)));
         let following = known.clone();

@@ -11,7 +11,7 @@ use tenure_admission::webhook::{
     CertificatePlace, ConfigurationKeeper, ReviewDecider, KnownFacts, CertificateKeeper, WebhookInstance, WebhookServer, WebhookSettings,
 };
 use tenure_api::admission_webhooks::WebhookPlace;
-use tenure_apiserver::listening::Shown;
+use tenure_apiserver::side_listeners::PresentedCertificate;
 use tenure_tenancy::Settings;
 use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
 use tokio::net::TcpListener;
@@ -403,7 +403,7 @@ async fn no_request_fails_while_the_authority_changes() {
         Arc::clone(&trust),
         ConfigurationKeeper::new(client.clone(), place, Arc::clone(&trust), Settings::default()),
     );
-    let shown = Shown::Certificate(Arc::new(move || shows.acceptor()));
+    let shown = PresentedCertificate::Certificate(Arc::new(move || shows.acceptor()));
     let mut tasks = JoinSet::new();
     tasks.spawn(server.serve(listener, shown));
     let following = known.clone();

@@ -4,20 +4,20 @@
 //! No field of them holds the value of a credential: a status has ids, times and SHA-256 fingerprints. `tenancy` decides about receivers of
 //! credentials, and the planner about the next step.
 
-pub mod asked;
+pub mod flux_access;
 pub mod grant;
 pub mod period;
 pub mod provider;
 pub mod request;
-pub mod standing;
+pub mod standing_grant;
 pub mod target;
 
-pub use asked::{FluxAccess, FluxAccessSpec, FluxAccessStatus};
+pub use flux_access::{FluxAccess, FluxAccessSpec, FluxAccessStatus};
 pub use grant::{FluxAccessGrant, FluxAccessGrantSpec, FluxAccessGrantStatus};
 pub use period::{Period, PeriodError};
 pub use provider::{AccessProvider, AccessProviderSpec, AccessProviderStatus};
 pub use request::{FluxAccessRequest, FluxAccessRequestSpec, FluxAccessRequestStatus};
-pub use standing::{FluxAccessStandingGrant, FluxAccessStandingGrantSpec, FluxAccessStandingGrantStatus};
+pub use standing_grant::{FluxAccessStandingGrant, FluxAccessStandingGrantSpec, FluxAccessStandingGrantStatus};
 pub use target::{FluxAccessTarget, FluxAccessTargetSpec, FluxAccessTargetStatus};
 
 /// The group of these kinds.

@@ -9,7 +9,7 @@
 //! Rules for one kind are in that kind's value (`tenure_kinds::kind::Rule`). This module has the rules for all kinds,
 //! their order, and the list of disabled rules.
 
-mod asking;
+mod expression_inputs;
 mod attributes;
 mod cache;
 mod escalation;
@@ -55,9 +55,9 @@ pub(crate) struct Admission {
     left_out: OnceLock<Vec<String>>,
     hooks: webhooks::HookTable,
     policies: policies::Policies,
-    turns: quota::Turns,
+    turns: quota::NamespaceLocks,
     /// The guard.
-    post: guard::Post,
+    post: guard::GuardState,
     /// Whether the server has started. Until then its own writes skip webhooks, policies and guard: the server could
     /// not start if it had to ask programs that depend on it.
     open: AtomicBool,
@@ -70,8 +70,8 @@ impl Admission {
             left_out: OnceLock::new(),
             hooks: webhooks::HookTable::default(),
             policies: policies::Policies::default(),
-            turns: quota::Turns::default(),
-            post: guard::Post::default(),
+            turns: quota::NamespaceLocks::default(),
+            post: guard::GuardState::default(),
             open: AtomicBool::new(false),
         }
     }
@@ -109,7 +109,7 @@ impl Admission {
     }
 
     /// Returns the locks of the namespaces with quotas.
-    pub(crate) fn turns(&self) -> &quota::Turns {
+    pub(crate) fn turns(&self) -> &quota::NamespaceLocks {
         &self.turns
     }
 
@@ -198,7 +198,7 @@ impl Admission {
     /// Checks whether [`Self::validate`] may wait for another program or another request. The caller must then hold
     /// nothing that those may wait for.
     pub(crate) fn waits_for_others(&self, attributes: &Attributes<'_>) -> bool {
-        webhooks::asked_to_validate(self, attributes) || quota::may_charge(&self.contents, attributes)
+        webhooks::has_validating_webhook(self, attributes) || quota::may_charge(&self.contents, attributes)
     }
 
     /// Validates an object as it would be stored (`None` for a deletion), and returns its charge to quotas. Without
@@ -208,7 +208,7 @@ impl Admission {
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         waits: bool,
-    ) -> Result<Option<quota::Owed>, ApiError> {
+    ) -> Result<Option<quota::QuotaCharge>, ApiError> {
         if let Some(object) = object {
             let view = self.contents.view();
             for rule in self.rules_of(attributes) {
@@ -224,7 +224,7 @@ impl Admission {
         }
         webhooks::validate(self, attributes, object).await?;
         match object {
-            Some(object) => quota::reckon(self, attributes, object).await,
+            Some(object) => quota::find_charge(self, attributes, object).await,
             None => Ok(None),
         }
     }

@@ -11,7 +11,7 @@ use crate::contents::Contents;
 use crate::http::ApiError;
 
 /// Returns an object of the request in the form for this resource.
-pub(super) async fn shown<'a>(
+pub(super) async fn convert_for_review<'a>(
     contents: &Contents,
     attributes: &Attributes<'_>,
     resource: &Resource,
@@ -28,11 +28,11 @@ pub(super) async fn shown<'a>(
     Ok(Cow::Owned(converted.map_err(|failed| ApiError::internal(failed.0))?))
 }
 
-/// Returns the request's object after a webhook changed the [`shown`] form.
+/// Returns the request's object after a webhook changed the [`convert_for_review`] form.
 ///
 /// # Errors
 /// If the object can't be converted back to the request's version.
-pub(super) async fn taken_back(
+pub(super) async fn convert_back(
     contents: &Contents,
     attributes: &Attributes<'_>,
     resource: &Resource,
@@ -88,7 +88,7 @@ pub(super) fn request(attributes: &Attributes<'_>, shown_as: &Resource, resource
     Value::Object(request)
 }
 
-/// Returns group, version and kind of the [`shown`] form.
+/// Returns group, version and kind of the [`convert_for_review`] form.
 fn kind(attributes: &Attributes<'_>, resource: &Resource) -> (String, String, String) {
     match resource.subresource(attributes.subresource()) {
         Some(own) if !own.version.is_empty() => (own.group.clone(), own.version.clone(), own.kind.clone()),

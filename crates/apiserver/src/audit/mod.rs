@@ -100,7 +100,7 @@ async fn read_up_to(response: Response<Body>, most: usize) -> (Option<Bytes>, Re
                 pieces.push(bytes);
             }
             Some(Err(error)) => {
-                let response = Response::from_parts(head, body::broken(pieces, error));
+                let response = Response::from_parts(head, body::make_failing_body(pieces, error));
                 return (None, response);
             }
             None => {
@@ -112,12 +112,12 @@ async fn read_up_to(response: Response<Body>, most: usize) -> (Option<Bytes>, Re
             }
         }
     }
-    (None, Response::from_parts(head, body::preceded(pieces, rest)))
+    (None, Response::from_parts(head, body::prepend_read_bytes(pieces, rest)))
 }
 
 /// The audit record of one request; `None` if auditing is off. Clones belong to the same request.
 #[derive(Clone, Default)]
-pub(crate) struct Trail(Option<Arc<Request>>);
+pub(crate) struct AuditRecord(Option<Arc<Request>>);
 
 struct Request {
     audit: Arc<Audit>,
@@ -133,15 +133,15 @@ struct Noted {
     ended: bool,
 }
 
-impl fmt::Debug for Trail {
+impl fmt::Debug for AuditRecord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The bodies of request and answer must not appear in other logs.
-        formatter.debug_tuple("Trail").field(&self.0.is_some()).finish()
+        formatter.debug_tuple("AuditRecord").field(&self.0.is_some()).finish()
     }
 }
 
 /// The facts of a request that stay the same until its end.
-pub(crate) struct Arrival<'a> {
+pub(crate) struct RequestFacts<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) info: &'a RequestInfo,
     pub(crate) audit_id: &'a str,
@@ -149,9 +149,9 @@ pub(crate) struct Arrival<'a> {
     pub(crate) now: Timestamp,
 }
 
-impl Trail {
+impl AuditRecord {
     /// Begins the record of a request, if auditing is on. Nothing is written before the user is known.
-    pub(crate) fn begin(audit: Option<&Arc<Audit>>, arrival: &Arrival<'_>) -> Self {
+    pub(crate) fn begin(audit: Option<&Arc<Audit>>, arrival: &RequestFacts<'_>) -> Self {
         let Some(audit) = audit else { return Self(None) };
         let info = arrival.info;
         let object_ref = info.is_resource.then(|| ObjectReference {
@@ -262,7 +262,7 @@ impl Trail {
         });
     }
 
-    /// Adds an annotation like [`Trail::note`], for keys that a webhook or policy chose. A key without a valid prefix
+    /// Adds an annotation like [`AuditRecord::note`], for keys that a webhook or policy chose. A key without a valid prefix
     /// is left out.
     pub(crate) fn note_of_admission(&self, key: &str, value: impl FnOnce() -> String) {
         if self.0.is_some() && key.split('/').count() == 2 && qualified_name(key).is_empty() {
@@ -303,7 +303,7 @@ impl Trail {
 
     /// Records the answer and passes it on. `goes_on` means that the body is not complete yet; then `ending` stays
     /// with the body.
-    pub(crate) async fn answered(&self, response: Response<Body>, goes_on: bool, ending: Ending) -> Response<Body> {
+    pub(crate) async fn answered(&self, response: Response<Body>, goes_on: bool, ending: EndRecorder) -> Response<Body> {
         let Some(this) = &self.0 else { return response };
         let wanted = {
             let noted = this.noted.lock();
@@ -319,7 +319,7 @@ impl Trail {
                 noted.set_code(code);
                 this.write(&mut noted, Stage::ResponseStarted);
             }
-            return body::holding(response, ending);
+            return body::hold_until_end(response, ending);
         }
         let is_json = response
             .headers()
@@ -372,15 +372,15 @@ impl Trail {
     }
 
     /// Returns a guard that records the end of the request, even if the client disconnects.
-    pub(crate) fn guard(&self) -> Ending {
-        Ending(self.clone())
+    pub(crate) fn guard(&self) -> EndRecorder {
+        EndRecorder(self.clone())
     }
 }
 
 /// Writes the end of a request on drop, unless the end is written already.
-pub(crate) struct Ending(Trail);
+pub(crate) struct EndRecorder(AuditRecord);
 
-impl Drop for Ending {
+impl Drop for EndRecorder {
     fn drop(&mut self) {
         let Some(this) = &self.0.0 else { return };
         let mut noted = this.noted.lock();

@@ -15,7 +15,7 @@ use tenure_kinds::kind::ServiceRange;
 use tenure_store::Store;
 
 use crate::catalog::Catalog;
-use crate::holders::Holders;
+use crate::unique_values::UniqueValueIndex;
 use crate::keys;
 use crate::rights::Rights;
 use crate::view::View;
@@ -36,14 +36,14 @@ struct Inner {
     /// The revision whose definitions are served.
     definitions: Mutex<u64>,
     services: ServiceRange,
-    holders: Arc<Holders>,
+    holders: Arc<UniqueValueIndex>,
 }
 
 impl Contents {
     pub(crate) fn new(store: Store, catalog: Catalog, services: ServiceRange) -> Self {
         let inner = Inner {
             rights: Arc::new(Rights::new(store.clone())),
-            holders: Arc::new(Holders::new(store.clone())),
+            holders: Arc::new(UniqueValueIndex::new(store.clone())),
             store,
             catalog: ArcSwap::from_pointee(catalog),
             definitions: Mutex::default(),

@@ -10,9 +10,9 @@ use tenure_store::Entry;
 
 use super::Contents;
 use crate::catalog::{Origin, Resource};
-use crate::conversion::{BATCH, Duty, Failed};
+use crate::conversion::{BATCH, ConversionDuty, ConversionFailure};
 use crate::http::ApiError;
-use crate::kinds;
+use crate::kind_properties;
 use crate::operation::Operation;
 use crate::stored::{decode_stored, prefix_of};
 
@@ -39,17 +39,17 @@ pub(crate) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
 
 impl Contents {
     /// Converts an object of any version to the version of `resource`.
-    pub(crate) async fn convert(&self, object: Value, resource: &Resource) -> Result<Value, Failed> {
+    pub(crate) async fn convert(&self, object: Value, resource: &Resource) -> Result<Value, ConversionFailure> {
         self.convert_to(object, resource, &resource.api_version()).await
     }
 
-    async fn convert_to(&self, object: Value, resource: &Resource, wanted: &str) -> Result<Value, Failed> {
+    async fn convert_to(&self, object: Value, resource: &Resource, wanted: &str) -> Result<Value, ConversionFailure> {
         let converted = self.convert_all(vec![object], resource, wanted).await?;
         // The webhook returns as many objects as it got.
         Ok(converted.into_iter().next().unwrap_or_default())
     }
 
-    async fn convert_all(&self, objects: Vec<Value>, resource: &Resource, wanted: &str) -> Result<Vec<Value>, Failed> {
+    async fn convert_all(&self, objects: Vec<Value>, resource: &Resource, wanted: &str) -> Result<Vec<Value>, ConversionFailure> {
         let Origin::Custom(custom) = &resource.origin else {
             return Ok(objects
                 .into_iter()
@@ -64,7 +64,7 @@ impl Contents {
                 continue;
             }
             if !custom.schemas.contains_key(from) {
-                return Err(Failed(format!(
+                return Err(ConversionFailure(format!(
                     "request to convert CR from an invalid group/version: {from}"
                 )));
             }
@@ -90,9 +90,9 @@ impl Contents {
         let mut object = self.convert_to(object, resource, &resource.storage_api_version).await?;
         if resource.says_otherwise() {
             // Fills in the defaults that a read would fill in for fields that the other version lacks.
-            kinds::set_stored_defaults(resource, &mut object);
+            kind_properties::set_stored_defaults(resource, &mut object);
         }
-        kinds::trim_for_storage(resource, &mut object);
+        kind_properties::trim_for_storage(resource, &mut object);
         Ok(object)
     }
 
@@ -107,12 +107,12 @@ impl Contents {
         let wanted = resource.api_version();
         let mut foreign = Vec::with_capacity(objects.len());
         for object in &mut objects {
-            kinds::default_stored(resource, object);
+            kind_properties::default_stored(resource, object);
             foreign.push(version_of(object) != wanted);
         }
         let mut converted = self.convert_all(objects, resource, &wanted).await?;
         for (object, _) in converted.iter_mut().zip(foreign).filter(|(_, foreign)| *foreign) {
-            kinds::prune(resource, object);
+            kind_properties::prune(resource, object);
         }
         Ok(converted)
     }
@@ -166,7 +166,7 @@ impl Contents {
     }
 
     /// Converts objects for which several requests wait, one batch after the other.
-    async fn present_shared(&self, resource: &Resource, duties: Vec<(Duty, Value, usize)>) {
+    async fn present_shared(&self, resource: &Resource, duties: Vec<(ConversionDuty, Value, usize)>) {
         let Some(webhook) = resource.webhook() else { return };
         let mut left = duties.into_iter().peekable();
         while left.peek().is_some() {

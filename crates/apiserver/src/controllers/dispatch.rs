@@ -9,7 +9,7 @@ use regex::bytes::Regex;
 use serde_json::Value;
 use tenure_kinds::{built_in, customresources};
 
-use super::expiry::{Due, Expiry};
+use super::expiry::{ExpiredEvent, Expiry};
 use super::garbage::{FOREGROUND, ORPHAN, OwnerIndex, has_finalizer};
 use super::namespace;
 use super::object_name::{ObjectName, is_deleting, text};
@@ -42,7 +42,7 @@ pub(crate) enum Task {
     /// An object in a deleted namespace: it was admitted just before the deletion.
     Stray(ObjectName),
     /// An expired Event.
-    Expire(Due),
+    Expire(ExpiredEvent),
     /// A namespace whose quotas must be recounted.
     Count(String),
     /// An admission policy whose expressions are to be checked against the kinds that it matches.

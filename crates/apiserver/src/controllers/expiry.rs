@@ -14,7 +14,7 @@ pub(crate) const KEPT: SignedDuration = SignedDuration::from_hours(1);
 
 /// An expired Event. It is deleted if it still has this resourceVersion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Due {
+pub(crate) struct ExpiredEvent {
     /// The time of the expiry.
     pub(crate) at: Timestamp,
     /// The Event.
@@ -26,7 +26,7 @@ pub(crate) struct Due {
 /// The Events by their expiry.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
-    due: BinaryHeap<Reverse<Due>>,
+    due: BinaryHeap<Reverse<ExpiredEvent>>,
 }
 
 impl Expiry {
@@ -34,7 +34,7 @@ impl Expiry {
     pub(crate) fn insert(&mut self, event: ObjectName, object: &Value, written: Timestamp) {
         let at = written.checked_add(KEPT).unwrap_or(Timestamp::MAX);
         let resource_version = text(object, "/metadata/resourceVersion").to_owned();
-        self.due.push(Reverse(Due {
+        self.due.push(Reverse(ExpiredEvent {
             at,
             event,
             resource_version,
@@ -48,7 +48,7 @@ impl Expiry {
     }
 
     /// Removes and returns the Events that have expired at `now`.
-    pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<Due> {
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<ExpiredEvent> {
         let mut due = Vec::new();
         while let Some(Reverse(next)) = self.due.peek() {
             if next.at > now {

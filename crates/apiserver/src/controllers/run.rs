@@ -15,7 +15,7 @@ use super::dispatch::{Dispatcher, Task};
 use super::expiry::last_written;
 use super::object_name::ObjectName;
 use super::queue::Queue;
-use super::tasks::{Done, TaskError, Worker, owner_of};
+use super::tasks::{TaskOutcome, TaskError, Worker, owner_of};
 use crate::authentication::ServiceAccountTokens;
 use crate::keys;
 use crate::registry::Registry;
@@ -84,7 +84,7 @@ enum End {
     FellBehind,
 }
 
-type Ended = (Task, Result<Done, TaskError>);
+type Ended = (Task, Result<TaskOutcome, TaskError>);
 
 struct Controllers {
     dispatcher: Dispatcher,
@@ -213,14 +213,14 @@ impl Controllers {
         }
     }
 
-    fn finish(&mut self, task: Task, outcome: Result<Done, TaskError>) {
+    fn finish(&mut self, task: Task, outcome: Result<TaskOutcome, TaskError>) {
         match &outcome {
-            Ok(Done::Unresolved) => {
+            Ok(TaskOutcome::Unresolved) => {
                 if let Task::Dependent(name) = &task {
                     self.dispatcher.leave_unresolved(name.clone());
                 }
             }
-            Ok(Done::Yes) => {
+            Ok(TaskOutcome::Yes) => {
                 if let Task::Dependent(name) = &task {
                     self.dispatcher.resolved(name);
                 }

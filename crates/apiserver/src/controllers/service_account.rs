@@ -67,7 +67,7 @@ pub(crate) enum TokenSecret {
 ///
 /// # Errors
 /// The errors of `token`.
-pub(crate) fn judge_secret<E>(
+pub(crate) fn decide_token_secret<E>(
     secret: &Value,
     account: Option<&Value>,
     ca_pem: &str,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn judged(secret: &Value, account: Option<&Value>) -> TokenSecret {
-        judge_secret(secret, account, "CA", || Ok::<_, ()>("tok".to_owned())).unwrap_or(TokenSecret::Keep)
+        decide_token_secret(secret, account, "CA", || Ok::<_, ()>("tok".to_owned())).unwrap_or(TokenSecret::Keep)
     }
 
     #[test]

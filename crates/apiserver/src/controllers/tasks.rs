@@ -11,16 +11,16 @@ use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use thiserror::Error;
 
 use super::dispatch::Task;
-use super::expiry::Due;
+use super::expiry::ExpiredEvent;
 use super::garbage::{
-    OwnerReference, OwnerState, Verdict, finish_foreground, finish_orphaning, judge, owner_state, owners_of,
+    OwnerReference, OwnerState, Verdict, finish_foreground, finish_orphaning, decide, owner_state, owners_of,
     without_owners,
 };
 use super::namespace::{Remaining, finalized, is_ending, with_conditions};
 use super::object_name::{ObjectName, is_deleting, text};
 use super::policy_types;
 use super::run::Settings;
-use super::service_account::{TokenSecret, account_of, default_account, judge_secret, root_ca};
+use super::service_account::{TokenSecret, account_of, default_account, decide_token_secret, root_ca};
 use super::workload::{self, Rollout};
 use crate::admission::quota;
 use crate::authentication::{TokenError, secret_token};
@@ -64,7 +64,7 @@ pub(super) enum TaskError {
 
 /// The result of a task that did not fail.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum TaskOutcome {
     /// The task is complete.
     Yes,
     /// An owner could not be resolved: the object is checked again when the kinds change.
@@ -88,7 +88,7 @@ impl TaskError {
 
 impl Worker {
     /// Runs a task. `dependents` are the objects that name the task's object as an owner.
-    pub(super) async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<Done, TaskError> {
+    pub(super) async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
         match task {
             Task::Namespace(name) => self.empty(name).await?,
             Task::Furnish(name) => self.furnish(name).await?,
@@ -103,7 +103,7 @@ impl Worker {
             Task::Count(namespace) => self.count(namespace).await?,
             Task::CheckTypes(name) => self.check_types(name).await?,
         }
-        Ok(Done::Yes)
+        Ok(TaskOutcome::Yes)
     }
 
     async fn empty(&self, namespace: &str) -> Result<(), TaskError> {
@@ -190,7 +190,7 @@ impl Worker {
             return Ok(());
         };
         let account = view.get("", "serviceaccounts", Some(namespace), account_name);
-        let verdict = judge_secret(&secret, account.as_deref(), &self.settings.ca_pem, || match &account {
+        let verdict = decide_token_secret(&secret, account.as_deref(), &self.settings.ca_pem, || match &account {
             Some(account) => secret_token(&self.settings.tokens, account, &name.name),
             None => Ok(String::new()),
         })?;
@@ -201,10 +201,10 @@ impl Worker {
         }
     }
 
-    async fn dependent(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<Done, TaskError> {
+    async fn dependent(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
         let view = self.registry.view();
         let Some(object) = self.read(&view, name) else {
-            return Ok(Done::Yes);
+            return Ok(TaskOutcome::Yes);
         };
         let catalog = self.registry.catalog();
         let states: Vec<OwnerState> = owners_of(&object)
@@ -212,10 +212,10 @@ impl Worker {
             .map(|reference| resolve(reference, name, &view, &catalog))
             .collect();
         let dependents = self.read_all(&view, dependents);
-        match judge(&object, &states, &dependents) {
-            Verdict::Keep => Ok(Done::Yes),
-            Verdict::Later => Ok(Done::Unresolved),
-            Verdict::Release(object) => self.update(name, None, MANAGER, object).await.map(|()| Done::Yes),
+        match decide(&object, &states, &dependents) {
+            Verdict::Keep => Ok(TaskOutcome::Yes),
+            Verdict::Later => Ok(TaskOutcome::Unresolved),
+            Verdict::Release(object) => self.update(name, None, MANAGER, object).await.map(|()| TaskOutcome::Yes),
             Verdict::Delete { propagation, unblocked } => {
                 let mut options = exactly(&object);
                 options.propagation_policy = Some(propagation.to_owned());
@@ -223,7 +223,7 @@ impl Worker {
                     self.update(name, None, MANAGER, unblocked).await?;
                     options.resource_version = None;
                 }
-                self.delete(name, &options).await.map(|()| Done::Yes)
+                self.delete(name, &options).await.map(|()| TaskOutcome::Yes)
             }
         }
     }
@@ -381,7 +381,7 @@ impl Worker {
         }
     }
 
-    async fn expire(&self, due: &Due) -> Result<(), TaskError> {
+    async fn expire(&self, due: &ExpiredEvent) -> Result<(), TaskError> {
         let options = DeleteOptions {
             resource_version: Some(due.resource_version.clone()),
             ..DeleteOptions::default()

@@ -3,15 +3,15 @@
 //! This module calls conversion webhooks, checks their answers, and shares results between requests. No lock is held
 //! during a call: a slow webhook delays only requests that need its answer.
 
-mod owners;
+mod field_owners;
 mod review;
-mod shared;
+mod shared_conversions;
 
 use serde_json::Value;
 use tenure_kinds::kind::rename;
 
-pub(crate) use owners::{Needed, Owners};
-pub(crate) use shared::{Duty, Shared};
+pub(crate) use field_owners::{NeededConversions, Owners};
+pub(crate) use shared_conversions::{ConversionDuty, Shared};
 
 use crate::http::ApiError;
 use crate::view::View;
@@ -30,10 +30,10 @@ pub(crate) const BATCH: (usize, usize) = (500, 4 * 1024 * 1024);
 
 /// The reason why a conversion failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failed(pub(crate) String);
+pub(crate) struct ConversionFailure(pub(crate) String);
 
-impl From<Failed> for ApiError {
-    fn from(failed: Failed) -> Self {
+impl From<ConversionFailure> for ApiError {
+    fn from(failed: ConversionFailure) -> Self {
         // For kube-apiserver this is a generic error without a reason.
         Self::new(500, "", failed.0)
     }
@@ -74,7 +74,7 @@ impl Webhook {
     ///
     /// # Errors
     /// The fault of the webhook or the connection, in kube-apiserver's words.
-    pub(crate) async fn convert(&self, view: View, objects: Vec<Value>, wanted: &str) -> Result<Vec<Value>, Failed> {
+    pub(crate) async fn convert(&self, view: View, objects: Vec<Value>, wanted: &str) -> Result<Vec<Value>, ConversionFailure> {
         let Some(first) = objects.first() else {
             return Ok(objects);
         };
@@ -89,9 +89,9 @@ impl Webhook {
         }
         let version = self
             .review_version
-            .ok_or_else(|| Failed("no supported conversion review versions".to_owned()))?;
+            .ok_or_else(|| ConversionFailure("no supported conversion review versions".to_owned()))?;
         let webhook = format!("conversion webhook for {}", review::kind_of(first));
-        let failed = |why: String| Failed(format!("{webhook} failed: {why}"));
+        let failed = |why: String| ConversionFailure(format!("{webhook} failed: {why}"));
         let uid = uuid::Uuid::new_v4().to_string();
         let asked = review::request(version, &uid, wanted, &objects);
         let answer = webhook_client::post(view, &self.endpoint, BOUNDS, &asked)
@@ -99,7 +99,7 @@ impl Webhook {
             .map_err(failed)?;
         let converted = review::read(version, &uid, &answer).map_err(failed)?;
         if converted.len() != objects.len() {
-            return Err(Failed(format!(
+            return Err(ConversionFailure(format!(
                 "{webhook} returned {} objects, expected {}",
                 converted.len(),
                 objects.len()
@@ -110,7 +110,7 @@ impl Webhook {
         pairs
             .map(|(index, (original, converted))| {
                 review::accept(original, converted, wanted)
-                    .map_err(|fault| Failed(fault.told(&webhook, (!alone).then_some(index))))
+                    .map_err(|fault| ConversionFailure(fault.told(&webhook, (!alone).then_some(index))))
             })
             .collect()
     }

@@ -30,7 +30,7 @@ fn small() -> Fairness {
 fn bounded(bounds: Bounds) -> Fairness {
     // Namespaces with this prefix are the tenant's.
     let find_tenant = |user: &UserInfo| find_namespace(user)?.starts_with("blue-").then(|| "blue".to_owned());
-    Fairness::new(bounds, Each::new(|_| Ledger::new(1000, 1000)), Box::new(find_tenant))
+    Fairness::new(bounds, PerMemoryUse::new(|_| ByteLedger::new(1000, 1000)), Box::new(find_tenant))
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn who_becomes_a_tenants_is_counted_with_it() {
     let is_taken = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let tenant = is_taken.clone();
     let find_tenant = move |_: &UserInfo| tenant.load(Ordering::Relaxed).then(|| "blue".to_owned());
-    let ledgers = Each::new(|_| Ledger::new(1000, 1000));
+    let ledgers = PerMemoryUse::new(|_| ByteLedger::new(1000, 1000));
     let fairness = Fairness::new(small().bounds, ledgers, Box::new(find_tenant));
     let _before = fairness.place(&account("a", "x")).await.expect("a place");
     is_taken.store(true, Ordering::Relaxed);

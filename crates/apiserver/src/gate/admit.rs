@@ -8,7 +8,7 @@ use tenure_auth::authorization::{Attributes, Authorizer, Refusal};
 use tenure_auth::identity::UserInfo;
 use tenure_auth::impersonation::{ImpersonationRequest, Impersonator};
 
-use crate::audit::Trail;
+use crate::audit::AuditRecord;
 use crate::authentication::Authenticator;
 use crate::http::{ApiError, RequestInfo};
 use crate::registry::Registry;
@@ -96,7 +96,7 @@ impl Gate {
         caller: UserInfo,
         headers: &HeaderMap,
         attributes: &Attributes,
-        trail: &Trail,
+        trail: &AuditRecord,
     ) -> Result<UserInfo, ApiError> {
         let user = match self
             .impersonator

@@ -32,14 +32,14 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
 }
 
 /// Returns a body whose beginning was already read.
-pub(crate) fn preceded(beginning: Vec<Bytes>, rest: Body) -> Body {
+pub(crate) fn prepend_read_bytes(beginning: Vec<Bytes>, rest: Body) -> Body {
     let frames = beginning.into_iter().map(|bytes| Ok(http_body::Frame::data(bytes)));
     let frames = futures::stream::iter(frames).chain(BodyStream::new(rest));
     StreamBody::new(frames).boxed_unsync()
 }
 
 /// Returns a body that ends with an error.
-pub(crate) fn broken(beginning: Vec<Bytes>, error: BoxError) -> Body {
+pub(crate) fn make_failing_body(beginning: Vec<Bytes>, error: BoxError) -> Body {
     let frames = beginning.into_iter().map(|bytes| Ok(http_body::Frame::data(bytes)));
     let frames = futures::stream::iter(frames.chain([Err(error)]));
     StreamBody::new(frames).boxed_unsync()
@@ -80,7 +80,7 @@ impl http_body::Body for Pieces {
 }
 
 /// Returns the answer with a body that holds a value until it ends.
-pub(crate) fn holding<T: Send + Unpin + 'static>(response: http::Response<Body>, held: T) -> http::Response<Body> {
+pub(crate) fn hold_until_end<T: Send + Unpin + 'static>(response: http::Response<Body>, held: T) -> http::Response<Body> {
     response.map(|body| Holding { body, _held: held }.boxed_unsync())
 }
 

@@ -34,7 +34,7 @@ impl MediaRange {
 }
 
 /// Returns the entries of the Accept header, best first; one for any type if there is no header.
-pub(crate) fn accepted(headers: &HeaderMap) -> Vec<MediaRange> {
+pub(crate) fn parse_accept(headers: &HeaderMap) -> Vec<MediaRange> {
     let mut ranges: Vec<MediaRange> = headers
         .get_all(http::header::ACCEPT)
         .iter()
@@ -111,7 +111,7 @@ impl Unfit {
 
 /// Returns the format of API objects in the answer to a request with this verb, and whether it will not fit.
 pub(crate) fn view(headers: &HeaderMap, verb: &str) -> Result<(View, Option<Unfit>), ApiError> {
-    for range in accepted(headers) {
+    for range in parse_accept(headers) {
         if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {
             continue;
         }

@@ -73,7 +73,7 @@ pub(crate) fn too_many_requests() -> Response<Body> {
 
 /// Removes the body from an answer that must have none: HTTP/1 would omit the body, and HTTP/2 would send it. The
 /// answer to a HEAD has the length of the removed body.
-pub(crate) fn suit(response: &mut Response<Body>, method: &Method) {
+pub(crate) fn remove_forbidden_body(response: &mut Response<Body>, method: &Method) {
     let status = response.status();
     let bare = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if !bare && *method != Method::HEAD {
@@ -93,7 +93,7 @@ pub(crate) fn suit(response: &mut Response<Body>, method: &Method) {
 
 /// Adds texts as Warning headers.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in super::warnings::shown(warnings) {
+    for warning in super::warnings::list_sent(warnings) {
         let quoted: String = warning.chars().filter(|character| !character.is_control()).collect();
         let quoted = quoted.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {

@@ -26,7 +26,7 @@ pub(crate) fn add(texts: &mut Vec<String>, text: String) {
 }
 
 /// Returns the texts that are sent.
-pub(crate) fn shown(texts: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
+pub(crate) fn list_sent(texts: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
     let cuts = texts.iter().map(|text| characters(text)).sum::<usize>() > MOST;
     texts.iter().map(move |text| {
         if cuts {
@@ -44,7 +44,7 @@ mod tests {
     fn sent(all: &[String]) -> Vec<String> {
         let mut texts = Vec::new();
         all.iter().for_each(|text| add(&mut texts, text.clone()));
-        shown(&texts).map(Cow::into_owned).collect()
+        list_sent(&texts).map(Cow::into_owned).collect()
     }
 
     #[test]

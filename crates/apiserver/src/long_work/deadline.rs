@@ -60,7 +60,7 @@ thread_local! {
 }
 
 /// Returns the deadline of the request on which this thread works.
-pub(super) fn present() -> Option<Arc<Deadline>> {
+pub(super) fn find_current_deadline() -> Option<Arc<Deadline>> {
     PRESENT.with_borrow(Clone::clone)
 }
 
@@ -86,12 +86,12 @@ impl Drop for Present {
 }
 
 /// Work that ends at its deadline, whichever thread runs it.
-pub(crate) struct Within<F> {
+pub(crate) struct WithDeadline<F> {
     deadline: Arc<Deadline>,
     work: Pin<Box<F>>,
 }
 
-impl<F: Future> Within<F> {
+impl<F: Future> WithDeadline<F> {
     pub(crate) fn new(deadline: Arc<Deadline>, work: F) -> Self {
         Self {
             deadline,
@@ -100,7 +100,7 @@ impl<F: Future> Within<F> {
     }
 }
 
-impl<F: Future> Future for Within<F> {
+impl<F: Future> Future for WithDeadline<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {

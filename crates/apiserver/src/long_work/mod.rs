@@ -1,7 +1,7 @@
 //! Requests that compute for long. They run away from the threads that answer all other requests, each user within a
 //! share of the processors, and no longer than the request's time.
 //!
-//! [`run`] carries out such a request, and [`tenure_checkpoint`] ends it. [`crate::asked`] decides which requests are
+//! [`run`] carries out such a request, and [`tenure_checkpoint`] ends it. [`crate::long_requests`] decides which requests are
 //! long work, and [`crate::fairness`] sets the number of permits.
 //!
 //! A request is a future, and a thread of the blocking pool carries out each step from one wait to the next. Before
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-pub(crate) use deadline::{Deadline, Within};
+pub(crate) use deadline::{Deadline, WithDeadline};
 use tenure_background::run_behind_others;
 use tenure_checkpoint::Ended;
 
 /// One user's permits for steps of long work.
 #[derive(Debug, Clone)]
-pub(crate) struct Turns {
+pub(crate) struct StepLimiter {
     /// The permits of the user, and of the shares that contain the user, from the innermost.
     pub(crate) own: Vec<Arc<Semaphore>>,
     /// The permits that all users share.
@@ -37,23 +37,23 @@ pub(crate) struct Turns {
     /// How long a request waits for its first permit.
     pub(crate) patience: Duration,
     /// How long the user's permit stays taken after work that ended in a refusal.
-    pub(crate) rest: Rest,
+    pub(crate) rest: RefusalPause,
 }
 
 /// How long a user's permit stays taken after work that ended in a refusal. A refused client can send the same
 /// request again at once, at no cost, and would otherwise use a whole processor.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rest {
+pub(crate) struct RefusalPause {
     /// The pause as a multiple of the work's duration.
     pub(crate) times: u32,
     /// The longest pause.
     pub(crate) longest: Duration,
 }
 
-impl Rest {
+impl RefusalPause {
     /// Keeps the user's permit during the pause. The permits of all users are released at once, and the answer is
     /// sent without delay.
-    fn begin(self, (own, _all): TakenPlace, busy: Duration) {
+    fn begin(self, (own, _all): StepPermits, busy: Duration) {
         if let (false, Ok(runtime)) = (own.is_empty(), Handle::try_current()) {
             let pause = busy.saturating_mul(self.times).min(self.longest);
             runtime.spawn(async move {
@@ -65,12 +65,12 @@ impl Rest {
 }
 
 /// Permits, held until the step is done.
-pub(crate) type TakenPlace = (Vec<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+pub(crate) type StepPermits = (Vec<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
-impl Turns {
+impl StepLimiter {
     /// Takes a permit in the user's own line first, then in its tenant's. So at most the tenant's share of requests
     /// waits in the line of all users.
-    pub(crate) async fn take(&self) -> TakenPlace {
+    pub(crate) async fn take(&self) -> StepPermits {
         let mut own = Vec::with_capacity(self.own.len());
         for places in &self.own {
             own.extend(places.clone().acquire_owned().await);
@@ -90,9 +90,9 @@ pub(crate) enum Stopped {
 
 /// Runs `work` on other threads, step by step, until it has a result or `deadline` is over. Without turns the work
 /// begins at once. If the caller stops waiting, the work ends at its next checkpoint. If the result is a refusal, the
-/// user's permit stays taken for a while: see [`Rest`].
+/// user's permit stays taken for a while: see [`RefusalPause`].
 pub(crate) async fn run<F>(
-    turns: Option<Turns>,
+    turns: Option<StepLimiter>,
     deadline: Arc<Deadline>,
     work: F,
     is_refusal: fn(&F::Output) -> bool,
@@ -102,7 +102,7 @@ where
     F::Output: Send + 'static,
 {
     let _waiting = Waiting(deadline.clone());
-    let mut work = Within::new(deadline.clone(), work);
+    let mut work = WithDeadline::new(deadline.clone(), work);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
     if let Some(turns) = &turns {
@@ -162,12 +162,12 @@ where
 
 /// The place in line that [`enter_line`] returns.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct QueuePlace {
     request: Option<Arc<Deadline>>,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl Drop for Line {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         if let Some(request) = &self.request {
             request.awaited.fetch_sub(1, Ordering::Relaxed);
@@ -178,8 +178,8 @@ impl Drop for Line {
 /// Waits for a place in the user's line. Call this before a wait for something that requests of all users wait for,
 /// and hold the place until that thing is returned. Only one request of a user's long work has a place in such a
 /// line. Its further steps wait for no permits, because other users wait for the thing that it holds.
-pub(crate) async fn enter_line() -> Line {
-    let request = deadline::present();
+pub(crate) async fn enter_line() -> QueuePlace {
+    let request = deadline::find_current_deadline();
     let line = request.as_ref().and_then(|request| request.line.get().cloned());
     let place = match line {
         Some(line) => line.acquire_owned().await.ok(),
@@ -188,7 +188,7 @@ pub(crate) async fn enter_line() -> Line {
     if let Some(request) = &request {
         request.awaited.fetch_add(1, Ordering::Relaxed);
     }
-    Line { request, _place: place }
+    QueuePlace { request, _place: place }
 }
 
 /// Marks that a caller waits for the result.

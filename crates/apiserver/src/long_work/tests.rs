@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::*;
 
 /// Runs work whose result is never a refusal.
-async fn run<F>(turns: Option<Turns>, deadline: Arc<Deadline>, work: F) -> Result<F::Output, Stopped>
+async fn run<F>(turns: Option<StepLimiter>, deadline: Arc<Deadline>, work: F) -> Result<F::Output, Stopped>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -19,13 +19,13 @@ where
 /// No patience ends here, and no deadline is reached, except the ones that are over at the start.
 const EVER: Duration = Duration::from_secs(3600);
 
-fn turns(own: usize, all: &Arc<Semaphore>) -> Turns {
-    Turns {
+fn turns(own: usize, all: &Arc<Semaphore>) -> StepLimiter {
+    StepLimiter {
         own: vec![Arc::new(Semaphore::new(own))],
         all: all.clone(),
         line: Arc::new(Semaphore::new(1)),
         patience: EVER,
-        rest: Rest {
+        rest: RefusalPause {
             times: 0,
             longest: EVER,
         },
@@ -150,7 +150,7 @@ async fn who_has_what_everybody_waits_for_waits_for_no_place() {
 async fn one_of_a_users_long_works_stands_in_line() {
     let turns = turns(2, &Arc::new(Semaphore::new(2)));
     let (answer, answered) = oneshot::channel();
-    let stands = |turns: &Turns| {
+    let stands = |turns: &StepLimiter| {
         let (said, began) = oneshot::channel();
         let work = async move {
             let _line = enter_line().await;
@@ -178,7 +178,7 @@ async fn one_of_a_users_long_works_stands_in_line() {
 
 #[tokio::test]
 async fn who_waits_too_long_for_its_first_place_comes_again() {
-    let turns = Turns {
+    let turns = StepLimiter {
         patience: Duration::from_millis(1),
         ..turns(1, &Arc::new(Semaphore::new(1)))
     };
@@ -201,16 +201,16 @@ async fn a_fault_is_the_callers_to_handle() {
 
 #[tokio::test]
 async fn who_is_refused_rests() {
-    let ended = async |turns: &Turns, is_refused: bool| {
+    let ended = async |turns: &StepLimiter, is_refused: bool| {
         let work = async move { is_refused };
         super::run(Some(turns.clone()), later(), work, |refused| *refused).await
     };
     let no_rest = turns(1, &Arc::new(Semaphore::new(1)));
-    let rest = Rest {
+    let rest = RefusalPause {
         times: u32::MAX,
         longest: EVER,
     };
-    let turns = Turns {
+    let turns = StepLimiter {
         rest,
         ..no_rest.clone()
     };

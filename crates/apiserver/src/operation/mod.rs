@@ -14,9 +14,9 @@ use tenure_kinds::kind::Request;
 
 pub use delete_options::DeleteOptions;
 
-use crate::audit::Trail;
+use crate::audit::AuditRecord;
 use crate::catalog::Resource;
-use crate::conversion::Needed;
+use crate::conversion::NeededConversions;
 use crate::http::{FieldError, warnings};
 use crate::view::View;
 
@@ -34,7 +34,7 @@ pub enum FieldValidation {
 
 /// The options that the client set explicitly. Admission shows only these to webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sent {
+pub struct ExplicitOptions {
     /// `fieldManager`.
     pub field_manager: bool,
     /// `fieldValidation`.
@@ -62,13 +62,13 @@ pub struct Operation {
     /// Handling of unknown fields.
     pub field_validation: FieldValidation,
     /// The options that the client set explicitly.
-    pub sent: Sent,
+    pub sent: ExplicitOptions,
     /// Texts for the answer's Warning headers.
     pub warnings: Warnings,
     /// Conversions into other versions that the field owners need, as far as they are available.
-    pub(crate) conversions: Arc<Needed>,
+    pub(crate) conversions: Arc<NeededConversions>,
     /// The audit record of the request.
-    pub(crate) trail: Trail,
+    pub(crate) trail: AuditRecord,
 }
 
 impl Operation {
@@ -83,10 +83,10 @@ impl Operation {
             dry_run: false,
             field_manager: field_manager.to_owned(),
             field_validation: FieldValidation::default(),
-            sent: Sent::default(),
+            sent: ExplicitOptions::default(),
             warnings: Arc::default(),
             conversions: Arc::default(),
-            trail: Trail::default(),
+            trail: AuditRecord::default(),
         }
     }
 

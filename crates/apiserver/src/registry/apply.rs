@@ -7,12 +7,12 @@ use super::create::check_namespace;
 use super::update::Computed;
 use super::{FieldValidation, ObjectExt, Operation, Outcome, Patch, Registry};
 use crate::http::ApiError;
-use crate::kinds;
+use crate::kind_properties;
 
 impl Registry {
     /// Updates managedFields after a create, an update or a patch.
     pub(crate) fn manage_fields(&self, op: &Operation, live: Option<&Value>, new: Value) -> Value {
-        kinds::field_manager(op).update(live, new, &op.field_manager, self.stamp())
+        kind_properties::field_manager(op).update(live, new, &op.field_manager, self.stamp())
     }
 
     pub(super) fn stamp(&self) -> Timestamp {
@@ -33,7 +33,7 @@ impl Registry {
                 "invalid object type: {group}/{version}, Kind={kind}"
             )));
         }
-        let manager = kinds::field_manager(op);
+        let manager = kind_properties::field_manager(op);
         let sent_uid = config.uid().to_owned();
         self.change(op, name, |live| {
             // If an update can create objects of the kind, an update of the status can, too.
@@ -42,7 +42,7 @@ impl Registry {
             }
             let applied = manager
                 .apply(live, config, &op.field_manager, force, self.stamp())
-                .map_err(refused)?;
+                .map_err(make_apply_error)?;
             let (merged, changed) = match applied {
                 Applied::Unchanged => {
                     repeated(op, &patch.repeated)?;
@@ -57,17 +57,17 @@ impl Registry {
                 .cloned();
             let mut object = if op.resource.is_custom() {
                 let mut object = merged;
-                kinds::repair_metadata(op, &mut object)?;
+                kind_properties::repair_metadata(op, &mut object)?;
                 object.drop_empty_metadata();
                 object
             } else {
-                kinds::read(op, merged)
+                kind_properties::read(op, merged)
                     .map_err(|error| inconvertible(op, config, &error))?
                     .value
             };
             repeated(op, &patch.repeated)?;
             if changed {
-                kinds::set_defaults(&op.resource, &mut object);
+                kind_properties::set_defaults(&op.resource, &mut object);
             }
             (op.resource.behavior.unify)(&mut object);
             if let Some(managed) = managed {
@@ -144,7 +144,7 @@ fn inconvertible(op: &Operation, config: &Value, error: &ApiError) -> ApiError {
     ApiError::new(500, "", message)
 }
 
-pub(super) fn refused(error: ApplyError) -> ApiError {
+pub(super) fn make_apply_error(error: ApplyError) -> ApiError {
     let message = error.to_string();
     let code = error.http_status();
     match error {

@@ -9,7 +9,7 @@ use tenure_kinds::schema::resources::Resources;
 
 use super::{OWN_MANAGER, Operation, Registry};
 use crate::admission::Attributes;
-use crate::admission::quota::Owed;
+use crate::admission::quota::QuotaCharge;
 use crate::http::ApiError;
 
 /// How often the write of a charge is retried if the quota changed meanwhile.
@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 8;
 /// The charge of a request. It holds the namespace's lock until it is dropped after the write.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Charge(Option<Owed>);
+pub(super) struct Charge(Option<QuotaCharge>);
 
 impl Charge {
     /// Refunds the charge of a write that did not happen.
@@ -51,7 +51,7 @@ impl Registry {
         }
     }
 
-    async fn charge(&self, mut owed: Owed) -> Result<Charge, ApiError> {
+    async fn charge(&self, mut owed: QuotaCharge) -> Result<Charge, ApiError> {
         let mut charged = Vec::new();
         let mut failed = None;
         for (quota, amount) in std::mem::take(&mut owed.amounts) {

@@ -6,12 +6,12 @@ use tenure_kinds::kind::Shared;
 use tenure_kinds::object::generate_name;
 use tenure_store::{Change, Expect, Write, WriteError};
 
-use super::owners::{self, Moment};
+use super::owner_references::{self, CheckTime};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, Registry, timestamp};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
-use crate::kinds;
+use crate::kind_properties;
 use crate::operation::fill_randomly;
 use crate::stored::{decode_stored, encode_within};
 
@@ -48,9 +48,9 @@ impl Registry {
             object.remove_meta(key);
         }
         check_namespace(op, &mut object)?;
-        owners::keep_once(op, &mut object, Moment::Sent);
+        owner_references::deduplicate_owners(op, &mut object, CheckTime::Sent);
         op.resource.normalize(&mut object);
-        kinds::set_defaults(&op.resource, &mut object);
+        kind_properties::set_defaults(&op.resource, &mut object);
         let object = self
             .contents()
             .with_conversions(op, || self.manage_fields(op, None, object.clone()))
@@ -63,7 +63,7 @@ impl Registry {
         let name = object.name().to_owned();
         let attributes = Attributes::create(op, &name);
         let mut object = self.admission().mutate(&attributes, object).await?;
-        owners::keep_once(op, &mut object, Moment::Admitted);
+        owner_references::deduplicate_owners(op, &mut object, CheckTime::Admitted);
         let generated = object.name().is_empty() && !object.meta_str("generateName").is_empty();
         let mut attempts = if generated { NAME_ATTEMPTS } else { 1 };
         loop {
@@ -129,7 +129,7 @@ impl Registry {
         let mut allocated = op.check_create(&object, &view, now);
         let mut errors = Vec::new();
         if allocated.is_empty() || resource.behavior.shares != Shared::Allocated {
-            errors = kinds::validate(resource, &object);
+            errors = kind_properties::validate(resource, &object);
         }
         errors.append(&mut allocated);
         if errors.is_empty() {

@@ -10,7 +10,7 @@ use tenure_kinds::schema::strict::{MOST_FAULTS, Twice};
 use super::{FieldValidation, ObjectExt, Operation};
 use crate::formats::{BodyFormat, UNTYPED, parse, untyped};
 use crate::http::ApiError;
-use crate::kinds;
+use crate::kind_properties;
 
 /// Decodes an object of the kind that the resource or subresource accepts.
 pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
@@ -70,8 +70,8 @@ fn decode_custom(op: &Operation, mut object: Value, repeated: Vec<String>, body:
     // Known fields are read first. Then a wrong version is refused at once, and a wrong kind together with the other
     // faults of the object.
     let mut faults = repeated;
-    faults.extend(kinds::read_foreign(op, &mut object)?);
-    tell(op, &object, faults)?;
+    faults.extend(kind_properties::read_foreign(op, &mut object)?);
+    report_unknown_fields(op, &object, faults)?;
     if version == wanted {
         Ok(object)
     } else {
@@ -111,7 +111,7 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
         let why = format!("unexpected GroupVersion string: {version}");
         return Err(unrecognized(op, body, &why));
     }
-    if !kinds::is_known(version, kind) && !resource.is_custom() {
+    if !kind_properties::is_known(version, kind) && !resource.is_custom() {
         return cannot(format!(
             "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""
         ));
@@ -119,7 +119,7 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
     if kind == wanted_kind {
         if !resource.is_custom() {
             // The object is read by its own version, before the check finds another version.
-            let unknown = kinds::unknown_fields(version, kind, &Value::Object(map.clone()))?;
+            let unknown = kind_properties::unknown_fields(version, kind, &Value::Object(map.clone()))?;
             match op.field_validation {
                 FieldValidation::Strict if !unknown.is_empty() => {
                     return cannot(format!("strict decoding error: {}", unknown.join(", ")));
@@ -181,7 +181,7 @@ fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
 /// wishes.
 pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<String>) -> Result<(), ApiError> {
     let resets_owners = !op.resource.is_custom() && object.pointer("/metadata/managedFields") == Some(&json!([]));
-    let decoded = kinds::read(op, std::mem::take(object))?;
+    let decoded = kind_properties::read(op, std::mem::take(object))?;
     *object = decoded.value;
     if resets_owners {
         // An empty list means more than a missing one.
@@ -209,11 +209,11 @@ pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<Str
         });
     }
     faults.extend(decoded.unknown_fields);
-    tell(op, object, faults)
+    report_unknown_fields(op, object, faults)
 }
 
 /// Reports unknown or repeated fields, as the client wishes.
-pub(super) fn tell(op: &Operation, object: &Value, mut faults: Vec<String>) -> Result<(), ApiError> {
+pub(super) fn report_unknown_fields(op: &Operation, object: &Value, mut faults: Vec<String>) -> Result<(), ApiError> {
     faults.truncate(MOST_FAULTS);
     if faults.is_empty() {
         return Ok(());

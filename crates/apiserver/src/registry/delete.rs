@@ -9,7 +9,7 @@ use super::timestamp;
 use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::ApiError;
-use crate::kinds;
+use crate::kind_properties;
 use crate::stored::{decode_stored, encode};
 
 /// The result of a deletion.
@@ -75,11 +75,11 @@ impl Registry {
             // that object, and a precondition compares with its version.
             let loses_finalizers = gone && !live.finalizers().is_empty();
             if loses_finalizers && (op.dry_run || options.dry_run) {
-                return Ok(Deleted::Waiting(kinds::empty(op)?));
+                return Ok(Deleted::Waiting(kind_properties::make_empty_object(op)?));
             }
             if loses_finalizers && options.resource_version.is_some() {
                 let version = live.resource_version();
-                return Err(super::update::overtaken(op, name, "ResourceVersion", "", version));
+                return Err(super::update::make_precondition_error(op, name, "ResourceVersion", "", version));
             }
             if new == live && !gone {
                 return Ok(Deleted::Waiting(live));

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tenure_store::{Entry, Snapshot};
 
-use super::held::{Slot, Source};
+use super::list_sources::{SourceSlot, ListSource};
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
 use crate::contents::{is_verbatim, stored_prefixes};
 use crate::conversion::BATCH;
@@ -54,7 +54,7 @@ pub(crate) struct PageReader {
     op: Arc<Operation>,
     /// The selectors that are still to be applied.
     selectors: Selectors,
-    slot: Arc<Slot>,
+    slot: Arc<SourceSlot>,
     /// Whether the entries already have the form in which they are sent, whatever form is stored.
     presented: bool,
 }
@@ -89,10 +89,10 @@ impl Registry {
                 .snapshot_at(token.rv)
                 .map_err(|_| expired_token(token.rv))?,
             (None, None | Some(0), _) => self.store().snapshot(),
-            (None, Some(wanted), Some(RevisionMatch::Exact)) => revision::exactly(self.store(), wanted).await?,
+            (None, Some(wanted), Some(RevisionMatch::Exact)) => revision::take_snapshot_at(self.store(), wanted).await?,
             // A limit without a match parameter makes the revision exact: a rule that is older than the match
             // parameter.
-            (None, Some(wanted), None) if options.limit > 0 => revision::exactly(self.store(), wanted).await?,
+            (None, Some(wanted), None) if options.limit > 0 => revision::take_snapshot_at(self.store(), wanted).await?,
             (None, Some(wanted), _) => revision::not_older_than(self.store(), wanted).await?,
         };
         let revision = snapshot.revision();
@@ -106,7 +106,7 @@ impl Registry {
                 registry: self.clone(),
                 op: op.clone(),
                 selectors: options.selectors.clone(),
-                slot: Slot::new(Source::Chosen(Vec::new().into_iter())),
+                slot: SourceSlot::new(ListSource::Chosen(Vec::new().into_iter())),
                 presented: false,
             },
         };
@@ -116,17 +116,17 @@ impl Registry {
             .filter(|_| op.namespace.is_some() || !op.resource.namespaced);
         if let Some(name) = only {
             let entries: Vec<Arc<Entry>> = snapshot.get(&op.key(name)).cloned().into_iter().collect();
-            listing.items.slot = Slot::new(Source::Chosen(entries.into_iter()));
+            listing.items.slot = SourceSlot::new(ListSource::Chosen(entries.into_iter()));
             return Ok(listing);
         }
-        let range = |left| Source::Range {
+        let range = |left| ListSource::Range {
             snapshot: snapshot.clone(),
             prefix: prefix.clone(),
             next: from.clone(),
             left,
         };
         if options.limit == 0 {
-            listing.items.slot = Slot::new(range(usize::MAX));
+            listing.items.slot = SourceSlot::new(range(usize::MAX));
         } else if options.selectors.is_empty() {
             let mut keys = snapshot.range(&prefix, Some(&from));
             let last = keys.by_ref().take(options.limit).last();
@@ -134,16 +134,16 @@ impl Registry {
                 listing.next = Some(continuation(revision, &prefix, last.map(|(key, _)| &**key)));
                 listing.remaining = Some(1 + keys.count());
             }
-            listing.items.slot = Slot::new(range(options.limit));
+            listing.items.slot = SourceSlot::new(range(options.limit));
         } else {
             // The end of the page is known only after the selection.
-            listing.items.slot = Slot::new(range(usize::MAX));
+            listing.items.slot = SourceSlot::new(range(usize::MAX));
             let (entries, next) = listing.items.choose(options.limit).await?;
             if next && let Some(name) = entries.last().map(|entry| key_below(&prefix, op, entry)).transpose()? {
                 listing.next = Some(ContinueToken::after(revision, &name).encode());
             }
             listing.items.selectors = Selectors::default();
-            listing.items.slot = Slot::new(Source::Chosen(entries.into_iter()));
+            listing.items.slot = SourceSlot::new(ListSource::Chosen(entries.into_iter()));
         }
         Ok(listing)
     }
@@ -191,7 +191,7 @@ impl Registry {
                 registry: self.clone(),
                 op: op.clone(),
                 selectors: Selectors::default(),
-                slot: Slot::new(Source::Chosen(entries.into_iter())),
+                slot: SourceSlot::new(ListSource::Chosen(entries.into_iter())),
                 presented,
             },
         }

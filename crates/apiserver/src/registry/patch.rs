@@ -11,7 +11,7 @@ use crate::formats::{self, BodyFormat};
 use crate::http::body::MAX_BODY;
 use crate::http::{ApiError, FieldError};
 use crate::json_patch::Why;
-use crate::kinds;
+use crate::kind_properties;
 
 /// Kubernetes' limit on the operations of one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -184,14 +184,14 @@ impl Registry {
             let fields = new.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
             let unknown = fields.filter(|name| !matches!(*name, "apiVersion" | "kind"));
             let faults = unknown.map(|name| format!("unknown field {name:?}")).collect();
-            decode::tell(op, &new, faults).map_err(undecodable)?;
+            decode::report_unknown_fields(op, &new, faults).map_err(undecodable)?;
             super::update::check_name(&Value::Null, name)?;
         }
         check_fields(op, &mut new, patch.repeated.clone()).map_err(undecodable)?;
         super::create::check_namespace(op, &mut new)?;
         super::update::check_name(&new, name)?;
         resource.normalize(&mut new);
-        kinds::set_defaults(resource, &mut new);
+        kind_properties::set_defaults(resource, &mut new);
         fits_version(op, name, live, &new)?;
         Ok(self.settle(op, live, new))
     }
@@ -236,7 +236,7 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
                     ));
                 }
             }
-            document = kinds::strategic_merge(&op.resource, &document, &patch.body)?;
+            document = kind_properties::strategic_merge(&op.resource, &document, &patch.body)?;
             // The patched object has a fixed type, so the patch can't change the type.
             for key in ["apiVersion", "kind"] {
                 if let (Some(map), Some(own)) = (document.as_object_mut(), live.get(key)) {

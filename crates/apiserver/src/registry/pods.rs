@@ -228,7 +228,7 @@ impl Registry {
         self.rewrite(&pods, name, |pod| {
             super::update::check_uid(&pods, name, pod, binding)?;
             let (sent, version) = (binding.resource_version(), pod.resource_version());
-            super::update::precondition(&pods, name, "ResourceVersion", sent, version)?;
+            super::update::check_precondition(&pods, name, "ResourceVersion", sent, version)?;
             if let Some(why) = why_not_bound(pod) {
                 return Err(not_bound(name, &why));
             }

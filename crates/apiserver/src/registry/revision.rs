@@ -34,7 +34,7 @@ pub(crate) async fn not_older_than(store: &Store, revision: u64) -> Result<Snaps
 }
 
 /// Returns exactly the state at `revision`.
-pub(crate) async fn exactly(store: &Store, revision: u64) -> Result<Snapshot, ApiError> {
+pub(crate) async fn take_snapshot_at(store: &Store, revision: u64) -> Result<Snapshot, ApiError> {
     if revision > store.revision() {
         not_older_than(store, revision).await?;
     }

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use structured_merge::{FieldPath, Managed, scale};
 use tenure_kinds::schema::found;
 
-use super::apply::refused;
+use super::apply::make_apply_error;
 use super::patch::unpatchable;
 use super::update::check_name;
 use super::{ObjectExt, Operation, Patch, PatchKind, Registry, apply_patch};
 use crate::http::{ApiError, FieldError};
-use crate::kinds;
+use crate::kind_properties;
 
 impl Registry {
     /// Returns the Scale of an object for a client.
@@ -29,7 +29,7 @@ impl Registry {
 
     /// Replaces the replica count.
     pub(crate) async fn update_scale(&self, op: &Operation, name: &str, scale: Value) -> Result<Value, ApiError> {
-        let manager = kinds::scale_manager();
+        let manager = kind_properties::scale_manager();
         self.change_scale(op, name, |live| {
             Ok(manager.update(Some(live), without_zero(scale.clone()), &op.field_manager, self.stamp()))
         })
@@ -38,12 +38,12 @@ impl Registry {
 
     /// Changes the replica count by a patch or an apply of the Scale.
     pub(crate) async fn patch_scale(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Value, ApiError> {
-        let manager = kinds::scale_manager();
+        let manager = kind_properties::scale_manager();
         if patch.kind == PatchKind::Apply {
             return self
                 .change_scale(op, name, |live| {
                     let applied = manager.apply(Some(live), &patch.body, &op.field_manager, patch.force, self.stamp());
-                    Ok(applied.map_err(refused)?.into_object(Some(live)))
+                    Ok(applied.map_err(make_apply_error)?.into_object(Some(live)))
                 })
                 .await;
         }

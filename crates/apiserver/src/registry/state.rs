@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_kinds::kind::{ServiceRange, Shared};
 use tenure_store::{Entry, Store, Write, WriteError};
 
-use super::{Held, Operation};
+use super::{OpenSources, Operation};
 use crate::admission::Admission;
 use crate::catalog::{Catalog, Resource};
 use crate::contents::Contents;
@@ -29,7 +29,7 @@ struct Inner {
     admission: Admission,
     /// Serialises requests that must not run at the same time, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
-    held: Held,
+    held: OpenSources,
 }
 
 /// A weak reference to a registry.
@@ -48,7 +48,7 @@ impl Registry {
             admission: Admission::new(contents.clone()),
             contents,
             allocation: tokio::sync::Mutex::new(()),
-            held: Held::default(),
+            held: OpenSources::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -65,7 +65,7 @@ impl Registry {
     }
 
     /// Returns the open sources of lists.
-    pub(crate) fn held(&self) -> &Held {
+    pub(crate) fn held(&self) -> &OpenSources {
         &self.inner.held
     }
 
@@ -98,12 +98,12 @@ impl Registry {
     }
 
     /// Waits for the turn of a request that allocates from something finite; returns `None` at once for all others.
-    pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<Turn<'_>> {
+    pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<WriteLock<'_>> {
         if resource.behavior.shares == Shared::Nothing {
             return None;
         }
         let line = long_work::enter_line().await;
-        Some(Turn {
+        Some(WriteLock {
             _turn: self.inner.allocation.lock().await,
             _line: line,
         })
@@ -128,9 +128,9 @@ impl Registry {
 }
 
 /// The turn of one request, for which others wait.
-pub(super) struct Turn<'a> {
+pub(super) struct WriteLock<'a> {
     _turn: tokio::sync::MutexGuard<'a, ()>,
-    _line: long_work::Line,
+    _line: long_work::QueuePlace,
 }
 
 /// Returns the error for a client if the store refuses a write for a reason of its own.

@@ -12,7 +12,7 @@ use tenure_store::{Limits, Store};
 
 use super::{Answer, DeleteOptions, Deleted, Operation, Outcome, Registry};
 use crate::catalog::{Catalog, Resource};
-use crate::kinds;
+use crate::kind_properties;
 use crate::stored::decode_stored;
 
 static ASKED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
@@ -231,7 +231,7 @@ async fn a_kind_is_its_value() {
     };
     assert_eq!(going["status"], json!({"phase": "Going"}));
 
-    let columns = kinds::columns(&resource);
+    let columns = kind_properties::columns(&resource);
     assert_eq!(
         columns.cells(&going, Timestamp::UNIX_EPOCH),
         [json!("one"), json!("shown")]

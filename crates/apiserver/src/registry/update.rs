@@ -9,13 +9,13 @@ use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
 use super::create::{Verb, refuse};
-use super::owners::{self, Moment};
+use super::owner_references::{self, CheckTime};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::contents::is_verbatim;
 use crate::http::{ApiError, FieldError};
-use crate::kinds;
+use crate::kind_properties;
 use crate::stored::{encode, encode_within};
 use crate::view::View;
 
@@ -28,9 +28,9 @@ impl Registry {
     pub async fn update(&self, op: &Operation, name: &str, mut object: Value) -> Result<Outcome, ApiError> {
         super::create::check_namespace(op, &mut object)?;
         check_name(&object, name)?;
-        owners::keep_once(op, &mut object, Moment::Sent);
+        owner_references::deduplicate_owners(op, &mut object, CheckTime::Sent);
         op.resource.normalize(&mut object);
-        kinds::set_defaults(&op.resource, &mut object);
+        kind_properties::set_defaults(&op.resource, &mut object);
         let sent = object.wanted_version().to_owned();
         self.change(op, name, |live| {
             let Some(live) = live else {
@@ -40,7 +40,7 @@ impl Registry {
                     return Err(ApiError::not_found(&op.resource, name));
                 }
                 // The sent UID names a deleted object; a new object would be another one than the writer means.
-                precondition(op, name, "UID", object.uid(), "")?;
+                check_precondition(op, name, "UID", object.uid(), "")?;
                 check_version(object.resource_version())?;
                 return Ok(self.manage_fields(op, None, object.clone()));
             };
@@ -106,7 +106,7 @@ impl Registry {
             };
             let attributes = Attributes::update(op, &live);
             let mut admitted = self.admission().mutate(&attributes, new.clone()).await?;
-            owners::keep_once(op, &mut admitted, Moment::Admitted);
+            owner_references::deduplicate_owners(op, &mut admitted, CheckTime::Admitted);
             if admitted != *new {
                 // Admission may change only fields that the request may change.
                 admitted = op.resource.reset_fields(op.subresource.as_deref(), &live, admitted);
@@ -232,7 +232,7 @@ impl Registry {
         let mut allocated = op.check_update(live, new, view, now);
         let mut errors = Vec::new();
         if allocated.is_empty() || behavior.shares != Shared::Allocated {
-            errors = kinds::validate_update(op, live, new);
+            errors = kind_properties::validate_update(op, live, new);
         }
         errors.append(&mut allocated);
         if errors.is_empty() {
@@ -361,19 +361,19 @@ impl From<ApiError> for Refusal {
 }
 
 pub(super) fn check_uid(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
-    precondition(op, name, "UID", new.uid(), live.uid())
+    check_precondition(op, name, "UID", new.uid(), live.uid())
 }
 
 /// Refuses a write whose UID or version differs from the live object's.
-pub(super) fn precondition(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> Result<(), ApiError> {
+pub(super) fn check_precondition(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> Result<(), ApiError> {
     if sent.is_empty() || sent == live {
         return Ok(());
     }
-    Err(overtaken(op, name, what, sent, live))
+    Err(make_precondition_error(op, name, what, sent, live))
 }
 
 /// Returns the error of a write whose precondition failed in the store.
-pub(super) fn overtaken(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> ApiError {
+pub(super) fn make_precondition_error(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> ApiError {
     ApiError::conflict(
         &op.resource,
         name,

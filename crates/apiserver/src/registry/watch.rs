@@ -17,7 +17,7 @@ use super::{Operation, Registry, Selectors, revision};
 use crate::contents::is_verbatim;
 use crate::conversion::BATCH;
 use crate::http::ApiError;
-use crate::long_work::Turns;
+use crate::long_work::StepLimiter;
 
 /// Interval of bookmarks for a client that asked for them.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ pub(crate) struct WatchOptions {
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
     /// Permits to read the initial objects; `None` for a user that is not counted.
-    pub(crate) turns: Option<Turns>,
+    pub(crate) turns: Option<StepLimiter>,
 }
 
 /// One line of a watch.
@@ -62,7 +62,7 @@ pub(crate) struct WatchStream {
     selectors: Selectors,
     /// The initial objects that are still to be sent, and their revision.
     initial: Option<(PageReader, u64)>,
-    turns: Option<Turns>,
+    turns: Option<StepLimiter>,
     watcher: Option<Watcher>,
     pending: VecDeque<WatchFrame>,
     bookmarks: bool,
@@ -278,7 +278,7 @@ fn added(item: Item) -> WatchFrame {
 }
 
 /// Reads the next batch. Objects that must be decoded are read on another thread than the one that serves requests.
-async fn read(mut items: PageReader, turns: Option<Turns>) -> Result<(PageReader, Option<Vec<Item>>), ApiError> {
+async fn read(mut items: PageReader, turns: Option<StepLimiter>) -> Result<(PageReader, Option<Vec<Item>>), ApiError> {
     if items.are_converted_elsewhere() {
         let batch = items.batch(BATCH.1).await?;
         return Ok((items, batch));

@@ -4,7 +4,7 @@ use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, Resource};
-use crate::http::negotiate::accepted;
+use crate::http::negotiate::parse_accept;
 use crate::http::{Body, etag, respond};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -57,7 +57,7 @@ fn to_line(value: &Value) -> Vec<u8> {
 
 /// Checks whether the client prefers the aggregated format to plain JSON.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
-    for range in accepted(headers) {
+    for range in parse_accept(headers) {
         if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {
             continue;
         }

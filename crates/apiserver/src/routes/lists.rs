@@ -18,13 +18,13 @@ use tenure_kinds::table::{Columns, partial_metadata};
 
 use super::render::Form;
 use super::verbs::ObjectRequest;
-use crate::answers::PIECE;
+use crate::responses::PIECE;
 use crate::conversion::BATCH;
 use crate::http::negotiate::View;
 use crate::http::{ApiError, Body, BoxError, body, respond};
-use crate::kinds;
-use crate::ledger::Account;
-use crate::long_work::Turns;
+use crate::kind_properties;
+use crate::byte_ledger::Account;
+use crate::long_work::StepLimiter;
 use crate::operation::Operation;
 use crate::registry::{Item, Listing, PageReader};
 use crate::stored::{decode_stored, kind_prefix, without_kind};
@@ -49,7 +49,7 @@ pub(super) async fn respond(
         op: op.clone(),
         form,
         now: request.registry.now(),
-        columns: (form.view == View::Table).then(|| kinds::columns(&op.resource)),
+        columns: (form.view == View::Table).then(|| kind_properties::columns(&op.resource)),
         prefix: (!op.resource.is_custom()).then(|| kind_prefix(&op.resource)),
         any: false,
         done: false,
@@ -175,7 +175,7 @@ struct Writer {
     any: bool,
     done: bool,
     /// The user's permits, for a piece that has to be computed.
-    turns: Option<Turns>,
+    turns: Option<StepLimiter>,
 }
 
 impl Writer {

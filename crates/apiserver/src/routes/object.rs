@@ -7,15 +7,15 @@ use tenure_kinds::schema::strict::Twice;
 
 use super::options;
 use super::render::{Form, object as render};
-use super::verbs::{ObjectRequest, written};
+use super::verbs::{ObjectRequest, respond_to_write};
 use crate::admission::Attributes;
-use crate::audit::Trail;
+use crate::audit::AuditRecord;
 use crate::authentication::default_lifetime;
 use crate::catalog::Resource;
 use crate::formats::{BodyFormat, parse, untyped};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
-use crate::kinds;
+use crate::kind_properties;
 use crate::operation::{DeleteOptions, Operation};
 use crate::registry::{Deleted, ObjectExt, Patch, PatchKind, decode_object};
 
@@ -80,11 +80,11 @@ pub(crate) async fn get(
 }
 
 /// Records a sent object for the audit log, with defaults, as Kubernetes does.
-pub(super) fn note(op: &Operation, object: &Value) {
+pub(super) fn record_object(op: &Operation, object: &Value) {
     op.trail.sent(object, || {
         let mut shown = object.clone();
         if op.subresource.as_deref().is_none_or(|name| name == "status") {
-            kinds::set_defaults(&op.resource, &mut shown);
+            kind_properties::set_defaults(&op.resource, &mut shown);
         }
         shown
     });
@@ -97,7 +97,7 @@ pub(crate) async fn create(
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let object = decode_object(op, body, body_format(&request.headers)?)?;
-    note(op, &object);
+    record_object(op, &object);
     if let Some(review) = op.resource.behavior.review {
         let name = object.name().to_owned();
         let attributes = Attributes::create(op, &name);
@@ -111,7 +111,7 @@ pub(crate) async fn create(
         return Ok(respond::value(StatusCode::CREATED, &answer));
     }
     let outcome = request.registry.create(op, object).await?;
-    written(request, op, form, outcome).await
+    respond_to_write(request, op, form, outcome).await
 }
 
 /// Handles a POST to the subresource `token`, and refuses one to any other.
@@ -125,7 +125,7 @@ pub(crate) async fn create_subresource(
         return Err(ApiError::method_not_allowed());
     }
     let mut object = decode_object(op, body, body_format(&request.headers)?)?;
-    note(op, &object);
+    record_object(op, &object);
     default_lifetime(&mut object);
     let object = request.registry.manage_fields(op, None, object);
     let object = request
@@ -145,13 +145,13 @@ pub(crate) async fn update(
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let object = decode_object(op, body, body_format(&request.headers)?)?;
-    note(op, &object);
+    record_object(op, &object);
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.update_scale(op, name, object).await?;
         return Ok(respond::value(StatusCode::OK, &scale));
     }
     let outcome = request.registry.update(op, name, object).await?;
-    written(request, op, form, outcome).await
+    respond_to_write(request, op, form, outcome).await
 }
 
 /// Returns the format of a patch.
@@ -194,7 +194,7 @@ pub(crate) async fn patch(
         return Ok(respond::value(StatusCode::OK, &scale));
     }
     let outcome = request.registry.patch(op, name, &patch).await?;
-    written(request, op, form, outcome).await
+    respond_to_write(request, op, form, outcome).await
 }
 
 /// Returns the options of a deletion: from the body if it has one, else from the query.
@@ -202,7 +202,7 @@ pub(crate) fn delete_options(
     query: &Query,
     headers: &HeaderMap,
     body: &[u8],
-    trail: &Trail,
+    trail: &AuditRecord,
 ) -> Result<DeleteOptions, ApiError> {
     if body.is_empty() {
         return options::delete(query);

@@ -11,7 +11,7 @@ use tenure_kinds::schema::openapi::{self, Document};
 use super::version;
 
 use crate::catalog::Catalog;
-use crate::http::negotiate::accepted;
+use crate::http::negotiate::parse_accept;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, etag, respond};
 use crate::registry::Registry;
@@ -59,7 +59,7 @@ fn version_2(headers: &HeaderMap, registry: &Registry, catalog: &Catalog) -> Res
             version::MINOR,
         )
     });
-    for range in accepted(headers) {
+    for range in parse_accept(headers) {
         match range.media_type.as_str() {
             ASKED | PROTOBUF => return etag::cached(headers, PROTOBUF, rendered.protobuf.clone()),
             "application/json" | "application/*" | "*/*" => {

@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tenure_kinds::kind::Action;
 
-use super::object::{body_format, note};
+use super::object::{body_format, record_object};
 use super::verbs::ObjectRequest;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, FieldError, body, respond};
@@ -22,14 +22,14 @@ pub(super) async fn serve(
     match action {
         Action::Bind => {
             let binding = decode_object(op, body, body_format(&request.headers)?)?;
-            note(op, &binding);
+            record_object(op, &binding);
             let name = if name.is_empty() { binding.name() } else { name };
             registry.bind(op, name, &binding).await?;
             Ok(done())
         }
         Action::Evict => {
             let eviction = decode_object(op, body, body_format(&request.headers)?)?;
-            note(op, &eviction);
+            record_object(op, &eviction);
             registry.evict(op, name, &eviction).await?;
             Ok(done())
         }

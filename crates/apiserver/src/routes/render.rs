@@ -7,7 +7,7 @@ use tenure_kinds::table::{IncludeObject, partial_metadata};
 use crate::http::negotiate::View;
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
-use crate::kinds;
+use crate::kind_properties;
 use crate::operation::Operation;
 use crate::registry::Registry;
 
@@ -60,11 +60,11 @@ pub(crate) fn object(
     status: StatusCode,
     object: Value,
 ) -> Response<Body> {
-    respond::value(status, &shaped(registry, op, form, object, true))
+    respond::value(status, &format_object(registry, op, form, object, true))
 }
 
 /// Returns an object in its format, for an answer or a watch.
-pub(crate) fn shaped(registry: &Registry, op: &Operation, form: Form, object: Value, columns: bool) -> Value {
+pub(crate) fn format_object(registry: &Registry, op: &Operation, form: Form, object: Value, columns: bool) -> Value {
     match form.view {
         View::Object => object,
         View::Metadata => partial_metadata(&object),
@@ -74,7 +74,7 @@ pub(crate) fn shaped(registry: &Registry, op: &Operation, form: Form, object: Va
                 .cloned()
                 .unwrap_or(Value::Null);
             let metadata = json!({"resourceVersion": revision});
-            kinds::columns(&op.resource).table([&object], &metadata, form.include, registry.now(), columns)
+            kind_properties::columns(&op.resource).table([&object], &metadata, form.include, registry.now(), columns)
         }
     }
 }

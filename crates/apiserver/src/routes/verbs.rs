@@ -11,16 +11,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::render::{Form, object as render_object};
 use super::{lists, object, options, pods, watch};
-use crate::audit::Trail;
+use crate::audit::AuditRecord;
 use crate::catalog::Resource;
 use crate::contents::is_verbatim;
 use crate::gate::Gate;
 use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::ledger::Account;
-use crate::long_work::Turns;
-use crate::operation::{Operation, Sent, Warnings};
+use crate::byte_ledger::Account;
+use crate::long_work::StepLimiter;
+use crate::operation::{Operation, ExplicitOptions, Warnings};
 use crate::registry::{Answer, Outcome, PatchKind, Registry, internal_package};
 
 /// One authorized request about objects.
@@ -35,11 +35,11 @@ pub(crate) struct ObjectRequest {
     /// Texts for the Warning headers of the answer, which may be an object or an error.
     pub(crate) warnings: Warnings,
     /// The audit record of the request.
-    pub(crate) trail: Trail,
+    pub(crate) trail: AuditRecord,
     /// The account for the answer.
     pub(crate) account: Arc<Account>,
     /// The permits to compute pieces of an answer during its sending; `None` for a user that is not counted.
-    pub(crate) turns: Option<Turns>,
+    pub(crate) turns: Option<StepLimiter>,
 }
 
 /// Answers a request about objects. `body` is complete.
@@ -148,7 +148,7 @@ async fn serve_known(
         dry_run: writes && options::dry_run(query),
         field_manager: options::field_manager(query, headers),
         field_validation: options::field_validation(query),
-        sent: Sent {
+        sent: ExplicitOptions {
             field_manager: query.get("fieldManager").is_some(),
             field_validation: query.get("fieldValidation").is_some(),
         },
@@ -221,7 +221,7 @@ async fn dispatch(
 }
 
 /// Returns the answer to a write.
-pub(crate) async fn written(
+pub(crate) async fn respond_to_write(
     request: &ObjectRequest,
     op: &Operation,
     form: Form,

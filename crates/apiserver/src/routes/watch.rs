@@ -8,7 +8,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 
-use super::render::{Form, shaped};
+use super::render::{Form, format_object};
 use crate::http::Body;
 use crate::http::body::BoxError;
 use crate::http::negotiate::View;
@@ -72,7 +72,7 @@ impl State {
                             Some(object) => object,
                             None => decode_stored(&item.entry).unwrap_or(Value::Null),
                         };
-                        let shaped = shaped(&self.registry, &op, self.form, object, !self.columns_sent);
+                        let shaped = format_object(&self.registry, &op, self.form, object, !self.columns_sent);
                         self.columns_sent = true;
                         let _ = serde_json::to_writer(&mut *out, &shaped);
                     }
@@ -92,14 +92,14 @@ impl State {
                 });
                 let object = match self.form.view {
                     View::Table => {
-                        let mut table = shaped(&self.registry, &op, self.form, object, !self.columns_sent);
+                        let mut table = format_object(&self.registry, &op, self.form, object, !self.columns_sent);
                         self.columns_sent = true;
                         if let Some(map) = table.as_object_mut() {
                             map.insert("metadata".to_owned(), json!({"resourceVersion": revision.to_string()}));
                         }
                         table
                     }
-                    _ => shaped(&self.registry, &op, self.form, object, false),
+                    _ => format_object(&self.registry, &op, self.form, object, false),
                 };
                 write_event(out, "BOOKMARK", &object);
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{Guard as _, GuardPlace, GuardQuestion, GuardSurroundings, Review, Ruling};
+use tenure_apiserver::{Guard as _, GuardPlace, GuardQuestion, GuardQueries, Review, Ruling};
 use tenure_tenancy::Settings;
 
 use crate::process::memory_of;
@@ -29,7 +29,7 @@ const LARGE: usize = 4 << 10;
 /// A server that stores only Tenants and namespaces, with users that have only their RBAC rights.
 struct Nothing;
 
-impl GuardSurroundings for Nothing {
+impl GuardQueries for Nothing {
     fn may(&self, _: &GuardQuestion<'_>) -> bool {
         false
     }

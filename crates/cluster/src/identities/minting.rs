@@ -15,7 +15,7 @@ use tenure_tenancy::admission::minting;
 use tenure_tenancy::{Identity, LaneAccount};
 
 use super::{Sender, Shared, controller};
-use crate::connection::{ControllerCredentials, Issue};
+use crate::connection::{ControllerCredentials, IssueToken};
 use crate::error::ClusterError;
 use crate::path::write_path;
 use crate::token::Token;
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn issuer(&self) -> Option<&Issue> {
+    pub(super) fn issuer(&self) -> Option<&IssueToken> {
         match &self.connection.controller {
             ControllerCredentials::Token(_, issuer) => issuer.as_ref(),
             ControllerCredentials::Transport(_)

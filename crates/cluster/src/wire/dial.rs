@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::ServiceExt as _;
 
-use super::shared::{OpenError, Opened, Opener};
+use super::shared::{OpenError, NewConnection, Opener};
 use crate::connection::ConnectionError;
 use crate::error::with_causes;
 
@@ -58,10 +58,10 @@ impl Dial {
     }
 
     pub(super) fn into_opener(self) -> Opener {
-        Arc::new(move || -> BoxFuture<'static, Result<Opened, OpenError>> { self.clone().open().boxed() })
+        Arc::new(move || -> BoxFuture<'static, Result<NewConnection, OpenError>> { self.clone().open().boxed() })
     }
 
-    async fn open(self) -> Result<Opened, OpenError> {
+    async fn open(self) -> Result<NewConnection, OpenError> {
         let fail = |problem: String| OpenError(problem.into());
         let stream = (self.stream)().await.map_err(|error| fail(with_causes(&error)))?;
         let shaken = tokio::time::timeout(HANDSHAKE, self.tls.connect(self.name.clone(), stream)).await;
@@ -71,8 +71,8 @@ impl Dial {
             Err(_) => return Err(fail("TLS failed: no answer in time".to_owned())),
         };
         Ok(match stream.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Opened::Shareable(Box::new(TokioIo::new(stream))),
-            _ => Opened::Http1,
+            Some(b"h2") => NewConnection::Shareable(Box::new(TokioIo::new(stream))),
+            _ => NewConnection::Http1,
         })
     }
 }

@@ -22,13 +22,13 @@ use shared::{SharedConnections, SpeaksHttp1};
 /// The connections that a request may use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel {
-    pub(crate) holder: Holder,
+    pub(crate) holder: ConnectionOwner,
     pub(crate) purpose: Purpose,
 }
 
 /// The owner of connections. Requests of one owner never use another owner's connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Holder {
+pub(crate) enum ConnectionOwner {
     /// The controller, above the lanes.
     Controller,
     /// A lane, for its own requests and those of the ServiceAccounts in its namespaces.
@@ -171,7 +171,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::FutureExt as _;
-    use shared::Opened;
+    use shared::NewConnection;
 
     use super::*;
 
@@ -182,7 +182,7 @@ mod tests {
         let count = Arc::clone(&opened);
         let connections = SharedConnections::new(Arc::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
-            async { Ok(Opened::Http1) }.boxed()
+            async { Ok(NewConnection::Http1) }.boxed()
         }));
         let configuration = kube::Config::new("https://server.example".parse().expect("an address"));
         let network = Network::new(configuration, connections, None).expect("a network");
@@ -194,7 +194,7 @@ mod tests {
         *network.single.lock().expect("a lock") = Some(single);
         let wire = Wire::Network(network);
         let channel = Channel {
-            holder: Holder::Controller,
+            holder: ConnectionOwner::Controller,
             purpose: Purpose::Requests,
         };
         for _ in 0..3 {

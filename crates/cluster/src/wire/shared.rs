@@ -22,7 +22,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::{Channel, Holder, Purpose};
+use super::{Channel, ConnectionOwner, Purpose};
 
 /// The interval of pings on an open connection, and the timeout for their answers.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
@@ -70,7 +70,7 @@ pub(super) trait Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin {}
 impl<S: hyper::rt::Read + hyper::rt::Write + Send + Unpin> Stream for S {}
 
 /// The result of a new connection.
-pub(super) enum Opened {
+pub(super) enum NewConnection {
     /// The connection speaks HTTP/2.
     Shareable(Box<dyn Stream>),
     /// The connection speaks HTTP/1.1, and is closed.
@@ -78,7 +78,7 @@ pub(super) enum Opened {
 }
 
 /// Opens a connection.
-pub(super) type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Opened, OpenError>> + Send + Sync>;
+pub(super) type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<NewConnection, OpenError>> + Send + Sync>;
 
 /// The reason why a connection failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -180,7 +180,7 @@ impl SharedConnections {
     pub(super) async fn send(self, mut request: Request<Body>) -> Result<Response<HeldBody>, BoxError> {
         let channel = request.extensions_mut().remove::<Channel>();
         let channel = channel.unwrap_or(Channel {
-            holder: Holder::Controller,
+            holder: ConnectionOwner::Controller,
             purpose: Purpose::Requests,
         });
         let (parts, body) = request.into_parts();
@@ -219,7 +219,7 @@ impl SharedConnections {
         }
         *failed = None;
         match (self.0.opener)().await {
-            Ok(Opened::Shareable(stream)) => match share(stream, channel.purpose, self.0.keep_alive).await {
+            Ok(NewConnection::Shareable(stream)) => match share(stream, channel.purpose, self.0.keep_alive).await {
                 Ok(connection) => {
                     let taken = (connection.sender.clone(), Place::on(&connection.use_of));
                     lock(&group.connections).push(connection);
@@ -230,7 +230,7 @@ impl SharedConnections {
                     Err(error.into())
                 }
             },
-            Ok(Opened::Http1) => {
+            Ok(NewConnection::Http1) => {
                 self.0.refused.store(true, Ordering::Release);
                 Err(SpeaksHttp1.into())
             }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Deserialize;
 use tenure_planner::artifact::StoredArtifact;
 use tenure_sources::{
-    Account, ArtifactStore, ByteBudget, Held, Limits, OverBudget, SourceKey, StorageError, remove_leftovers,
+    FetchBudgets, ArtifactStore, ByteBudget, HeldBytes, Limits, OverBudget, SourceKey, StorageError, remove_deleted_sources,
 };
 
 use crate::artifacts::tree_cache::{TreeCache, TreeInUse};
@@ -74,8 +74,8 @@ impl ArtifactStorage {
     }
 
     /// Returns the account to which the fetches of a lane are charged.
-    pub(crate) fn account(&self, lane: &str) -> Account {
-        Account {
+    pub(crate) fn account(&self, lane: &str) -> FetchBudgets {
+        FetchBudgets {
             lane: lane.to_owned(),
             memory: self.fetches.clone(),
             unpacking: self.unpacking.clone(),
@@ -87,7 +87,7 @@ impl ArtifactStorage {
     pub(crate) fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
         let records = self.folder.join(RECORDS).join(kind.to_ascii_lowercase());
         // A record without an archive has no effect, so it may stay.
-        let _ = remove_leftovers(&records, &keep);
+        let _ = remove_deleted_sources(&records, &keep);
         self.store.retain(kind, keep)
     }
 
@@ -107,7 +107,7 @@ impl ArtifactStorage {
         lane: &str,
         bytes: u64,
         deadline: tokio::time::Instant,
-    ) -> Result<Held, OverBudget> {
+    ) -> Result<HeldBytes, OverBudget> {
         self.trees.take_room(lane, bytes, deadline).await
     }
 

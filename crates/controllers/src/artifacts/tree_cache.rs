@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tenure_sources::{ArtifactStore, ByteBudget, Held, Limits, OverBudget, SourceKey, StorageError, Tree};
+use tenure_sources::{ArtifactStore, ByteBudget, HeldBytes, Limits, OverBudget, SourceKey, StorageError, Tree};
 use tokio::sync::OnceCell;
 
 /// How long an unused tree is kept.
@@ -28,7 +28,7 @@ struct Loaded {
     tree: Tree,
     lane: String,
     /// Returned when the tree is dropped.
-    _held: Held,
+    _held: HeldBytes,
 }
 
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl TreeCache {
         lane: &str,
         bytes: u64,
         deadline: tokio::time::Instant,
-    ) -> Result<Held, OverBudget> {
+    ) -> Result<HeldBytes, OverBudget> {
         self.room(lane, bytes.max(LEAST), deadline).await
     }
 
@@ -141,7 +141,7 @@ impl TreeCache {
         &self.budget
     }
 
-    async fn room(&self, lane: &str, bytes: u64, deadline: tokio::time::Instant) -> Result<Held, OverBudget> {
+    async fn room(&self, lane: &str, bytes: u64, deadline: tokio::time::Instant) -> Result<HeldBytes, OverBudget> {
         let mut waiting = std::pin::pin!(self.budget.acquire(lane, bytes, deadline));
         // Join the queue first: trees that fall out of use from here on go to the queue.
         if let Poll::Ready(answer) = futures::poll!(&mut waiting) {
@@ -216,7 +216,7 @@ mod tests {
     use tenure_api::git_repository::GitRepositoryRef;
     use tenure_git_server::{Content, GitServer, Options, Repository};
     use tenure_planner::git_repository::{FetchRequest, Fetched};
-    use tenure_sources::{Account, GitRequest, GitSecrets, Policy, Room, fetch};
+    use tenure_sources::{FetchBudgets, GitRequest, GitSecrets, Policy, BudgetLimits, fetch};
 
     use super::*;
 
@@ -237,10 +237,10 @@ mod tests {
             let repository = server.create("app").await.unwrap();
             let file = ("a", Content::File(vec![b'x'; 1 << 20]));
             repository.commit([file], "a mebibyte").await.unwrap();
-            let unlimited = ByteBudget::new(Room::unlimited("archives"));
+            let unlimited = ByteBudget::new(BudgetLimits::unlimited("archives"));
             let store = ArtifactStore::open(folder.path().join("store"), unlimited).unwrap();
             let tree = (1 << 20) + (4 << 10);
-            let budget = ByteBudget::new(Room {
+            let budget = ByteBudget::new(BudgetLimits {
                 what: "trees",
                 lane: 2 * tree,
                 all: 3 * tree,
@@ -273,7 +273,7 @@ mod tests {
                 allow: vec![request.url.endpoint().clone()],
                 cluster: Vec::new(),
             };
-            let (limits, account) = (Limits::default(), Account::unlimited());
+            let (limits, account) = (Limits::default(), FetchBudgets::unlimited());
             let fetched = fetch(&request, &policy, &limits, &self.trees.store, &account).await;
             let Fetched::Stored { artifact, .. } = fetched.unwrap() else {
                 panic!("nothing new");

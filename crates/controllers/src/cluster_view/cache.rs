@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_cluster::Seen;
+use tenure_cluster::RawObject;
 
 /// An observed change of an object.
 pub(crate) struct Change<K> {
@@ -215,7 +215,7 @@ impl<K: Resource> Cache<K> {
     }
 
     /// Stores an object as a watch reported it. Returns `None` if the object can't be read.
-    pub(crate) fn take_seen(&self, seen: &Seen) -> Option<Change<K>>
+    pub(crate) fn take_seen(&self, seen: &RawObject) -> Option<Change<K>>
     where
         K: DeserializeOwned,
     {

@@ -2,14 +2,14 @@
 
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use tenure_cluster::Seen;
+use tenure_cluster::RawObject;
 
 use crate::cluster_view::cache::{Cache, Change};
 
 /// A watch event.
 pub(crate) enum ObjectChange<'a> {
     /// The object exists in this version.
-    Changed(&'a Seen),
+    Changed(&'a RawObject),
     /// The object, by namespace and name, was deleted at a revision.
     Gone((&'a str, &'a str), &'a str),
 }

@@ -14,9 +14,9 @@ use http::header::AUTHORIZATION;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use kube::client::Body;
-use tenure_cluster::{ClientPool, Connection, ForeignToken, HeldRoom, LaneAccess, ServiceAccount, Terms};
+use tenure_cluster::{ClientPool, Connection, ForeignToken, MemoryReservation, LaneAccess, ServiceAccount, RemoteClusterLimits};
 use tenure_planner::target::{Target, TargetKey};
-use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Reach, Room};
+use tenure_sources::{ByteBudget, HeldBytes, SecretBytes, Peer, PeerClient, PeerTls, Connector, BudgetLimits};
 use tenure_tenancy::TokenOrder;
 use zeroize::Zeroizing;
 
@@ -47,7 +47,7 @@ pub(crate) struct RemoteClusterBudgets {
 impl Default for RemoteClusterBudgets {
     fn default() -> Self {
         let budget = |what, lane, all| {
-            ByteBudget::new(Room {
+            ByteBudget::new(BudgetLimits {
                 what,
                 lane,
                 all,
@@ -106,7 +106,7 @@ pub(crate) struct RemoteCluster {
     /// The watched objects there.
     pub(crate) live: Arc<LiveObjects>,
     key: ClusterKey,
-    _held: Held,
+    _held: HeldBytes,
 }
 
 impl fmt::Debug for RemoteCluster {
@@ -174,7 +174,7 @@ impl RemoteClusterTable {
 pub(crate) struct ConnectContext<'a> {
     pub(crate) budgets: &'a RemoteClusterBudgets,
     /// The addresses that may be connected to.
-    pub(crate) reach: &'a Reach,
+    pub(crate) reach: &'a Connector,
     /// The mailboxes that are notified of changes there.
     pub(crate) mailboxes: &'a Arc<MailboxTable>,
     /// The lane that is charged.
@@ -232,7 +232,7 @@ fn connect(
     })
 }
 
-fn open_peer(reach: &Reach, target: &Target, connections: (ByteBudget, &str)) -> Result<Peer, String> {
+fn open_peer(reach: &Connector, target: &Target, connections: (ByteBudget, &str)) -> Result<Peer, String> {
     let key_text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     let tls = PeerTls {
         authority: target.authority.clone(),
@@ -240,14 +240,14 @@ fn open_peer(reach: &Reach, target: &Target, connections: (ByteBudget, &str)) ->
             .credentials
             .certificate
             .as_ref()
-            .map(|(certificate, key)| (certificate.clone(), Hidden::new(key_text(key)))),
+            .map(|(certificate, key)| (certificate.clone(), SecretBytes::new(key_text(key)))),
         server_name: target.server_name.clone(),
     };
     let address = (target.address.host.as_str(), target.address.port);
     Peer::new(reach, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
 }
 
-fn set_terms((target, token): (&Target, Option<Arc<ForeignToken>>), told: &ByteBudget, lane: &str) -> Terms {
+fn set_terms((target, token): (&Target, Option<Arc<ForeignToken>>), told: &ByteBudget, lane: &str) -> RemoteClusterLimits {
     let (budget, lane) = (told.clone(), lane.to_owned());
     let credentials = &target.credentials;
     let basic = credentials.basic.as_ref();
@@ -258,12 +258,12 @@ fn set_terms((target, token): (&Target, Option<Arc<ForeignToken>>), told: &ByteB
         .chain(basic.map(|(_, password)| password.clone()))
         .chain(basic.map(|(user, password)| encode_basic(user, password)))
         .collect();
-    Terms {
+    RemoteClusterLimits {
         longest: LONGEST_ANSWER,
         most_objects: MOST_OBJECTS,
         room: Arc::new(move |bytes| {
             let held = budget.try_acquire(&lane, bytes as u64);
-            held.map(HeldRoom::new).map_err(|error| error.to_string())
+            held.map(MemoryReservation::new).map_err(|error| error.to_string())
         }),
         is_secret: Arc::new(move |text| {
             let is_token = token.as_ref().is_some_and(|token| token.is_quoted_in(text));

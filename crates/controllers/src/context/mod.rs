@@ -17,7 +17,7 @@ use std::time::Duration;
 use tenure_cluster::{Client, ClientPool};
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards};
-use tenure_sources::{ByteBudget, Connect, Reach, StorageError};
+use tenure_sources::{ByteBudget, Connect, Connector, StorageError};
 use tenure_tenancy::Settings;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -41,8 +41,8 @@ pub(crate) struct ControllerContext {
     pub(crate) controller: Client,
     pub(crate) settings: Settings,
     pub(crate) enabled_kinds: EnabledKinds,
-    platform_sources: Reach,
-    tenant_sources: Reach,
+    platform_sources: Connector,
+    tenant_sources: Connector,
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
@@ -76,7 +76,7 @@ pub(crate) struct ControllerContext {
 
 impl ControllerContext {
     /// Returns the addresses from which a source of the platform, or any other source, may be fetched.
-    pub(crate) fn reach(&self, platform: bool) -> &Reach {
+    pub(crate) fn reach(&self, platform: bool) -> &Connector {
         if platform {
             &self.platform_sources
         } else {
@@ -86,8 +86,8 @@ impl ControllerContext {
 
     /// From now on another process opens all connections, and decides which are allowed.
     pub(crate) fn reach_through(&mut self, other: Arc<dyn Connect>) {
-        self.platform_sources = Reach::Through(Arc::clone(&other));
-        self.tenant_sources = Reach::Through(other);
+        self.platform_sources = Connector::Through(Arc::clone(&other));
+        self.tenant_sources = Connector::Through(other);
     }
 
     pub(crate) fn new(config: Config) -> Result<Self, StorageError> {

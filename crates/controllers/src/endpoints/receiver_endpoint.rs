@@ -15,7 +15,7 @@ use futures::future::{BoxFuture, join_all};
 use tenure_planner::receiver::{
     Bucket, Delivery, HookPath, RECEIVER_RATE, TENANT_RATE, Verdict, WHOLE_BODY, name_path,
 };
-use tenure_sources::{ByteBudget, Held, Room};
+use tenure_sources::{ByteBudget, HeldBytes, BudgetLimits};
 
 use crate::cluster_view::key::Key;
 
@@ -84,7 +84,7 @@ struct Rates {
 
 impl Default for ReceiverEndpoint {
     fn default() -> Self {
-        let room = Room {
+        let room = BudgetLimits {
             what: "bodies of requests to Receivers",
             lane: 8 << 20,
             all: 32 << 20,
@@ -115,7 +115,7 @@ pub struct AdmittedRequest {
     receivers: Vec<Key>,
     path: HookPath,
     share: String,
-    held: Option<Held>,
+    held: Option<HeldBytes>,
 }
 
 impl ReceiverEndpoint {

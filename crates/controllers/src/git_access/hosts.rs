@@ -15,7 +15,7 @@ use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, Host
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::rate_limits::{HostRateLimiter, RateLimitState};
 use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, fingerprint_bytes};
-use tenure_sources::{Hidden, Reach, SecretData, TlsOptions};
+use tenure_sources::{SecretBytes, Connector, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
 
 /// The limit of concurrent questions and orders of a host.
@@ -91,9 +91,9 @@ pub(super) fn find_capabilities(kind: HostKind, credentials: CredentialKind) -> 
     let host = RemoteHost::new(
         kind,
         "https://host.invalid",
-        Authoriser::Token(Hidden::new("")),
+        Authoriser::Token(SecretBytes::new("")),
         TlsOptions::default(),
-        Reach::Here(tenure_sources::Policy::default()),
+        Connector::Here(tenure_sources::Policy::default()),
     );
     let known = host.ok().and_then(|host| host.capabilities(credentials));
     known.unwrap_or(Capabilities {
@@ -114,7 +114,7 @@ fn read_authoriser(kind: HostKind, secret: &SecretData) -> Result<(Authoriser, b
     }
     let text = secret.get("token").map(|bytes| std::str::from_utf8(bytes));
     match text {
-        Some(Ok(token)) if !token.trim().is_empty() => Ok((Authoriser::Token(Hidden::new(token.trim())), false)),
+        Some(Ok(token)) if !token.trim().is_empty() => Ok((Authoriser::Token(SecretBytes::new(token.trim())), false)),
         Some(_) => Err("its key token holds no token".to_owned()),
         None => Err("it has no key token: write the authoriser's token there".to_owned()),
     }
@@ -188,7 +188,7 @@ impl HostSlot {
     pub(super) async fn connect(
         &self,
         provider: &AccessProvider,
-        reach: &Reach,
+        reach: &Connector,
         read: impl Future<Output = Result<SecretData, String>>,
     ) -> Result<Connected, String> {
         let made_of = format!(

@@ -21,7 +21,7 @@ use tenure_planner::access::rotation::{SecretFacts, SecretState, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::dependents::is_written_by_tenure;
 use git_hosts::{fingerprint_bytes, fingerprint_key, fingerprint_value};
-use tenure_sources::{Hidden, SecretData};
+use tenure_sources::{SecretBytes, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::secret_parts::SecretParts;
@@ -162,13 +162,13 @@ fn find_fingerprint(secret: &Value, form: Form) -> Option<String> {
     let bytes = read_entry(secret, form.value_key())?;
     let text = std::str::from_utf8(&bytes).ok()?;
     Some(match form {
-        Form::Basic => fingerprint_value(&Hidden::new(text)),
+        Form::Basic => fingerprint_value(&SecretBytes::new(text)),
         Form::Ssh => fingerprint_key(text),
         Form::Docker => {
             let config: Value = serde_json::from_str(text).ok()?;
             let mut auths = config.get("auths")?.as_object()?.values();
             let password = auths.next()?.get("password")?.as_str()?;
-            fingerprint_value(&Hidden::new(password))
+            fingerprint_value(&SecretBytes::new(password))
         }
     })
 }
@@ -496,11 +496,11 @@ mod tests {
                 nonce: "n".to_owned(),
                 is_minted: true,
                 id: Some(7),
-                fingerprint: fingerprint_value(&Hidden::new("sesame")),
+                fingerprint: fingerprint_value(&SecretBytes::new("sesame")),
                 expires_at: None,
             },
             username: Some("gitlab+deploy-token-7".to_owned()),
-            value: Hidden::new("sesame"),
+            value: SecretBytes::new("sesame"),
             public: None,
         }
     }
@@ -523,7 +523,7 @@ mod tests {
             );
             // The control: another value has another fingerprint.
             let mut other = staged();
-            other.value = Hidden::new("open");
+            other.value = SecretBytes::new("open");
             let secret = json!({ "data": write_data(&other, surroundings).unwrap() });
             assert_ne!(find_fingerprint(&secret, form), Some(staged().facts.fingerprint));
         }

@@ -12,7 +12,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{STAGING_SECRETS_ANNOTATION, TENURE_CONTROLLER};
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::access::rotation::{StagedFacts, StagingState, WriteFailure};
-use tenure_sources::Hidden;
+use tenure_sources::SecretBytes;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::secrets::{SECRET, explain, find, id, read_entry, try_apply, wipe};
@@ -22,7 +22,7 @@ use super::secrets::{SECRET, explain, find, id, read_entry, try_apply, wipe};
 pub(super) struct StagedValue {
     pub(super) facts: StagedFacts,
     pub(super) username: Option<String>,
-    pub(super) value: Hidden,
+    pub(super) value: SecretBytes,
     /// The public key, if the value is a private key.
     pub(super) public: Option<String>,
 }
@@ -232,7 +232,7 @@ pub(super) async fn read_staged(
             expires_at: written.expires_at,
         },
         username: written.username.clone(),
-        value: Hidden::new(written.value.as_str()),
+        value: SecretBytes::new(written.value.as_str()),
         public: written.public.clone(),
     }))
 }

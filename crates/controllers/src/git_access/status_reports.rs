@@ -211,7 +211,7 @@ impl ProviderReconciler {
 
 fn judge_object(
     problems: &[EntryProblem],
-    outcomes: &[tenure_api::access::asked::EntryRequest],
+    outcomes: &[tenure_api::access::flux_access::EntryRequest],
     now: Timestamp,
 ) -> Condition {
     let waiting = outcomes.iter().filter(|outcome| outcome.state != "Approved").count();

@@ -374,7 +374,7 @@ impl Actor {
                 expires_at: None,
             },
             username: None,
-            value: tenure_sources::Hidden::new(""),
+            value: tenure_sources::SecretBytes::new(""),
             public: None,
         };
         if order.kind == CredentialKind::DeployKey {

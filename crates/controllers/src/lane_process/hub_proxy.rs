@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_cluster::Seen;
+use tenure_cluster::RawObject;
 use tenure_planner::kustomization::ObjectTurnover;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_planner::{Event, EventPlace};
@@ -202,7 +202,7 @@ impl HubProxy {
                 .unwrap_or_default()
                 .to_owned()
         };
-        let seen = Seen {
+        let seen = RawObject {
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name"),
             revision: text("/metadata/resourceVersion"),

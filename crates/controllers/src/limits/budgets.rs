@@ -1,7 +1,7 @@
 //! Limits of the controllers' memory and disk: for one tenant, and for all together. This module has the defaults and the names of the settings.
 
 use serde::{Deserialize, Serialize};
-use tenure_sources::{ByteBudget, Room};
+use tenure_sources::{ByteBudget, BudgetLimits};
 
 /// Limits in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct BudgetLimit {
 
 impl BudgetLimit {
     fn budget(self, what: &'static str, settings: (&'static str, &'static str)) -> ByteBudget {
-        ByteBudget::new(Room {
+        ByteBudget::new(BudgetLimits {
             what,
             lane: self.tenant,
             all: self.all,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_cluster::{SharedTurns, WorkTurns};
+use tenure_cluster::{SharedWorkLimit, LaneWorkLimit};
 use tokio::sync::Semaphore;
 
 /// The limits of one lane.
@@ -25,12 +25,12 @@ pub(crate) struct LaneLimits {
     /// Concurrent renderings. A rendering holds its permit until its thread ends, soon after no caller waits for it.
     pub(crate) renderer: Arc<Semaphore>,
     /// For large data: one operation at a time.
-    pub(crate) turns: WorkTurns,
+    pub(crate) turns: LaneWorkLimit,
 }
 
 impl LaneLimits {
     /// Creates limits with `width` concurrent reconciliations. Large data is processed in turns that all lanes share.
-    pub(crate) fn new(name: &str, width: usize, turns: &SharedTurns) -> Self {
+    pub(crate) fn new(name: &str, width: usize, turns: &SharedWorkLimit) -> Self {
         let width = width.max(1);
         Self {
             name: name.to_owned(),

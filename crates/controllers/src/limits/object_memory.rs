@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tenure_planner::answer::{Answer, Reason};
 use tenure_planner::{Failure, Live, WriteAnswer};
-use tenure_sources::{ByteBudget, Held, OverBudget, Room};
+use tenure_sources::{ByteBudget, HeldBytes, OverBudget, BudgetLimits};
 use tokio::time::Instant;
 
 /// The first amount of an attempt, if it is not known to need more.
@@ -47,7 +47,7 @@ pub(crate) struct ObjectMemory {
 struct Taken {
     /// Whether the attempt has asked for memory, with or without success.
     asked: bool,
-    held: Option<Held>,
+    held: Option<HeldBytes>,
     /// The amount taken before the attempt began, also for later objects.
     first: u64,
     /// Memory of existing objects in the current round.
@@ -87,7 +87,7 @@ impl ObjectMemory {
         let bytes = self.taken().needed.max(LEAST).min(room.lane).min(room.all);
         let held = self.budget.acquire(lane, bytes, deadline).await.ok();
         let mut taken = self.taken();
-        taken.first = held.as_ref().map_or(0, Held::bytes);
+        taken.first = held.as_ref().map_or(0, HeldBytes::bytes);
         (taken.asked, taken.held) = (true, held);
         taken.needed = 0;
     }
@@ -214,7 +214,7 @@ impl ObjectMemory {
     }
 }
 
-fn grow(held: &mut Held, all: u64, room: &Room) -> Result<(), OverBudget> {
+fn grow(held: &mut HeldBytes, all: u64, room: &BudgetLimits) -> Result<(), OverBudget> {
     if held.bytes() >= all {
         return Ok(());
     }
@@ -234,12 +234,12 @@ fn failure(over: &OverBudget) -> Failure {
 mod tests {
     use serde_json::json;
     use tenure_planner::Object;
-    use tenure_sources::Room;
+    use tenure_sources::BudgetLimits;
 
     use super::*;
 
     fn budget(lane: u64, all: u64) -> ByteBudget {
-        ByteBudget::new(Room {
+        ByteBudget::new(BudgetLimits {
             what: "objects that are looked at",
             lane,
             all,

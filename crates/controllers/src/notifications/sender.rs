@@ -10,7 +10,7 @@ use tenure_planner::expression::WORK;
 use tenure_planner::provider::{
     RequiredObjects, SecretData, Secrets, PreparedNotification, Verdict, find_pause, find_timeout, needs_budget, write_sending,
 };
-use tenure_sources::{LetterFailure, Reach, send_letter};
+use tenure_sources::{NotificationFailure, Connector, send_notification};
 use tenure_tenancy::{Placement, ServiceAccount};
 
 use crate::lane::notification_queue::QueuedNotification;
@@ -34,7 +34,7 @@ pub(super) async fn send(lane: &Arc<Lane>, notification: &QueuedNotification) ->
 /// The prepared request.
 struct Prepared {
     sending: PreparedNotification,
-    reach: Reach,
+    reach: Connector,
     timeout: Duration,
 }
 
@@ -93,7 +93,7 @@ async fn read(
     found.map(Some).map_err(|failure| failure.message)
 }
 
-async fn attempt_often(lane: &Lane, sending: &PreparedNotification, reach: &Reach, timeout: Duration) -> Result<(), String> {
+async fn attempt_often(lane: &Lane, sending: &PreparedNotification, reach: &Connector, timeout: Duration) -> Result<(), String> {
     let mut attempts = 0;
     loop {
         let verdict = {
@@ -118,9 +118,9 @@ async fn attempt_often(lane: &Lane, sending: &PreparedNotification, reach: &Reac
     }
 }
 
-async fn attempt(sending: &PreparedNotification, reach: &Reach) -> Verdict {
+async fn attempt(sending: &PreparedNotification, reach: &Connector) -> Verdict {
     if let Some(inquiry) = &sending.inquiry {
-        match send_letter(sending, inquiry, reach).await {
+        match send_notification(sending, inquiry, reach).await {
             Err(failure) => return fail(failure),
             Ok(answer) => match sending.judge_inquiry(&answer) {
                 Ok(true) => return Verdict::Done,
@@ -129,13 +129,13 @@ async fn attempt(sending: &PreparedNotification, reach: &Reach) -> Verdict {
             },
         }
     }
-    match send_letter(sending, &sending.letter, reach).await {
+    match send_notification(sending, &sending.letter, reach).await {
         Ok(answer) => sending.judge(&answer),
         Err(failure) => fail(failure),
     }
 }
 
-fn fail(failure: LetterFailure) -> Verdict {
+fn fail(failure: NotificationFailure) -> Verdict {
     let why = failure.message;
     match failure.is_transient {
         true => Verdict::Again { after: None, why },

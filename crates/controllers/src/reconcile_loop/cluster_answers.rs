@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_cluster::{Applied, Client, ClusterError, TokenTrouble};
+use tenure_cluster::{Applied, Client, ClusterError, TokenError};
 use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::confidential::{self, Request};
 use tenure_planner::kustomization::{ServiceAccountFacts, TokenAnswer};
@@ -59,11 +59,11 @@ pub(crate) fn read_service_account(error: &ClusterError) -> ServiceAccountFacts 
 }
 
 /// Returns whether a token for another cluster is available.
-pub(crate) fn read_token(prepared: Result<(), TokenTrouble>) -> TokenAnswer {
+pub(crate) fn read_token(prepared: Result<(), TokenError>) -> TokenAnswer {
     match prepared {
         Ok(()) => TokenAnswer::Usable,
-        Err(TokenTrouble::Denied(denial)) => TokenAnswer::Refused(denial.message),
-        Err(TokenTrouble::Failed(error)) => match read_service_account(&error) {
+        Err(TokenError::Denied(denial)) => TokenAnswer::Refused(denial.message),
+        Err(TokenError::Failed(error)) => match read_service_account(&error) {
             ServiceAccountFacts::NotFound => TokenAnswer::NotFound,
             ServiceAccountFacts::Forbidden(message) | ServiceAccountFacts::NamespaceEnds(message) => {
                 TokenAnswer::Refused(message)

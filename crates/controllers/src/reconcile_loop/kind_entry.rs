@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 use tenure_api::condition::READY;
 use tenure_api::{ConditionStatus, ObjectMeta};
-use tenure_cluster::{EventHistory, Seen};
+use tenure_cluster::{EventHistory, RawObject};
 use tenure_planner::Status;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +36,7 @@ pub(crate) struct KindEntry<H> {
     /// Creates the cache of its objects.
     pub(crate) open_cache: fn(&CacheByKind),
     /// Stores an object as a watch reported it, and returns its key.
-    pub(crate) take_seen: fn(&H, &Seen) -> Option<Key>,
+    pub(crate) take_seen: fn(&H, &RawObject) -> Option<Key>,
     /// Records a deletion at a revision that a watch reported, by namespace and name.
     pub(crate) take_gone: fn(&H, (&str, &str), &str) -> Key,
     /// Checks whether an object exists, by namespace and name.

@@ -13,7 +13,7 @@ use tenure_planner::render_inputs::Variable;
 use tenure_planner::kustomization::{RenderFailure, RenderRequest, Rendered};
 use tenure_planner::overlay::make_patch_target;
 use tenure_planner::{Object, Origin, Overlay, RenderInputs, RenderedObject};
-use tenure_sources::{ByteBudget, Held, Room, SourceKey, StorageError, Tree};
+use tenure_sources::{ByteBudget, HeldBytes, BudgetLimits, SourceKey, StorageError, Tree};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -75,7 +75,7 @@ pub(crate) struct Renderer {
 #[derive(Debug)]
 pub(crate) struct RenderedWithMemory {
     pub(crate) rendered: Rendered,
-    pub(crate) room: Option<Held>,
+    pub(crate) room: Option<HeldBytes>,
     /// The files that were read. Absent after a failure.
     pub(crate) seen: Option<Arc<ReadFiles>>,
 }
@@ -92,7 +92,7 @@ struct RenderOutput {
 impl Renderer {
     pub(crate) fn new(limits: RenderLimits) -> Self {
         let room = |lane: u64, all: u64| {
-            ByteBudget::new(Room {
+            ByteBudget::new(BudgetLimits {
                 what: WHAT,
                 lane,
                 all,
@@ -158,7 +158,7 @@ impl Renderer {
     }
 
     /// Takes memory for objects that are kept while no attempt works; `None` if it is full, and the objects have to be rendered again.
-    pub(crate) fn keep(&self, lane: &LaneLimits, room: Option<Held>) -> Option<Held> {
+    pub(crate) fn keep(&self, lane: &LaneLimits, room: Option<HeldBytes>) -> Option<HeldBytes> {
         // Returned first, because it may be the same memory.
         let bytes = room?.bytes();
         self.kept.try_acquire(&lane.name, bytes).ok()
@@ -170,7 +170,7 @@ impl Renderer {
         source: &SourceKey,
         request: &RenderRequest,
         lane: &LaneLimits,
-    ) -> Result<(RenderOutput, Held), RenderFailure> {
+    ) -> Result<(RenderOutput, HeldBytes), RenderFailure> {
         let failure = |message: String| RenderFailure {
             message,
             artifact_missing: false,
@@ -206,7 +206,7 @@ impl Renderer {
         held: &Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
         lane: &LaneLimits,
-    ) -> Result<(RenderOutput, Held), String> {
+    ) -> Result<(RenderOutput, HeldBytes), String> {
         let timeout = self.limits.timeout;
         let [little, all] = self.list_asks();
         for (room, bytes) in [(&self.small, little), (&self.large, all)] {

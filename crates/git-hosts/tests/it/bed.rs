@@ -10,7 +10,7 @@ use tenure_planner::access::host::{
     HostQuery, CredentialKind, TargetDescription, HostKind, ListedCredential, MintRequest, Role, Scope, Target, HostReply, HostError,
 };
 use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, make_deploy_key};
-use tenure_sources::{Hidden, Policy, Reach, TlsOptions};
+use tenure_sources::{SecretBytes, Policy, Connector, TlsOptions};
 use tokio::process::Command;
 
 /// A fake host with a project, a group above it, and an owner of both.
@@ -97,26 +97,26 @@ fn fake(kind: HostKind) -> Kind {
 
 /// Returns a host at a loopback address.
 pub(crate) fn connect(kind: HostKind, url: &str, token: &str) -> RemoteHost {
-    let authoriser = Authoriser::Token(Hidden::new(token));
+    let authoriser = Authoriser::Token(SecretBytes::new(token));
     RemoteHost::new(kind, url, authoriser, TlsOptions::default(), reach(&[url])).unwrap()
 }
 
 /// Returns the addresses that an administrator has allowed.
-pub(crate) fn reach(urls: &[&str]) -> Reach {
+pub(crate) fn reach(urls: &[&str]) -> Connector {
     let endpoint = |url: &&str| {
         let end = url.find("://").map_or(0, |at| at + 3);
         let host = url[end..].split('/').next().unwrap();
         let host = host.rsplit('@').next().unwrap();
         format!("{}{host}", &url[..end]).parse().unwrap()
     };
-    Reach::Here(Policy {
+    Connector::Here(Policy {
         allow: urls.iter().map(endpoint).collect(),
         cluster: Vec::new(),
     })
 }
 
 /// Makes an order for a credential, with the private half of a key beside it.
-pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintRequest, Option<Hidden>) {
+pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintRequest, Option<SecretBytes>) {
     let pair = (kind == CredentialKind::DeployKey).then(|| make_deploy_key(name).unwrap());
     let request = MintRequest {
         target: target.clone(),

@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, MintRequest, Scope, Target, HostReply, HostError};
 use git_hosts::{Host, RemoteHost, StaticHost, fingerprint_key, fingerprint_value};
-use tenure_sources::Hidden;
+use tenure_sources::SecretBytes;
 
 use crate::bed::{Bed, PROJECT, ask, connect, find, list, mint, order, revoke};
 
@@ -211,7 +211,7 @@ async fn who_is_not_let_in_is_told_so_and_not_what_was_shown() {
             let trouble = ask(&host, what).await.unwrap_err();
             assert_eq!(trouble, HostError::Unauthenticated, "{kind:?}");
         }
-        assert!(!format!("{:?}", Hidden::new(secret)).contains(secret));
+        assert!(!format!("{:?}", SecretBytes::new(secret)).contains(secret));
         assert!(
             bed.forge
                 .heard()

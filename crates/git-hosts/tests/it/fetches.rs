@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tenure_planner::source::Fetched;
 use tenure_planner::{git_repository, oci_repository};
 use tenure_sources::{
-    Account, ArtifactStore, ByteBudget, GitRequest, GitSecrets, Limits, OciRequest, OciSecrets, Reach, Room,
+    FetchBudgets, ArtifactStore, ByteBudget, GitRequest, GitSecrets, Limits, OciRequest, OciSecrets, Connector, BudgetLimits,
     SecretData, SourceKey, fetch, fetch_artifact,
 };
 
@@ -19,7 +19,7 @@ struct Store {
 impl Store {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
-        let budget = ByteBudget::new(Room::unlimited("bytes of archives"));
+        let budget = ByteBudget::new(BudgetLimits::unlimited("bytes of archives"));
         Self {
             artifacts: ArtifactStore::open(folder.path(), budget).unwrap(),
             _folder: folder,
@@ -28,7 +28,7 @@ impl Store {
 }
 
 /// Returns the files of a GitRepository, or the reason for a failure.
-pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Vec<String>, String> {
+pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Connector) -> Result<Vec<String>, String> {
     let (store, limits) = (Store::new(), Limits::default());
     let source = SourceKey::new("GitRepository", "team", "app", "1").unwrap();
     let asked = git_repository::FetchRequest {
@@ -42,12 +42,12 @@ pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Reach) -> 
         ..GitSecrets::default()
     };
     let request = GitRequest::read(source.clone(), asked, &secrets).unwrap();
-    let fetched = fetch(&request, reach, &limits, &store.artifacts, &Account::unlimited()).await;
+    let fetched = fetch(&request, reach, &limits, &store.artifacts, &FetchBudgets::unlimited()).await;
     list(&source, fetched.map_err(|error| error.to_string())?, &store)
 }
 
 /// Returns the files of an OCIRepository, or the reason for a failure.
-pub(crate) async fn fetch_image(url: &str, secret: &SecretData, reach: &Reach) -> Result<Vec<String>, String> {
+pub(crate) async fn fetch_image(url: &str, secret: &SecretData, reach: &Connector) -> Result<Vec<String>, String> {
     let (store, limits) = (Store::new(), Limits::default());
     let source = SourceKey::new("OCIRepository", "team", "app", "1").unwrap();
     let asked = oci_repository::FetchRequest {
@@ -71,7 +71,7 @@ pub(crate) async fn fetch_image(url: &str, secret: &SecretData, reach: &Reach) -
         ..OciSecrets::default()
     };
     let request = OciRequest::read(source.clone(), asked, &secrets).unwrap();
-    let fetched = fetch_artifact(&request, reach, &limits, &store.artifacts, &Account::unlimited()).await;
+    let fetched = fetch_artifact(&request, reach, &limits, &store.artifacts, &FetchBudgets::unlimited()).await;
     list(&source, fetched.map_err(|error| error.to_string())?, &store)
 }
 

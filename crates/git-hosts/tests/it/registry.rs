@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tenure_planner::access::host::{CredentialKind, HostKind, MintRequest, ProbeResult, Role};
 use tenure_registry_server::{digest, pack};
-use tenure_sources::{Reach, SecretData, probe_registry};
+use tenure_sources::{Connector, SecretData, probe_registry};
 use tokio::process::{Child, Command};
 
 use crate::bed::{Bed, find_program, mint, order, reach, revoke};
@@ -128,7 +128,7 @@ impl Registry {
         fetch_image(&url, &secret, &reach).await
     }
 
-    fn shown(&self, bed: &Bed, name: &str, username: &str, password: &str) -> (String, SecretData, Reach) {
+    fn shown(&self, bed: &Bed, name: &str, username: &str, password: &str) -> (String, SecretData, Connector) {
         let url = format!("oci://{}/{name}", self.address);
         (
             url,

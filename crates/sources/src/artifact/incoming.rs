@@ -6,24 +6,24 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::ArtifactStore;
-use crate::account::{Growing, make_no_room};
-use crate::budget::{Held, OverBudget};
+use crate::fetch_budgets::{GrowingCharge, make_budget_error};
+use crate::budget::{HeldBytes, OverBudget};
 
 /// Bytes that are written at a time.
 const BUFFER: usize = 64 << 10;
 
 /// A file of a fetch in progress.
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingFile {
     file: fs::File,
     path: PathBuf,
     lane: String,
-    growing: Option<Growing>,
+    growing: Option<GrowingCharge>,
 }
 
-impl Incoming {
+impl IncomingFile {
     /// Creates the guard of a new file at this path, for a lane.
-    pub(super) fn new(file: fs::File, path: PathBuf, lane: &str, growing: Growing) -> Self {
+    pub(super) fn new(file: fs::File, path: PathBuf, lane: &str, growing: GrowingCharge) -> Self {
         Self {
             file,
             path,
@@ -53,17 +53,17 @@ impl Incoming {
     }
 
     /// Returns a writer for a thread that may block. If the budget is full, older archives are removed to make capacity.
-    pub(crate) fn writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<Charged<'a>> {
+    pub(crate) fn writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<ChargedFile<'a>> {
         BufWriter::with_capacity(BUFFER, self.charge(store, true))
     }
 
     /// Returns a writer for a task, which may block for the disk only: the task waits for capacity before it writes ([`TaskWrite`]).
-    pub(crate) fn task_writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<Charged<'a>> {
+    pub(crate) fn task_writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<ChargedFile<'a>> {
         BufWriter::with_capacity(BUFFER, self.charge(store, false))
     }
 
-    fn charge<'a>(&'a mut self, store: &'a ArtifactStore, may_block: bool) -> Charged<'a> {
-        Charged {
+    fn charge<'a>(&'a mut self, store: &'a ArtifactStore, may_block: bool) -> ChargedFile<'a> {
+        ChargedFile {
             file: &self.file,
             lane: &self.lane,
             growing: &mut self.growing,
@@ -81,13 +81,13 @@ impl Incoming {
     }
 
     /// Returns the lane that is charged, and the charge.
-    pub(super) fn settled(mut self) -> (String, Option<Held>) {
-        let held = self.growing.take().map(Growing::settled);
+    pub(super) fn settled(mut self) -> (String, Option<HeldBytes>) {
+        let held = self.growing.take().map(GrowingCharge::settled);
         (std::mem::take(&mut self.lane), held)
     }
 }
 
-impl Drop for Incoming {
+impl Drop for IncomingFile {
     fn drop(&mut self) {
         // After the store has kept the file, nothing exists at this path.
         let _ = fs::remove_file(&self.path);
@@ -95,10 +95,10 @@ impl Drop for Incoming {
 }
 
 /// A file whose bytes are charged as they are written.
-pub(crate) struct Charged<'a> {
+pub(crate) struct ChargedFile<'a> {
     file: &'a fs::File,
     lane: &'a str,
-    growing: &'a mut Option<Growing>,
+    growing: &'a mut Option<GrowingCharge>,
     store: &'a ArtifactStore,
     /// Whether the writer may block for longer than the disk takes.
     may_block: bool,
@@ -106,17 +106,17 @@ pub(crate) struct Charged<'a> {
     ready: u64,
 }
 
-impl Charged<'_> {
+impl ChargedFile<'_> {
     /// Removes older archives to make capacity.
     fn make_room(&self, refused: OverBudget) -> io::Result<()> {
         if self.store.make_room(self.lane, &refused) {
             return Ok(());
         }
-        Err(make_no_room(refused))
+        Err(make_budget_error(refused))
     }
 }
 
-impl Write for Charged<'_> {
+impl Write for ChargedFile<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = bytes.len() as u64;
         let lacking = length.saturating_sub(self.ready);
@@ -150,7 +150,7 @@ pub(crate) trait TaskWrite: Write {
     async fn write_ready(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 
-impl TaskWrite for BufWriter<Charged<'_>> {
+impl TaskWrite for BufWriter<ChargedFile<'_>> {
     async fn write_ready(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (charged, length) = (self.get_mut(), bytes.len() as u64);
         while let Some(growing) = charged.growing.as_mut() {

@@ -14,11 +14,11 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-pub(crate) use self::incoming::{Incoming, TaskWrite};
-use crate::account::Growing;
-use crate::budget::{ByteBudget, Held, OverBudget};
+pub(crate) use self::incoming::{IncomingFile, TaskWrite};
+use crate::fetch_budgets::GrowingCharge;
+use crate::budget::{ByteBudget, HeldBytes, OverBudget};
 use crate::error::StorageError;
-use crate::leftovers::remove_leftovers;
+use crate::deleted_sources::remove_deleted_sources;
 use crate::limits::Limits;
 use crate::tree::Tree;
 
@@ -134,7 +134,7 @@ struct Stored {
     path: PathBuf,
     lane: String,
     /// The charge; released when the archive is removed.
-    _held: Held,
+    _held: HeldBytes,
     written: SystemTime,
 }
 
@@ -160,7 +160,7 @@ impl ArtifactStore {
 
     /// Opens a folder that another process may be using, for reading only. Creates and removes nothing.
     pub fn look_into(root: impl Into<PathBuf>) -> Self {
-        Self::at(root.into(), ByteBudget::new(crate::budget::Room::unlimited("archives")))
+        Self::at(root.into(), ByteBudget::new(crate::budget::BudgetLimits::unlimited("archives")))
     }
 
     fn at(root: PathBuf, disk: ByteBudget) -> Self {
@@ -241,7 +241,7 @@ impl ArtifactStore {
     /// [`StorageError::Io`] when something can't be removed; the rest is removed all the same.
     pub fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
         let folder = self.root.join(kind.to_ascii_lowercase());
-        remove_leftovers(&folder, keep).map_err(|(path, error)| self.io("remove", &path, error))
+        remove_deleted_sources(&folder, keep).map_err(|(path, error)| self.io("remove", &path, error))
     }
 
     /// Returns the most bytes that an artifact takes in memory, which [`ArtifactStore::load`] needs.
@@ -378,7 +378,7 @@ impl ArtifactStore {
     }
 
     /// Creates an empty file for a fetch in progress. The file is charged to a lane as it grows, and removed when the guard is dropped.
-    pub(crate) fn incoming_file(&self, lane: &str) -> Result<Incoming, StorageError> {
+    pub(crate) fn incoming_file(&self, lane: &str) -> Result<IncomingFile, StorageError> {
         let held = self.disk.try_acquire(lane, 0)?;
         let name = format!("{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed));
         let path = self.incoming().join(name);
@@ -388,11 +388,11 @@ impl ArtifactStore {
             .create_new(true)
             .open(&path)
             .map_err(|source| self.io("create", &path, source))?;
-        Ok(Incoming::new(file, path, lane, Growing::unused(held)))
+        Ok(IncomingFile::new(file, path, lane, GrowingCharge::unused(held)))
     }
 
     /// Moves a finished archive to its place and removes the source's oldest archives.
-    pub(crate) fn keep(&self, source: &SourceKey, incoming: Incoming, digest: &str) -> Result<String, StorageError> {
+    pub(crate) fn keep(&self, source: &SourceKey, incoming: IncomingFile, digest: &str) -> Result<String, StorageError> {
         let target = self.file(source, digest)?;
         if let Some(folder) = target.parent() {
             fs::create_dir_all(folder).map_err(|error| self.io("create", folder, error))?;

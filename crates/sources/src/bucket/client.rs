@@ -13,7 +13,7 @@ use super::error::BucketError;
 use super::listing::{self, ListedObject, StoreError};
 use super::request::{BucketRequest, DEFAULT_REGION};
 use super::signature::{self, Signed};
-use crate::account::Growing;
+use crate::fetch_budgets::GrowingCharge;
 use crate::dialer::Dialer;
 use crate::http::{Body, HttpAnswer, HttpClient, HttpRequest, write_host};
 use crate::limits::describe_bytes;
@@ -81,7 +81,7 @@ impl<'a> Store<'a> {
     /// Shows every object of the bucket to `look`, page by page. `look` returns how many bytes it keeps of each object, or ends the listing.
     pub(super) async fn list(
         &mut self,
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
         mut look: impl FnMut(ListedObject) -> Result<u64, BucketError>,
     ) -> Result<(), BucketError> {
         let mut token: Option<String> = None;
@@ -129,7 +129,7 @@ impl<'a> Store<'a> {
         })
     }
 
-    async fn read_page(&self, answer: HttpAnswer, memory: &mut Growing) -> Result<Vec<u8>, BucketError> {
+    async fn read_page(&self, answer: HttpAnswer, memory: &mut GrowingCharge) -> Result<Vec<u8>, BucketError> {
         let mut body = answer.into_body().take(PAGE_BYTES + 1);
         let mut bytes = Vec::new();
         let mut piece = vec![0; 16 << 10];

@@ -19,15 +19,15 @@ use super::error::BucketError;
 use super::index::{self, Content, Index};
 use super::listing::ListedObject;
 use super::request::BucketRequest;
-use super::write::{Before, Parts};
-use crate::account::{self, Account, Growing};
-use crate::artifact::{ArtifactStore, Incoming, TaskWrite as _};
+use super::write::{PreviousArtifact, Parts};
+use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
+use crate::artifact::{ArtifactStore, IncomingFile, TaskWrite as _};
 use crate::cancel::spawn_cancellable;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
-use crate::reach::Reach;
+use crate::connector::Connector;
 
 /// Bytes of the buffers of all connections, and of unpacking one archive and packing another.
 const BUFFER_BYTES: u64 = 2 << 20;
@@ -44,20 +44,20 @@ const IGNORE_FILE_BYTES: u64 = 64 << 10;
 /// A [`BucketError`] that says what failed and what to do.
 pub fn fetch_bucket<'a>(
     request: &'a BucketRequest,
-    reach: impl Into<Reach>,
+    reach: impl Into<Connector>,
     limits: &'a Limits,
     store: &'a ArtifactStore,
-    account: &'a Account,
+    account: &'a FetchBudgets,
 ) -> BoxFuture<'a, Result<Fetched, BucketError>> {
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
 async fn fetch_in_time(
     request: &BucketRequest,
-    reach: Reach,
+    reach: Connector,
     limits: &Limits,
     store: &ArtifactStore,
-    account: &Account,
+    account: &FetchBudgets,
 ) -> Result<Fetched, BucketError> {
     // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
@@ -86,7 +86,7 @@ struct Fetch<'a> {
     dialer: &'a Dialer,
     limits: &'a Limits,
     store: &'a ArtifactStore,
-    account: &'a Account,
+    account: &'a FetchBudgets,
     deadline: Instant,
     fingerprint: String,
 }
@@ -94,8 +94,8 @@ struct Fetch<'a> {
 /// The objects of the bucket, and which of them the previous artifact already has.
 struct Surveyed {
     index: Index,
-    before: Option<Before>,
-    memory: Growing,
+    before: Option<PreviousArtifact>,
+    memory: GrowingCharge,
 }
 
 /// An object that was received.
@@ -108,9 +108,9 @@ struct ReceivedObject {
 
 impl Fetch<'_> {
     async fn run(&self) -> Result<Fetched, BucketError> {
-        let Account { lane, memory, .. } = self.account;
+        let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, BUFFER_BYTES, self.deadline).await?;
-        let mut memory = Growing::used(held);
+        let mut memory = GrowingCharge::used(held);
         let mut bucket = Store::new(self.dialer, self.request);
         let ignore_file = self.get_ignore_file(&mut bucket).await?;
         let listed = self.list(&mut bucket, &mut memory).await?;
@@ -139,7 +139,7 @@ impl Fetch<'_> {
         Ok(Some(text))
     }
 
-    async fn list(&self, bucket: &mut Store<'_>, memory: &mut Growing) -> Result<Vec<ListedObject>, BucketError> {
+    async fn list(&self, bucket: &mut Store<'_>, memory: &mut GrowingCharge) -> Result<Vec<ListedObject>, BucketError> {
         let mut listed = Vec::new();
         let mut count = 0_usize;
         let look = |object: ListedObject| {
@@ -166,7 +166,7 @@ impl Fetch<'_> {
         &self,
         listed: Vec<ListedObject>,
         ignore_file: Option<String>,
-        memory: Growing,
+        memory: GrowingCharge,
     ) -> Result<(String, Option<Surveyed>), BucketError> {
         let known = self.request.asked.known.clone();
         let known = known.filter(|known| self.store.contains(&self.request.source, &known.facts.digest));
@@ -186,7 +186,7 @@ impl Fetch<'_> {
                 // An unreadable artifact counts as missing.
                 if let Ok(file) = store.open_verified(&request.source, &known.facts.digest) {
                     let digest = known.facts.digest;
-                    let found = Before { file, digest };
+                    let found = PreviousArtifact { file, digest };
                     found.mark_kept(&mut index, &limits, cancelled)?;
                     before = Some(found);
                 }
@@ -198,7 +198,7 @@ impl Fetch<'_> {
     }
 
     /// Receives the missing objects over several connections at once. Records in the index where each object is.
-    async fn receive(&self, bucket: &Store<'_>, index: &mut Index) -> Result<Vec<Incoming>, BucketError> {
+    async fn receive(&self, bucket: &Store<'_>, index: &mut Index) -> Result<Vec<IncomingFile>, BucketError> {
         let wanted = index.list_wanted();
         let width = CONNECTIONS.min(wanted.len());
         let mut shares: Vec<Vec<String>> = vec![Vec::new(); width];
@@ -242,10 +242,10 @@ impl Fetch<'_> {
         mut bucket: Store<'_>,
         file: usize,
         keys: Vec<String>,
-    ) -> Result<(Incoming, Vec<ReceivedObject>, Vec<String>), BucketError> {
+    ) -> Result<(IncomingFile, Vec<ReceivedObject>, Vec<String>), BucketError> {
         let mut incoming = self.store.incoming_file(&self.account.lane)?;
         let path = incoming.path().to_owned();
-        let failed = |error: std::io::Error| match account::find_refusal(&error) {
+        let failed = |error: std::io::Error| match fetch_budgets::find_refusal(&error) {
             Some(refused) => BucketError::OverBudget(refused),
             None => self.store.io("write", &path, error).into(),
         };
@@ -297,9 +297,9 @@ impl Fetch<'_> {
         &self,
         surveyed: Surveyed,
         ignore_file: Option<String>,
-        received: Vec<Incoming>,
+        received: Vec<IncomingFile>,
     ) -> Result<Fetched, BucketError> {
-        let Account { lane, trees, .. } = self.account;
+        let FetchBudgets { lane, trees, .. } = self.account;
         let (store, limits, trees, lane) = (self.store.clone(), *self.limits, *trees, lane.clone());
         let work = move |cancelled: &AtomicBool| {
             let Surveyed { index, before, memory } = surveyed;
@@ -343,7 +343,7 @@ impl Fetch<'_> {
         &self,
         work: impl FnOnce(&AtomicBool) -> Result<T, BucketError> + Send + 'static,
     ) -> Result<T, BucketError> {
-        let Account { lane, unpacking, .. } = self.account;
+        let FetchBudgets { lane, unpacking, .. } = self.account;
         let now = Instant::now();
         let until = now + self.deadline.saturating_duration_since(now) / 2;
         let turn = unpacking.acquire(lane, 1, until).await?;

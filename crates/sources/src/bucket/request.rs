@@ -10,7 +10,7 @@ use super::signature::encode;
 use crate::artifact::SourceKey;
 use crate::policy::Endpoint;
 use crate::proxy::Proxy;
-use crate::secret::{self, Hidden, SecretData, TlsOptions};
+use crate::secret::{self, SecretBytes, SecretData, TlsOptions};
 
 /// The host of Amazon's buckets whose region is not in the address.
 const AMAZON: &str = "s3.amazonaws.com";
@@ -50,9 +50,9 @@ pub struct BucketSecrets {
 #[derive(Debug, Clone)]
 pub struct AccessKeys {
     /// The id of the keys; each request contains it.
-    pub(super) id: Hidden,
+    pub(super) id: SecretBytes,
     /// The secret key, which signs and is never sent.
-    pub(super) secret: Hidden,
+    pub(super) secret: SecretBytes,
 }
 
 impl BucketRequest {
@@ -135,7 +135,7 @@ fn read_keys(secret: Option<&SecretData>) -> Result<Option<AccessKeys>, BucketEr
         })?;
         let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= LONGEST_KEY);
         match text {
-            Some(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Hidden::new(text)),
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(SecretBytes::new(text)),
             _ => Err(invalid(format!(
                 "{name} must be letters, digits and signs, without spaces and line breaks"
             ))),

@@ -96,14 +96,14 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 
     use super::*;
-    use crate::secret::Hidden;
+    use crate::secret::SecretBytes;
 
     /// The examples that Amazon publishes for S3.
     #[test]
     fn requests_are_signed_as_amazon_publishes() {
         let keys = AccessKeys {
-            id: Hidden::new("AKIAIOSFODNN7EXAMPLE"),
-            secret: Hidden::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            id: SecretBytes::new("AKIAIOSFODNN7EXAMPLE"),
+            secret: SecretBytes::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
         };
         type Case = (
             &'static str,

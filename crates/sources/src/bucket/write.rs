@@ -11,24 +11,24 @@ use flate2::read::MultiGzDecoder;
 
 use super::error::BucketError;
 use super::index::{Content, Index, Object};
-use crate::account;
+use crate::fetch_budgets;
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
-use crate::artifact::{ArtifactStore, Incoming};
-use crate::budget::Room;
+use crate::artifact::{ArtifactStore, IncomingFile};
+use crate::budget::BudgetLimits;
 use crate::error::StorageError;
 use crate::ignore::IGNORE_FILE;
 use crate::limits::Limits;
 use crate::tar_reader::{TarError, TarKind, TarReader};
 
 /// The previous artifact.
-pub(super) struct Before {
+pub(super) struct PreviousArtifact {
     pub(super) file: File,
     pub(super) digest: String,
 }
 
 type Entries<'a> = TarReader<io::Take<MultiGzDecoder<io::BufReader<&'a File>>>>;
 
-impl Before {
+impl PreviousArtifact {
     fn open(&self, limits: &Limits) -> Result<Entries<'_>, BucketError> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))
@@ -97,16 +97,16 @@ pub(super) struct Parts<'a> {
     pub(super) index: &'a Index,
     /// The file with patterns.
     pub(super) ignore_file: Option<&'a str>,
-    pub(super) before: Option<&'a Before>,
-    pub(super) received: &'a [Incoming],
+    pub(super) before: Option<&'a PreviousArtifact>,
+    pub(super) received: &'a [IncomingFile],
 }
 
 impl Parts<'_> {
     /// Writes the archive: only files, in the order of their paths.
     pub(super) fn write(
         &self,
-        (store, limits, trees): (&ArtifactStore, &Limits, &Room),
-        target: &mut Incoming,
+        (store, limits, trees): (&ArtifactStore, &Limits, &BudgetLimits),
+        target: &mut IncomingFile,
         cancelled: &AtomicBool,
     ) -> Result<Written, BucketError> {
         let path = target.path().to_owned();
@@ -117,13 +117,13 @@ impl Parts<'_> {
             },
             WriteError::TooLarge { what, limit } => BucketError::TooLarge { what, limit },
             WriteError::OverBudget(refused) => BucketError::OverBudget(refused),
-            WriteError::Io(error) => match account::find_refusal(&error) {
+            WriteError::Io(error) => match fetch_budgets::find_refusal(&error) {
                 Some(refused) => BucketError::OverBudget(refused),
                 None => store.io("write", &path, error).into(),
             },
         };
         let mut archive = ArchiveWriter::new(target.writer(store), limits, trees);
-        let open = |before| -> Result<_, BucketError> { Ok((before, Before::open(before, limits)?)) };
+        let open = |before| -> Result<_, BucketError> { Ok((before, PreviousArtifact::open(before, limits)?)) };
         let mut before = self.before.map(open).transpose()?;
         let mut ignore_file = self.ignore_file;
         for (key, object) in &self.index.objects {
@@ -163,7 +163,7 @@ fn add_text<W: Write>(archive: &mut ArchiveWriter<'_, W>, text: &str) -> Result<
 }
 
 /// Advances to a file of the previous artifact, which has its files in the same order.
-fn advance((before, entries): &mut (&Before, Entries<'_>), key: &str, object: &Object) -> Result<(), BucketError> {
+fn advance((before, entries): &mut (&PreviousArtifact, Entries<'_>), key: &str, object: &Object) -> Result<(), BucketError> {
     while let Some(entry) = entries.next().map_err(|error| before.fail(error))? {
         if entry.path == key && matches!(entry.kind, TarKind::File { size, .. } if size == object.size) {
             return Ok(());

@@ -7,7 +7,7 @@
 //!
 //! A process can have a *share* of a budget that another process has as a whole. The other process grants the share and takes it back ([`ByteBudget::follow_share`]). The
 //! share limits what is allowed here, but the whole decides whether a request can ever fit. Growth here waits for an answer of the other process, and no longer
-//! (`patience`).
+//! (`growth_wait`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,10 +17,10 @@ use tenure_planner::lane_process::capacity::Demand;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use self::patience::Growth;
+use self::growth_wait::WaitingGrowth;
 pub use self::refusal::OverBudget;
 
-mod patience;
+mod growth_wait;
 mod refusal;
 
 /// How often smaller requests may pass a request that waits for the limit of all lanes. After that, free bytes are reserved for it.
@@ -30,7 +30,7 @@ const LOOKED_PAST: usize = 16;
 
 /// The limits of a budget, and their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct BudgetLimits {
     /// The name of these bytes in messages: "files of repositories in memory".
     pub what: &'static str,
     /// Bytes that one lane may hold.
@@ -53,11 +53,11 @@ pub struct ByteBudget {
 
 struct Shared {
     /// The limits of the whole budget, before sharing and halving.
-    whole: Room,
+    whole: BudgetLimits,
     state: Mutex<State>,
     /// Notified after the held or requested bytes have changed.
     changed: Notify,
-    growth: Growth,
+    growth: WaitingGrowth,
 }
 
 #[derive(Default)]
@@ -88,10 +88,10 @@ struct Lane {
 
 struct Waiter {
     bytes: u64,
-    answer: oneshot::Sender<Held>,
+    answer: oneshot::Sender<HeldBytes>,
 }
 
-impl Room {
+impl BudgetLimits {
     /// Checks whether this many bytes can ever fit.
     ///
     /// # Errors
@@ -117,13 +117,13 @@ impl Room {
 
 impl ByteBudget {
     /// Creates a budget with all bytes free.
-    pub fn new(room: Room) -> Self {
+    pub fn new(room: BudgetLimits) -> Self {
         Self {
             shared: Arc::new(Shared {
                 whole: room,
                 state: Mutex::default(),
                 changed: Notify::new(),
-                growth: Growth::default(),
+                growth: WaitingGrowth::default(),
             }),
         }
     }
@@ -187,20 +187,20 @@ impl ByteBudget {
     }
 
     /// Returns the limits of this process.
-    pub fn room(&self) -> Room {
+    pub fn room(&self) -> BudgetLimits {
         self.shared.lock().room(&self.shared.whole)
     }
 
     /// Returns the limits of the whole budget, as for a lane that shares its limit with no other.
-    pub fn whole(&self) -> Room {
+    pub fn whole(&self) -> BudgetLimits {
         self.shared.whole
     }
 
-    /// Acquires bytes for a lane, and waits for free bytes until `deadline`. Dropping the [`Held`] releases them; a dropped wait has acquired nothing.
+    /// Acquires bytes for a lane, and waits for free bytes until `deadline`. Dropping the [`HeldBytes`] releases them; a dropped wait has acquired nothing.
     ///
     /// # Errors
     /// [`OverBudget::TooLarge`] at once when the bytes can never fit; [`OverBudget::Full`] when they did not fit in time.
-    pub async fn acquire(&self, lane: &str, bytes: u64, deadline: Instant) -> Result<Held, OverBudget> {
+    pub async fn acquire(&self, lane: &str, bytes: u64, deadline: Instant) -> Result<HeldBytes, OverBudget> {
         let (answer, granted) = oneshot::channel();
         let lane: Arc<str> = lane.into();
         let ticket = {
@@ -229,7 +229,7 @@ impl ByteBudget {
     ///
     /// # Errors
     /// [`OverBudget::TooLarge`] when the bytes can never fit, [`OverBudget::Full`] when they don't fit now.
-    pub fn try_acquire(&self, lane: &str, bytes: u64) -> Result<Held, OverBudget> {
+    pub fn try_acquire(&self, lane: &str, bytes: u64) -> Result<HeldBytes, OverBudget> {
         let mut state = self.shared.lock();
         let room = state.room(&self.shared.whole);
         room.check(bytes)?;
@@ -244,7 +244,7 @@ impl ByteBudget {
         state.count_passed(usize::MAX);
         drop(state);
         self.shared.changed.notify_one();
-        Ok(Held {
+        Ok(HeldBytes {
             shared: Arc::clone(&self.shared),
             lane,
             bytes,
@@ -323,7 +323,7 @@ impl Shared {
         }
         // After the lock is released: the bytes of a cancelled request return to the budget right here.
         for (lane, waiter) in granted {
-            let held = Held {
+            let held = HeldBytes {
                 shared: Arc::clone(self),
                 lane,
                 bytes: waiter.bytes,
@@ -345,9 +345,9 @@ impl Shared {
 
 impl State {
     /// Returns the limits for the lanes of this process.
-    fn room(&self, whole: &Room) -> Room {
+    fn room(&self, whole: &BudgetLimits) -> BudgetLimits {
         let lane = if self.is_halved { whole.lane / 2 } else { whole.lane };
-        Room {
+        BudgetLimits {
             lane,
             is_half: self.is_halved,
             ..*whole
@@ -359,13 +359,13 @@ impl State {
         self.next
     }
 
-    fn fits(&self, lane: &str, bytes: u64, room: &Room) -> bool {
+    fn fits(&self, lane: &str, bytes: u64, room: &BudgetLimits) -> bool {
         let own = self.lanes.get(lane).map_or(0, |lane| lane.held);
         own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= self.allowed(room)
     }
 
     /// Returns the bytes that all lanes of this process may hold together.
-    fn allowed(&self, room: &Room) -> u64 {
+    fn allowed(&self, room: &BudgetLimits) -> u64 {
         self.share.map_or(room.all, |share| share.min(room.all))
     }
 
@@ -382,7 +382,7 @@ impl State {
         self.lanes.entry(Arc::clone(lane)).or_default().held += bytes;
     }
 
-    fn enqueue(&mut self, name: Arc<str>, ticket: u64, waiter: Waiter, room: &Room) {
+    fn enqueue(&mut self, name: Arc<str>, ticket: u64, waiter: Waiter, room: &BudgetLimits) {
         let lane = self.lanes.entry(Arc::clone(&name)).or_default();
         lane.waiting.insert(ticket, waiter);
         if lane.waiting.len() == 1 {
@@ -391,7 +391,7 @@ impl State {
     }
 
     /// Handles a changed first request of a lane: its turn comes after all others.
-    fn new_first(&mut self, name: &Arc<str>, room: &Room) {
+    fn new_first(&mut self, name: &Arc<str>, room: &BudgetLimits) {
         let turn = self.ticket();
         let Some(lane) = self.lanes.get_mut(name) else { return };
         self.turns.remove(&lane.turn);
@@ -400,7 +400,7 @@ impl State {
     }
 
     /// Puts a lane into the queue of turns if its first request fits into its own limit.
-    fn line_up(&mut self, name: &Arc<str>, room: &Room) {
+    fn line_up(&mut self, name: &Arc<str>, room: &BudgetLimits) {
         let Some(lane) = self.lanes.get(name) else { return };
         match lane.waiting.first_key_value() {
             Some((_, first)) if lane.held.saturating_add(first.bytes) <= room.lane => {
@@ -419,7 +419,7 @@ impl State {
     }
 
     /// Grants the first request in turn that fits.
-    fn grant(&mut self, room: &Room) -> Option<(Arc<str>, Waiter)> {
+    fn grant(&mut self, room: &BudgetLimits) -> Option<(Arc<str>, Waiter)> {
         let mut passed = 0;
         let mut found = None;
         for name in self.turns.values().take(LOOKED_PAST) {
@@ -451,7 +451,7 @@ impl State {
         }
     }
 
-    fn give_back(&mut self, name: &Arc<str>, bytes: u64, room: &Room) {
+    fn give_back(&mut self, name: &Arc<str>, bytes: u64, room: &BudgetLimits) {
         self.held = self.held.saturating_sub(bytes);
         if let Some(lane) = self.lanes.get_mut(name) {
             lane.held = lane.held.saturating_sub(bytes);
@@ -460,7 +460,7 @@ impl State {
     }
 
     /// Removes a cancelled request.
-    fn give_up(&mut self, name: &Arc<str>, ticket: u64, room: &Room) {
+    fn give_up(&mut self, name: &Arc<str>, ticket: u64, room: &BudgetLimits) {
         let Some(lane) = self.lanes.get_mut(name) else { return };
         let was_first = lane
             .waiting
@@ -490,13 +490,13 @@ impl Drop for Waiting<'_> {
 }
 
 /// Bytes of a budget; released when dropped.
-pub struct Held {
+pub struct HeldBytes {
     shared: Arc<Shared>,
     lane: Arc<str>,
     bytes: u64,
 }
 
-impl Held {
+impl HeldBytes {
     /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -546,13 +546,13 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.shared.give_back(&self.lane, self.bytes);
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for HeldBytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Held({} bytes of {})", self.bytes, self.lane)
     }

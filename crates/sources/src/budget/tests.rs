@@ -17,7 +17,7 @@ use futures::poll;
 use super::*;
 
 fn budget(lane: u64, all: u64) -> ByteBudget {
-    ByteBudget::new(Room {
+    ByteBudget::new(BudgetLimits {
         what: "things",
         lane,
         all,
@@ -31,7 +31,7 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
-type Request = Pin<Box<dyn Future<Output = Result<Held, OverBudget>> + Send>>;
+type Request = Pin<Box<dyn Future<Output = Result<HeldBytes, OverBudget>> + Send>>;
 
 /// A request in the queue.
 async fn ask(budget: &ByteBudget, lane: &'static str, bytes: u64) -> Request {
@@ -41,7 +41,7 @@ async fn ask(budget: &ByteBudget, lane: &'static str, bytes: u64) -> Request {
     request
 }
 
-async fn granted(request: &mut Request) -> Option<Held> {
+async fn granted(request: &mut Request) -> Option<HeldBytes> {
     match poll!(request) {
         Poll::Ready(held) => Some(held.unwrap()),
         Poll::Pending => None,

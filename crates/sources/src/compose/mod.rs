@@ -17,10 +17,10 @@ use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
 use tokio::time::Instant;
 
 use self::stage::Stage;
-use crate::account::{self, Account, Growing};
+use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
 use crate::archive_writer::{ArchiveWriter, WriteError};
 use crate::artifact::{ArtifactStore, SourceKey};
-use crate::budget::{Held, OverBudget};
+use crate::budget::{HeldBytes, OverBudget};
 use crate::cancel::spawn_cancellable;
 use crate::error::StorageError;
 use crate::ignore::Ignore;
@@ -118,10 +118,10 @@ pub fn find_made(source: &SourceKey, request: &ComposeRequest, store: &ArtifactS
 pub async fn compose(
     source: &SourceKey,
     request: &ComposeRequest,
-    room: Held,
+    room: HeldBytes,
     limits: &Limits,
     store: &ArtifactStore,
-    account: &Account,
+    account: &FetchBudgets,
 ) -> Result<Fetched, ComposeError> {
     let deadline = Instant::now() + request.timeout;
     let composing = compose_in_turn(source, request, room, limits, store, account, deadline);
@@ -134,14 +134,14 @@ pub async fn compose(
 async fn compose_in_turn(
     source: &SourceKey,
     request: &ComposeRequest,
-    room: Held,
+    room: HeldBytes,
     limits: &Limits,
     store: &ArtifactStore,
-    account: &Account,
+    account: &FetchBudgets,
     deadline: Instant,
 ) -> Result<Fetched, ComposeError> {
-    let Account { lane, memory, .. } = account;
-    let mut memory = Growing::used(memory.acquire(lane, BUFFER_BYTES, deadline).await?);
+    let FetchBudgets { lane, memory, .. } = account;
+    let mut memory = GrowingCharge::used(memory.acquire(lane, BUFFER_BYTES, deadline).await?);
     let turn = account.unpacking.acquire(&account.lane, 1, deadline).await?;
     let (request, limits, store, account) = (request.clone(), *limits, store.clone(), account.clone());
     let source = source.clone();
@@ -174,8 +174,8 @@ fn write(
     source: &SourceKey,
     request: &ComposeRequest,
     parts: &BTreeMap<String, Tree>,
-    (limits, store, account): (&Limits, &ArtifactStore, &Account),
-    memory: &mut Growing,
+    (limits, store, account): (&Limits, &ArtifactStore, &FetchBudgets),
+    memory: &mut GrowingCharge,
     cancelled: &AtomicBool,
 ) -> Result<Fetched, ComposeError> {
     let mut stage = Stage::new(parts, limits, memory, cancelled);
@@ -190,7 +190,7 @@ fn write(
         WriteError::Invalid(problem) => ComposeError::Invalid(problem),
         WriteError::TooLarge { what, limit } => ComposeError::TooLarge { what, limit },
         WriteError::OverBudget(refused) => ComposeError::OverBudget(refused),
-        WriteError::Io(error) => match account::find_refusal(&error) {
+        WriteError::Io(error) => match fetch_budgets::find_refusal(&error) {
             Some(refused) => ComposeError::OverBudget(refused),
             None => store.io("write", &path, error).into(),
         },

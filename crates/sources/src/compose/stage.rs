@@ -13,7 +13,7 @@ use tenure_planner::artifact_generator::{Copy, Recipe, Strategy};
 use super::ComposeError;
 use super::glob::{Glob, Steps, TooMuchWork, is_pattern};
 use super::yaml;
-use crate::account::Growing;
+use crate::fetch_budgets::GrowingCharge;
 use crate::limits::{Limits, describe_bytes};
 use crate::tar_reader::{TarError, TarKind, TarReader};
 use crate::tree::{Entry, Node, Tree, check_path};
@@ -33,7 +33,7 @@ pub(super) struct Stage<'a> {
     pub(super) files: BTreeMap<String, Staged>,
     sources: &'a BTreeMap<String, Tree>,
     limits: &'a Limits,
-    memory: &'a mut Growing,
+    memory: &'a mut GrowingCharge,
     cancelled: &'a AtomicBool,
     pub(super) steps: Steps,
     /// Bytes of all files that were copied, overwritten ones included.
@@ -60,7 +60,7 @@ impl<'a> Stage<'a> {
     pub(super) fn new(
         sources: &'a BTreeMap<String, Tree>,
         limits: &'a Limits,
-        memory: &'a mut Growing,
+        memory: &'a mut GrowingCharge,
         cancelled: &'a AtomicBool,
     ) -> Self {
         Self {

@@ -11,9 +11,9 @@ use tenure_planner::artifact_generator::{Copy, Recipe, Strategy};
 
 use super::glob::Steps;
 use super::stage::Stage;
-use crate::account::{Account, Growing};
+use crate::fetch_budgets::{FetchBudgets, GrowingCharge};
 use crate::archive_writer::ArchiveWriter;
-use crate::budget::{ByteBudget, Room};
+use crate::budget::{ByteBudget, BudgetLimits};
 use crate::limits::Limits;
 use crate::tree::Tree;
 
@@ -21,7 +21,7 @@ use crate::tree::Tree;
 type Files<'a> = &'a [(&'a str, &'a str)];
 
 fn tree(files: Files<'_>) -> Tree {
-    let (limits, room) = (Limits::default(), Room::unlimited("trees"));
+    let (limits, room) = (Limits::default(), BudgetLimits::unlimited("trees"));
     let mut bytes = Vec::new();
     let mut archive = ArchiveWriter::new(&mut bytes, &limits, &room);
     for (path, content) in files {
@@ -57,9 +57,9 @@ fn compose_within(
     sources: &BTreeMap<String, Tree>,
     copies: Vec<Copy>,
 ) -> Result<BTreeMap<String, String>, String> {
-    let budget = ByteBudget::new(Room::unlimited("bytes"));
+    let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
     let held = budget.try_acquire("lane", 0).unwrap();
-    let (mut memory, cancelled) = (Growing::used(held), AtomicBool::new(false));
+    let (mut memory, cancelled) = (GrowingCharge::used(held), AtomicBool::new(false));
     let mut stage = Stage::new(sources, limits, &mut memory, &cancelled);
     let recipe = Recipe {
         copies,
@@ -307,7 +307,7 @@ fn pack(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
 
 /// A source with archives, which are not text.
 fn holding(archives: &[(&str, Vec<u8>)]) -> BTreeMap<String, Tree> {
-    let (limits, room) = (Limits::default(), Room::unlimited("trees"));
+    let (limits, room) = (Limits::default(), BudgetLimits::unlimited("trees"));
     let mut bytes = Vec::new();
     let mut archive = ArchiveWriter::new(&mut bytes, &limits, &room);
     for (path, content) in archives {
@@ -426,8 +426,8 @@ fn copies_and_patterns_that_multiply_end() {
     let sources = BTreeMap::from([("s".to_owned(), tree(&files))]);
     let bomb = "*a".repeat(300) + "b";
     let exclude = vec![bomb.as_str(); 100];
-    let budget = ByteBudget::new(Room::unlimited("bytes"));
-    let mut memory = Growing::used(budget.try_acquire("lane", 0).unwrap());
+    let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
+    let mut memory = GrowingCharge::used(budget.try_acquire("lane", 0).unwrap());
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
     let mut run = |exclude: &[&str]| {
         let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);
@@ -450,8 +450,8 @@ fn copies_and_patterns_that_multiply_end() {
 
 #[test]
 fn an_account_that_is_full_is_told_by_its_setting() {
-    let account = Account {
-        memory: ByteBudget::new(Room {
+    let account = FetchBudgets {
+        memory: ByteBudget::new(BudgetLimits {
             what: "bytes of fetches",
             lane: 1 << 10,
             all: 1 << 10,
@@ -459,9 +459,9 @@ fn an_account_that_is_full_is_told_by_its_setting() {
             all_setting: "--fetches",
             is_half: false,
         }),
-        ..Account::unlimited()
+        ..FetchBudgets::unlimited()
     };
-    let mut memory = Growing::used(account.memory.try_acquire("lane", 0).unwrap());
+    let mut memory = GrowingCharge::used(account.memory.try_acquire("lane", 0).unwrap());
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
     let sources = BTreeMap::from([("s".to_owned(), tree(CONFIG))]);
     let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);

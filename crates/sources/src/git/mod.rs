@@ -4,10 +4,10 @@
 //! [`crate::Limits`] before memory is allocated for it. A fetch does not negotiate: it starts from nothing, requests one commit, and keeps no repository.
 
 #[cfg(test)]
-mod bombs;
+mod pack_bomb_tests;
 pub(crate) mod delta;
 #[cfg(test)]
-mod hostile;
+mod malformed_input_tests;
 pub(crate) mod measure;
 pub(crate) mod modules;
 pub(crate) mod object;

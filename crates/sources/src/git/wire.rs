@@ -9,7 +9,7 @@ use tokio::io::AsyncRead;
 
 use super::oid::{Algorithm, Oid};
 use super::pktline::{self, Packet, PacketReader};
-use crate::account::Growing;
+use crate::fetch_budgets::GrowingCharge;
 use crate::artifact::TaskWrite;
 use crate::budget::OverBudget;
 use crate::limits::Limits;
@@ -77,7 +77,7 @@ impl Advertisement {
     pub(crate) async fn read<R>(
         reader: &mut PacketReader<R>,
         limits: &Limits,
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
     ) -> Result<Self, WireError>
     where
         R: AsyncRead + Unpin,
@@ -171,7 +171,7 @@ pub(crate) fn write_list_request(algorithm: Algorithm, prefixes: &[String]) -> V
 pub(crate) async fn read_list<R>(
     reader: &mut PacketReader<R>,
     limits: &Limits,
-    memory: &mut Growing,
+    memory: &mut GrowingCharge,
 ) -> Result<Vec<RemoteReference>, WireError>
 where
     R: AsyncRead + Unpin,
@@ -416,7 +416,7 @@ async fn add_reference(
     references: &mut Vec<RemoteReference>,
     line: &[u8],
     limits: &Limits,
-    memory: &mut Growing,
+    memory: &mut GrowingCharge,
 ) -> Result<(), WireError> {
     let malformed = WireError::Malformed("a line is no reference");
     let Some((hex, name)) = split(line, b' ') else {
@@ -456,7 +456,7 @@ async fn push(
     references: &mut Vec<RemoteReference>,
     reference: RemoteReference,
     limits: &Limits,
-    memory: &mut Growing,
+    memory: &mut GrowingCharge,
 ) -> Result<(), WireError> {
     if references.len() >= limits.references {
         return Err(WireError::TooLarge {

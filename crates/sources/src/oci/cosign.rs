@@ -18,7 +18,7 @@ use super::error::OciError;
 use super::manifest::{Image as ImageManifest, Manifest, Referrer, read_manifest};
 use super::reference::Digest;
 use super::registry::Registry;
-use crate::account::Growing;
+use crate::fetch_budgets::GrowingCharge;
 use crate::secret::SecretData;
 
 /// The media type of the signed text.
@@ -142,7 +142,7 @@ pub(super) async fn verify(
     registry: &mut Registry<'_>,
     digest: &Digest,
     keys: &[PublicKey],
-    memory: &mut Growing,
+    memory: &mut GrowingCharge,
 ) -> Result<(), OciError> {
     let tag = digest.signature_tag();
     let mut looked = 0;
@@ -206,7 +206,7 @@ async fn has_signature(
     registry: &mut Registry<'_>,
     (digest, signatures): (&Digest, &ImageManifest),
     keys: &[PublicKey],
-    (memory, looked): (&mut Growing, &mut usize),
+    (memory, looked): (&mut GrowingCharge, &mut usize),
 ) -> Result<bool, OciError> {
     for layer in &signatures.layers {
         if *looked >= SIGNATURES {

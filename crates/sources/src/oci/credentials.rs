@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::error::OciError;
 use crate::policy::Endpoint;
-use crate::secret::{Hidden, SecretData};
+use crate::secret::{SecretBytes, SecretData};
 
 /// The key of such a Secret.
 const CONFIG_KEY: &str = ".dockerconfigjson";
@@ -31,11 +31,11 @@ const DOCKER_HUB: &str = "index.docker.io";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// A user and a password.
-    Basic { username: String, password: Hidden },
+    Basic { username: String, password: SecretBytes },
     /// A token to get other tokens: OAuth 2's `refresh_token`.
-    Identity(Hidden),
+    Identity(SecretBytes),
     /// A token for the registry itself.
-    Registry(Hidden),
+    Registry(SecretBytes),
 }
 
 /// The entries of all Secrets, in the order in which they are tried.
@@ -202,10 +202,10 @@ fn read_auth(name: &str, auth: Auth) -> Result<Option<Credential>, String> {
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let invalid = |what: &str| describe_entry(name, what);
     if let Some(token) = given(auth.registrytoken) {
-        return Ok(Some(Credential::Registry(Hidden::new(token))));
+        return Ok(Some(Credential::Registry(SecretBytes::new(token))));
     }
     if let Some(token) = given(auth.identitytoken) {
-        return Ok(Some(Credential::Identity(Hidden::new(token))));
+        return Ok(Some(Credential::Identity(SecretBytes::new(token))));
     }
     let (username, password) = match given(auth.auth) {
         Some(auth) => {
@@ -226,7 +226,7 @@ fn read_auth(name: &str, auth: Auth) -> Result<Option<Credential>, String> {
     if username.contains(':') {
         return Err(invalid("has a username with a colon"));
     }
-    let password = Hidden::new(password);
+    let password = SecretBytes::new(password);
     Ok(Some(Credential::Basic { username, password }))
 }
 

@@ -25,14 +25,14 @@ use super::layer::{self, LayerError};
 use super::manifest::{self, Image, Manifest, read_manifest};
 use super::reference::{ArtifactReference, Digest, OciRequest, is_tag};
 use super::registry::{self, Registry};
-use crate::account::{self, Account, Growing};
-use crate::artifact::{ArtifactStore, Incoming, TaskWrite as _};
+use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
+use crate::artifact::{ArtifactStore, IncomingFile, TaskWrite as _};
 use crate::cancel::spawn_cancellable;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
 use crate::limits::{Limits, describe_bytes};
-use crate::reach::Reach;
-use crate::select::read_tag_version;
+use crate::connector::Connector;
+use crate::reference_selection::read_tag_version;
 
 /// Bytes of the buffers of a connection.
 const CONNECTION_BYTES: u64 = 512 << 10;
@@ -49,20 +49,20 @@ const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 /// An [`OciError`] that says what failed and what to do.
 pub fn fetch_artifact<'a>(
     request: &'a OciRequest,
-    reach: impl Into<Reach>,
+    reach: impl Into<Connector>,
     limits: &'a Limits,
     store: &'a ArtifactStore,
-    account: &'a Account,
+    account: &'a FetchBudgets,
 ) -> BoxFuture<'a, Result<Fetched, OciError>> {
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
 async fn fetch_in_time(
     request: &OciRequest,
-    reach: Reach,
+    reach: Connector,
     limits: &Limits,
     store: &ArtifactStore,
-    account: &Account,
+    account: &FetchBudgets,
 ) -> Result<Fetched, OciError> {
     // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
@@ -117,7 +117,7 @@ struct Fetch<'a> {
     dialer: &'a Dialer,
     limits: &'a Limits,
     store: &'a ArtifactStore,
-    account: &'a Account,
+    account: &'a FetchBudgets,
     deadline: Instant,
     fingerprint: String,
 }
@@ -128,7 +128,7 @@ struct Received {
     digest: Digest,
     layer: Digest,
     metadata: BTreeMap<String, String>,
-    file: Incoming,
+    file: IncomingFile,
 }
 
 impl Fetch<'_> {
@@ -140,9 +140,9 @@ impl Fetch<'_> {
         {
             return Ok(unchanged);
         }
-        let Account { lane, memory, .. } = self.account;
+        let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
-        let mut memory = Growing::used(held);
+        let mut memory = GrowingCharge::used(held);
         let mut registry = Registry::new(self.dialer, url, keychain, tls);
         let (revision, digest) = self.resolve(&mut registry, &mut memory).await?;
         if let Some(unchanged) = self.unchanged(&revision) {
@@ -180,7 +180,7 @@ impl Fetch<'_> {
     }
 
     /// Resolves the reference to a revision and a digest.
-    async fn resolve(&self, registry: &mut Registry<'_>, memory: &mut Growing) -> Result<(String, Digest), OciError> {
+    async fn resolve(&self, registry: &mut Registry<'_>, memory: &mut GrowingCharge) -> Result<(String, Digest), OciError> {
         let tag = match &self.request.reference {
             ArtifactReference::Digest(digest) => return Ok((digest.to_string(), digest.clone())),
             ArtifactReference::Tag(tag) => tag.clone(),
@@ -194,7 +194,7 @@ impl Fetch<'_> {
     }
 
     /// Finds the highest tag in the range.
-    async fn find_tag(&self, registry: &mut Registry<'_>, memory: &mut Growing) -> Result<String, OciError> {
+    async fn find_tag(&self, registry: &mut Registry<'_>, memory: &mut GrowingCharge) -> Result<String, OciError> {
         let ArtifactReference::Semver { range, filter } = &self.request.reference else {
             return Err(self.no_match());
         };
@@ -229,7 +229,7 @@ impl Fetch<'_> {
 
     /// Returns the first tag that matches. A pattern may be made to take long, so this runs on a thread of its own, in the lane's turn.
     async fn filter(&self, filter: Regex, tags: Vec<String>) -> Result<Option<String>, OciError> {
-        let Account { lane, unpacking, .. } = self.account;
+        let FetchBudgets { lane, unpacking, .. } = self.account;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
         let looking = spawn_cancellable(move |cancelled| {
             let _turn = turn;
@@ -269,7 +269,7 @@ impl Fetch<'_> {
         &self,
         registry: &mut Registry<'_>,
         digest: &Digest,
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
     ) -> Result<Image, OciError> {
         let invalid = |problem: String| OciError::InvalidArtifact {
             digest: digest.to_string(),
@@ -288,7 +288,7 @@ impl Fetch<'_> {
     }
 
     /// Receives a layer into a file, and checks its digest.
-    async fn receive(&self, registry: &mut Registry<'_>, layer: &manifest::Layer) -> Result<Incoming, OciError> {
+    async fn receive(&self, registry: &mut Registry<'_>, layer: &manifest::Layer) -> Result<IncomingFile, OciError> {
         if layer.size > self.limits.received_bytes {
             return Err(OciError::TooLarge {
                 what: "bytes of the layer",
@@ -298,7 +298,7 @@ impl Fetch<'_> {
         let mut body = registry.open_blob(&layer.digest).await?;
         let mut incoming = self.store.incoming_file(&self.account.lane)?;
         let path = incoming.path().to_owned();
-        let failed = |error: std::io::Error| match account::find_refusal(&error) {
+        let failed = |error: std::io::Error| match fetch_budgets::find_refusal(&error) {
             Some(refused) => OciError::OverBudget(refused),
             None => self.store.io("write", &path, error).into(),
         };
@@ -309,7 +309,7 @@ impl Fetch<'_> {
         let mut piece = vec![0; 64 << 10];
         loop {
             let read = body.read(&mut piece).await;
-            let length = read.map_err(|error| registry::broken(&self.request.url, &error))?;
+            let length = read.map_err(|error| registry::make_connection_error(&self.request.url, &error))?;
             if length == 0 {
                 break;
             }
@@ -339,7 +339,7 @@ impl Fetch<'_> {
 
     /// Turns a layer into a stored artifact, on a thread for blocking work, in the lane's turn, after the budget has capacity for its memory.
     async fn extract(&self, received: Received) -> Result<Fetched, OciError> {
-        let Account {
+        let FetchBudgets {
             lane,
             memory,
             unpacking,
@@ -353,7 +353,7 @@ impl Fetch<'_> {
         let work = move |cancelled: &AtomicBool| -> Result<_, OciError> {
             // Both are held until the work really ends, even after the fetch was cancelled.
             let _turn = turn;
-            let mut memory = Growing::used(memory);
+            let mut memory = GrowingCharge::used(memory);
             let mut target = store.incoming_file(&lane)?;
             let layer = layer::Layer {
                 file: received.file.file(),
@@ -379,7 +379,7 @@ impl Fetch<'_> {
 
     fn keep(
         &self,
-        (file, (digest, size)): (Incoming, (String, u64)),
+        (file, (digest, size)): (IncomingFile, (String, u64)),
         revision: String,
         metadata: BTreeMap<String, String>,
     ) -> Result<Fetched, OciError> {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::account::{self, Growing};
+use crate::fetch_budgets::{self, GrowingCharge};
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
-use crate::budget::{OverBudget, Room};
+use crate::budget::{OverBudget, BudgetLimits};
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
 use crate::tar_reader::{TarEntry, TarError, TarKind, TarReader};
@@ -64,7 +64,7 @@ impl From<WriteError> for LayerError {
             WriteError::TooLarge { what, limit } => Self::TooLarge { what, limit },
             WriteError::OverBudget(refused) => Self::OverBudget(refused),
             // The error of a copy shows whether the reader or the writer failed.
-            WriteError::Io(error) => match account::find_refusal(&error) {
+            WriteError::Io(error) => match fetch_budgets::find_refusal(&error) {
                 Some(refused) => Self::OverBudget(refused),
                 None => TarError::from(error).into(),
             },
@@ -77,13 +77,13 @@ pub(super) struct Layer<'a> {
     pub(super) file: &'a File,
     pub(super) ignore: Option<&'a str>,
     pub(super) limits: &'a Limits,
-    pub(super) trees: &'a Room,
+    pub(super) trees: &'a BudgetLimits,
     pub(super) cancelled: &'a AtomicBool,
 }
 
 impl Layer<'_> {
     /// Writes the archive.
-    pub(super) fn write_archive(&self, memory: &mut Growing, out: impl Write) -> Result<Written, LayerError> {
+    pub(super) fn write_archive(&self, memory: &mut GrowingCharge, out: impl Write) -> Result<Written, LayerError> {
         let kept = self.list_kept(memory)?;
         let mut archive = ArchiveWriter::new(out, self.limits, self.trees);
         let mut layer = self.open()?;
@@ -105,7 +105,7 @@ impl Layer<'_> {
     }
 
     /// Returns for each file and link, in order, whether it becomes part of the artifact.
-    fn list_kept(&self, memory: &mut Growing) -> Result<Vec<bool>, LayerError> {
+    fn list_kept(&self, memory: &mut GrowingCharge) -> Result<Vec<bool>, LayerError> {
         let mut paths: Vec<String> = Vec::new();
         // Reasons to refuse files. They count only for files that no pattern excludes.
         let mut problems: BTreeMap<usize, LayerError> = BTreeMap::new();

@@ -15,12 +15,12 @@ use super::manifest::{INDEX_TYPE, MANIFEST_TYPES, Referrer, read_referrers};
 use super::reference::{Digest, RepositoryUrl};
 use super::tags;
 use super::token::{self, TokenRequest};
-use crate::account::Growing;
+use crate::fetch_budgets::GrowingCharge;
 use crate::dialer::Dialer;
 use crate::http::{Body, HttpAnswer, HttpClient, HttpRequest, Location};
 use crate::limits::describe_bytes;
 use crate::policy::{Endpoint, Scheme};
-use crate::secret::{Credentials, Hidden, SecretData, TlsOptions};
+use crate::secret::{Credentials, SecretBytes, SecretData, TlsOptions};
 
 /// The largest manifest in bytes, as registries accept it.
 pub(super) const MANIFEST_BYTES: u64 = 4 << 20;
@@ -87,7 +87,7 @@ impl<'a> Registry<'a> {
     pub(super) async fn get_manifest(
         &mut self,
         reference: &str,
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
     ) -> Result<(Vec<u8>, Digest), OciError> {
         let below = format!("manifests/{reference}");
         let expected = Digest::parse(reference);
@@ -112,7 +112,7 @@ impl<'a> Registry<'a> {
         &mut self,
         digest: &Digest,
         limit: u64,
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
     ) -> Result<Vec<u8>, OciError> {
         let answer = self.ask_for_blob(digest).await?;
         let bytes = self
@@ -143,7 +143,7 @@ impl<'a> Registry<'a> {
     pub(super) async fn list_referrers(
         &mut self,
         digest: &Digest,
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
         mut look: impl FnMut(Referrer) -> bool,
     ) -> Result<(), OciError> {
         let list = format!("referrers/{digest}");
@@ -194,7 +194,7 @@ impl<'a> Registry<'a> {
     pub(super) async fn list_tags(
         &mut self,
         most: usize,
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
         mut look: impl FnMut(&str) -> u64,
     ) -> Result<(), OciError> {
         let mut below = format!("tags/list?n={PAGE_TAGS}");
@@ -329,7 +329,7 @@ impl<'a> Registry<'a> {
         realm: &str,
         service: Option<&str>,
         own: Option<&Credential>,
-    ) -> Result<Hidden, OciError> {
+    ) -> Result<SecretBytes, OciError> {
         let registry = self.url.endpoint();
         let realm = Realm::read(realm, registry).map_err(|problem| self.protocol(problem))?;
         let credential = match own.filter(|_| realm.is_of_site(registry)) {
@@ -403,14 +403,14 @@ impl<'a> Registry<'a> {
         &self,
         answer: HttpAnswer,
         (limit, what, parsed): (u64, &'static str, u64),
-        memory: &mut Growing,
+        memory: &mut GrowingCharge,
     ) -> Result<Vec<u8>, OciError> {
         answer.refuse_encoding()?;
         let mut body = answer.into_body();
         let mut bytes = Vec::new();
         let mut piece = vec![0; 16 << 10];
         loop {
-            let length = body.read(&mut piece).await.map_err(|error| broken(self.url, &error))?;
+            let length = body.read(&mut piece).await.map_err(|error| make_connection_error(self.url, &error))?;
             if length == 0 {
                 return Ok(bytes);
             }
@@ -469,7 +469,7 @@ fn question<'q>(method: Method, below: &'q str, accept: &'q str) -> Question<'q>
 }
 
 /// Makes the error for a connection that broke while a body was read.
-pub(super) fn broken(url: &dyn std::fmt::Display, error: &std::io::Error) -> OciError {
+pub(super) fn make_connection_error(url: &dyn std::fmt::Display, error: &std::io::Error) -> OciError {
     OciError::Connection(crate::error::FetchError::Broken {
         url: url.to_string(),
         problem: error.to_string(),
@@ -482,7 +482,7 @@ pub(super) async fn read_small(body: Body, limit: u64, what: &'static str, shown
     let mut body = body.take(limit.saturating_add(1));
     body.read_to_end(&mut bytes)
         .await
-        .map_err(|error| broken(&shown, &error))?;
+        .map_err(|error| make_connection_error(&shown, &error))?;
     if bytes.len() as u64 > limit {
         return Err(OciError::TooLarge {
             what,

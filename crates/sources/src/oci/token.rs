@@ -12,7 +12,7 @@ use super::error::OciError;
 use super::registry::read_small;
 use crate::dialer::Dialer;
 use crate::http::{HttpClient, HttpRequest};
-use crate::secret::{Credentials, Hidden, TlsOptions};
+use crate::secret::{Credentials, SecretBytes, TlsOptions};
 
 /// The largest answer with a token, in bytes.
 const ANSWER_BYTES: u64 = 256 << 10;
@@ -42,7 +42,7 @@ pub(super) async fn fetch_token(
     dialer: &Dialer,
     tls: &TlsOptions,
     request: TokenRequest<'_>,
-) -> Result<Hidden, OciError> {
+) -> Result<SecretBytes, OciError> {
     let TokenRequest { realm, credential, .. } = request;
     let shown = realm.endpoint.to_string();
     let credentials = match credential {
@@ -97,7 +97,7 @@ pub(super) async fn fetch_token(
     if token.is_empty() || !is_writable {
         return Err(protocol("its answer to a request for a token holds none"));
     }
-    Ok(Hidden::new(token))
+    Ok(SecretBytes::new(token))
 }
 
 /// Writes a `GET` request, as in the registry's own protocol.
@@ -113,7 +113,7 @@ fn write_question(request: &TokenRequest<'_>) -> HttpRequest {
 }
 
 /// Writes a `POST` request, as in OAuth 2, with a token to get tokens.
-fn write_exchange(request: &TokenRequest<'_>, token: &Hidden) -> HttpRequest {
+fn write_exchange(request: &TokenRequest<'_>, token: &SecretBytes) -> HttpRequest {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "refresh_token");
     form.append_pair("service", request.service.unwrap_or(&request.realm.endpoint.host));

@@ -10,7 +10,7 @@ use tenure_git_server::{GitServer, Options, Repository};
 use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::git_repository::{FetchRequest, Fetched};
 use tenure_sources::{
-    Account, ArtifactStore, ByteBudget, FetchError, GitRequest, GitSecrets, Limits, Policy, Room, SecretData,
+    FetchBudgets, ArtifactStore, ByteBudget, FetchError, GitRequest, GitSecrets, Limits, Policy, BudgetLimits, SecretData,
     SourceKey, Tree, fetch,
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Bed {
     pub(crate) policy: Policy,
     pub(crate) limits: Limits,
     pub(crate) secret: Option<SecretData>,
-    pub(crate) account: Account,
+    pub(crate) account: FetchBudgets,
 }
 
 impl Bed {
@@ -51,7 +51,7 @@ impl Bed {
             policy,
             limits: Limits::default(),
             secret: None,
-            account: Account::unlimited(),
+            account: FetchBudgets::unlimited(),
         }
     }
 
@@ -125,7 +125,7 @@ pub(crate) fn source() -> SourceKey {
 }
 
 pub(crate) fn unlimited() -> ByteBudget {
-    ByteBudget::new(Room::unlimited("bytes of archives"))
+    ByteBudget::new(BudgetLimits::unlimited("bytes of archives"))
 }
 
 pub(crate) fn endpoint(url: &str) -> tenure_sources::Endpoint {

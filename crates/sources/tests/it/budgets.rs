@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure_git_server::Content;
-use tenure_sources::{Account, ArtifactStore, ByteBudget, FetchError, OverBudget, Room, SourceKey, StorageError};
+use tenure_sources::{FetchBudgets, ArtifactStore, ByteBudget, FetchError, OverBudget, BudgetLimits, SourceKey, StorageError};
 use tokio::time::Instant;
 
 use crate::bed::{Bed, noise, source};
 
 fn budget(lane: u64, all: u64) -> ByteBudget {
-    ByteBudget::new(Room {
+    ByteBudget::new(BudgetLimits {
         what: "things",
         lane,
         all,
@@ -28,11 +28,11 @@ fn later() -> Instant {
 async fn a_fetch_waits_for_memory_and_gives_it_back() {
     let mut bed = Bed::new().await;
     bed.repository.commit([("a", "1")], "first").await.unwrap();
-    bed.account = Account {
+    bed.account = FetchBudgets {
         lane: "mine".to_owned(),
         memory: budget(4 << 20, 8 << 20),
         unpacking: budget(1, 2),
-        ..Account::unlimited()
+        ..FetchBudgets::unlimited()
     };
     let main = json!({"branch": "main"});
     let others = bed.account.memory.acquire("a", 4 << 20, later()).await.unwrap();

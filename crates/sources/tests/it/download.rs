@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use tenure_planner::external_artifact::DownloadRequest;
 use tenure_planner::source::Fetched;
 use tenure_registry_server::{Answer, RegistryServer, digest, pack};
-use tenure_sources::{Account, ArtifactStore, Limits, Policy, SourceKey, download};
+use tenure_sources::{FetchBudgets, ArtifactStore, Limits, Policy, SourceKey, download};
 
 use crate::bed::unlimited;
 
@@ -45,7 +45,7 @@ impl Stand {
     }
 
     async fn fetch(&self, request: &DownloadRequest) -> Result<Fetched, String> {
-        let account = Account::unlimited();
+        let account = FetchBudgets::unlimited();
         let fetched = download(&source(), request, &self.policy, &self.limits, &self.store, &account).await;
         let incoming = self.folder.path().join("artifacts/.incoming");
         assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0, "nothing is left of it");

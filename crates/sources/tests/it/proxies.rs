@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_planner::git_repository::FetchReason;
 use tenure_sources::{
-    Connect, ConnectRefusal, Endpoint, FetchError, GitRequest, GitSecrets, Policy, Reach, SecretData, fetch,
+    Connect, ConnectRefusal, Endpoint, FetchError, GitRequest, GitSecrets, Policy, Connector, SecretData, fetch,
     open_connection,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -325,7 +325,7 @@ async fn where_another_process_opens_connections_it_judges_what_is_behind_a_prox
     };
     let asked = Mutex::default();
     let elsewhere = Arc::new(Elsewhere { policy, asked });
-    let reach = Reach::Through(Arc::clone(&elsewhere) as Arc<dyn Connect>);
+    let reach = Connector::Through(Arc::clone(&elsewhere) as Arc<dyn Connect>);
     // A denied server behind the proxy is refused before the proxy gets a request.
     let request = through(&bed, "http://169.254.169.254/latest.git", &way(&proxy));
     let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)

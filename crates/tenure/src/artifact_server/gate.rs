@@ -16,7 +16,7 @@ use tenure_apiserver::authentication::ClientCertificates;
 use tenure_planner::artifact_address::ArtifactAddress;
 use tokio::sync::Semaphore;
 
-use crate::reviews::{Reviewer, Unanswered, User, read_token};
+use crate::reviews::{Reviewer, NoReviewAnswer, User, read_token};
 
 /// The group of all users that the API server knows.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -191,11 +191,11 @@ impl Gate {
 }
 
 /// Waits for an answer within the timeout.
-async fn within<T>(asked: impl Future<Output = Result<T, Unanswered>>) -> Result<T, Refusal> {
+async fn within<T>(asked: impl Future<Output = Result<T, NoReviewAnswer>>) -> Result<T, Refusal> {
     let answered = tokio::time::timeout(ASKING, asked).await;
     answered
-        .unwrap_or(Err(Unanswered))
-        .map_err(|Unanswered| Refusal::Unanswered)
+        .unwrap_or(Err(NoReviewAnswer))
+        .map_err(|NoReviewAnswer| Refusal::Unanswered)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tenure_apiserver::authentication::ClientCertificates;
-use tenure_apiserver::listening::{Caller, ListenerBounds, Shown, Stream, accept_all};
+use tenure_apiserver::side_listeners::{Caller, ListenerBounds, PresentedCertificate, Stream, accept_all};
 use tenure_controllers::ArtifactEndpoint;
 use tenure_planner::artifact_address::ArtifactBase;
 use tokio::net::TcpListener;
@@ -123,8 +123,8 @@ impl Bound {
 
 async fn answer_all(listener: TcpListener, tls: Option<Arc<Tls>>, service: Service) {
     let service = Arc::new(service);
-    let shown = tls.clone().map_or(Shown::Nothing, |tls| {
-        Shown::Certificate(Arc::new(move || Some(tls.acceptor())))
+    let shown = tls.clone().map_or(PresentedCertificate::Nothing, |tls| {
+        PresentedCertificate::Certificate(Arc::new(move || Some(tls.acceptor())))
     });
     let answering = accept_all(listener, BOUNDS, shown, move |stream, caller| {
         let service = Arc::clone(&service);

@@ -16,7 +16,7 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, RET
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
-use tenure_apiserver::listening::Caller;
+use tenure_apiserver::side_listeners::Caller;
 use tenure_controllers::{ArtifactEndpoint, ArtifactRefusal, ServedArtifact};
 use tenure_planner::artifact_address::ArtifactAddress;
 

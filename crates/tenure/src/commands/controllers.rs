@@ -15,7 +15,7 @@ use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, PodSecurityLevel, ReferenceG
 
 use super::address_flags::{parse_allowances, parse_ranges};
 use super::budgets;
-use super::lane_place::{self, Circumstances, WhereLanesRun};
+use super::lane_location::{self, LaneRequirements, LaneLocation};
 use super::namespace_flags::{parse_default_accounts, parse_namespaces};
 use crate::failure::Failure;
 use crate::logging;
@@ -44,7 +44,7 @@ pub(crate) struct Flags {
     switches: EnabledKinds,
     /// Where lanes run: the parts of the controllers that each work for one tenant [default: process for tenure up on Linux without --tls-cert-file, else task].
     #[arg(long, value_name = "WHERE", value_enum)]
-    lanes: Option<WhereLanesRun>,
+    lanes: Option<LaneLocation>,
     /// Seconds for which a lane's process may be silent before the controllers end and restart it.
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600), hide = true)]
     lane_patience: u64,
@@ -130,7 +130,7 @@ pub(crate) struct Flags {
 #[derive(Debug)]
 pub(crate) struct ControllerSettings {
     switches: EnabledKinds,
-    lanes: Option<WhereLanesRun>,
+    lanes: Option<LaneLocation>,
     lane_patience: Duration,
     /// Addresses that all sources may reach although they are denied by default.
     allowed_sources: Vec<Endpoint>,
@@ -170,7 +170,7 @@ pub(crate) struct ControllerSettings {
 impl Flags {
     /// Whether each lane should have a Pod of its own.
     pub(crate) fn asks_for_lane_pods(&self) -> bool {
-        self.lanes == Some(WhereLanesRun::Deployment)
+        self.lanes == Some(LaneLocation::Deployment)
     }
 
     /// Reads the values of the flags.
@@ -227,11 +227,11 @@ impl ControllerSettings {
     pub(crate) fn only_tenants() -> Result<Self, Failure> {
         let switches = tenure_controllers::read_switches("tenant");
         let switches = switches.map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Self::of(switches, Some(WhereLanesRun::Task)))
+        Ok(Self::of(switches, Some(LaneLocation::Task)))
     }
 
     /// Returns the defaults for the enabled controllers.
-    fn of(switches: EnabledKinds, lanes: Option<WhereLanesRun>) -> Self {
+    fn of(switches: EnabledKinds, lanes: Option<LaneLocation>) -> Self {
         Self {
             switches,
             lanes,
@@ -315,17 +315,17 @@ impl ControllerSettings {
     /// Decides where lanes run, and returns the text to report.
     pub(crate) fn settle_lanes(
         &mut self,
-        default: WhereLanesRun,
-        circumstances: Circumstances,
+        default: LaneLocation,
+        circumstances: LaneRequirements,
     ) -> Result<Option<&'static str>, Failure> {
-        let (settled, note) = lane_place::choose(self.lanes, default, circumstances)?;
+        let (settled, note) = lane_location::choose(self.lanes, default, circumstances)?;
         self.lanes = Some(settled);
         Ok(note)
     }
 
     /// Whether each lane should have a Pod of its own.
     pub(crate) fn has_lane_pods(&self) -> bool {
-        self.lanes == Some(WhereLanesRun::Deployment)
+        self.lanes == Some(LaneLocation::Deployment)
     }
 
     /// Returns the settings of a lane that is apart and reaches the API server by `server`.
@@ -340,8 +340,8 @@ impl ControllerSettings {
     /// Returns the mode of lanes on this machine, after the decision. A lane that is a process reaches the API server by `server`.
     pub(crate) fn write_lanes(&self, server: LaneServer) -> LaneMode {
         match self.lanes {
-            None | Some(WhereLanesRun::Task | WhereLanesRun::Deployment) => LaneMode::Tasks,
-            Some(WhereLanesRun::Process) => LaneMode::Processes(Box::new(ProcessSettings {
+            None | Some(LaneLocation::Task | LaneLocation::Deployment) => LaneMode::Tasks,
+            Some(LaneLocation::Process) => LaneMode::Processes(Box::new(ProcessSettings {
                 program: describe_lane_program(),
                 apart: self.write_apart(server),
             })),

@@ -20,7 +20,7 @@ use tenure_planner::surface::name_kustomizations as list_kustomizations;
 use tenure_tenancy::identity;
 
 use super::build::{disk, existing, root_of};
-use crate::acting;
+use crate::acting_account;
 use crate::connect::{Connect, Scope};
 use crate::failure::{Failure, chain};
 use crate::{output, provenance, resources, targets};
@@ -146,7 +146,7 @@ impl Diff {
         let account = identity::decide_for_kustomization(&placement, namespace, named)
             .map_err(|denial| Failure::environment(format!("it has no identity: {denial}")))?;
         let config = self.connect.read_config_of_cluster().await?;
-        let connection = connect(acting::become_account(config, client, &account).await?, &account)?;
+        let connection = connect(acting_account::become_account(config, client, &account).await?, &account)?;
         let root = root_of(&folder);
         let inside = folder
             .strip_prefix(&root)

@@ -13,7 +13,7 @@ use tenure_controllers::EnabledKinds;
 use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{Settings, ShardName, identity};
 
-use super::lane_place::WhereLanesRun;
+use super::lane_location::LaneLocation;
 use super::workload;
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ pub(crate) struct Install {
     ///
     /// With `deployment`, the controllers write a Deployment for each lane in tenure-system, and get the right to do so. Not with --shard.
     #[arg(long, value_name = "WHERE", value_enum)]
-    lanes: Option<WhereLanesRun>,
+    lanes: Option<LaneLocation>,
     /// Also install the kinds Package, PackageSource and PackageValues (cozystack.io/v1alpha1). No controller reconciles them yet.
     ///
     /// An existing definition of another program, such as Cozystack, stays unchanged.
@@ -195,7 +195,7 @@ impl Install {
     }
 
     fn has_lane_pods(&self) -> bool {
-        self.lanes == Some(WhereLanesRun::Deployment)
+        self.lanes == Some(LaneLocation::Deployment)
     }
 
     /// Returns the additional rights of controllers that make a Pod for each lane, and the policies that bound these rights.
@@ -238,10 +238,10 @@ impl Install {
                 );
             }
             match lanes {
-                WhereLanesRun::Task => arguments.push("--lanes=task".to_owned()),
-                WhereLanesRun::Process => arguments.push("--lanes=process".to_owned()),
+                LaneLocation::Task => arguments.push("--lanes=task".to_owned()),
+                LaneLocation::Process => arguments.push("--lanes=process".to_owned()),
                 // The workload sets this mode itself, with its other flags.
-                WhereLanesRun::Deployment => {}
+                LaneLocation::Deployment => {}
             }
         }
         let Some(controllers) = &self.controllers else {

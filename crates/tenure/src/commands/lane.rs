@@ -27,7 +27,7 @@ pub(crate) struct Lane {
 }
 
 /// A confined lane with its orders.
-pub(crate) struct ShutIn {
+pub(crate) struct ConfinedLane {
     process: LaneProcess,
     confinement: Confinement,
 }
@@ -48,7 +48,7 @@ impl Lane {
 
     /// Waits for the orders, and applies every limit except that of system calls, which the runtime still needs for its start. Must be called while only one thread
     /// exists.
-    pub(crate) fn shut_in(self) -> Result<ShutIn, Failure> {
+    pub(crate) fn shut_in(self) -> Result<ConfinedLane, Failure> {
         confinement::die_with_parent();
         confinement::close_inherited();
         if stdin().is_terminal() {
@@ -72,11 +72,11 @@ impl Lane {
             memory: process.memory(),
             has_own_user: process.has_own_user(),
         });
-        Ok(ShutIn { process, confinement })
+        Ok(ConfinedLane { process, confinement })
     }
 }
 
-impl ShutIn {
+impl ConfinedLane {
     /// Reconciles until an order to stop, or until the controllers are gone.
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         #[cfg(feature = "traces")]

@@ -22,7 +22,7 @@ pub(crate) mod install;
 pub(crate) mod kube_apiserver;
 #[cfg(target_os = "linux")]
 pub(crate) mod lane;
-pub(crate) mod lane_place;
+pub(crate) mod lane_location;
 #[cfg(target_os = "linux")]
 pub(crate) mod lane_pod;
 pub(crate) mod man;

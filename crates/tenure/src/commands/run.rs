@@ -16,7 +16,7 @@ use tenure_controllers::{Config, Election, EnabledKinds, LaneMode, LaneServer, L
 use tenure_tenancy::Instance;
 use tokio_util::sync::CancellationToken;
 
-use super::lane_place::{Circumstances, DEFAULT_OF_RUN};
+use super::lane_location::{LaneRequirements, DEFAULT_OF_RUN};
 use super::{controllers, up};
 use crate::client::open_client;
 use crate::connect::Connect;
@@ -24,7 +24,7 @@ use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
-use crate::{admission_server, allocator, artifact_server, caller, lane_server, output, plain_http, plane};
+use crate::{admission_server, allocator, artifact_server, caller, lane_server, output, plain_http, control_plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or in a Pod the Pod's own.
 ///
@@ -83,7 +83,7 @@ impl Run {
         let mut settings = self.reconciling.controllers.read_settings()?;
         let artifacts = self.artifacts.read_settings()?;
         let admission = self.admission.read_settings()?;
-        settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::of_cluster())?;
+        settings.settle_lanes(DEFAULT_OF_RUN, LaneRequirements::of_cluster())?;
         let lane_pods = self.lane_pods.read_settings(settings.has_lane_pods())?;
         if lane_pods.is_some() && self.watch_label_selector.is_some() {
             return Err(Failure::usage(
@@ -102,7 +102,7 @@ impl Run {
             None => settings.write_lanes(server),
         };
         let cluster = become_controller(cluster).await?;
-        plane::make_folder(&self.data)?;
+        control_plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
         let reviewer = open_client(cluster.clone())?;
         let connection = Connection::over_network(cluster)
@@ -121,7 +121,7 @@ impl Run {
             None => None,
         };
         if let Some(address) = self.health_address {
-            let door = admission.as_ref().map(admission_server::OpenDoor::watch);
+            let door = admission.as_ref().map(admission_server::RunningWebhook::watch);
             let is_ready = move || health.is_good() && door.as_ref().is_none_or(|door| door.is_ready());
             servers.push(serve_probes(address, is_ready).await?.boxed());
         }

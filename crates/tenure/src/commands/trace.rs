@@ -10,7 +10,7 @@ use tenure_planner::inspection::trace::{Link, Role, Trace as Traced, Verdict, tr
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::inspection::{Form, Lookout, describe, print_data};
+use crate::inspection::{Form, InspectionClient, describe, print_data};
 use crate::output;
 
 /// Show the origin of an object: the Kustomization that applied it, its account, source and revision, and the tenant.
@@ -34,7 +34,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let (mut lookout, id) = Lookout::begin(&self.object, &self.connect, &self.scope).await?;
+        let (mut lookout, id) = InspectionClient::begin(&self.object, &self.connect, &self.scope).await?;
         let traced = loop {
             match trace(&id, &lookout.found) {
                 Ok(traced) => break traced,

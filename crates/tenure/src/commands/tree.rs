@@ -10,7 +10,7 @@ use tenure_planner::inspection::tree::{self, DEEPEST, Extent, Node};
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::inspection::{Form, Lookout, describe, print_data};
+use crate::inspection::{Form, InspectionClient, describe, print_data};
 use crate::output;
 
 /// Show the objects that a Kustomization applied or a Surface generated, as a tree, with the state of each object.
@@ -49,7 +49,7 @@ fn parse_depth(text: &str) -> Result<usize, String> {
 
 impl Tree {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let (mut lookout, id) = Lookout::begin(&self.object, &self.connect, &self.scope).await?;
+        let (mut lookout, id) = InspectionClient::begin(&self.object, &self.connect, &self.scope).await?;
         if !tree::has_children(&id) {
             return Err(Failure::usage(format!("nothing comes of a {}", id.kind)).hint(format!(
                 "a tree begins with a Kustomization or a Surface; tenure trace {}/{} goes the other way",

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{controllers, etcd, kube_apiserver};
 use crate::failure::Failure;
-use crate::plane::{Options, Plane};
+use crate::control_plane::{Options, ControlPlane};
 use crate::{artifact_server, output, plain_http};
 
 /// Run the embedded control plane (an API server and its storage) with all controllers.
@@ -84,7 +84,7 @@ impl Up {
         }
         #[cfg(feature = "traces")]
         let traces = controllers.start_traces()?;
-        let plane = Plane::start(Options {
+        let plane = ControlPlane::start(Options {
             data,
             repositories: self.repositories,
             repository_port: self.repository_port,

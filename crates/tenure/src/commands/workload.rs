@@ -79,7 +79,7 @@ struct HandedOn {
 
 /// The workload of the controllers, and notes for the installer.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct PlannedWorkload {
     pub(crate) workload: Workload,
     /// The enabled controllers.
     pub(crate) switches: EnabledKinds,
@@ -90,7 +90,7 @@ pub(crate) struct Chosen {
 
 impl Flags {
     /// Reads the flags, together with the arguments for `tenure run`.
-    pub(crate) fn read(&self, arguments: &[String], shards: &[String]) -> Result<Chosen, Failure> {
+    pub(crate) fn read(&self, arguments: &[String], shards: &[String]) -> Result<PlannedWorkload, Failure> {
         let image = self.image.as_deref().unwrap_or_default();
         check_image(image, self.unpinned_image)?;
         for network in &self.source_networks {
@@ -199,7 +199,7 @@ impl Flags {
             disk: disk.saturating_add(DISK_BESIDES),
             shards: shards.to_vec(),
         };
-        Ok(Chosen {
+        Ok(PlannedWorkload {
             workload,
             switches: settings.switches().clone(),
             protected_namespaces: settings.protected_namespaces.clone(),
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    fn read(words: &[&str], arguments: &[&str]) -> Result<Chosen, Failure> {
+    fn read(words: &[&str], arguments: &[&str]) -> Result<PlannedWorkload, Failure> {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         Flags::of(words).read(&arguments, &[])
     }

@@ -3,7 +3,7 @@
 //! A span exports only names of kinds and objects, revisions and reasons, even if it has other fields. No controller waits for the collector: spans that don't fit into
 //! the queue are dropped and counted.
 
-mod gathering;
+mod span_collection;
 mod otlp;
 mod queue;
 mod send;
@@ -22,7 +22,7 @@ use tracing_subscriber::filter::{DynFilterFn, LevelFilter};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use gathering::Gathering;
+use span_collection::SpanCollection;
 use otlp::Span;
 use queue::Queue;
 pub(crate) use send::{Sending, start};
@@ -36,7 +36,7 @@ const LONGEST: usize = 512;
 
 /// The destination of spans after traces are enabled: a collector, or in the process of a lane the hub.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
-static GATHERING: OnceLock<Gathering> = OnceLock::new();
+static GATHERING: OnceLock<SpanCollection> = OnceLock::new();
 
 /// Returns the layer of the log's subscriber that takes spans. It costs next to nothing before traces are enabled.
 pub(crate) fn layer<S>() -> impl Layer<S>
@@ -66,7 +66,7 @@ fn take(span: Span) {
 
 /// Sends later spans of a lane's process to the hub. Called once in a process.
 pub(crate) fn tell_hub(outbox: SpanOutbox) {
-    let _first_come = GATHERING.set(Gathering::new(outbox));
+    let _first_come = GATHERING.set(SpanCollection::new(outbox));
 }
 
 /// Returns the receiver of spans from lanes that run apart. The hub makes their identifiers.
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn what_a_lane_tells_has_identifiers_of_the_hubs() {
         let outbox = SpanOutbox::default();
-        let gathering = Gathering::new(outbox.clone());
+        let gathering = SpanCollection::new(outbox.clone());
         let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
         let span = |id, parent, name, attributes| Span {
             trace: 7,

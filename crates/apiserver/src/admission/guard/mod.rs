@@ -23,17 +23,17 @@ use crate::keys;
 use crate::stored::decode_stored;
 
 /// A resource whose objects a guard learns: group and plural name.
-pub type Followed = (&'static str, &'static str);
+pub type FollowedResource = (&'static str, &'static str);
 
 /// Admission rules in this process. The writing thread calls the guard directly, so the guard must answer at once: it
 /// waits for nothing, and its work is bounded.
 pub trait Guard: fmt::Debug + Send + Sync + 'static {
     /// Lists the resources that the guard learns.
-    fn follows(&self) -> &[Followed];
+    fn follows(&self) -> &[FollowedResource];
 
     /// Records the current state of an object of a [followed](Self::follows) resource. `None` means that the object
     /// was deleted.
-    fn learn(&self, resource: (&str, &str), place: Place<'_>, object: Option<&Value>);
+    fn learn(&self, resource: (&str, &str), place: ObjectLocation<'_>, object: Option<&Value>);
 
     /// Drops everything that the guard learned. The server then sends all objects again.
     fn forget(&self);
@@ -41,12 +41,12 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     /// Checks whether the guard needs a resource that it [`follows`](Self::follows), judged by the resources earlier
     /// in that list. The server neither reads nor sends a resource that is not needed, and sends all its objects once
     /// it is needed.
-    fn needs(&self, _followed: Followed) -> bool {
+    fn needs(&self, _followed: FollowedResource) -> bool {
         true
     }
 
     /// Drops everything that the guard learned about one resource.
-    fn forget_one(&self, _followed: Followed) {}
+    fn forget_one(&self, _followed: FollowedResource) {}
 
     /// Checks whether the guard ever changes objects of this resource (group and plural name). For all other
     /// resources the server asks only in the validating phase, about the object as it would be stored: an earlier
@@ -54,10 +54,10 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     fn changes(&self, resource: (&str, &str)) -> bool;
 
     /// Checks whether the guard has a rule about a request in the current phase.
-    fn concerns(&self, asked: &Asked<'_>) -> bool;
+    fn concerns(&self, asked: &GuardTarget<'_>) -> bool;
 
     /// Decides about a request.
-    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling;
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardQueries) -> Ruling;
 
     /// Returns the tenant of a user. Shared capacity is divided by tenant. The server calls this for each request,
     /// with its user and the user's groups.
@@ -77,7 +77,7 @@ pub enum Membership {
 
 /// The namespace and name of an object that a guard learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct ObjectLocation<'a> {
     /// Namespace; empty for a cluster-scoped object.
     pub namespace: &'a str,
     /// Name.
@@ -85,7 +85,7 @@ pub struct Place<'a> {
 }
 
 /// Questions that a guard can ask while it decides.
-pub trait GuardSurroundings {
+pub trait GuardQueries {
     /// Checks whether the requesting user may do something.
     fn may(&self, question: &GuardQuestion<'_>) -> bool;
 
@@ -98,7 +98,7 @@ pub trait GuardSurroundings {
 
 /// The target of a request, before its body is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct GuardTarget<'a> {
     /// The requesting user.
     pub user: &'a str,
     /// Group of the resource.
@@ -178,7 +178,7 @@ pub enum Ruling {
 
 /// The guard of a cluster, if it has one, and the revisions up to which it has learned the store.
 #[derive(Debug, Default)]
-pub(super) struct Post {
+pub(super) struct GuardState {
     guard: OnceLock<Arc<dyn Guard>>,
     /// For each followed resource, the revision up to which the guard has learned it. `None` if the guard doesn't
     /// need the resource or has learned nothing yet.
@@ -188,14 +188,14 @@ pub(super) struct Post {
     learned: AtomicU64,
 }
 
-impl Post {
+impl GuardState {
     /// Sets the guard, once, before any request.
     pub(super) fn set(&self, guard: Arc<dyn Guard>) {
         let _set_once = self.guard.set(guard);
     }
 
     /// Returns the guard if it has a rule about a request. The guard then knows every acknowledged write.
-    fn find(&self, store: &Store, asked: &Asked<'_>) -> Option<&Arc<dyn Guard>> {
+    fn find(&self, store: &Store, asked: &GuardTarget<'_>) -> Option<&Arc<dyn Guard>> {
         let guard = self.guard.get()?;
         if !asked.is_settled && !guard.changes((asked.group, asked.resource)) {
             return None;
@@ -290,7 +290,7 @@ fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<Option<u64>> {
     learned.collect()
 }
 
-fn learn_one(guard: &dyn Guard, snapshot: &Snapshot, (group, plural): Followed) {
+fn learn_one(guard: &dyn Guard, snapshot: &Snapshot, (group, plural): FollowedResource) {
     for (key, entry) in snapshot.range(&keys::of_resource(group, plural, None), None) {
         if let (Some(parts), Ok(object)) = (keys::read(key), decode_stored(entry)) {
             guard.learn((group, plural), place_of(&parts), Some(&object));
@@ -306,8 +306,8 @@ fn learn_event(guard: &dyn Guard, event: &Event, parts: &keys::Parts<'_>) {
     guard.learn((parts.group, parts.plural), place_of(parts), object.as_ref());
 }
 
-fn place_of<'a>(parts: &keys::Parts<'a>) -> Place<'a> {
-    Place {
+fn place_of<'a>(parts: &keys::Parts<'a>) -> ObjectLocation<'a> {
+    ObjectLocation {
         namespace: parts.namespace.unwrap_or_default(),
         name: parts.name,
     }
@@ -370,7 +370,7 @@ fn ask(
     let contents = &admission.contents;
     let resource = attributes.resource();
     let user = &attributes.op.user;
-    let asked = Asked {
+    let asked = GuardTarget {
         user: &user.name,
         group: &resource.group,
         resource: &resource.plural,
@@ -426,7 +426,7 @@ impl Asking<'_> {
     }
 }
 
-impl GuardSurroundings for Asking<'_> {
+impl GuardQueries for Asking<'_> {
     fn may(&self, question: &GuardQuestion<'_>) -> bool {
         self.authorize(self.user, question)
     }

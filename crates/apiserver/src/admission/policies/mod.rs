@@ -23,7 +23,7 @@ pub(crate) use type_check::{Schemas, warnings as type_warnings, without_referenc
 
 use self::policy::{Action, Binding, Policy};
 use self::verdict::{Denial, Verdict};
-use super::asking::Subject;
+use super::expression_inputs::ReviewedRequest;
 use super::{Admission, Attributes};
 use crate::catalog::Resource;
 use crate::contents::Contents;
@@ -170,9 +170,9 @@ pub(super) async fn validate(
 /// A request as one policy sees it.
 struct Judged<'a> {
     /// The request, described with the resource that matched the rules.
-    matched: Subject<'a>,
+    matched: ReviewedRequest<'a>,
     /// The request, described with its original resource, for match conditions.
-    made: Subject<'a>,
+    made: ReviewedRequest<'a>,
     namespace: Option<Value>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Judged<'a> {
                 Some(Value::clone(found.ok_or_else(missing)?.as_ref()))
             }
         };
-        let matched = Subject::of(contents, attributes, resource, resource, object).await?;
+        let matched = ReviewedRequest::of(contents, attributes, resource, resource, object).await?;
         Ok(Self {
             made: matched.matched_as(attributes, resource, attributes.resource()),
             matched,

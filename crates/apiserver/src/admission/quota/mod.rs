@@ -26,16 +26,16 @@ pub(crate) use usage::recount;
 
 /// Locks of the namespaces with quotas.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct NamespaceLocks {
     namespaces: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 /// The lock of a namespace, held by the request that is being charged there.
-pub(crate) type TakenTurn = tokio::sync::OwnedMutexGuard<()>;
+pub(crate) type HeldNamespaceLock = tokio::sync::OwnedMutexGuard<()>;
 
-impl Turns {
+impl NamespaceLocks {
     /// Waits for the lock of a namespace.
-    pub(crate) async fn of(&self, namespace: &str) -> TakenTurn {
+    pub(crate) async fn of(&self, namespace: &str) -> HeldNamespaceLock {
         let turns = {
             let mut namespaces = self.namespaces.lock();
             let known = namespaces.get(namespace).and_then(Weak::upgrade);
@@ -52,11 +52,11 @@ impl Turns {
 
 /// The charge of a request. The request holds the namespace's lock until the charge is dropped.
 #[derive(Debug)]
-pub(crate) struct Owed {
+pub(crate) struct QuotaCharge {
     pub(crate) namespace: String,
     /// Amounts by the quota's name.
     pub(crate) amounts: Vec<(String, Resources)>,
-    _turn: TakenTurn,
+    _turn: HeldNamespaceLock,
 }
 
 fn prefix(namespace: &str) -> String {
@@ -84,16 +84,16 @@ pub(super) fn may_charge(contents: &Contents, attributes: &Attributes<'_>) -> bo
 }
 
 /// Computes the charge of a request for all quotas that cover it.
-pub(super) async fn reckon(
+pub(super) async fn find_charge(
     admission: &Admission,
     attributes: &Attributes<'_>,
     object: &Value,
-) -> Result<Option<Owed>, ApiError> {
+) -> Result<Option<QuotaCharge>, ApiError> {
     let Some(kind) = find_counted(attributes).filter(|_| may_charge(&admission.contents, attributes)) else {
         return Ok(None);
     };
     let namespace = attributes.namespace().to_owned();
-    let mut all = Owed {
+    let mut all = QuotaCharge {
         amounts: Vec::new(),
         _turn: admission.turns().of(&namespace).await,
         namespace,

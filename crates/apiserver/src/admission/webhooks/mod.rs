@@ -16,7 +16,7 @@ use serde_json::Value;
 use tenure_kinds::expressions::Match;
 use tenure_kinds::schema::fit_for_html;
 
-use super::asking::Subject;
+use super::expression_inputs::ReviewedRequest;
 use super::matching::GROUP;
 use super::{Admission, Attributes, subject};
 use crate::catalog::Resource;
@@ -111,7 +111,7 @@ fn hooks(admission: &Admission, attributes: &Attributes<'_>, phase: Phase) -> Ve
 }
 
 /// Checks whether a validating webhook may be called for the request.
-pub(super) fn asked_to_validate(admission: &Admission, attributes: &Attributes<'_>) -> bool {
+pub(super) fn has_validating_webhook(admission: &Admission, attributes: &Attributes<'_>) -> bool {
     hooks(admission, attributes, Phase::Validating)
         .iter()
         .any(|hook| hook.matcher.resource(&admission.contents, attributes).is_some())
@@ -133,7 +133,7 @@ async fn wanted(
     if hook.conditions.is_empty() {
         return Ok(Some(resource));
     }
-    let subject = Subject::of(contents, attributes, &resource, attributes.resource(), object).await?;
+    let subject = ReviewedRequest::of(contents, attributes, &resource, attributes.resource(), object).await?;
     let matches = subject.ask(contents, attributes, |inputs| {
         hook.conditions.check(inputs, &BTreeMap::new(), hook.ignores_failures)
     });
@@ -314,6 +314,6 @@ async fn show<'a>(
     object: Option<&'a Value>,
 ) -> Result<Option<Cow<'a, Value>>, Failure> {
     let Some(object) = object else { return Ok(None) };
-    let shown = subject::shown(contents, attributes, resource, object).await;
+    let shown = subject::convert_for_review(contents, attributes, resource, object).await;
     shown.map(Some).map_err(Failure::Refused)
 }

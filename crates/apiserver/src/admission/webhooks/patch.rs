@@ -9,7 +9,7 @@ use crate::catalog::Resource;
 use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::json_patch::{self, Fault, Why};
-use crate::kinds;
+use crate::kind_properties;
 
 /// Returns the operations of a patch.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
@@ -51,7 +51,7 @@ pub(super) async fn apply(
             hook.name
         )));
     };
-    let shown = subject::shown(contents, attributes, resource, object).await?;
+    let shown = subject::convert_for_review(contents, attributes, resource, object).await?;
     let changed = json_patch::apply(shown.into_owned(), operations).map_err(|fault| refused(&fault))?;
     if !changed.is_object() {
         return Err(ApiError::internal(format!(
@@ -59,7 +59,7 @@ pub(super) async fn apply(
             hook.name
         )));
     }
-    let mut new = subject::taken_back(contents, attributes, resource, object, changed).await?;
+    let mut new = subject::convert_back(contents, attributes, resource, object, changed).await?;
     let own = attributes.resource();
     if let Some(map) = new.as_object_mut() {
         // A webhook can't change the kind of an object.
@@ -69,7 +69,7 @@ pub(super) async fn apply(
     if attributes.subresource() == "scale" {
         return Ok(new);
     }
-    let mut new = kinds::read(attributes.op, new)
+    let mut new = kind_properties::read(attributes.op, new)
         .map_err(|error| {
             let place = format!(
                 "{} in version {:?} cannot be handled as a {}: ",
@@ -79,7 +79,7 @@ pub(super) async fn apply(
         })?
         .value;
     own.normalize(&mut new);
-    kinds::set_defaults(own, &mut new);
+    kind_properties::set_defaults(own, &mut new);
     restore_owners(attributes, object, &mut new);
     Ok(new)
 }

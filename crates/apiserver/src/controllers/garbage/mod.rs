@@ -67,7 +67,7 @@ pub(crate) enum Verdict {
 ///
 /// `dependents` are the objects that it owns itself.
 #[must_use]
-pub(crate) fn judge(object: &Value, states: &[OwnerState], dependents: &[Value]) -> Verdict {
+pub(crate) fn decide(object: &Value, states: &[OwnerState], dependents: &[Value]) -> Verdict {
     if is_deleting(object) || states.is_empty() {
         return Verdict::Keep;
     }
@@ -212,7 +212,7 @@ mod tests {
         let child = object(&[("me", true)], &[], false);
         let dying_child = object(&[("me", true)], &[FOREGROUND], true);
         let check = |object: &Value, states: &[OwnerState], dependents: &[Value], want: Verdict| {
-            assert_eq!(judge(object, states, dependents), want, "{states:?}");
+            assert_eq!(decide(object, states, dependents), want, "{states:?}");
         };
         check(&one, &[Solid], &[], Verdict::Keep);
         check(&one, &[Dangling], &[], delete("Background"));

@@ -48,7 +48,7 @@ impl Server {
         let server = self.clone();
         let opener: Opener = Arc::new(move || {
             let server = server.clone();
-            async move { Ok(Opened::Shareable(server.open())) }.boxed()
+            async move { Ok(NewConnection::Shareable(server.open())) }.boxed()
         });
         SharedConnections::with_patience(opener, patience)
     }
@@ -81,17 +81,17 @@ impl Server {
 }
 
 /// Returns the pool's lane.
-fn pool_lane() -> Holder {
+fn pool_lane() -> ConnectionOwner {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
         is_protected: false,
     };
-    Holder::Lane(identity::decide_for_lane(&nobody, "team"))
+    ConnectionOwner::Lane(identity::decide_for_lane(&nobody, "team"))
 }
 
 async fn send(
     connections: &SharedConnections,
-    holder: Holder,
+    holder: ConnectionOwner,
     purpose: Purpose,
     path: &str,
 ) -> Result<Response<HeldBody>, BoxError> {
@@ -103,7 +103,7 @@ async fn send(
 
 /// Opens watches, which stay open until the result is dropped.
 async fn watch(connections: &SharedConnections, number: usize) -> Vec<Response<HeldBody>> {
-    let opened = (0..number).map(|_| send(connections, Holder::Controller, Purpose::Watches, "/watch"));
+    let opened = (0..number).map(|_| send(connections, ConnectionOwner::Controller, Purpose::Watches, "/watch"));
     let opened = join_all(opened).await.into_iter().collect::<Result<_, _>>();
     opened.expect("watches")
 }
@@ -115,7 +115,7 @@ async fn many_streams_share_few_connections() {
     let watches = watch(&connections, 250).await;
     assert_eq!(server.count(), 3);
     for _ in 0..50 {
-        let answer = send(&connections, Holder::Controller, Purpose::Requests, "/").await;
+        let answer = send(&connections, ConnectionOwner::Controller, Purpose::Requests, "/").await;
         let text = answer.expect("an answer").into_body().collect().await;
         assert_eq!(text.expect("a text").to_bytes(), "answer");
     }
@@ -141,7 +141,7 @@ async fn no_lane_shares_a_connection_with_another() {
     let server = Server::default();
     let connections = server.connections();
     let nobody = pool_lane();
-    for holder in [Holder::Controller, nobody.clone(), Holder::Controller, nobody] {
+    for holder in [ConnectionOwner::Controller, nobody.clone(), ConnectionOwner::Controller, nobody] {
         let answer = send(&connections, holder, Purpose::Requests, "/").await;
         drop(answer.expect("an answer"));
     }
@@ -156,12 +156,12 @@ async fn who_does_not_read_stalls_nobody() {
     let mut unread = Vec::new();
     for _ in 0..99 {
         unread.push(
-            send(&connections, Holder::Controller, Purpose::Watches, "/flood")
+            send(&connections, ConnectionOwner::Controller, Purpose::Watches, "/flood")
                 .await
                 .expect("a flood"),
         );
     }
-    let read = send(&connections, Holder::Controller, Purpose::Watches, "/flood").await;
+    let read = send(&connections, ConnectionOwner::Controller, Purpose::Watches, "/flood").await;
     let mut body = read.expect("a flood").into_body();
     let mut bytes = 0;
     while bytes < 4 << 20 {
@@ -179,7 +179,7 @@ async fn who_says_nothing_any_more_is_given_up() {
         ..Server::default()
     };
     let connections = dead.connections_with((Duration::from_millis(20), Duration::from_millis(20)));
-    let sent = send(&connections, Holder::Controller, Purpose::Requests, "/").await;
+    let sent = send(&connections, ConnectionOwner::Controller, Purpose::Requests, "/").await;
     assert!(sent.is_err());
 }
 
@@ -194,7 +194,7 @@ async fn a_server_that_ends_a_connection_is_asked_on_another() {
         asked += 1;
         assert!(asked < 10_000, "nothing else was opened");
         drop(
-            send(&connections, Holder::Controller, Purpose::Watches, "/")
+            send(&connections, ConnectionOwner::Controller, Purpose::Watches, "/")
                 .await
                 .expect("an answer"),
         );
@@ -217,7 +217,7 @@ async fn who_waits_for_a_connection_hears_why_there_is_none() {
         .boxed()
     });
     let connections = SharedConnections::new(opener);
-    let sent = (0..40).map(|_| send(&connections, Holder::Controller, Purpose::Requests, "/"));
+    let sent = (0..40).map(|_| send(&connections, ConnectionOwner::Controller, Purpose::Requests, "/"));
     for sent in join_all(sent).await {
         assert_eq!(sent.err().expect("an error").to_string(), "nobody is there");
     }
@@ -226,9 +226,9 @@ async fn who_waits_for_a_connection_hears_why_there_is_none() {
 
 #[tokio::test]
 async fn nothing_is_sent_to_one_that_speaks_an_older_http() {
-    let opener: Opener = Arc::new(|| async { Ok(Opened::Http1) }.boxed());
+    let opener: Opener = Arc::new(|| async { Ok(NewConnection::Http1) }.boxed());
     let connections = SharedConnections::new(opener);
-    let sent = send(&connections, Holder::Controller, Purpose::Requests, "/").await;
+    let sent = send(&connections, ConnectionOwner::Controller, Purpose::Requests, "/").await;
     assert!(sent.err().expect("an error").is::<SpeaksHttp1>());
     assert!(connections.is_refused());
 }

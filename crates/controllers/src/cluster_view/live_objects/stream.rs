@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tenure_api::metadata::OWNER_NAME;
 use tenure_api::{ObjectId, ObjectView};
-use tenure_cluster::{Seen, WatchEvent, WatchKey};
+use tenure_cluster::{RawObject, WatchEvent, WatchKey};
 use tenure_planner::answer::Reason;
 use tenure_planner::{Failure, Live, Object};
-use tenure_sources::{ByteBudget, Held};
+use tenure_sources::{ByteBudget, HeldBytes};
 
 use crate::cluster_view::cache::parse_revision;
 use crate::cluster_view::key::Key;
@@ -46,7 +46,7 @@ pub(super) struct Entry {
 /// The known state of an object.
 #[derive(Debug)]
 pub(super) enum State {
-    Present(Arc<[u8]>, #[expect(dead_code, reason = "it is dropped")] Option<Held>),
+    Present(Arc<[u8]>, #[expect(dead_code, reason = "it is dropped")] Option<HeldBytes>),
     Absent,
     /// The object exists, but there was no memory for it: it has to be read.
     Unkept,
@@ -229,7 +229,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
         }
     };
     match event {
-        WatchEvent::Changed(Seen {
+        WatchEvent::Changed(RawObject {
             name,
             revision,
             labels,

@@ -71,7 +71,7 @@ impl Scene {
                 expires_at: None,
             },
             username: None,
-            value: Hidden::new(value),
+            value: SecretBytes::new(value),
             public: None,
         };
         stage(&self.client, PLACE, "work", KEY, &staged).await

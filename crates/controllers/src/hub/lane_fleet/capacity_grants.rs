@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tenure_planner::lane_process::ExitCause;
 use tenure_planner::lane_process::capacity::find_holder;
-use tenure_sources::Held;
+use tenure_sources::HeldBytes;
 
 use super::supervision::LaneHandle;
 use super::{LaneFleet, lock};
@@ -35,7 +35,7 @@ pub(super) struct GrantedCapacity {
 
 #[derive(Debug, Default)]
 struct CapacityGrant {
-    held: Option<Held>,
+    held: Option<HeldBytes>,
     is_asking: bool,
 }
 
@@ -51,7 +51,7 @@ impl GrantedCapacity {
     }
 
     /// Ends a request, with the granted capacity or without. Returns the amount.
-    fn end_asking(&self, room: SharedCapacity, granted: Option<Held>) -> u64 {
+    fn end_asking(&self, room: SharedCapacity, granted: Option<HeldBytes>) -> u64 {
         let mut grants = lock(&self.grants);
         let grant = grants.entry(room).or_default();
         grant.is_asking = false;
@@ -84,7 +84,7 @@ impl GrantedCapacity {
     pub(super) fn count(&self, room: SharedCapacity) -> u64 {
         let grants = lock(&self.grants);
         let held = grants.get(&room).and_then(|grant| grant.held.as_ref());
-        held.map_or(0, Held::bytes)
+        held.map_or(0, HeldBytes::bytes)
     }
 }
 
@@ -228,14 +228,14 @@ impl LaneFleet {
 
 #[cfg(test)]
 mod tests {
-    use tenure_sources::{ByteBudget, Room};
+    use tenure_sources::{ByteBudget, BudgetLimits};
 
     use super::*;
 
     const ROOM: SharedCapacity = SharedCapacity::Trees;
 
     fn budget() -> ByteBudget {
-        ByteBudget::new(Room {
+        ByteBudget::new(BudgetLimits {
             what: "things",
             lane: 60,
             all: 100,

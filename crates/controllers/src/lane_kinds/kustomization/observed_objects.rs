@@ -54,13 +54,13 @@ pub(super) fn parse_objects(
 mod tests {
     use serde_json::json;
     use tenure_planner::Object;
-    use tenure_sources::{ByteBudget, Room};
+    use tenure_sources::{ByteBudget, BudgetLimits};
     use tokio::time::Instant;
 
     use super::*;
 
     async fn room(bytes: u64) -> ObjectMemory {
-        let room = ObjectMemory::new(ByteBudget::new(Room {
+        let room = ObjectMemory::new(ByteBudget::new(BudgetLimits {
             what: "objects that are looked at",
             lane: bytes,
             all: bytes,

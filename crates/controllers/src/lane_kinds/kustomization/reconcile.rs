@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, WorkTurns};
+use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, LaneWorkLimit};
 use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
     Attempt, OngoingDeletions, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest,
     is_settled, plan,
 };
 use tenure_planner::{Answer, FinalizerChange, Live, Next};
-use tenure_sources::Held;
+use tenure_sources::HeldBytes;
 use tenure_tenancy::Placement;
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
@@ -72,7 +72,7 @@ pub(crate) struct KustomizationReconciler {
     /// The files that were rendered.
     seen: Option<Arc<ReadFiles>>,
     /// Memory for the rendered objects.
-    room: Option<Held>,
+    room: Option<HeldBytes>,
     /// The rendering of this attempt, if its objects were not kept in memory while it waited.
     begun: Option<Rendered>,
     /// References into other lanes' processes, and whether to ask for them again.
@@ -124,7 +124,7 @@ impl KustomizationReconciler {
     }
 
     /// Brings the snapshot up to date.
-    async fn observe(&mut self, kustomization: &Kustomization, turns: &WorkTurns) {
+    async fn observe(&mut self, kustomization: &Kustomization, turns: &LaneWorkLimit) {
         let shard = &self.shard;
         let placement = shard.place().await;
         if std::mem::take(&mut self.asks_for_borrowed_objects) {

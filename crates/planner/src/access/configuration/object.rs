@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_api::access::FluxAccess;
-use tenure_api::access::asked::AccessEntry;
+use tenure_api::access::flux_access::AccessEntry;
 
 use super::draft::{Defaults, Draft, LocatedText, is_path_below};
 use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem};

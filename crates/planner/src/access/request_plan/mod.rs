@@ -8,7 +8,7 @@ pub mod handover;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_api::access::asked::EntryRequest;
+use tenure_api::access::flux_access::EntryRequest;
 use tenure_api::access::request::AskedIn;
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, FluxAccessTargetSpec, name_target};
 use tenure_tenancy::access::NamespacePattern;

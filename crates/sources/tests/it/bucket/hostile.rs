@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_bucket_server::{Answer, Heard};
 use tenure_planner::bucket::FetchRequest;
 use tenure_planner::source::FetchReason;
-use tenure_sources::{BucketError, ByteBudget, Room};
+use tenure_sources::{BucketError, ByteBudget, BudgetLimits};
 
 use super::Stand;
 use crate::bed::noise;
@@ -81,7 +81,7 @@ async fn what_has_no_end_is_ended() {
     stand
         .server
         .answer_with(|heard| is_list(heard).then(|| Answer::of(200, vec![b' '; 3 << 20])));
-    stand.account.memory = ByteBudget::new(Room {
+    stand.account.memory = ByteBudget::new(BudgetLimits {
         what: "bytes of fetches in memory",
         lane: 4 << 20,
         all: 8 << 20,

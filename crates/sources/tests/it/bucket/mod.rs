@@ -13,7 +13,7 @@ use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::bucket::FetchRequest;
 use tenure_planner::source::Fetched;
 use tenure_sources::{
-    Account, ArtifactStore, BucketError, BucketRequest, BucketSecrets, Limits, Policy, SourceKey, Tree, fetch_bucket,
+    FetchBudgets, ArtifactStore, BucketError, BucketRequest, BucketSecrets, Limits, Policy, SourceKey, Tree, fetch_bucket,
 };
 
 use crate::bed::{secret, unlimited};
@@ -26,7 +26,7 @@ struct Stand {
     store: ArtifactStore,
     policy: Policy,
     limits: Limits,
-    account: Account,
+    account: FetchBudgets,
     secrets: BucketSecrets,
 }
 
@@ -48,7 +48,7 @@ impl Stand {
                 cluster: Vec::new(),
             },
             limits: Limits::default(),
-            account: Account::unlimited(),
+            account: FetchBudgets::unlimited(),
             secrets: BucketSecrets::default(),
         }
     }

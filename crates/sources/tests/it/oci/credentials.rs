@@ -7,7 +7,7 @@ use tenure_planner::access::host::ProbeResult;
 use tenure_planner::oci_repository::FetchRequest;
 use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
-use tenure_sources::{FetchError, OciError, Policy, Reach, SecretData, probe_registry};
+use tenure_sources::{FetchError, OciError, Policy, Connector, SecretData, probe_registry};
 
 use super::Stand;
 use crate::proxies::TestProxy;
@@ -276,7 +276,7 @@ async fn a_credential_is_tried_at_a_registry_with_the_authority_beside_it() {
     server.require(Access::Basic {
         pair: "user:sesame".to_owned(),
     });
-    let reach = Reach::Here(Policy {
+    let reach = Connector::Here(Policy {
         allow: vec![format!("https://{host}").parse().unwrap()],
         cluster: Vec::new(),
     });

@@ -6,7 +6,7 @@ use serde_json::json;
 use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
 use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Answer, digest, pack, pack_as_said};
-use tenure_sources::{ByteBudget, OciError, Room};
+use tenure_sources::{ByteBudget, OciError, BudgetLimits};
 
 use super::{Stand, source};
 use crate::bed::noise;
@@ -95,7 +95,7 @@ async fn what_has_no_end_is_ended() {
         let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
         is_manifest.then(|| Answer::of(200, vec![b' '; 3 << 20]))
     });
-    stand.account.memory = ByteBudget::new(Room {
+    stand.account.memory = ByteBudget::new(BudgetLimits {
         what: "bytes of fetches in memory",
         lane: 4 << 20,
         all: 8 << 20,
@@ -175,11 +175,11 @@ async fn bombs_and_strange_layers_are_refused() {
         assert!(message.contains(problem), "{problem}: {message}");
     }
     // A layer that exceeds the tenant's limit for trees is refused before it is stored.
-    stand.account.trees = Room {
+    stand.account.trees = BudgetLimits {
         lane: 100 << 10,
         all: 1 << 20,
         lane_setting: "--trees",
-        ..Room::unlimited("files")
+        ..BudgetLimits::unlimited("files")
     };
     stand.push_layer(bomb(2, 100 << 10));
     let (error, message) = stand.refuse(stand.ask(json!({}))).await;

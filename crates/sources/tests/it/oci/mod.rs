@@ -17,7 +17,7 @@ use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
 use tenure_planner::source::Fetched;
 use tenure_registry_server::{Artifact, RegistryServer};
 use tenure_sources::{
-    Account, ArtifactStore, Limits, OciError, OciRequest, OciSecrets, Policy, SecretData, SourceKey, Tree,
+    FetchBudgets, ArtifactStore, Limits, OciError, OciRequest, OciSecrets, Policy, SecretData, SourceKey, Tree,
     fetch_artifact,
 };
 
@@ -29,7 +29,7 @@ struct Stand {
     store: ArtifactStore,
     policy: Policy,
     limits: Limits,
-    account: Account,
+    account: FetchBudgets,
     secrets: OciSecrets,
 }
 
@@ -48,7 +48,7 @@ impl Stand {
                 cluster: Vec::new(),
             },
             limits: Limits::default(),
-            account: Account::unlimited(),
+            account: FetchBudgets::unlimited(),
             secrets: OciSecrets::default(),
         }
     }

@@ -20,8 +20,8 @@ use tenure_tenancy::access::Verdict;
 use tenure_tenancy::admission::Question;
 use tenure_tenancy::admission::rights::{APPROVE, APPROVE_OWN};
 
-use super::form::{Output, Printed, describe};
-use super::look::Look;
+use super::output::{Output, Printed, describe};
+use super::cluster_reads::AccessReader;
 use super::show::list_asked;
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -122,14 +122,14 @@ fn read_time(text: &str) -> Result<Timestamp, String> {
 
 /// An approver before the answer.
 pub(super) struct Answering {
-    pub(super) look: Look,
+    pub(super) look: AccessReader,
     pub(super) request: FluxAccessRequest,
     pub(super) user: String,
 }
 
 impl Answering {
     pub(super) async fn begin(how: &How, name: &str) -> Result<Self, Failure> {
-        let look = Look::connect(&how.connect).await?;
+        let look = AccessReader::connect(&how.connect).await?;
         let request = look.find_request(name).await?;
         let user = caller::ask_who(&look.client).await?;
         Ok(Self { look, request, user })
@@ -207,7 +207,7 @@ impl Answering {
     /// Writes a grant.
     pub(super) async fn write(&self, grant: &FluxAccessGrant) -> Result<Value, Failure> {
         let body = serde_json::to_vec(grant).map_err(|error| Failure::internal(error.to_string()))?;
-        let path = Look::write_path("fluxaccessgrants", None);
+        let path = AccessReader::write_path("fluxaccessgrants", None);
         let request = http::Request::post(format!("{path}?fieldManager={FIELD_MANAGER}"))
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body)
@@ -218,7 +218,7 @@ impl Answering {
     /// Deletes exactly this grant, and no later grant with its name.
     async fn delete(&self, name: &str, uid: &str) -> Result<(), Failure> {
         let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid } });
-        let request = http::Request::delete(Look::write_path("fluxaccessgrants", Some(name)))
+        let request = http::Request::delete(AccessReader::write_path("fluxaccessgrants", Some(name)))
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes())
             .map_err(|error| Failure::internal(error.to_string()))?;

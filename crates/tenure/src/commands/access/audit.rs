@@ -11,7 +11,7 @@ use tenure_api::text::visible_line;
 use tenure_planner::access::audit::{SecretRead, Row, Verdict};
 use tenure_tenancy::access::readers::{self, OtherReader, AccessPath};
 
-use super::survey::Survey;
+use super::audit_reads::AuditReads;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::output;
@@ -46,7 +46,7 @@ impl Audit {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let client = self.connect.client().await?;
         let now = Timestamp::now();
-        let survey = Survey::make(&client, self.scope.namespace(&client).as_deref(), now).await?;
+        let survey = AuditReads::make(&client, self.scope.namespace(&client).as_deref(), now).await?;
         let judged: Vec<(&Row, Verdict)> = survey
             .rows
             .iter()

@@ -8,8 +8,8 @@ use tenure_api::text::visible_line;
 use tenure_planner::access::inspection::rows::{self, Row};
 use tenure_planner::access::inspection::{APPROVED, DENIED, PENDING, REVOKED};
 
-use super::form::{Output, Printed};
-use super::look::Look;
+use super::output::{Output, Printed};
+use super::cluster_reads::AccessReader;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;
@@ -54,7 +54,7 @@ impl Wanted {
 
 impl List {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let look = Look::connect(&self.connect).await?;
+        let look = AccessReader::connect(&self.connect).await?;
         let seen = look.see().await;
         let mut rows = rows::list(&seen).map_err(|why| {
             Failure::environment(format!("requests can't be listed: {why}"))

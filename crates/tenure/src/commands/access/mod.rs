@@ -3,12 +3,12 @@
 
 mod answer;
 mod audit;
-mod form;
+mod output;
 mod list;
-mod look;
+mod cluster_reads;
 mod rotate;
 mod show;
-mod survey;
+mod audit_reads;
 mod vouch;
 mod why;
 

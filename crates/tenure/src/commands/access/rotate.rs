@@ -11,8 +11,8 @@ use tenure_planner::access::inspection::receivers;
 use tenure_planner::access::rotation_order::{self, LONGEST_CAUSE, RotationOrder};
 
 use super::answer::check_approver;
-use super::form::{Output, Printed};
-use super::look::Look;
+use super::output::{Output, Printed};
+use super::cluster_reads::AccessReader;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{caller, output};
@@ -50,7 +50,7 @@ impl Rotate {
                 "--cause says why, in {LONGEST_CAUSE} characters at most"
             )));
         }
-        let look = Look::connect(&self.connect).await?;
+        let look = AccessReader::connect(&self.connect).await?;
         let request = look.find_request(&self.name).await?;
         let places = self.list_places(&look, &request).await?;
         let user = caller::ask_who(&look.client).await?;
@@ -89,7 +89,7 @@ impl Rotate {
     }
 
     /// Returns the namespaces with a credential.
-    async fn list_places(&self, look: &Look, request: &FluxAccessRequest) -> Result<Vec<String>, Failure> {
+    async fn list_places(&self, look: &AccessReader, request: &FluxAccessRequest) -> Result<Vec<String>, Failure> {
         let ledgers = request.status.iter().flat_map(|status| &status.credentials);
         let mut places: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
         places.sort_unstable();
@@ -117,10 +117,10 @@ impl Rotate {
     }
 }
 
-async fn write(look: &Look, name: &str, order: &RotationOrder) -> Result<(), Failure> {
+async fn write(look: &AccessReader, name: &str, order: &RotationOrder) -> Result<(), Failure> {
     let (key, value) = order.write();
     let patch = json!({ "metadata": { "annotations": { key: value } } });
-    let path = Look::write_path("fluxaccessrequests", Some(name));
+    let path = AccessReader::write_path("fluxaccessrequests", Some(name));
     let request = http::Request::patch(format!("{path}?fieldManager={FIELD_MANAGER}"))
         .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
         .body(patch.to_string().into_bytes())

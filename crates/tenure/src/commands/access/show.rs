@@ -13,9 +13,9 @@ use tenure_planner::access::inspection::ObservedFacts;
 use tenure_planner::access::inspection::detail::{self, Credential, Detail, CredentialDetail, OtherReaders, MaybeUnknown};
 use tenure_planner::access::inspection::receivers;
 
-use super::form::{Output, Printed, describe, join};
-use super::look::Look;
-use super::survey;
+use super::output::{Output, Printed, describe, join};
+use super::cluster_reads::AccessReader;
+use super::audit_reads;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;
@@ -40,7 +40,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let look = Look::connect(&self.connect).await?;
+        let look = AccessReader::connect(&self.connect).await?;
         let request = look.find_request(&self.name).await?;
         let seen = look.see().await;
         let readers = find_readers(&look, &seen, &request).await;
@@ -53,7 +53,7 @@ impl Show {
 }
 
 /// Finds the readers of the Secret by RBAC, in the namespaces that have or would have it.
-async fn find_readers(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<OtherReaders> {
+async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<OtherReaders> {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let mut names: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
     if let Ok(receivers) = receivers::list(seen, request) {
@@ -66,7 +66,7 @@ async fn find_readers(look: &Look, seen: &ObservedFacts, request: &FluxAccessReq
     if names.is_empty() {
         return Vec::new();
     }
-    let cluster = survey::list_of_cluster(&look.client).await;
+    let cluster = audit_reads::list_of_cluster(&look.client).await;
     let provider = seen.providers.iter().flatten();
     let mut provider = provider.filter(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
     let writer = provider.next().map(|one| one.spec.name_writer());
@@ -76,7 +76,7 @@ async fn find_readers(look: &Look, seen: &ObservedFacts, request: &FluxAccessReq
         .collect();
     let (cluster, others) = (&cluster, &others);
     let looks = names.into_iter().map(|namespace| async move {
-        let own = survey::list_of_namespace(&look.client, &namespace, cluster).await;
+        let own = audit_reads::list_of_namespace(&look.client, &namespace, cluster).await;
         let secret = NamedObject {
             namespace: namespace.clone(),
             name: request.spec.secret_name.clone(),

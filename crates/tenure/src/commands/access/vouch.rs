@@ -14,12 +14,12 @@ use tenure_planner::access::host::{Target, HostError};
 use tenure_planner::access::request::{name_scope, read_target};
 use tenure_planner::access::vouching::{Next, check_same, find_application, decide_next};
 use git_hosts::DeviceFlow;
-use tenure_sources::{BaseUrl, Policy, Reach, TlsOptions};
+use tenure_sources::{BaseUrl, Policy, Connector, TlsOptions};
 use tenure_tenancy::admission::rights::VOUCH;
 
 use super::answer::{Answering, Bounds, How, check_right, name_of};
-use super::form::Printed;
-use super::look::Look;
+use super::output::Printed;
+use super::cluster_reads::AccessReader;
 use crate::failure::Failure;
 use crate::output;
 
@@ -96,12 +96,12 @@ impl Vouch {
             allow: vec![base.endpoint().clone()],
             ..Policy::default()
         };
-        DeviceFlow::new(address, client_id, tls, Reach::Here(policy)).map_err(|why| unusable(why.to_owned()))
+        DeviceFlow::new(address, client_id, tls, Connector::Here(policy)).map_err(|why| unusable(why.to_owned()))
     }
 }
 
-async fn find_provider(look: &Look, name: &str) -> Result<AccessProvider, Failure> {
-    let path = Look::write_path("accessproviders", Some(name));
+async fn find_provider(look: &AccessReader, name: &str) -> Result<AccessProvider, Failure> {
+    let path = AccessReader::write_path("accessproviders", Some(name));
     match look.find(&path, "application/json").await {
         Ok(Some(provider)) => Ok(provider),
         Ok(None) => Err(Failure::negative(format!("there is no AccessProvider {name} any more"))),

@@ -13,9 +13,9 @@ use tenure_planner::access::inspection::chain::{self, Chain, EntryFound, MOST_NA
 use tenure_planner::access::inspection::{ReadResult, ObservedFacts};
 use tenure_tenancy::admission::Question;
 
-use super::form::{Output, Printed};
-use super::look::Look;
-use super::survey::write_object;
+use super::output::{Output, Printed};
+use super::cluster_reads::AccessReader;
+use super::audit_reads::write_object;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::inspection::ONLY_METADATA;
@@ -48,7 +48,7 @@ pub(crate) struct Why {
 
 impl Why {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let look = Look::connect(&self.connect).await?;
+        let look = AccessReader::connect(&self.connect).await?;
         let (chains, entries, left_out) = match self.what.split_once('/') {
             Some((namespace, secret)) => {
                 if namespace.is_empty() || secret.is_empty() || secret.contains('/') {
@@ -77,7 +77,7 @@ impl Why {
 }
 
 /// Returns the requests for a Secret; without any, the entries that would cause one.
-async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec<Chain>, Vec<EntryFound>), Failure> {
+async fn about_secret(look: &AccessReader, namespace: &str, secret: &str) -> Result<(Vec<Chain>, Vec<EntryFound>), Failure> {
     let seen = look.see().await;
     let requests = seen.requests.clone().map_err(|why| {
         Failure::environment(format!("requests can't be listed: {why}"))
@@ -103,7 +103,7 @@ async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec
     Ok((Vec::new(), entries))
 }
 
-async fn explain_all(look: &Look, seen: &ObservedFacts, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {
+async fn explain_all(look: &AccessReader, seen: &ObservedFacts, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {
     let looks = pairs.into_iter().map(|(request, namespace)| async move {
         let place = look_at(look, seen, &request, namespace).await;
         chain::explain(seen, &request, &place)
@@ -111,7 +111,7 @@ async fn explain_all(look: &Look, seen: &ObservedFacts, pairs: Vec<(FluxAccessRe
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
 
-async fn look_at(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: String) -> NamespaceReads {
+async fn look_at(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: String) -> NamespaceReads {
     let asked = &request.spec.asked_in;
     let target = name_target(&request.spec.provider, request.spec.target.id);
     let secret = NamedObject {
@@ -128,11 +128,11 @@ async fn look_at(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest,
         asked: match asked.kind.as_str() {
             "Agent" => Ok(None),
             _ => {
-                let path = Look::write_asked(&asked.namespace, &asked.name);
+                let path = AccessReader::write_asked(&asked.namespace, &asked.name);
                 look.find(&path, "application/json").await
             }
         },
-        target: look.find(&Look::write_target(&target), "application/json").await,
+        target: look.find(&AccessReader::write_target(&target), "application/json").await,
         lacking: find_lacking(look, seen, request, &namespace).await,
         secret: found.map(|found| found.map(label)),
         namespace,
@@ -140,7 +140,7 @@ async fn look_at(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest,
 }
 
 /// Returns the rights that the account for Secrets lacks in a namespace.
-async fn find_lacking(look: &Look, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: &str) -> ReadResult<Vec<String>> {
+async fn find_lacking(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: &str) -> ReadResult<Vec<String>> {
     let mut providers = seen.providers.iter().flatten();
     let provider = providers.find(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
     let Some(account) = provider.map(|one| one.spec.name_writer()) else {

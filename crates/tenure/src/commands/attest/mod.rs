@@ -13,14 +13,14 @@ use jiff::Timestamp;
 use tenure_api::metadata::ATTEST_PREFIX;
 use tenure_planner::attestation::{AttackRequest, Attack, Outcome, Report, AttemptResult, Verb, Sender, assess, list_attacks, write_html};
 
-mod scene;
+mod fixtures;
 
-use crate::answers::{apply, send};
+use crate::api_answers::{apply, send};
 use crate::client::open_client;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{confirmation, lane_grants, output, resources};
-use scene::Scene;
+use fixtures::Fixtures;
 
 /// The timeout for one answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -82,7 +82,7 @@ impl Attest {
             ));
             confirmation::ask("--yes does it")?;
         }
-        scene::sweep(&client).await?;
+        fixtures::sweep(&client).await?;
         let report = Report {
             cluster: config.cluster_url.to_string(),
             started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -90,7 +90,7 @@ impl Attest {
             results: Vec::new(),
         };
         let shared = lane_grants::find(&client).await?;
-        let scene = Scene::name(config, client, self.expires_after);
+        let scene = Fixtures::name(config, client, self.expires_after);
         // The created objects are removed after every end of the run.
         let ended = super::up::wait_for_end();
         let tried = tokio::select! {
@@ -113,11 +113,11 @@ impl Attest {
         Ok(ExitCode::from(u8::from(!report.has_held() || !shared.is_empty())))
     }
 
-    async fn try_all(&self, scene: &Scene, mut report: Report) -> Result<Report, Failure> {
+    async fn try_all(&self, scene: &Fixtures, mut report: Report) -> Result<Report, Failure> {
         let names = scene.make().await?;
         let attacks = list_attacks(&names);
         // The time until which all objects must exist.
-        let settled = Instant::now() + scene::SETTING;
+        let settled = Instant::now() + fixtures::SETTING;
         let cast = scene.cast(&names, &attacks).await?;
         output::print_note(format!("{} attacks are tried", attacks.len()));
         for attack in &attacks {
@@ -175,7 +175,7 @@ async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::A
 /// Waits until a refusal that needs a moment takes effect, at most until the deadline. The later result counts in both cases.
 async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
     while ask(cast, &attack.attempt, 0, |_| true).await.is_done() && Instant::now() < deadline {
-        tokio::time::sleep(scene::PAUSE).await;
+        tokio::time::sleep(fixtures::PAUSE).await;
     }
 }
 

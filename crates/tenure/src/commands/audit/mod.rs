@@ -1,7 +1,7 @@
-//! `tenure audit`: contested, stolen and abandoned fields, with their owners and times. The module prints the findings, the planner classifies them, and [`survey`]
+//! `tenure audit`: contested, stolen and abandoned fields, with their owners and times. The module prints the findings, the planner classifies them, and [`object_reads`]
 //! finds the objects. The command reads only the metadata of applied objects.
 
-mod survey;
+mod object_reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use tenure_api::text::visible_line;
 use tenure_planner::ownership::writers::Search;
 use tenure_planner::ownership::{Finding, Subject, audit};
 
-use self::survey::Survey;
+use self::object_reads::ObjectReads;
 use crate::audit_log::{AuditLog, describe_writers};
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
@@ -51,7 +51,7 @@ impl Audit {
             .artifacts
             .clone()
             .or_else(|| self.connect.folder().map(|folder| folder.join("artifacts")));
-        let survey = Survey::make(&client, self.scope.namespace(&client).as_deref(), artifacts.as_deref()).await?;
+        let survey = ObjectReads::make(&client, self.scope.namespace(&client).as_deref(), artifacts.as_deref()).await?;
         let (findings, unreadable) = find(&survey);
         let search = self.search(&survey, &findings)?;
         let writers = |finding: &Finding, holder: &ManagedFieldsEntry| {
@@ -82,7 +82,7 @@ impl Audit {
     }
 
     /// Searches the audit log for the writers of the findings.
-    fn search(&self, survey: &Survey, findings: &[Finding]) -> Result<Option<Search>, Failure> {
+    fn search(&self, survey: &ObjectReads, findings: &[Finding]) -> Result<Option<Search>, Failure> {
         if !self.log.is_given() {
             return Ok(None);
         }
@@ -98,7 +98,7 @@ impl Audit {
 }
 
 /// Returns all findings, object by object, and the unreadable objects.
-fn find(survey: &Survey) -> (Vec<Finding>, Vec<String>) {
+fn find(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
     let (mut findings, mut unreadable) = (Vec::new(), Vec::new());
     for seen in survey.objects() {
         let subject = Subject {

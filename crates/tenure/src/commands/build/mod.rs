@@ -9,7 +9,7 @@ use clap::Args;
 use kustomize::{Budget, Error, LoadRestrictor, Options, Reorder};
 
 pub(super) mod disk;
-mod refused;
+mod refused_flags;
 
 use crate::failure::Failure;
 use crate::{output, quantity};
@@ -45,7 +45,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "STEPS", default_value_t = kustomize::Budget::default().steps)]
     rendering_steps: u64,
     #[command(flatten)]
-    refused: refused::Refused,
+    refused: refused_flags::Refused,
 }
 
 /// One object as text.

@@ -16,15 +16,15 @@ use tenure_planner::check::{
 };
 use tenure_tenancy::{Placement, TenantFacts, identity};
 
-mod ask;
-mod platform;
+mod dry_run;
+mod scratch_control_plane;
 mod render;
 
 use crate::client::open_client;
 use crate::commands::build::{existing, root_of};
 use crate::connect::Connect;
 use crate::failure::Failure;
-use crate::{acting, output, provenance, quantity};
+use crate::{acting_account, output, provenance, quantity};
 use render::{Folder, Unrendered};
 
 /// Check whether a cluster would accept the objects of a folder, as the ServiceAccount that would apply them.
@@ -109,11 +109,11 @@ impl Check {
                 let config = self.connect.read_config_of_cluster().await?;
                 let client = open_client(config.clone())?;
                 let whom = self.find_whom(&client, &inside).await?;
-                let config = acting::become_account(config, &client, &whom.account).await?;
-                self.ask(&root, &inside, &whom, ask::Means::dry(config, client)).await?
+                let config = acting_account::become_account(config, &client, &whom.account).await?;
+                self.ask(&root, &inside, &whom, dry_run::DryRunClients::dry(config, client)).await?
             }
             Some(repository) => {
-                let plane = platform::Thrown::build(repository).await?;
+                let plane = scratch_control_plane::ScratchControlPlane::build(repository).await?;
                 let outcome = self.look_in(&plane, &root, &inside).await;
                 plane.end().await;
                 outcome?
@@ -123,14 +123,14 @@ impl Check {
     }
 
     /// In a temporary control plane, accepted objects are written, so quotas count them for later objects.
-    async fn look_in(&self, plane: &platform::Thrown, root: &Path, inside: &str) -> Result<Outcome, Failure> {
+    async fn look_in(&self, plane: &scratch_control_plane::ScratchControlPlane, root: &Path, inside: &str) -> Result<Outcome, Failure> {
         let whom = self.find_whom(plane.client(), inside).await?;
-        let config = acting::by_token(plane.config(), plane.client(), &whom.account).await?;
-        let means = ask::Means::wet(config, plane.client().clone());
+        let config = acting_account::by_token(plane.config(), plane.client(), &whom.account).await?;
+        let means = dry_run::DryRunClients::wet(config, plane.client().clone());
         self.ask(root, inside, &whom, means).await
     }
 
-    async fn ask(&self, root: &Path, inside: &str, whom: &Whom, means: ask::Means) -> Result<Outcome, Failure> {
+    async fn ask(&self, root: &Path, inside: &str, whom: &Whom, means: dry_run::DryRunClients) -> Result<Outcome, Failure> {
         let folder = Folder {
             root,
             inside,
@@ -145,7 +145,7 @@ impl Check {
         match render::build(&folder, self.budget()) {
             Ok(objects) => {
                 outcome.objects = objects.len();
-                let (findings, untold) = ask::about(&objects, whom, &means).await?;
+                let (findings, untold) = dry_run::about(&objects, whom, &means).await?;
                 outcome.findings = findings;
                 outcome.untold = untold;
             }

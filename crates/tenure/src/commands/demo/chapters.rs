@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 
-use super::account::{Account, Seen, seconds};
+use super::transcript::{Transcript, StepResult, seconds};
 use super::escapes::{self, Escape};
 use super::watch::{Kind, PATIENCE, condition, find_manager_of_replicas, is_ready, is_refused, until};
 use super::world::{Edit, World};
@@ -14,10 +14,10 @@ use super::world::{Edit, World};
 /// The timeout for the refusal of an attempt.
 const REFUSAL: std::time::Duration = PATIENCE;
 
-fn seen(result: Result<String, String>) -> Seen {
+fn seen(result: Result<String, String>) -> StepResult {
     match result {
-        Ok(text) => Seen::Held(text),
-        Err(text) => Seen::Missing(text),
+        Ok(text) => StepResult::Held(text),
+        Err(text) => StepResult::Missing(text),
     }
 }
 
@@ -33,7 +33,7 @@ fn surface_is_ready(object: Option<&Value>) -> Option<String> {
 }
 
 /// 1. An administrator's repository makes two tenants.
-pub(super) async fn platform(world: &World, account: &mut Account) {
+pub(super) async fn platform(world: &World, account: &mut Transcript) {
     account.chapter("The platform: an administrator's repository makes two tenants");
     account.say(
         "The administrator gives one ServiceAccount of tenure-system the rights of an administrator, and a Surface there\n\
@@ -42,7 +42,7 @@ pub(super) async fn platform(world: &World, account: &mut Account) {
     account
         .step("the platform's Surface is reconciled", async {
             if let Err(error) = world.create_platform_surface().await {
-                return Seen::Missing(error.message);
+                return StepResult::Missing(error.message);
             }
             seen(
                 until(
@@ -73,7 +73,7 @@ pub(super) async fn platform(world: &World, account: &mut Account) {
 }
 
 /// 2. Two tenants' repositories become applications.
-pub(super) async fn applications(world: &World, account: &mut Account) {
+pub(super) async fn applications(world: &World, account: &mut Transcript) {
     account.chapter("The tenants: each repository is applied as its own tenant's ServiceAccount");
     for (tenant, surface) in [("alpha", "shop"), ("beta", "site")] {
         account
@@ -126,7 +126,7 @@ fn image(deployment: &Value) -> &str {
 }
 
 /// 3. A commit changes an image.
-pub(super) async fn image_change(world: &World, account: &mut Account) {
+pub(super) async fn image_change(world: &World, account: &mut Transcript) {
     account.chapter("A commit changes an image");
     account
         .step("alpha pushes shop 1.2.0, and the cluster follows", async {
@@ -138,7 +138,7 @@ pub(super) async fn image_change(world: &World, account: &mut Account) {
             };
             let commit = match world.commit(&world.alpha, &[edit], "shop: 1.2.0").await {
                 Ok(commit) => commit,
-                Err(error) => return Seen::Missing(error.message),
+                Err(error) => return StepResult::Missing(error.message),
             };
             let follows = |object: Option<&Value>| image(object?).ends_with(":1.2.0").then_some(());
             let answer = until(
@@ -160,7 +160,7 @@ pub(super) async fn image_change(world: &World, account: &mut Account) {
 }
 
 /// 4. A user edits a Deployment by hand.
-pub(super) async fn drift(world: &World, account: &mut Account) {
+pub(super) async fn drift(world: &World, account: &mut Transcript) {
     account.chapter("Somebody edits a Deployment by hand");
     account
         .step("the edit is put back", async {
@@ -173,7 +173,7 @@ pub(super) async fn drift(world: &World, account: &mut Account) {
             let started = Instant::now();
             let edited = match api.patch("shop", &parameters, &Patch::Merge(&patch)).await {
                 Ok(edited) => edited,
-                Err(error) => return Seen::Missing(error.to_string()),
+                Err(error) => return StepResult::Missing(error.to_string()),
             };
             let edited = serde_json::to_value(edited).unwrap_or_default();
             let editor = find_manager_of_replicas(&edited).unwrap_or("nobody").to_owned();
@@ -194,7 +194,7 @@ pub(super) async fn drift(world: &World, account: &mut Account) {
 }
 
 /// 5. Tenant evil tries to get out.
-pub(super) async fn escapes(world: &World, account: &mut Account) {
+pub(super) async fn escapes(world: &World, account: &mut Transcript) {
     account.chapter("Tenant evil tries to step outside");
     account.say(
         "A commit to platform.git onboards a third tenant, whose owner mallory may also write Flux's kinds and surfaces.\n\
@@ -213,7 +213,7 @@ pub(super) async fn escapes(world: &World, account: &mut Account) {
                     },
                 ];
                 if let Err(error) = world.commit(&world.platform, &edits, "tenants: onboard evil").await {
-                    return Seen::Missing(error.message);
+                    return StepResult::Missing(error.message);
                 }
                 seen(
                     until(
@@ -233,7 +233,7 @@ pub(super) async fn escapes(world: &World, account: &mut Account) {
     }
 }
 
-async fn attempt(world: &World, escape: &Escape) -> Seen {
+async fn attempt(world: &World, escape: &Escape) -> StepResult {
     let control = format!("{}-control", escape.name);
     let mut refused = None;
     for (name, spec) in [(escape.name, &escape.attempt), (control.as_str(), &escape.control)] {
@@ -247,7 +247,7 @@ async fn attempt(world: &World, escape: &Escape) -> Seen {
                     .create(&PostParams::default(), &object)
                     .await
             }
-            Err(error) => return Seen::Missing(error.to_string()),
+            Err(error) => return StepResult::Missing(error.to_string()),
         };
         match created {
             Ok(_) => {}
@@ -255,7 +255,7 @@ async fn attempt(world: &World, escape: &Escape) -> Seen {
             Err(kube::Error::Api(status)) if status.code == 403 && name == escape.name => {
                 refused = Some(format!("{}: {}", status.reason, status.message));
             }
-            Err(error) => return Seen::Missing(format!("mallory could not even create {name}: {error}")),
+            Err(error) => return StepResult::Missing(format!("mallory could not even create {name}: {error}")),
         }
     }
     // The reason is read with mallory's own rights, because a reason must be readable by its owner.
@@ -264,24 +264,24 @@ async fn attempt(world: &World, escape: &Escape) -> Seen {
         Some(reason) => reason,
         None => match until(api(), escape.name, REFUSAL, is_refused).await {
             Ok(reason) => reason,
-            Err(seen) => return Seen::Missing(format!("the attempt was not refused: {seen}")),
+            Err(seen) => return StepResult::Missing(format!("the attempt was not refused: {seen}")),
         },
     };
     if let Err(seen) = until(api(), &control, PATIENCE, is_ready).await {
-        return Seen::Missing(format!("denied ({reason}), but the control did not succeed: {seen}"));
+        return StepResult::Missing(format!("denied ({reason}), but the control did not succeed: {seen}"));
     }
     if let Some(harm) = &escape.harm {
         match harm.kind.api(&world.admin, harm.namespace).get_opt(harm.name).await {
             Ok(None) => {}
-            Ok(Some(_)) => return Seen::Missing(format!("{} exists: the denial is only words", harm.name)),
-            Err(error) => return Seen::Missing(error.to_string()),
+            Ok(Some(_)) => return StepResult::Missing(format!("{} exists: the denial is only words", harm.name)),
+            Err(error) => return StepResult::Missing(error.to_string()),
         }
     }
-    Seen::Held(reason)
+    StepResult::Held(reason)
 }
 
 /// 6. A removal from Git, and the removal of a Surface.
-pub(super) async fn removal(world: &World, account: &mut Account) {
+pub(super) async fn removal(world: &World, account: &mut Transcript) {
     account.chapter("Things are removed from Git");
     account
         .step("alpha removes a file: its object is pruned, nothing else", async {
@@ -294,7 +294,7 @@ pub(super) async fn removal(world: &World, account: &mut Account) {
                 },
             ];
             if let Err(error) = world.commit(&world.alpha, &edits, "the sale is over").await {
-                return Seen::Missing(error.message);
+                return StepResult::Missing(error.message);
             }
             let gone = |object: Option<&Value>| object.is_none().then_some(());
             if let Err(seen) = until(
@@ -305,14 +305,14 @@ pub(super) async fn removal(world: &World, account: &mut Account) {
             )
             .await
             {
-                return Seen::Missing(seen);
+                return StepResult::Missing(seen);
             }
             match Kind::Service.api(&world.admin, Some("alpha")).get_opt("shop").await {
                 Ok(Some(_)) => {
-                    Seen::Held("ConfigMap banner is gone; Service shop, which was applied with it, is there".into())
+                    StepResult::Held("ConfigMap banner is gone; Service shop, which was applied with it, is there".into())
                 }
-                Ok(None) => Seen::Missing("Service shop is gone too".into()),
-                Err(error) => Seen::Missing(error.to_string()),
+                Ok(None) => StepResult::Missing("Service shop is gone too".into()),
+                Err(error) => StepResult::Missing(error.to_string()),
             }
         })
         .await;
@@ -329,7 +329,7 @@ pub(super) async fn removal(world: &World, account: &mut Account) {
                     },
                 ];
                 if let Err(error) = world.commit(&world.platform, &edits, "alpha: no GitOps for now").await {
-                    return Seen::Missing(error.message);
+                    return StepResult::Missing(error.message);
                 }
                 let gone = |object: Option<&Value>| object.is_none().then_some(());
                 for (kind, name) in [
@@ -338,7 +338,7 @@ pub(super) async fn removal(world: &World, account: &mut Account) {
                     (Kind::GitRepository, "shop-shop"),
                 ] {
                     if let Err(seen) = until(kind.api(&world.admin, Some("alpha")), name, PATIENCE, gone).await {
-                        return Seen::Missing(format!("still there: {seen}"));
+                        return StepResult::Missing(format!("still there: {seen}"));
                     }
                 }
                 for namespace in ["alpha", "alpha-staging"] {
@@ -349,21 +349,21 @@ pub(super) async fn removal(world: &World, account: &mut Account) {
                     {
                         Ok(Some(_)) => {}
                         Ok(None) => {
-                            return Seen::Missing(format!(
+                            return StepResult::Missing(format!(
                                 "Deployment shop of {namespace} was deleted with the Surface"
                             ));
                         }
-                        Err(error) => return Seen::Missing(error.to_string()),
+                        Err(error) => return StepResult::Missing(error.to_string()),
                     }
                 }
-                Seen::Held("Surface, GitRepository and Kustomizations are gone; both Deployments are there".into())
+                StepResult::Held("Surface, GitRepository and Kustomizations are gone; both Deployments are there".into())
             },
         )
         .await;
 }
 
 /// Watches beta's production Kustomization and reports applied pushes, for a user who tries it.
-pub(super) async fn report_pushes(world: &World, account: &Account) {
+pub(super) async fn report_pushes(world: &World, account: &Transcript) {
     let api = Kind::Kustomization.api(&world.admin, Some("beta"));
     let mut last: Option<String> = None;
     let forever = std::time::Duration::from_secs(60 * 60 * 24 * 365);

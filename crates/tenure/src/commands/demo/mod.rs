@@ -10,10 +10,10 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
 use crate::output;
-use crate::plane::Plane;
+use crate::control_plane::ControlPlane;
 
 mod access;
-mod account;
+mod transcript;
 mod chapters;
 mod escapes;
 mod files;
@@ -21,7 +21,7 @@ mod tenancy;
 mod watch;
 mod world;
 
-use account::{Account, seconds};
+use transcript::{Transcript, seconds};
 use world::World;
 
 /// Stories of the demo.
@@ -116,7 +116,7 @@ impl Demo {
 
     async fn tell(&self, world: &World, folder: &Path) -> Result<ExitCode, Failure> {
         let started = Instant::now();
-        let mut account = Account::default();
+        let mut account = Transcript::default();
         account.say(&format!(
             "control plane  {}  ready in {}\nGit server     {}  (loopback is denied to sources; the administrator allowed this address)\nfolder         {}",
             world.plane.url(),
@@ -157,7 +157,7 @@ impl Demo {
 
     async fn tell_of_access(&self, world: &access::World, folder: &Path) -> Result<ExitCode, Failure> {
         let started = Instant::now();
-        let mut account = Account::default();
+        let mut account = Transcript::default();
         account.say(&format!(
             "control plane  {}  ready in {}\nhost           {}  (in memory; it speaks as GitLab does, and a real git serves its projects)\nfolder         {}",
             world.plane.url(),
@@ -176,7 +176,7 @@ impl Demo {
 }
 
 /// Prints the summary, and returns whether all steps held.
-fn conclude(account: &Account, started: Instant) -> ExitCode {
+fn conclude(account: &Transcript, started: Instant) -> ExitCode {
     let (held, of) = account.count();
     output::print_line("");
     output::print_line(output::bold("What was seen"));
@@ -196,7 +196,7 @@ fn interrupted() -> ExitCode {
 }
 
 /// Prints commands to try next.
-fn invite(world: &World, account: &Account) -> Result<(), Failure> {
+fn invite(world: &World, account: &Transcript) -> Result<(), Failure> {
     let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
     let url = world.url("beta");
     output::print_line("");
@@ -217,7 +217,7 @@ fn invite(world: &World, account: &Account) -> Result<(), Failure> {
 }
 
 /// Prints commands to try as the owner of a tenant.
-fn invite_owner(plane: &Plane, account: &Account) -> Result<(), Failure> {
+fn invite_owner(plane: &ControlPlane, account: &Transcript) -> Result<(), Failure> {
     let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
     output::print_line("");
     output::print_line(output::bold("Your turn"));
@@ -233,7 +233,7 @@ fn invite_owner(plane: &Plane, account: &Account) -> Result<(), Failure> {
 }
 
 /// Prints commands to try as the requester of access.
-fn invite_asker(plane: &Plane, account: &Account) -> Result<(), Failure> {
+fn invite_asker(plane: &ControlPlane, account: &Transcript) -> Result<(), Failure> {
     let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
     output::print_line("");
     output::print_line(output::bold("Your turn"));

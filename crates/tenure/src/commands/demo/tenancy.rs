@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{ALLOW_DELETION, KUSTOMIZE_CONTROLLER};
 
-use super::account::{Account, Seen};
+use super::transcript::{Transcript, StepResult};
 use super::watch::{Kind, PATIENCE, find_manager_of_replicas, is_refused, until};
 use super::world::{Edit, World};
-use crate::answers::{Answer, send};
+use crate::api_answers::{Answer, send};
 
 /// The number of namespaces that alpha may have from the second chapter on; it has three then.
 const QUOTA: i64 = 5;
@@ -34,14 +34,14 @@ fn describe_namespace(name: &str, tenant: Option<&str>) -> Value {
 }
 
 /// Judges an attempt and its control, the same request within the user's rights.
-pub(super) fn judge(attempt: Result<Answer, String>, rule: &str, control: Result<Answer, String>) -> Seen {
+pub(super) fn judge(attempt: Result<Answer, String>, rule: &str, control: Result<Answer, String>) -> StepResult {
     match (attempt, control) {
-        (Err(error), _) | (_, Err(error)) => Seen::Missing(error),
+        (Err(error), _) | (_, Err(error)) => StepResult::Missing(error),
         (Ok(attempt), _) if !attempt.is_denied_by(rule) => {
-            Seen::Missing(format!("it was not denied by {rule}: {}", attempt.describe()))
+            StepResult::Missing(format!("it was not denied by {rule}: {}", attempt.describe()))
         }
-        (Ok(attempt), Ok(control)) if control.is_done() => Seen::Held(attempt.message),
-        (Ok(attempt), Ok(control)) => Seen::Missing(format!(
+        (Ok(attempt), Ok(control)) if control.is_done() => StepResult::Held(attempt.message),
+        (Ok(attempt), Ok(control)) => StepResult::Missing(format!(
             "denied ({}), but the control did not succeed: {}",
             attempt.message,
             control.describe()
@@ -50,15 +50,15 @@ pub(super) fn judge(attempt: Result<Answer, String>, rule: &str, control: Result
 }
 
 /// Owners and namespaces.
-pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Account) {
+pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Transcript) {
     account.chapter("An owner makes namespaces");
     account.say("alice owns Tenant alpha. Outside its namespaces she may create namespaces, and nothing else.");
     account
         .step("alice makes a namespace, and it is alpha's", async {
             match make_namespace(alice, "alpha-dev", None).await {
                 Ok(answer) if answer.is_done() => {}
-                Ok(answer) => return Seen::Missing(answer.describe()),
-                Err(error) => return Seen::Missing(error),
+                Ok(answer) => return StepResult::Missing(answer.describe()),
+                Err(error) => return StepResult::Missing(error),
             }
             let recorded = |object: Option<&Value>| {
                 let tenant = ObjectView::of(object?);
@@ -67,10 +67,10 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Ac
                 Some(space.read_text("/uid").to_owned())
             };
             match until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, recorded).await {
-                Ok(uid) => Seen::Held(format!(
+                Ok(uid) => StepResult::Held(format!(
                     "its label was added, and the Tenant's status has its uid {uid}"
                 )),
-                Err(seen) => Seen::Missing(seen),
+                Err(seen) => StepResult::Missing(seen),
             }
         })
         .await;
@@ -101,7 +101,7 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Ac
 }
 
 /// A quota, and the rules for Pods.
-pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Account) {
+pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Transcript) {
     account.chapter("What the Tenant says is kept when something is written");
     account
         .step("a commit to platform.git gives alpha a quota and a registry", async {
@@ -112,15 +112,15 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Ac
             };
             let committed = world.commit(&world.platform, &[edit], "alpha: bounds").await;
             if let Err(error) = committed {
-                return Seen::Missing(error.message);
+                return StepResult::Missing(error.message);
             }
             let bounded = |object: Option<&Value>| {
                 let quota = ObjectView::of(object?).find_number("/spec/namespaceOptions/quota")?;
                 (quota == QUOTA).then_some(())
             };
             match until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, bounded).await {
-                Ok(()) => Seen::Held(format!("{QUOTA} namespaces, of which it has 3, and images of registry.example")),
-                Err(seen) => Seen::Missing(seen),
+                Ok(()) => StepResult::Held(format!("{QUOTA} namespaces, of which it has 3, and images of registry.example")),
+                Err(seen) => StepResult::Missing(seen),
             }
         })
         .await;
@@ -133,13 +133,13 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Ac
                 match answer {
                     Ok(answer) if answer.is_done() => made += 1,
                     Ok(answer) if answer.is_denied_by("namespace-options") => said = answer.message,
-                    Ok(answer) => return Seen::Missing(answer.describe()),
-                    Err(error) => return Seen::Missing(error),
+                    Ok(answer) => return StepResult::Missing(answer.describe()),
+                    Err(error) => return StepResult::Missing(error),
                 }
             }
             match made {
-                2 => Seen::Held(said),
-                made => Seen::Missing(format!("{made} were made")),
+                2 => StepResult::Held(said),
+                made => StepResult::Missing(format!("{made} were made")),
             }
         })
         .await;
@@ -163,7 +163,7 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Ac
 }
 
 /// Hand edits of Git-managed fields.
-pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mut Account) {
+pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mut Transcript) {
     account.chapter("An owner edits what Git manages");
     let edit = async |replicas: i64| {
         let path = "/apis/apps/v1/namespaces/alpha/deployments/shop?fieldManager=kubectl-edit";
@@ -175,12 +175,12 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
                 Ok(answer) if answer.is_done() => {
                     let mut warnings = answer.warnings.into_iter();
                     match warnings.find(|warning| warning.ends_with("(git-managed)")) {
-                        Some(warning) => Seen::Held(warning),
-                        None => Seen::Missing("nobody told her".into()),
+                        Some(warning) => StepResult::Held(warning),
+                        None => StepResult::Missing("nobody told her".into()),
                     }
                 }
-                Ok(answer) => Seen::Missing(answer.describe()),
-                Err(error) => Seen::Missing(error),
+                Ok(answer) => StepResult::Missing(answer.describe()),
+                Err(error) => StepResult::Missing(error),
             }
         })
         .await;
@@ -193,8 +193,8 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
             };
             let shop = Kind::Deployment.api(&world.admin, Some("alpha"));
             match until(shop, "shop", PATIENCE, restored).await {
-                Ok(replicas) => Seen::Held(format!(".spec.replicas is {replicas}, applied by Tenure")),
-                Err(seen) => Seen::Missing(seen),
+                Ok(replicas) => StepResult::Held(format!(".spec.replicas is {replicas}, applied by Tenure")),
+                Err(seen) => StepResult::Missing(seen),
             }
         })
         .await;
@@ -209,7 +209,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
                 }];
                 let committed = world.commit(&world.platform, &edits, "alpha: no edits by hand").await;
                 if let Err(error) = committed {
-                    return Seen::Missing(error.message);
+                    return StepResult::Missing(error.message);
                 }
                 let refuses = |object: Option<&Value>| {
                     let annotations = object?.pointer("/metadata/annotations")?;
@@ -223,7 +223,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
                 )
                 .await
                 {
-                    return Seen::Missing(seen);
+                    return StepResult::Missing(seen);
                 }
                 let attempt = edit(9).await;
                 let path = "/apis/apps/v1/namespaces/alpha/deployments/shop?fieldManager=kubectl-edit";
@@ -235,7 +235,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
 }
 
 /// Fields of a Package that are a chart's values.
-pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut Account) {
+pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut Transcript) {
     account.chapter("An administrator tunes a component");
     account.say("dora may write Packages and PackageValues, and has no right to write as the platform's chart.");
     let packages = "/apis/cozystack.io/v1alpha1/packages";
@@ -255,11 +255,11 @@ pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut A
             ] {
                 match send(&world.admin, Method::POST, &path, &object).await {
                     Ok(answer) if answer.is_done() => {}
-                    Ok(answer) => return Seen::Missing(answer.describe()),
-                    Err(error) => return Seen::Missing(error),
+                    Ok(answer) => return StepResult::Missing(answer.describe()),
+                    Err(error) => return StepResult::Missing(error),
                 }
             }
-            Seen::Held("variant default, with two replicas of its controller".into())
+            StepResult::Held("variant default, with two replicas of its controller".into())
         })
         .await;
     account
@@ -316,7 +316,7 @@ fn describe_tuners() -> Value {
 }
 
 /// A Tenant is removed.
-pub(super) async fn departure(world: &World, account: &mut Account) {
+pub(super) async fn departure(world: &World, account: &mut Transcript) {
     account.chapter("A tenant leaves");
     let kustomizations = || Kind::Kustomization.api(&world.admin, Some("tenure-system"));
     let mut confirmation = None;
@@ -331,16 +331,16 @@ pub(super) async fn departure(world: &World, account: &mut Account) {
                 };
                 let committed = world.commit(&world.platform, &[edit], "tenants: beta leaves").await;
                 if let Err(error) = committed {
-                    return Seen::Missing(error.message);
+                    return StepResult::Missing(error.message);
                 }
                 let guarded =
                     |object: Option<&Value>| is_refused(object).filter(|said| said.starts_with("DeletionGuarded"));
                 match until(kustomizations(), "platform-platform", PATIENCE, guarded).await {
                     Ok(said) => {
                         confirmation = read_confirmation(&said);
-                        Seen::Held(said)
+                        StepResult::Held(said)
                     }
-                    Err(seen) => Seen::Missing(seen),
+                    Err(seen) => StepResult::Missing(seen),
                 }
             },
         )
@@ -350,22 +350,22 @@ pub(super) async fn departure(world: &World, account: &mut Account) {
             "once it is: beta's GitOps ends, its namespace goes, and then its Tenant",
             async {
                 let Some(digest) = confirmation else {
-                    return Seen::Missing("no message said how to confirm it".into());
+                    return StepResult::Missing("no message said how to confirm it".into());
                 };
                 let patch = json!({ "metadata": { "annotations": { ALLOW_DELETION: digest } } });
                 let confirmed = kustomizations()
                     .patch("platform-platform", &PatchParams::default(), &Patch::Merge(&patch))
                     .await;
                 if let Err(error) = confirmed {
-                    return Seen::Missing(error.to_string());
+                    return StepResult::Missing(error.to_string());
                 }
                 let gone = |object: Option<&Value>| object.is_none().then_some(());
                 for (kind, what) in [(Kind::Tenant, "Tenant"), (Kind::Namespace, "namespace")] {
                     if let Err(seen) = until(kind.api(&world.admin, None), "beta", PATIENCE, gone).await {
-                        return Seen::Missing(format!("{what} beta is still there: {seen}"));
+                        return StepResult::Missing(format!("{what} beta is still there: {seen}"));
                     }
                 }
-                Seen::Held("Tenant beta and namespace beta are gone".into())
+                StepResult::Held("Tenant beta and namespace beta are gone".into())
             },
         )
         .await;
@@ -399,7 +399,7 @@ mod tests {
                 object: Value::Null,
             })
         };
-        let held = |seen: Seen| matches!(seen, Seen::Held(_));
+        let held = |seen: StepResult| matches!(seen, StepResult::Held(_));
         assert!(held(judge(
             answer(403, "no: leave it (tenant)"),
             "tenant",

@@ -10,7 +10,7 @@ use super::files::{self, File};
 use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
-use crate::plane::{self, Plane};
+use crate::control_plane::{self, ControlPlane};
 
 /// The field manager of the demo's administrator.
 const ADMINISTRATOR: &str = "tenure-demo";
@@ -32,7 +32,7 @@ pub(super) enum Edit {
 /// The running parts.
 pub(super) struct World {
     /// The control plane.
-    pub(super) plane: Plane,
+    pub(super) plane: ControlPlane,
     /// The administrator.
     pub(super) admin: kube::Client,
     /// The owner of tenant evil.
@@ -77,7 +77,7 @@ impl World {
         repository("beta", &[files::BETA], &[]).await?;
         repository("evil", &[files::EVIL], files::EVIL_LINKS).await?;
 
-        let plane = Plane::start(plane::Options {
+        let plane = ControlPlane::start(control_plane::Options {
             data: folder.join("data"),
             address: ([127, 0, 0, 1], port).into(),
             workload_status: true,

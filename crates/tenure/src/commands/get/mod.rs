@@ -7,7 +7,7 @@ use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-use crate::columns::Columns;
+use crate::text_table::TextTable;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::output::{self, Format};
@@ -16,7 +16,7 @@ use crate::targets::Asked;
 
 mod describe;
 mod named;
-mod table;
+mod server_table;
 mod watch;
 
 /// The kinds that `tenure get` shows without an argument, in this order.
@@ -173,7 +173,7 @@ impl Get {
         let accept = if format.is_some() {
             "application/json"
         } else {
-            table::ACCEPT
+            server_table::ACCEPT
         };
         let mut path = self.path(place, namespace);
         if format.is_none() && place.name.is_some() {
@@ -201,7 +201,7 @@ impl Get {
         for (place, answer) in found {
             let with_namespace = place.resource.namespaced && namespace.is_none();
             let described = place.name.is_some() && !wide;
-            let columns = table::Shown::of(answer, with_namespace, wide || described);
+            let columns = server_table::SelectedColumns::of(answer, with_namespace, wide || described);
             let rows = columns.rows(answer);
             if rows.is_empty() {
                 continue;
@@ -219,7 +219,7 @@ impl Get {
                 output::print_line(format!("{gap}{}", output::bold(&place.resource.full_name())));
             }
             let width = if wide { None } else { output::width() };
-            let layout = Columns::fitting(&columns.headers, &rows, width);
+            let layout = TextTable::fitting(&columns.headers, &rows, width);
             output::print_line(layout.line(&columns.headers));
             for row in &rows {
                 output::print_line(layout.line(row));
@@ -247,7 +247,7 @@ impl Get {
     }
 }
 
-fn describe_rows(place: &Place<'_>, columns: &table::Shown, rows: &[Vec<String>], answer: &Value) -> Vec<String> {
+fn describe_rows(place: &Place<'_>, columns: &server_table::SelectedColumns, rows: &[Vec<String>], answer: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let object = answer.pointer(&format!("/rows/{index}/object")).unwrap_or(&Value::Null);

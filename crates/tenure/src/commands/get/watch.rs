@@ -7,8 +7,8 @@ use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-use super::{Form, Get, Place, request, table};
-use crate::columns::Columns;
+use super::{Form, Get, Place, request, server_table};
+use crate::text_table::TextTable;
 use crate::failure::Failure;
 use crate::output;
 
@@ -38,12 +38,12 @@ impl Get {
         }
         let with_namespace = place.resource.namespaced && namespace.is_none();
         loop {
-            let list: Value = client.request(request(&path, table::ACCEPT)?).await?;
+            let list: Value = client.request(request(&path, server_table::ACCEPT)?).await?;
             let wide = self.output == Some(Form::Wide);
-            let columns = table::Shown::of(&list, with_namespace, wide);
+            let columns = server_table::SelectedColumns::of(&list, with_namespace, wide);
             let rows = columns.rows(&list);
             let width = if wide { None } else { output::width() };
-            let layout = Columns::fitting(&columns.headers, &rows, width);
+            let layout = TextTable::fitting(&columns.headers, &rows, width);
             output::print_line(layout.line(&columns.headers));
             for row in &rows {
                 output::print_line(layout.line(row));
@@ -60,11 +60,11 @@ impl Get {
         client: &kube::Client,
         path: &str,
         from: &str,
-        (columns, layout): (&table::Shown, &Columns),
+        (columns, layout): (&server_table::SelectedColumns, &TextTable),
     ) -> Result<End, Failure> {
         let mark = if path.contains('?') { '&' } else { '?' };
         let url = format!("{path}{mark}watch=true&resourceVersion={from}&allowWatchBookmarks=true");
-        let stream = client.request_stream(request(&url, table::ACCEPT)?).await?;
+        let stream = client.request_stream(request(&url, server_table::ACCEPT)?).await?;
         let mut lines = stream.lines();
         let mut last = from.to_owned();
         loop {

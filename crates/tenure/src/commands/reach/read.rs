@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use kubernetes_reach::{Coverage, SOURCES, Source, Target, name_source};
+use kubernetes_reach::{Coverage, SOURCES, ReadKind, Target, name_source};
 use kustomize::Limits;
 use serde_json::{Value, json};
 use tenure_api::text::visible_line;
 
 use super::super::build::{disk, existing, root_of};
 use crate::failure::Failure;
-use crate::pages::{self, Refusal};
+use crate::paged_reads::{self, Refusal};
 use crate::{output, resources};
 
 /// The largest number of objects of a kind.
@@ -43,7 +43,7 @@ pub(crate) async fn read_cluster(client: &kube::Client) -> Result<(Vec<Value>, C
             "application/json"
         };
         let show = |object: Value| objects.push(name_kind(object, source, &resource.version));
-        match pages::visit(client, &resource.path(None), (accept, MOST), show).await {
+        match paged_reads::visit(client, &resource.path(None), (accept, MOST), show).await {
             Ok(true) | Err(Refusal::Absent) => {}
             Ok(false) => {
                 output::print_note(format!(
@@ -73,7 +73,7 @@ async fn find_guard(client: &kube::Client) -> Result<Option<String>, Failure> {
 }
 
 /// Adds the kind to an object of a list, which lacks it.
-fn name_kind(mut object: Value, source: &Source, version: &str) -> Value {
+fn name_kind(mut object: Value, source: &ReadKind, version: &str) -> Value {
     let api_version = match source.group {
         "" => version.to_owned(),
         group => format!("{group}/{version}"),

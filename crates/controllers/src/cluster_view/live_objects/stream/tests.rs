@@ -50,7 +50,7 @@ impl Stage {
     }
 
     fn changed(&self, revision: u64, value: &str) {
-        self.feed(WatchEvent::Changed(Seen {
+        self.feed(WatchEvent::Changed(RawObject {
             namespace: "team".to_owned(),
             name: "a".to_owned(),
             revision: revision.to_string(),

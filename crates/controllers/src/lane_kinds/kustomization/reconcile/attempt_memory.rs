@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_sources::Held;
+use tenure_sources::HeldBytes;
 use tokio::time::Instant;
 
 use super::KustomizationReconciler;
@@ -41,7 +41,7 @@ impl KustomizationReconciler {
 
     /// Returns the text size of the attempt's work: the objects that it reads, and its rendered objects.
     pub(super) fn bytes(&self) -> usize {
-        let rendered = self.room.as_ref().map_or(0, Held::bytes);
+        let rendered = self.room.as_ref().map_or(0, HeldBytes::bytes);
         observed_objects::estimate_text_bytes(self.object_memory.bytes().saturating_add(rendered))
     }
 

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tenure_forge_server::{ForgeServer, Kind as Host, Owner};
 use tenure_git_server::{GitServer, Options};
 
-use super::account::Account;
+use super::transcript::Transcript;
 use super::world::{apply, git_failure};
 use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
-use crate::plane::{self, Plane};
+use crate::control_plane::{self, ControlPlane};
 
 mod story;
 
@@ -33,7 +33,7 @@ const CONFIGURATION: &str = "flux_access:\n  role: read_repository\n  projects:\
 /// The running parts.
 pub(super) struct World {
     /// The control plane.
-    pub(super) plane: Plane,
+    pub(super) plane: ControlPlane,
     admin: kube::Client,
     /// The owner of the project.
     alice: kube::Client,
@@ -83,7 +83,7 @@ impl World {
             format!("http://{}", forge.git().http_address()),
             format!("http://{}", git.http_address()),
         ];
-        let plane = Plane::start(plane::Options {
+        let plane = ControlPlane::start(control_plane::Options {
             data: folder.join("data"),
             address: ([127, 0, 0, 1], port).into(),
             workload_status: true,
@@ -131,7 +131,7 @@ impl World {
 const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata:\n  title: a private shop\n";
 
 /// Runs the story.
-pub(super) async fn tell(world: &World, account: &mut Account) {
+pub(super) async fn tell(world: &World, account: &mut Transcript) {
     story::wish(world, account).await;
     story::host(world, account).await;
     let request = story::question(world, account).await;

@@ -8,30 +8,30 @@ use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccessRequest};
 use tenure_planner::access::notice::ANNOUNCED;
 use tenure_planner::access::rotation_order::RotationOrder;
 
-use super::super::account::{Account, Seen};
+use super::super::transcript::{Transcript, StepResult};
 use super::super::tenancy::judge;
 use super::super::watch::{Kind, PATIENCE, condition, is_ready, is_refused, until, until_any};
 use super::super::world::apply;
 use super::{FOREIGN, PLATFORM, PROJECT, World, describe_host, describe_wish};
-use crate::answers::{Answer, send};
+use crate::api_answers::{Answer, send};
 
 const GRANTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessgrants";
 const REQUESTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests";
 
 /// A tenant wants to deploy from the project.
-pub(super) async fn wish(world: &World, account: &mut Account) {
+pub(super) async fn wish(world: &World, account: &mut Transcript) {
     account.chapter("A tenant wants to deploy from a private project");
     account
         .step("alpha's Surface names the project, and its access is denied", async {
             let [tenant, surface] = describe_wish(&world.forge.git().http_url(PROJECT));
             if let Err(error) = apply(&world.admin, &tenant).await {
-                return Seen::Missing(error.message);
+                return StepResult::Missing(error.message);
             }
             if let Err(seen) = until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, is_ready).await {
-                return Seen::Missing(seen);
+                return StepResult::Missing(seen);
             }
             if let Err(error) = apply(&world.admin, &surface).await {
-                return Seen::Missing(error.message);
+                return StepResult::Missing(error.message);
             }
             let source = Kind::GitRepository.api(&world.admin, Some("alpha"));
             see(until(source, "shop-web", PATIENCE, is_refused).await)
@@ -40,12 +40,12 @@ pub(super) async fn wish(world: &World, account: &mut Account) {
 }
 
 /// An administrator names the host.
-pub(super) async fn host(world: &World, account: &mut Account) {
+pub(super) async fn host(world: &World, account: &mut Transcript) {
     account.chapter("An administrator names the host, once");
     account
         .step("one account reads the authoriser's credential, and it works", async {
             if let Err(error) = world.apply_all(&describe_host(world)).await {
-                return Seen::Missing(error.message);
+                return StepResult::Missing(error.message);
             }
             let works = |object: Option<&Value>| {
                 let (status, _, message) = condition(object?, "AuthoriserWorks")?;
@@ -58,7 +58,7 @@ pub(super) async fn host(world: &World, account: &mut Account) {
 }
 
 /// The agent's configuration requests access.
-pub(super) async fn question(world: &World, account: &mut Account) -> Option<FluxAccessRequest> {
+pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<FluxAccessRequest> {
     account.chapter("The agent's configuration asks");
     let mut found = None;
     account
@@ -80,9 +80,9 @@ pub(super) async fn question(world: &World, account: &mut Account) -> Option<Flu
                         spec.namespaces.join(", ")
                     );
                     found = Some(request);
-                    Seen::Held(said)
+                    StepResult::Held(said)
                 }
-                Err(seen) => Seen::Missing(seen),
+                Err(seen) => StepResult::Missing(seen),
             }
         })
         .await;
@@ -94,14 +94,14 @@ pub(super) async fn question(world: &World, account: &mut Account) -> Option<Flu
                 said.map(|_| ())
             };
             if let Err(seen) = until(requests(world), name(request), PATIENCE, shown).await {
-                return Seen::Missing(seen);
+                return StepResult::Missing(seen);
             }
             match world.forge.issues().as_slice() {
-                [issue] if issue.is_open && issue.is_confidential => Seen::Held(format!(
+                [issue] if issue.is_open && issue.is_confidential => StepResult::Held(format!(
                     "confidential issue {}: {}; nothing in it answers it",
                     issue.number, issue.title
                 )),
-                issues => Seen::Missing(format!("at the host: {issues:?}")),
+                issues => StepResult::Missing(format!("at the host: {issues:?}")),
             }
         })
         .await;
@@ -126,7 +126,7 @@ pub(super) async fn question(world: &World, account: &mut Account) -> Option<Flu
 }
 
 /// The project's owner answers.
-pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
+pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("The project's owner answers, once");
     account.say(&format!(
         "alice may approve {}; mallory may write grants, too, as far as RBAC goes.",
@@ -152,7 +152,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
                 is_true("Ready").and(is_true("Verified")).map(|_| ())
             };
             if let Err(seen) = until(requests(world), name(request), PATIENCE, in_use).await {
-                return Seen::Missing(seen);
+                return StepResult::Missing(seen);
             }
             describe_live(world, &[])
         })
@@ -161,7 +161,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
         .step("the Surface deploys, with no further edit", async {
             let surface = Kind::Surface.api(&world.admin, Some("alpha"));
             if let Err(seen) = until(surface, "shop", PATIENCE, is_ready).await {
-                return Seen::Missing(seen);
+                return StepResult::Missing(seen);
             }
             let is_there = |object: Option<&Value>| {
                 let title = ObjectView::of(object?).read_text("/data/title").to_owned();
@@ -174,7 +174,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
 }
 
 /// The credential leaks.
-pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
+pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("A laptop is stolen");
     account.say("Two replacements are ten minutes apart: the demo makes the record an hour older.");
     account
@@ -189,7 +189,7 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                 for _ in 0..3 {
                     let generation = match make_older(world, &path).await {
                         Ok(generation) => generation,
-                        Err(seen) => return Seen::Missing(seen),
+                        Err(seen) => return StepResult::Missing(seen),
                     };
                     let order = RotationOrder {
                         namespace: None,
@@ -202,8 +202,8 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                     let patch = json!({ "metadata": { "annotations": { key: value } } });
                     match send(&world.alice, Method::PATCH, &path, &patch).await {
                         Ok(answer) if answer.is_done() => {}
-                        Ok(answer) => return Seen::Missing(answer.describe()),
-                        Err(error) => return Seen::Missing(error),
+                        Ok(answer) => return StepResult::Missing(answer.describe()),
+                        Err(error) => return StepResult::Missing(error),
                     }
                     let is_over = |object: Option<&Value>| {
                         let request: FluxAccessRequest = serde_json::from_value(object?.clone()).ok()?;
@@ -217,17 +217,17 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                     match until(requests(world), name(request), PATIENCE, is_over).await {
                         Ok(true) => return describe_live(world, &before),
                         Ok(false) => {}
-                        Err(seen) => return Seen::Missing(seen),
+                        Err(seen) => return StepResult::Missing(seen),
                     }
                 }
-                Seen::Missing("it was replaced again and again".to_owned())
+                StepResult::Missing("it was replaced again and again".to_owned())
             },
         )
         .await;
 }
 
 /// The owner revokes the credential.
-pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
+pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("The owner takes it back");
     account
         .step(
@@ -236,24 +236,24 @@ pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, acco
                 let Some(request) = request else { return nothing_asked() };
                 match send(&world.alice, Method::DELETE, &format!("{GRANTS}/alice"), &Value::Null).await {
                     Ok(answer) if answer.is_done() => {}
-                    Ok(answer) => return Seen::Missing(answer.describe()),
-                    Err(error) => return Seen::Missing(error),
+                    Ok(answer) => return StepResult::Missing(answer.describe()),
+                    Err(error) => return StepResult::Missing(error),
                 }
                 let gone = |object: Option<&Value>| object.is_none().then_some(());
                 let secret = Kind::Secret.api(&world.admin, Some("alpha"));
                 if let Err(seen) = until(secret, DEFAULT_SECRET_NAME, PATIENCE, gone).await {
-                    return Seen::Missing(format!("the Secret is still there: {seen}"));
+                    return StepResult::Missing(format!("the Secret is still there: {seen}"));
                 }
                 let over = |object: Option<&Value>| {
                     let request: FluxAccessRequest = serde_json::from_value(object?.clone()).ok()?;
                     request.status?.credentials.is_empty().then_some(())
                 };
                 if let Err(seen) = until(requests(world), name(request), PATIENCE, over).await {
-                    return Seen::Missing(seen);
+                    return StepResult::Missing(seen);
                 }
                 match world.forge.live().as_slice() {
-                    [] => Seen::Held("Secret and token are gone; what was deployed runs on".to_owned()),
-                    live => Seen::Missing(format!("these live on: {live:?}")),
+                    [] => StepResult::Held("Secret and token are gone; what was deployed runs on".to_owned()),
+                    live => StepResult::Missing(format!("these live on: {live:?}")),
                 }
             },
         )
@@ -268,26 +268,26 @@ fn name(request: &FluxAccessRequest) -> &str {
     request.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn nothing_asked() -> Seen {
-    Seen::Missing("nothing was asked for".to_owned())
+fn nothing_asked() -> StepResult {
+    StepResult::Missing("nothing was asked for".to_owned())
 }
 
-fn see(seen: Result<String, String>) -> Seen {
+fn see(seen: Result<String, String>) -> StepResult {
     match seen {
-        Ok(said) => Seen::Held(said),
-        Err(said) => Seen::Missing(said),
+        Ok(said) => StepResult::Held(said),
+        Err(said) => StepResult::Missing(said),
     }
 }
 
 /// Checks that exactly one credential is valid at the host: a read token that was used, and none of the earlier ones.
-fn describe_live(world: &World, before: &[u64]) -> Seen {
+fn describe_live(world: &World, before: &[u64]) -> StepResult {
     let live = world.forge.live();
     match live.as_slice() {
-        [one] if !one.may_write && one.last_used_at.is_some() && !before.contains(&one.id) => Seen::Held(format!(
+        [one] if !one.may_write && one.last_used_at.is_some() && !before.contains(&one.id) => StepResult::Held(format!(
             "at the host lives deploy token {} alone, {}, for reading; it has cloned",
             one.id, one.name
         )),
-        _ => Seen::Missing(format!("at the host: {live:?}")),
+        _ => StepResult::Missing(format!("at the host: {live:?}")),
     }
 }
 

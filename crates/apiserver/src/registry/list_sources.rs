@@ -1,0 +1,243 @@
+//! The sources of lists while they are sent. A source keeps old values in memory, so it is removed when these become
+//! too many. Such a list ends with an error, and its client begins again. This module limits the old values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_store::{Entry, Snapshot};
+
+use super::Registry;
+use crate::http::ApiError;
+
+/// Interval between checks of the kept values, while a source is open.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A source of objects.
+#[derive(Debug)]
+pub(super) enum ListSource {
+    /// Keys with a prefix, from `next` on, and no more than `left`.
+    Range {
+        snapshot: Snapshot,
+        prefix: String,
+        next: String,
+        left: usize,
+    },
+    /// Entries that were chosen earlier.
+    Chosen(std::vec::IntoIter<Arc<Entry>>),
+}
+
+impl ListSource {
+    /// Returns the next entries, at least one and as many as have `bytes`; none at the end.
+    fn take(&mut self, bytes: usize) -> Vec<Arc<Entry>> {
+        let (mut taken, mut size) = (Vec::new(), 0);
+        match self {
+            Self::Chosen(entries) => {
+                while size < bytes.max(1)
+                    && let Some(entry) = entries.next()
+                {
+                    size += entry.bytes.len().max(1);
+                    taken.push(entry);
+                }
+            }
+            Self::Range {
+                snapshot,
+                prefix,
+                next,
+                left,
+            } => {
+                let mut last = None;
+                for (key, entry) in snapshot.range(prefix, Some(next)).take(*left) {
+                    size += entry.bytes.len().max(1);
+                    taken.push(entry.clone());
+                    last = Some(key);
+                    if size >= bytes {
+                        break;
+                    }
+                }
+                if let Some(last) = last {
+                    let mut after = String::with_capacity(last.len() + 1);
+                    after.push_str(last);
+                    after.push('\0');
+                    *next = after;
+                }
+                *left -= taken.len();
+            }
+        }
+        taken
+    }
+}
+
+/// The age of a source: the bytes that were displaced before it, and a number.
+type Age = (u64, u64);
+/// Sources by age.
+type Table = Mutex<BTreeMap<Age, Weak<SourceSlot>>>;
+
+/// The open sources of one server.
+#[derive(Debug)]
+pub(crate) struct OpenSources {
+    table: Arc<Table>,
+    numbers: AtomicU64,
+    bound: AtomicU64,
+}
+
+impl Default for OpenSources {
+    fn default() -> Self {
+        Self {
+            table: Arc::default(),
+            numbers: AtomicU64::new(0),
+            bound: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl OpenSources {
+    /// Limits the bytes that may be displaced while a source is open.
+    pub(crate) fn bound(&self, bytes: usize) {
+        self.bound.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn add(&self, slot: &Arc<SourceSlot>, displaced: u64) -> bool {
+        let key = (displaced, self.numbers.fetch_add(1, Ordering::Relaxed));
+        *slot.entered.lock() = Some((key, self.table.clone()));
+        let mut table = self.table.lock();
+        table.insert(key, Arc::downgrade(slot));
+        table.len() == 1
+    }
+
+    /// Removes the oldest sources until the rest keeps at most the limit. Returns whether a source is left.
+    fn look(&self, displaced: u64) -> bool {
+        let bound = self.bound.load(Ordering::Relaxed);
+        loop {
+            let oldest = {
+                let mut table = self.table.lock();
+                let Some(oldest) = table.first_entry() else {
+                    return false;
+                };
+                if displaced.saturating_sub(oldest.key().0) <= bound {
+                    return true;
+                }
+                oldest.remove()
+            };
+            if let Some(slot) = oldest.upgrade() {
+                // The source's values are dropped outside of the locks.
+                let _source = slot.source.lock().take();
+            }
+        }
+    }
+}
+
+/// One source. After the source is held, its values stay until the limit removes it.
+#[derive(Debug)]
+pub(super) struct SourceSlot {
+    source: Mutex<Option<ListSource>>,
+    entered: Mutex<Option<(Age, Arc<Table>)>>,
+}
+
+impl SourceSlot {
+    pub(super) fn new(source: ListSource) -> Arc<Self> {
+        Arc::new(Self {
+            source: Mutex::new(Some(source)),
+            entered: Mutex::default(),
+        })
+    }
+
+    /// Returns the next entries; none at the end.
+    fn take(&self, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
+        match &mut *self.source.lock() {
+            Some(source) => Ok(source.take(bytes)),
+            None => Err(ApiError::expired(
+                "the list was read too slowly: too much has changed since it began",
+            )),
+        }
+    }
+}
+
+impl Drop for SourceSlot {
+    fn drop(&mut self) {
+        if let Some((key, table)) = self.entered.get_mut().take() {
+            table.lock().remove(&key);
+        }
+    }
+}
+
+impl Registry {
+    /// Returns the next entries of a source, unless the limit removed it; none at the end.
+    pub(super) fn take(&self, slot: &SourceSlot, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
+        if slot.entered.lock().is_some() {
+            self.held().look(self.store().displaced());
+        }
+        slot.take(bytes)
+    }
+
+    /// Puts a source under the limit, so that a slow reader keeps few old values.
+    pub(super) fn hold(&self, slot: &Arc<SourceSlot>) {
+        if !self.held().add(slot, self.store().displaced()) {
+            return;
+        }
+        let registry = self.downgrade();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let Some(registry) = registry.upgrade() else { return };
+                if !registry.held().look(registry.store().displaced()) {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(sizes: &[usize]) -> Vec<Arc<Entry>> {
+        let entry = |size: &usize| {
+            Arc::new(Entry {
+                revision: 1,
+                bytes: vec![b'x'; *size].into(),
+            })
+        };
+        sizes.iter().map(entry).collect()
+    }
+
+    fn chosen(sizes: &[usize]) -> ListSource {
+        ListSource::Chosen(entries(sizes).into_iter())
+    }
+
+    #[test]
+    fn as_much_is_taken_as_was_asked_for_and_at_least_one() {
+        let mut source = chosen(&[10, 10, 10, 500, 1]);
+        let mut taken = || {
+            source
+                .take(20)
+                .iter()
+                .map(|entry| entry.bytes.len())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(taken(), [10, 10]);
+        assert_eq!(taken(), [10, 500]);
+        assert_eq!(taken(), [1]);
+        assert!(taken().is_empty());
+    }
+
+    #[test]
+    fn the_oldest_is_taken_away_when_too_much_was_displaced() {
+        let held = OpenSources::default();
+        held.bound(100);
+        let (old, young) = (SourceSlot::new(chosen(&[1])), SourceSlot::new(chosen(&[1])));
+        assert!(held.add(&old, 1000), "somebody has to look from now on");
+        assert!(!held.add(&young, 1060));
+        assert!(held.look(1100), "as much as may be");
+        assert!(held.look(1101));
+        assert_eq!(old.take(1).unwrap_err().code, 410);
+        assert_eq!(young.take(1).unwrap().len(), 1);
+        drop(young);
+        assert!(!held.look(2000), "nothing is read from any more");
+        assert!(held.table.lock().is_empty());
+    }
+}

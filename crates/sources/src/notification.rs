@@ -1,0 +1,156 @@
+//! Sends one request to a receiver of notifications, over the dialer. The policy has to allow the address, the certificate is verified, and the answer is bounded.
+//!
+//! The request may hold secrets, and the address may be one. So errors contain nothing of an address, a header or an answer, and no redirect is followed, which could
+//! send secrets elsewhere. Callers interpret the answer.
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use tenure_planner::provider::{Answer, NotificationRequest, Method, PreparedNotification};
+use tokio::io::AsyncReadExt as _;
+
+use crate::dialer::Dialer;
+use crate::error::FetchError;
+use crate::http::{HttpClient, HttpRequest};
+use crate::limits::Limits;
+use crate::policy::{Endpoint, Scheme};
+use crate::proxy::Proxy;
+use crate::connector::{ConnectFailure, Connector};
+use crate::secret::{Credentials, SecretBytes, read_tls};
+
+/// The client name in requests.
+const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
+/// The most bytes that may arrive for one request, TLS included.
+const RECEIVED: u64 = 1 << 20;
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotificationFailure {
+    /// The problem, without any secret.
+    pub message: String,
+    /// Whether a retry after a while may help.
+    pub is_transient: bool,
+}
+
+/// Sends one request of a sending and returns the answer. The caller bounds the time.
+///
+/// # Errors
+/// [`NotificationFailure`] when no answer arrives.
+pub async fn send_notification(sending: &PreparedNotification, letter: &NotificationRequest, reach: &Connector) -> Result<Answer, NotificationFailure> {
+    ask(sending, letter, reach).await.map_err(|error| describe(&error))
+}
+
+async fn ask(sending: &PreparedNotification, letter: &NotificationRequest, reach: &Connector) -> Result<Answer, FetchError> {
+    let tls = read_tls(sending.tls.as_ref())?;
+    let proxy = sending.proxy.as_ref().map(Proxy::read).transpose()?;
+    let limits = Limits {
+        received_bytes: RECEIVED,
+        ..Limits::default()
+    };
+    let dialer = Dialer::new(reach.clone(), &limits).through(proxy.as_ref(), tls.ca.as_deref());
+    let endpoint = find_endpoint(letter);
+    let credentials = match &letter.user {
+        Some((username, password)) => Credentials::Basic {
+            username: username.clone(),
+            password: SecretBytes::new(password.clone()),
+        },
+        None => Credentials::Anonymous,
+    };
+    let mut client = HttpClient::new(dialer, &endpoint, &credentials, &tls, AGENT);
+    let request = HttpRequest {
+        method: match letter.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+        },
+        endpoint,
+        target: letter.address.target(),
+        headers: make_headers(letter)?,
+        body: Bytes::from(letter.body.clone()),
+        shown: "the receiver".to_owned(),
+    };
+    let answer = client.send(&request).await?;
+    let status = answer.status().as_u16();
+    let retry_after = answer.retry_after();
+    let mut body = Vec::new();
+    if letter.answer_bytes > 0 {
+        answer.refuse_encoding()?;
+        let most = letter.answer_bytes as u64;
+        let read = answer.into_body().take(most + 1).read_to_end(&mut body).await;
+        read.map_err(|_| wrong("it broke in the middle of its answer"))?;
+        if body.len() > letter.answer_bytes {
+            return Err(wrong("its answer is too long"));
+        }
+    }
+    Ok(Answer {
+        status,
+        retry_after,
+        body,
+    })
+}
+
+fn find_endpoint(letter: &NotificationRequest) -> Endpoint {
+    let address = &letter.address;
+    let scheme = if address.is_https { Scheme::Https } else { Scheme::Http };
+    Endpoint {
+        scheme,
+        host: address.host.clone(),
+        port: address.port.unwrap_or(scheme.default_port()),
+    }
+}
+
+fn make_headers(letter: &NotificationRequest) -> Result<HeaderMap, FetchError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &letter.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("a header can't be called so"))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| wrong("a header, or the token, has characters that no header can have"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn wrong(problem: &'static str) -> FetchError {
+    FetchError::HttpApi {
+        url: String::new(),
+        problem: problem.to_owned(),
+    }
+}
+
+/// Describes an error without its address; callers that may show the address add it.
+fn describe(error: &FetchError) -> NotificationFailure {
+    let (message, is_transient) = match error {
+        FetchError::AddressDenied(denied) => (
+            format!(
+                "connection denied: it is {}, which may not be reached; an administrator can allow this server with --allow-source",
+                denied.class
+            ),
+            false,
+        ),
+        FetchError::NotOpened(refusal) => match refusal.failure {
+            ConnectFailure::Denied => (
+                "connection denied: it is an address that may not be reached; an administrator can allow this server with --allow-source"
+                    .to_owned(),
+                false,
+            ),
+            ConnectFailure::Unreachable => ("it can't be connected to".to_owned(), true),
+        },
+        FetchError::Resolve { .. } => ("its name can't be resolved".to_owned(), true),
+        FetchError::Connect { source, .. } => (format!("it can't be connected to: {}", source.kind()), true),
+        FetchError::Tls { .. } => (
+            "TLS failed: its certificate is not trusted, or it wants a client certificate; set ca.crt, tls.crt and tls.key in the Secret of spec.certSecretRef"
+                .to_owned(),
+            true,
+        ),
+        FetchError::Broken { .. } => ("the connection broke before there was an answer".to_owned(), true),
+        FetchError::TooLarge { .. } => ("its answer is too long".to_owned(), false),
+        FetchError::HttpApi { problem, .. } => (problem.clone(), false),
+        // The words of these errors contain no values.
+        FetchError::InvalidSecret { problem } => (format!("the certificates can't be used: {problem}"), false),
+        FetchError::InvalidProxy { problem } => (format!("the proxy can't be used: {problem}"), false),
+        FetchError::Unauthorized { .. } | FetchError::HttpStatus { .. } => {
+            ("the proxy refuses to connect to it".to_owned(), true)
+        }
+        _ => ("it gives no answer that can be used".to_owned(), false),
+    };
+    NotificationFailure { message, is_transient }
+}

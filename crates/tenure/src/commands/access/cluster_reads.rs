@@ -1,0 +1,205 @@
+//! Reads of the access commands, with the caller's rights. The module knows the paths and bounds the reads. An unreadable object never counts as missing, and an
+//! unreadable part doesn't end the command.
+
+use std::future::Future;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant};
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::time::Time;
+use tenure_api::{ObjectMeta, Tenant};
+use tenure_planner::access::answer::Answers;
+use tenure_planner::access::inspection::receivers::KnownPlacements;
+use tenure_planner::access::inspection::{ReadResult, ObservedFacts};
+use tenure_tenancy::access::ReceivingNamespace;
+use tenure_tenancy::{NamespaceFacts, TenancyFacts, Settings, TenantFacts};
+
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::output;
+use crate::paged_reads::{self, Refusal};
+use crate::resources::encode;
+
+/// The largest number of objects of a kind that are read.
+const MOST: usize = 20_000;
+const JSON: &str = "application/json";
+/// The path of the access kinds.
+const ROOT: &str = "/apis/tenure.dev/v1alpha1";
+
+/// A cluster, with the caller's rights.
+pub(super) struct AccessReader {
+    pub(super) client: kube::Client,
+    pub(super) now: Time,
+}
+
+impl AccessReader {
+    pub(super) async fn connect(connect: &Connect) -> Result<Self, Failure> {
+        Ok(Self {
+            client: connect.client().await?,
+            now: Time(jiff::Timestamp::now()),
+        })
+    }
+
+    /// Returns the path of a collection in the platform namespace, or of an object there.
+    pub(super) fn write_path(plural: &str, name: Option<&str>) -> String {
+        let name = name.map(|name| format!("/{}", encode(name))).unwrap_or_default();
+        format!("{ROOT}/namespaces/{PLATFORM_NAMESPACE}/{plural}{name}")
+    }
+
+    /// Returns the path of a FluxAccess.
+    pub(super) fn write_asked(namespace: &str, name: &str) -> String {
+        format!("{ROOT}/namespaces/{}/fluxaccesses/{}", encode(namespace), encode(name))
+    }
+
+    pub(super) fn write_target(name: &str) -> String {
+        format!("{ROOT}/fluxaccesstargets/{}", encode(name))
+    }
+
+    /// Lists all FluxAccess objects of the cluster, or of one namespace if the caller may not list all.
+    pub(super) async fn list_asked<T: DeserializeOwned>(&self, namespace: &str) -> ReadResult<Vec<T>> {
+        match self.list(&format!("{ROOT}/fluxaccesses")).await {
+            Ok(all) => Ok(all),
+            Err(_) => {
+                let path = format!("{ROOT}/namespaces/{}/fluxaccesses", encode(namespace));
+                self.list(&path).await
+            }
+        }
+    }
+
+    /// Lists the objects of a collection that fit their type.
+    async fn list<T: DeserializeOwned>(&self, path: &str) -> ReadResult<Vec<T>> {
+        let mut found = Vec::new();
+        let is_whole = paged_reads::visit(&self.client, path, (JSON, MOST), |object| {
+            found.extend(serde_json::from_value(object));
+        });
+        match is_whole.await {
+            Ok(true) => Ok(found),
+            Ok(false) => Err(format!("there are more than {MOST}, which is more than is read")),
+            Err(Refusal::Absent) => {
+                Err("this cluster doesn't serve the kind: access to hosts isn't installed here".to_owned())
+            }
+            Err(refusal) => Err(refusal.to_string()),
+        }
+    }
+
+    /// Returns an object; `None` if it is missing.
+    pub(super) async fn find<T: DeserializeOwned>(&self, path: &str, accept: &str) -> ReadResult<Option<T>> {
+        match paged_reads::read_object(&self.client, path, accept).await {
+            Ok(object) => match serde_json::from_value(object) {
+                Ok(object) => Ok(Some(object)),
+                Err(_) => Err("it can't be read as what it is".to_owned()),
+            },
+            Err(Refusal::Absent) => Ok(None),
+            Err(refusal) => Err(refusal.to_string()),
+        }
+    }
+
+    /// Returns the request with a name.
+    pub(super) async fn find_request(&self, name: &str) -> Result<FluxAccessRequest, Failure> {
+        let path = Self::write_path("fluxaccessrequests", Some(name));
+        match self.find(&path, JSON).await {
+            Ok(Some(request)) => Ok(request),
+            Ok(None) => Err(Failure::negative(format!(
+                "there is no FluxAccessRequest {name} in namespace {PLATFORM_NAMESPACE}"
+            ))
+            .hint("tenure access list shows those that there are")),
+            Err(why) => Err(Failure::environment(format!("FluxAccessRequest {name}: {why}"))),
+        }
+    }
+
+    /// Reads all objects for the output.
+    pub(super) async fn see(&self) -> ObservedFacts {
+        let of = |plural: &str| Self::write_path(plural, None);
+        let paths = [
+            "fluxaccessrequests",
+            "fluxaccessgrants",
+            "fluxaccessstandinggrants",
+            "accessproviders",
+        ]
+        .map(of);
+        let [requests, grants, standing, providers] = &paths;
+        ObservedFacts {
+            requests: self.list(requests).await,
+            grants: self.list(grants).await,
+            standing: self.list(standing).await,
+            providers: self.list(providers).await,
+            surrounding: self.look_around().await,
+            platform: PLATFORM_NAMESPACE.to_owned(),
+            now: self.now.clone(),
+        }
+    }
+
+    async fn look_around(&self) -> ReadResult<KnownPlacements> {
+        let namespaces = self.list::<Value>("/api/v1/namespaces").await;
+        let namespaces = namespaces.map_err(|why| format!("namespaces: {why}"))?;
+        let tenants = self.list::<Tenant>("/apis/capsule.clastix.io/v1beta2/tenants").await;
+        let tenants = tenants.map_err(|why| format!("Tenants: {why}"))?;
+        let mut surrounding = KnownPlacements {
+            realm: TenancyFacts {
+                settings: Settings {
+                    platform_namespace: PLATFORM_NAMESPACE.to_owned(),
+                    is_guarded: true,
+                    ..Settings::default()
+                },
+                tenants: tenants.iter().map(TenantFacts::from).collect(),
+                ..TenancyFacts::default()
+            },
+            namespaces: Vec::new(),
+        };
+        for mut namespace in namespaces {
+            let metadata = namespace.get_mut("metadata").map(Value::take).unwrap_or_default();
+            let Ok(metadata) = serde_json::from_value::<ObjectMeta>(metadata) else {
+                continue;
+            };
+            surrounding.realm.namespaces.push(NamespaceFacts::from(&metadata));
+            surrounding.namespaces.push(ReceivingNamespace {
+                is_deleting: metadata.deletion_timestamp.is_some(),
+                name: metadata.name.unwrap_or_default(),
+                labels: metadata.labels.unwrap_or_default(),
+            });
+        }
+        Ok(surrounding)
+    }
+
+    /// Lists the existing answers, for a user who adds one. Unreadable answers are reported and left out; the controllers see them all the same.
+    pub(super) async fn list_answers(&self) -> ExistingAnswers {
+        ExistingAnswers {
+            grants: note("grants", self.list(&Self::write_path("fluxaccessgrants", None))).await,
+            standing: note(
+                "standing grants",
+                self.list(&Self::write_path("fluxaccessstandinggrants", None)),
+            )
+            .await,
+        }
+    }
+}
+
+async fn note<T>(what: &str, list: impl Future<Output = ReadResult<Vec<T>>>) -> Vec<T> {
+    match list.await {
+        Ok(list) => list,
+        Err(why) => {
+            output::print_note(format!(
+                "note: {what} could not be read, so their answers aren't known here: {why}"
+            ));
+            Vec::new()
+        }
+    }
+}
+
+/// The existing answers.
+pub(super) struct ExistingAnswers {
+    grants: Vec<FluxAccessGrant>,
+    standing: Vec<FluxAccessStandingGrant>,
+}
+
+impl ExistingAnswers {
+    pub(super) fn as_answers<'a>(&'a self, now: &'a Time) -> Answers<'a> {
+        Answers {
+            grants: &self.grants,
+            standing: &self.standing,
+            platform: PLATFORM_NAMESPACE,
+            now,
+        }
+    }
+}
