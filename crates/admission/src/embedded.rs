@@ -10,9 +10,11 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{
-    GuardTarget, FollowedResource, Guard, GuardPlace, GuardQuestion, GuardQueries, Membership, Review, Ruling,
+    FollowedResource, Guard, GuardPlace, GuardQueries, GuardQuestion, GuardTarget, Membership, Review, Ruling,
 };
-use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, ClusterQueries};
+use tenure_tenancy::admission::{
+    self, Actor, ClusterQueries, Decision, Operation, Question, Refusal, Request, Resource,
+};
 use tenure_tenancy::admission::{collision, quota};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
 use tenure_tenancy::{
@@ -411,7 +413,12 @@ impl ClusterQueries for Server<'_> {
         self.0.find(group, plural, namespace, name)
     }
 
-    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(
+        &self,
+        facts: &FactIndex,
+        tenant: &TenantFacts,
+        namespace: &str,
+    ) -> Result<Option<Mention>, String> {
         Ok(self.1.read().find_outside(facts, tenant, namespace))
     }
 }

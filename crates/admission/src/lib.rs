@@ -9,8 +9,8 @@
 //! AdmissionReview of another cluster ─────[webhook]───┘
 //! ```
 
-mod quota_usage;
 mod embedded;
+mod quota_usage;
 pub mod webhook;
 
 pub use embedded::EmbeddedGuard;

@@ -10,11 +10,10 @@
 //! ```
 
 mod admission;
-mod responses;
-mod long_requests;
 pub mod audit;
 pub mod authentication;
 mod bootstrap;
+mod byte_ledger;
 mod catalog;
 pub mod certificates;
 mod cluster;
@@ -25,45 +24,47 @@ mod conversion;
 mod fairness;
 mod formats;
 mod gate;
-mod unique_values;
 mod http;
-mod request_memory;
 mod json_patch;
 mod keys;
 mod kind_properties;
-mod byte_ledger;
-pub mod side_listeners;
+mod long_requests;
 mod long_work;
 mod metrics;
 mod operation;
+mod program_hooks;
 mod registry;
+mod request_memory;
+mod responses;
 mod rights;
 mod routes;
 mod selectors;
 mod serve;
 mod server;
 mod service;
+pub mod side_listeners;
 mod stored;
 mod streams;
-mod program_hooks;
+mod unique_values;
 mod view;
 mod webhook_client;
 mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;
 pub use admission::guard::{
-    GuardTarget, FollowedResource, Guard, GuardQuestion, GuardQueries, Membership, ObjectLocation as GuardPlace, Review, Ruling,
+    FollowedResource, Guard, GuardQueries, GuardQuestion, GuardTarget, Membership, ObjectLocation as GuardPlace,
+    Review, Ruling,
 };
-pub use responses::ResponseBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
-pub use request_memory::RequestMemoryBounds;
 pub use metrics::write_process_figures;
-pub use operation::{DeleteOptions, FieldValidation, Operation, ExplicitOptions};
+pub use operation::{DeleteOptions, ExplicitOptions, FieldValidation, Operation};
+pub use program_hooks::Counter;
 pub use registry::{Answer, Deleted, Outcome, Registry};
+pub use request_memory::RequestMemoryBounds;
+pub use responses::ResponseBounds;
 pub use routes::{BACKUP_PATH, VERSION};
 pub use server::{Config, Server, ServerError};
 pub use service::{ApiService, path_segments};
-pub use program_hooks::Counter;
 pub use tenure_kinds::kind::{InvalidRange, ServiceRange};
 pub use view::View;

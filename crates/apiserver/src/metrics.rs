@@ -14,9 +14,9 @@ use tenure_exposition::{FamilyKind, Labels, begin_family, write_family, write_hi
 use crate::fairness::{Fairness, MemoryUse};
 use crate::http::{Body, RequestInfo, respond};
 use crate::keys;
+use crate::program_hooks::ProgramHooks;
 use crate::registry::Registry;
 use crate::routes::version;
-use crate::program_hooks::ProgramHooks;
 
 /// The upper ends of the buckets of durations, in seconds: kube-apiserver's buckets.
 const BUCKETS: [f64; 23] = [

@@ -12,17 +12,17 @@ use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
 
 use crate::admission::guard::Guard;
-use crate::responses::ResponseBounds;
 use crate::audit::{Audit, LogConfig};
 use crate::authentication::{Authenticator, CertificateError, KeyError, ServiceAccountTokens};
 use crate::certificates::{Authority, AuthorityError, ProvidedFiles, loopback_names};
 use crate::cluster::{self, Cluster};
 use crate::gate::Peer;
 use crate::http::ApiError;
-use crate::request_memory::RequestMemoryBounds;
-use crate::registry::Registry;
-use crate::service::{ApiService, Shared};
 use crate::program_hooks::{Counter, ProgramHooks};
+use crate::registry::Registry;
+use crate::request_memory::RequestMemoryBounds;
+use crate::responses::ResponseBounds;
+use crate::service::{ApiService, Shared};
 use crate::{bootstrap, controllers, serve};
 
 /// The issuer of ServiceAccount tokens: the name by which Pods call the API server.

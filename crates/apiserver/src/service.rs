@@ -21,21 +21,21 @@ use tenure_checkpoint::Ended;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::responses::{self, ResponseBounds, Route};
-use crate::audit::{RequestFacts, Audit, AuditRecord};
+use crate::audit::{Audit, AuditRecord, RequestFacts};
+use crate::byte_ledger::{Account, ByteLedger, Charge};
 use crate::cluster::Cluster;
 use crate::connections::Activity;
-use crate::fairness::{Bounds, PerMemoryUse, Fairness, MemoryUse, OwnedUserPermit, UserPermit, Rejected};
+use crate::fairness::{Bounds, Fairness, MemoryUse, OwnedUserPermit, PerMemoryUse, Rejected, UserPermit};
 use crate::gate::{Peer, attributes};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
-use crate::request_memory::{IncomingBody, WorkingMemory, RequestMemoryBounds, BodyRejection, ReceivedBody};
-use crate::byte_ledger::{Account, Charge, ByteLedger};
 use crate::long_work::{self, Deadline, Stopped, WithDeadline};
 use crate::metrics::{Counted, Metrics};
 use crate::operation::Warnings;
-use crate::streams::StreamEnd;
 use crate::program_hooks::ProgramHooks;
+use crate::request_memory::{BodyRejection, IncomingBody, ReceivedBody, RequestMemoryBounds, WorkingMemory};
+use crate::responses::{self, ResponseBounds, Route};
+use crate::streams::StreamEnd;
 use crate::{long_requests, routes};
 
 /// Longest duration of a request. Watches have their own limit.
@@ -81,7 +81,9 @@ impl Shared {
     ) -> Self {
         let ledgers = PerMemoryUse::new(|held| match held {
             MemoryUse::Answers => ByteLedger::new(answers.user_bytes, answers.total_bytes),
-            MemoryUse::Bodies => ByteLedger::for_growing(intake.user_body_bytes, intake.total_body_bytes, body::MAX_BODY),
+            MemoryUse::Bodies => {
+                ByteLedger::for_growing(intake.user_body_bytes, intake.total_body_bytes, body::MAX_BODY)
+            }
             MemoryUse::Objects => ByteLedger::new(intake.user_object_bytes, intake.total_object_bytes),
         });
         let registry = cluster.registry.clone();
@@ -295,7 +297,9 @@ impl ApiService {
         let prepaid = response.extensions_mut().remove::<Arc<Charge>>();
         // A streamed answer begins with at most one piece, and a watch with nothing.
         let bytes = response.body().size_hint().exact();
-        let bytes = bytes.map_or(responses::PIECE, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX / 2));
+        let bytes = bytes.map_or(responses::PIECE, |bytes| {
+            usize::try_from(bytes).unwrap_or(usize::MAX / 2)
+        });
         let charge = match prepaid {
             Some(prepaid) => Some(prepaid),
             None if bytes == 0 || info.verb == "watch" && response.status().is_success() => None,
@@ -430,7 +434,10 @@ impl ApiService {
         let asked = long_requests::measure_request(&request.registry, &request.info, &request.headers, &taken.bytes);
         let is_long = asked.is_long;
         let burden = WorkingMemory::new(taken, asked, &request.headers, &request.info.verb);
-        let (objects, patience) = (place.account(MemoryUse::Objects).clone(), self.shared.fairness.patience());
+        let (objects, patience) = (
+            place.account(MemoryUse::Objects).clone(),
+            self.shared.fairness.patience(),
+        );
         if is_long {
             let serving = async move {
                 let (bytes, room) = burden.lift(&objects, patience).await?;

@@ -9,9 +9,9 @@ use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::kind::{Allocated, Objects, ServiceRange};
 use tenure_store::{Entry, Snapshot};
 
-use crate::unique_values::UniqueValueIndex;
 use crate::keys;
 use crate::stored::decode_stored;
+use crate::unique_values::UniqueValueIndex;
 
 /// All objects at one revision, for rules that look at other objects.
 #[derive(Debug, Clone)]

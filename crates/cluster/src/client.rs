@@ -10,10 +10,10 @@ use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
 
 use crate::discovery::{self, Discovery, Resource, Sought};
-use crate::remote_cluster::{RemoteClusterLimits, reserve_memory};
 use crate::error::ClusterError;
 use crate::identities::{Sender, Shared};
 use crate::path::{write_path, write_query};
+use crate::remote_cluster::{RemoteClusterLimits, reserve_memory};
 use crate::transport::{Answer, Call, JSON};
 use crate::work_limit::LaneWorkLimit;
 use tenure_planner::plan::Propagation;

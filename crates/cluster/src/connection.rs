@@ -9,8 +9,8 @@ use kube::client::{AuthError, Body};
 use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
-use crate::remote_cluster::RemoteClusterLimits;
 use crate::health::ControllerHealth;
+use crate::remote_cluster::RemoteClusterLimits;
 use crate::requests::RequestCounts;
 use crate::server_clock::ServerClock;
 use crate::token::Token;

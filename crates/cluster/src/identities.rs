@@ -16,14 +16,14 @@ use jiff::Timestamp;
 
 use crate::client::Client;
 use crate::connection::{Connection, ControllerCredentials};
-use crate::remote_cluster::{MemoryReservation, RemoteClusterLimits};
 use crate::error::ClusterError;
 use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
+use crate::remote_cluster::{MemoryReservation, RemoteClusterLimits};
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, Route};
-use crate::work_limit::{SharedWorkLimit, LaneWorkLimit};
 use crate::wire::{Channel, ConnectionOwner, Purpose, Wire};
+use crate::work_limit::{LaneWorkLimit, SharedWorkLimit};
 use tenure_tenancy::{Identity, LaneAccount, SecretWriter, ServiceAccount, identity};
 
 pub use foreign_token::{ForeignToken, TokenError};

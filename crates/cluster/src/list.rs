@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
 use crate::path::{write_path, write_query};
-use crate::raw_object::{RawPage, RawObject};
+use crate::raw_object::{RawObject, RawPage};
 use crate::transport::{Call, LONGEST_ANSWER};
 use crate::work_limit::WorkPermit;
 

@@ -10,8 +10,8 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 use serde_json::Value;
 
-use crate::remote_cluster::{GrowingText, RemoteClusterLimits};
 use crate::error::{ClusterError, with_causes};
+use crate::remote_cluster::{GrowingText, RemoteClusterLimits};
 use crate::requests::RequestCounts;
 use crate::server_clock::ServerClock;
 use crate::token::Token;
@@ -201,7 +201,11 @@ fn refusal(identity: &Identity, code: StatusCode, retry_after: Option<Duration>,
     ClusterError::from_answer(identity, code.as_u16(), retry_after, body)
 }
 
-async fn read(call: &Call, response: Response<Body>, terms: Option<&RemoteClusterLimits>) -> Result<(Bytes, GrowingText), ClusterError> {
+async fn read(
+    call: &Call,
+    response: Response<Body>,
+    terms: Option<&RemoteClusterLimits>,
+) -> Result<(Bytes, GrowingText), ClusterError> {
     let longest = terms.map_or(call.longest, |terms| call.longest.min(terms.longest));
     let reading = async {
         let mut room = GrowingText::default();

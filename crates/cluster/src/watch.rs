@@ -16,10 +16,10 @@ use tenure_api::ObjectView;
 
 use crate::client::Client;
 use crate::discovery::Resource;
-use crate::remote_cluster::GrowingText;
 use crate::error::ClusterError;
 use crate::list::PagedList;
 use crate::raw_object::{RawEvent, RawObject};
+use crate::remote_cluster::GrowingText;
 
 /// The requested duration of a watch.
 const OPEN_SECONDS: u64 = 290;

@@ -8,7 +8,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenure_planner::access::host::HostError;
-use tenure_sources::{SecretBytes, HostFailure};
+use tenure_sources::{HostFailure, SecretBytes};
 
 use crate::call::{Reply, read_http_date};
 
@@ -32,7 +32,12 @@ pub(crate) enum Outcome {
 }
 
 /// Checks the status and the headers of an answer.
-pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&SecretBytes]) -> Result<Outcome, HostError> {
+pub(crate) fn check_answer(
+    reply: &Reply,
+    is_order: bool,
+    now: Timestamp,
+    secrets: &[&SecretBytes],
+) -> Result<Outcome, HostError> {
     let status = reply.status;
     let code = status.as_u16();
     let is_json = reply.header("content-type").is_some_and(|kind| kind.contains("json"));
@@ -258,7 +263,8 @@ mod tests {
     #[test]
     fn an_order_without_an_answer_may_have_been_done() {
         let now = at("2030-01-01T12:00:00Z");
-        let judge = |status, kind, is_order| check_answer(&reply(status, &[kind], "{\"message\":\"no\"}"), is_order, now, &[]);
+        let judge =
+            |status, kind, is_order| check_answer(&reply(status, &[kind], "{\"message\":\"no\"}"), is_order, now, &[]);
         for status in [500, 502, 503, 408] {
             assert!(
                 matches!(judge(status, JSON, true), Err(HostError::Unknown(_))),

@@ -7,7 +7,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
 use tenure_planner::access::host::{
-    HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, ListedCredential, MintRequest, MintedCredential, HostReply, HostError,
+    Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, ListedCredential, MintRequest,
+    MintedCredential, TargetDescription,
 };
 use tenure_sources::SecretBytes;
 use url::Url;
@@ -65,7 +66,13 @@ pub(crate) trait Api: Send + Sync {
     }
 
     /// Reads an answer without trouble. [`Outcome::Missing`] is the API's answer for a missing object.
-    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError>;
+    fn read(
+        &self,
+        ask: &HostQuery,
+        progress: &mut Progress,
+        outcome: &Outcome,
+        reply: &Reply,
+    ) -> Result<ApiStep, HostError>;
 }
 
 /// Decides the step after an answer.
@@ -91,7 +98,10 @@ pub(crate) fn find_next_step(
             }
             return Ok(ApiStep::Next(call));
         }
-        return Ok(ApiStep::Done(HostReply::Listed(std::mem::take(&mut progress.listed)), None));
+        return Ok(ApiStep::Done(
+            HostReply::Listed(std::mem::take(&mut progress.listed)),
+            None,
+        ));
     }
     Ok(step)
 }

@@ -7,8 +7,8 @@
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use tenure_planner::access::host::{AccessLevel, DeviceCode, DevicePollResult, Membership, Scope, Target, HostError};
-use tenure_sources::{BaseUrl, Credentials, SecretBytes, HostClient, Connector, TlsOptions};
+use tenure_planner::access::host::{AccessLevel, DeviceCode, DevicePollResult, HostError, Membership, Scope, Target};
+use tenure_sources::{BaseUrl, Connector, Credentials, HostClient, SecretBytes, TlsOptions};
 
 use crate::answer::{Outcome, check_answer, later, not_understood};
 use crate::call::{Call, Reply};
@@ -121,7 +121,12 @@ impl DeviceFlow {
     ///
     /// # Errors
     /// [`HostError`] when the result is unknown. A lost answer uses the code up, so the next poll returns [`DevicePollResult::Expired`].
-    pub async fn poll(&self, secret: &DeviceSecret, target: &Target, now: Timestamp) -> Result<DevicePollResult, HostError> {
+    pub async fn poll(
+        &self,
+        secret: &DeviceSecret,
+        target: &Target,
+        now: Timestamp,
+    ) -> Result<DevicePollResult, HostError> {
         let pairs = vec![
             ("grant_type", SecretBytes::new(GRANT)),
             ("device_code", secret.0.clone()),
@@ -189,7 +194,11 @@ fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret)
 }
 
 /// Returns the token, or the state of the flow without one.
-fn read_poll(reply: &Reply, now: Timestamp, secret: &SecretBytes) -> Result<Result<SecretBytes, DevicePollResult>, HostError> {
+fn read_poll(
+    reply: &Reply,
+    now: Timestamp,
+    secret: &SecretBytes,
+) -> Result<Result<SecretBytes, DevicePollResult>, HostError> {
     if matches!(
         reply.status,
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
@@ -215,12 +224,19 @@ fn read_user(reply: &Reply, now: Timestamp, token: &SecretBytes) -> Result<u64, 
     let user: UserAnswer = reply.read().ok_or_else(strange)?;
     match user.state.as_deref() {
         None | Some("active") => Ok(user.id),
-        Some(_) => Err(HostError::Forbidden("the account of this user is not active".to_owned())),
+        Some(_) => Err(HostError::Forbidden(
+            "the account of this user is not active".to_owned(),
+        )),
     }
 }
 
 /// Returns the level of a user; `None` if the user is no member, or may not see the project or group.
-fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &SecretBytes) -> Result<Option<AccessLevel>, HostError> {
+fn read_member(
+    reply: &Reply,
+    user_id: u64,
+    now: Timestamp,
+    token: &SecretBytes,
+) -> Result<Option<AccessLevel>, HostError> {
     if let Outcome::Missing(_) = check_answer(reply, false, now, &[token])? {
         return Ok(None);
     }

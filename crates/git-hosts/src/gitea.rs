@@ -5,10 +5,12 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, HostKind, Role, Scope, HostReply, HostError};
+use tenure_planner::access::host::{
+    Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, Role, Scope,
+};
 
 use crate::answer::Outcome;
-use crate::api::{Api, PAGE, Progress, ApiStep, read, read_public_key, refuse_missing, refuse_unsupported};
+use crate::api::{Api, ApiStep, PAGE, Progress, read, read_public_key, refuse_missing, refuse_unsupported};
 use crate::call::{Call, Reply};
 use crate::github::{
     check_asked, find_by_path, find_first, found_group, found_repository, key_capabilities, read_keys,
@@ -79,7 +81,13 @@ impl Api for Gitea {
         })
     }
 
-    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError> {
+    fn read(
+        &self,
+        ask: &HostQuery,
+        progress: &mut Progress,
+        outcome: &Outcome,
+        reply: &Reply,
+    ) -> Result<ApiStep, HostError> {
         match ask {
             HostQuery::ReadOwnCredential => {
                 refuse_missing(outcome)?;
@@ -95,7 +103,9 @@ impl Api for Gitea {
                 let Organization { id, name } = read(progress, reply)?;
                 check_asked(ask, found_group(id, name))
             }
-            HostQuery::FindByPath { .. } | HostQuery::FindById { .. } => check_asked(ask, found_repository(read(progress, reply)?)),
+            HostQuery::FindByPath { .. } | HostQuery::FindById { .. } => {
+                check_asked(ask, found_repository(read(progress, reply)?))
+            }
             _ => read_keys(ask, progress, outcome, reply, "limit"),
         }
     }

@@ -8,14 +8,15 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_planner::access::host::{
-    HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, ListedCredential, Role, Scope, Target, HostReply, HostError,
+    Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, ListedCredential, Role, Scope, Target,
+    TargetDescription,
 };
 use tenure_sources::SecretBytes;
 
 use crate::answer::Outcome;
 use crate::api::{
-    Api, PAGE, Progress, ApiStep, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
-    read_public_key, refuse_missing, refuse_unsupported, add_page,
+    Api, ApiStep, PAGE, Progress, add_page, check_found, check_path, read, read_minted_key, read_minted_token,
+    read_optional_time, read_public_key, refuse_missing, refuse_unsupported,
 };
 use crate::call::{Call, Reply};
 
@@ -130,7 +131,13 @@ impl Api for Github {
         })
     }
 
-    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError> {
+    fn read(
+        &self,
+        ask: &HostQuery,
+        progress: &mut Progress,
+        outcome: &Outcome,
+        reply: &Reply,
+    ) -> Result<ApiStep, HostError> {
         if let HostQuery::Mint(request) = ask
             && request.kind == CredentialKind::InstallationToken
         {

@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use tenure_planner::access::host::{
-    HostQuery, Capabilities, CredentialKind, TargetDescription, HostKind, Issue, ListedCredential, MintRequest, Role, Scope, Target, HostReply, HostError,
+    Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, Issue, ListedCredential, MintRequest,
+    Role, Scope, Target, TargetDescription,
 };
 
 use crate::answer::Outcome;
 use crate::api::{
-    Api, PAGE, Progress, ApiStep, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
-    read_public_key, refuse_missing, refuse_unsupported, add_page,
+    Api, ApiStep, PAGE, Progress, add_page, check_found, check_path, read, read_minted_key, read_minted_token,
+    read_optional_time, read_public_key, refuse_missing, refuse_unsupported,
 };
 use crate::call::{Call, Reply, encode};
 
@@ -156,7 +157,13 @@ impl Api for Gitlab {
         })
     }
 
-    fn read(&self, ask: &HostQuery, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, HostError> {
+    fn read(
+        &self,
+        ask: &HostQuery,
+        progress: &mut Progress,
+        outcome: &Outcome,
+        reply: &Reply,
+    ) -> Result<ApiStep, HostError> {
         match (ask, outcome) {
             (HostQuery::FindByPath { .. } | HostQuery::FindById { .. }, Outcome::Missing(_)) => {
                 return Ok(ApiStep::Done(HostReply::Found(None), None));

@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, HostKind, HostReply, HostError};
+use tenure_planner::access::host::{Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply};
 use tenure_sources::{
-    BaseUrl, Credentials, GitHubApp, SecretBytes, HostClient, HostRequest, Installation, Connector, TlsOptions,
+    BaseUrl, Connector, Credentials, GitHubApp, HostClient, HostRequest, Installation, SecretBytes, TlsOptions,
 };
 use tokio::sync::Mutex;
 
-use crate::answer::{Outcome, explain, check_answer, later};
-use crate::api::{Api, Progress, ApiStep, find_next_step};
+use crate::answer::{Outcome, check_answer, explain, later};
+use crate::api::{Api, ApiStep, Progress, find_next_step};
 use crate::call::{Body, Call, Reply};
 use crate::gitea::Gitea;
 use crate::github::{self, Github};

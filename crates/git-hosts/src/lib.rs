@@ -8,6 +8,7 @@
 mod answer;
 mod api;
 mod call;
+mod deploy_key;
 mod device;
 mod gitea;
 mod github;
@@ -15,8 +16,7 @@ mod gitlab;
 mod host;
 #[cfg(test)]
 mod malformed_answer_tests;
-mod deploy_key;
 
-pub use device::{DeviceFlow, DeviceSecret};
-pub use host::{HostResponse, Authoriser, Host, RemoteHost, StaticHost};
 pub use deploy_key::{DeployKeyPair, fingerprint_bytes, fingerprint_key, fingerprint_value, make_deploy_key};
+pub use device::{DeviceFlow, DeviceSecret};
+pub use host::{Authoriser, Host, HostResponse, RemoteHost, StaticHost};

@@ -3,11 +3,11 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use proptest::prelude::*;
-use tenure_planner::access::host::{HostQuery, CredentialKind, MintRequest, Role, Scope, Target};
+use tenure_planner::access::host::{CredentialKind, HostQuery, MintRequest, Role, Scope, Target};
 use tenure_sources::SecretBytes;
 use zeroize::Zeroizing;
 
-use crate::api::{Api, Progress, ApiStep, find_next_step};
+use crate::api::{Api, ApiStep, Progress, find_next_step};
 use crate::call::Reply;
 use crate::gitea::Gitea;
 use crate::github::Github;

@@ -16,11 +16,11 @@ use serde_json::{Map, Value};
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 
-use crate::answer::{Answer, DeleteAnswer, Failure, Live, Reason, ImpliedState, WriteAnswer};
+use crate::answer::{Answer, DeleteAnswer, Failure, ImpliedState, Live, Reason, WriteAnswer};
 use crate::confidential;
 use crate::digest;
-use crate::outcome::add_duration;
 use crate::object::{Object, Origin};
+use crate::outcome::add_duration;
 use crate::plan::{Apply, Delete, Propagation, Request, Watched, Withheld};
 
 pub(crate) use terminating::{FinalizerRule, describe, neutralize, release};

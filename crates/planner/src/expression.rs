@@ -114,7 +114,11 @@ impl Expression {
     }
 
     /// Evaluates the expression to a boolean, paid from an evaluation budget.
-    pub(crate) fn evaluate<'a>(&self, variables: &dyn Variables<'a>, purse: &mut EvaluationBudget) -> Result<bool, EvaluationError> {
+    pub(crate) fn evaluate<'a>(
+        &self,
+        variables: &dyn Variables<'a>,
+        purse: &mut EvaluationBudget,
+    ) -> Result<bool, EvaluationError> {
         match self.evaluate_any(variables, purse)? {
             Value::Bool(said) => Ok(said),
             other => Err(self.refuse_type(&other, "bool")),
@@ -140,7 +144,11 @@ impl Expression {
         }
     }
 
-    fn evaluate_any<'a>(&self, variables: &dyn Variables<'a>, purse: &mut EvaluationBudget) -> Result<Value<'a>, EvaluationError> {
+    fn evaluate_any<'a>(
+        &self,
+        variables: &dyn Variables<'a>,
+        purse: &mut EvaluationBudget,
+    ) -> Result<Value<'a>, EvaluationError> {
         let left = purse.left();
         let allowed = Allowance {
             cost: EXPRESSION.cost.min(left.cost),
@@ -154,10 +162,12 @@ impl Expression {
         purse.spend(evaluation.cost.min(allowed.cost), evaluation.effort.min(allowed.effort));
         match evaluation.result {
             Ok(said) => Ok(said),
-            Err(failure) if failure.is_too_costly() && allowed == EXPRESSION => Err(EvaluationError::TooCostly(format!(
-                "{} costs more than an expression may (a cost of {} on one object): look at less",
-                self.field, EXPRESSION.cost
-            ))),
+            Err(failure) if failure.is_too_costly() && allowed == EXPRESSION => {
+                Err(EvaluationError::TooCostly(format!(
+                    "{} costs more than an expression may (a cost of {} on one object): look at less",
+                    self.field, EXPRESSION.cost
+                )))
+            }
             Err(failure) if failure.is_too_costly() => Err(purse.refuse(&self.field)),
             Err(failure) => Err(EvaluationError::Failed {
                 field: self.field.clone(),

@@ -9,8 +9,8 @@ use tenure_api::ObjectId;
 
 use crate::answer::{Answer, DeleteAnswer, Live};
 use crate::dependents::Attempt;
-use crate::outcome::add_duration;
 use crate::object::Object;
+use crate::outcome::add_duration;
 use crate::plan::Next;
 
 /// The time until another attempt if a watch may be behind: after a conflict, and after a write of an object that no watch reports.
@@ -268,7 +268,8 @@ mod tests {
                 Answer::Disowned(id.clone(), failed(&reason)),
                 Answer::Released(id.clone(), failed(&reason)),
             ] {
-                let (mut answered, mut attempt) = (KnownObjects::default(), Attempt::begin(now, &ObjectMeta::default()));
+                let (mut answered, mut attempt) =
+                    (KnownObjects::default(), Attempt::begin(now, &ObjectMeta::default()));
                 answered.take(&mut attempt, answer);
                 assert_eq!(answered.check_end(late.clone(), &attempt, now), next, "{reason:?}");
             }

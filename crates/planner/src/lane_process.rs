@@ -4,9 +4,9 @@
 //! it, and it begins after it has connected and has its orders. Times count from any fixed moment. A lane is never given up: a process that ends again and again is
 //! started later and later, but always again, since the lane's objects may be repaired at any time.
 
+pub mod capacity;
 pub mod group;
 pub mod memory;
-pub mod capacity;
 pub mod user;
 
 use std::fmt;
@@ -216,7 +216,9 @@ impl ProcessRecord {
         match (fact, &mut self.phase) {
             (ProcessEvent::Expected, phase) => *phase = Phase::Expecting { since: now },
             // A process that connects after a long absence has to wait for no pause.
-            (ProcessEvent::Arrived, phase @ Phase::Pausing { .. }) if matches!(self.last, Some(ExitCause::Absent(_))) => {
+            (ProcessEvent::Arrived, phase @ Phase::Pausing { .. })
+                if matches!(self.last, Some(ExitCause::Absent(_))) =>
+            {
                 *phase = Phase::Resting;
             }
             (ProcessEvent::GaveUp, phase @ Phase::Expecting { .. }) => *phase = Phase::Killed(None),
@@ -306,7 +308,11 @@ impl ProcessRecord {
                 ..
             } => {
                 let next = at.saturating_add(self.patience / 4);
-                if next <= now { ProcessAction::Ask } else { ProcessAction::Wait(Some(next)) }
+                if next <= now {
+                    ProcessAction::Ask
+                } else {
+                    ProcessAction::Wait(Some(next))
+                }
             }
             Phase::Stopping { since } => {
                 let until = since.saturating_add(FAREWELL);

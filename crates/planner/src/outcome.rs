@@ -14,7 +14,12 @@ use crate::plan::{Event, EventKind, EventPlace, Status};
 pub(crate) type ConditionEntry<'a> = (&'a str, ConditionStatus, &'a str, &'a str);
 
 /// Sets a condition of the object with this metadata.
-pub(crate) fn set_condition(conditions: &mut Vec<Condition>, metadata: &ObjectMeta, now: Timestamp, entry: ConditionEntry<'_>) {
+pub(crate) fn set_condition(
+    conditions: &mut Vec<Condition>,
+    metadata: &ObjectMeta,
+    now: Timestamp,
+    entry: ConditionEntry<'_>,
+) {
     let (type_, status, reason, message) = entry;
     let condition = Condition {
         type_: type_.to_owned(),

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use tenure_tenancy::{ShardUnit, Instance};
+use tenure_tenancy::{Instance, ShardUnit};
 
 /// Up to which revisions the Tenants and the namespaces were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use crate::admission::Verdict;
+use crate::attack_writes;
 use crate::cluster::Binding;
 use crate::node::{Identity, Node, Scope, scoped};
 use crate::powers::Granted;
 use crate::rules::Names;
 use crate::search::{Edge, Search};
-use crate::attack_writes;
 
 impl Search<'_> {
     /// Adds tokens by TokenRequest. If policies check token requests, each account is decided by itself.

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::admission::Verdict;
+use crate::attack_writes;
 use crate::cluster::{Binding, Cluster};
 use crate::kinds::RBAC;
 use crate::node::{Identity, Node, Scope};
 use crate::powers::{Granted, Power};
 use crate::rules::Names;
 use crate::search::{Edge, Search};
-use crate::attack_writes;
 
 /// The rights on roles and bindings in one scope, each with the binding that gives the right.
 #[derive(Default)]

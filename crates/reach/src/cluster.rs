@@ -14,7 +14,7 @@ use crate::kinds::{
 use crate::node::{ACCOUNTS_PREFIX, Identity, Scope};
 use crate::object::{annotation, group_of, is_true, label, list, list_texts, pointer_text};
 use crate::powers::{Granted, Power, list_powers};
-use crate::rules::{RequestedRight, Names, Rule, covers_rule, is_aggregated};
+use crate::rules::{Names, RequestedRight, Rule, covers_rule, is_aggregated};
 
 /// A Role or a ClusterRole.
 pub(crate) struct Role {
@@ -451,7 +451,13 @@ impl Cluster {
     }
 
     /// Checks whether RBAC allows a request of an identity.
-    pub(crate) fn may(&self, identity: &Identity, groups: &[String], scope: &Scope, asked: &RequestedRight<'_>) -> bool {
+    pub(crate) fn may(
+        &self,
+        identity: &Identity,
+        groups: &[String],
+        scope: &Scope,
+        asked: &RequestedRight<'_>,
+    ) -> bool {
         if groups.iter().any(|group| group == "system:masters") {
             return true;
         }

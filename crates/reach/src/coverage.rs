@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::kinds::{SOURCES, ReadKind, is_custom};
+use crate::kinds::{ReadKind, SOURCES, is_custom};
 use crate::object::{group_of, pointer_text};
 
 /// The kinds for which the objects are complete.

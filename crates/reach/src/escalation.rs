@@ -1,13 +1,13 @@
 //! Edges of owners and approvers: namespaces with existing rights on their names, and credentials.
 
-use crate::admission::{WriteCheck, Requester, Verdict, FailurePolicy, Write};
+use crate::admission::{FailurePolicy, Requester, Verdict, Write, WriteCheck};
+use crate::attack_writes;
 use crate::cluster::Binding;
 use crate::kinds::{RBAC, SECRET_WRITER};
 use crate::node::{Identity, Node, Scope};
 use crate::powers::Power;
-use crate::rules::{RequestedRight, Names};
+use crate::rules::{Names, RequestedRight};
 use crate::search::{Edge, Search};
-use crate::attack_writes;
 
 impl Search<'_> {
     /// Returns admission's decision about a write.
@@ -78,7 +78,11 @@ impl Search<'_> {
                 if self.is_done(&node) {
                     continue;
                 }
-                let verdict = self.judge(&attack_writes::namespace(namespace, name, &tenant.uid), identity, groups);
+                let verdict = self.judge(
+                    &attack_writes::namespace(namespace, name, &tenant.uid),
+                    identity,
+                    groups,
+                );
                 let by = format!("{}; {by} names it", creation.label);
                 self.go(
                     node,
@@ -91,7 +95,11 @@ impl Search<'_> {
                     if cluster.namespaces.contains_key(&namespace) {
                         continue;
                     }
-                    let verdict = self.judge(&attack_writes::namespace(&namespace, name, &tenant.uid), identity, groups);
+                    let verdict = self.judge(
+                        &attack_writes::namespace(&namespace, name, &tenant.uid),
+                        identity,
+                        groups,
+                    );
                     self.expand_credentials(identity, bindings, name, &namespace, Some((&creation.label, verdict)));
                 }
             }

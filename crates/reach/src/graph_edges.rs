@@ -1,13 +1,13 @@
 //! The edges from each node of the graph.
 
-use crate::admission::{WriteCheck, Verdict, FailurePolicy};
+use crate::admission::{FailurePolicy, Verdict, WriteCheck};
+use crate::attack_writes;
 use crate::cluster::{Binding, Nodes};
-use crate::kinds::{DEPUTIES, ControllerAction, LANE_GROUPS, LANE_PREFIX};
+use crate::kinds::{ControllerAction, DEPUTIES, LANE_GROUPS, LANE_PREFIX};
 use crate::node::{Identity, Node, Scope, scoped};
 use crate::powers::{Granted, Power};
 use crate::rules::Names;
 use crate::search::{Edge, Search};
-use crate::attack_writes;
 
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
@@ -327,7 +327,10 @@ impl Search<'_> {
         self.go(Node::Secrets(scope.clone()), all("read-secrets"));
         self.go(Node::Tokens(scope.clone()), all("create-token"));
         self.go(Node::NewAccounts(scope.clone()), all("create-serviceaccounts"));
-        for deputy in DEPUTIES.iter().filter(|deputy| deputy.does != ControllerAction::MakesPods) {
+        for deputy in DEPUTIES
+            .iter()
+            .filter(|deputy| deputy.does != ControllerAction::MakesPods)
+        {
             let resource = format!("{}.{}", deputy.resource, deputy.group);
             let scope = scope.clone();
             self.go(Node::Deputies { resource, scope }, all("write-deputy"));
@@ -502,7 +505,9 @@ impl Search<'_> {
 
     fn expand_custom_resources(&mut self) {
         for deputy in DEPUTIES {
-            if deputy.does == ControllerAction::MakesPods || !self.cluster.custom_groups.iter().any(|group| group == deputy.group) {
+            if deputy.does == ControllerAction::MakesPods
+                || !self.cluster.custom_groups.iter().any(|group| group == deputy.group)
+            {
                 continue;
             }
             let node = Node::Deputies {

@@ -9,7 +9,7 @@
 
 mod accounts;
 mod admission;
-mod tenant_escapes;
+mod attack_writes;
 mod bindings;
 mod cluster;
 mod coverage;
@@ -23,14 +23,14 @@ mod report;
 mod rules;
 mod search;
 mod subject;
-mod attack_writes;
+mod tenant_escapes;
 
-pub use admission::{WriteCheck, FailurePolicy};
-pub use tenant_escapes::list_beyond;
+pub use admission::{FailurePolicy, WriteCheck};
 pub use cluster::Cluster;
 pub use coverage::{Coverage, name_source};
-pub use kinds::{SOURCES, ReadKind};
+pub use kinds::{ReadKind, SOURCES};
 pub use node::{Identity, Node, Scope};
 pub use report::{Access, Reach, Reached, Right, Step, Stopped, Target};
 pub use rules::Rule;
 pub use subject::Subject;
+pub use tenant_escapes::list_beyond;

@@ -1,7 +1,7 @@
 //! The powers that the rules of a role give its holder: one table from verbs on resources to
 //! powers.
 
-use crate::kinds::{ADMISSION, DEPUTIES, ControllerAction, LANE_GROUPS, RBAC};
+use crate::kinds::{ADMISSION, ControllerAction, DEPUTIES, LANE_GROUPS, RBAC};
 use crate::rules::{Names, Rule};
 
 /// A power that leads further than the right that gives it.

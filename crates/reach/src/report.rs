@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::admission::{WriteCheck, Verdict};
+use crate::admission::{Verdict, WriteCheck};
 use crate::cluster::Cluster;
 use crate::node::{Node, Scope};
 use crate::rules::{RequestedRight, Rule};

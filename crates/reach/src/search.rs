@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::rc::Rc;
 
-use crate::admission::{WriteCheck, Verdict};
+use crate::admission::{Verdict, WriteCheck};
 use crate::bindings::Combining;
 use crate::cluster::Cluster;
 use crate::node::{Identity, Node, Scope};

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use crate::fetch_budgets::GrowingCharge;
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
-use crate::budget::{OverBudget, BudgetLimits};
+use crate::budget::{BudgetLimits, OverBudget};
+use crate::fetch_budgets::GrowingCharge;
 use crate::git::modules;
 use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};

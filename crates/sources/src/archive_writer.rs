@@ -10,7 +10,7 @@ use flate2::{Compression, GzBuilder};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use crate::budget::{OverBudget, BudgetLimits};
+use crate::budget::{BudgetLimits, OverBudget};
 use crate::limits::{Limits, describe_bytes};
 
 /// A written archive.

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// The first failure, with its path.
-pub fn remove_deleted_sources(folder: &Path, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), (PathBuf, io::Error)> {
+pub fn remove_deleted_sources(
+    folder: &Path,
+    keep: impl Fn(&str, &str, &str) -> bool,
+) -> Result<(), (PathBuf, io::Error)> {
     let mut failed = None;
     for namespace in entries(folder) {
         for name in entries(&namespace) {

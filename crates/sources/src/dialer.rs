@@ -17,11 +17,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use crate::connector::Connector;
 use crate::error::FetchError;
 use crate::limits::{Limits, describe_bytes};
 use crate::policy::{Endpoint, Policy, Scheme};
 use crate::proxy::Proxy;
-use crate::connector::Connector;
 use crate::secret::TlsOptions;
 use crate::tls;
 

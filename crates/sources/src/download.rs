@@ -15,15 +15,15 @@ use tenure_planner::external_artifact::DownloadRequest;
 use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
 use tokio::io::AsyncReadExt as _;
 
-use crate::fetch_budgets::{self, FetchBudgets};
 use crate::artifact::{ArtifactStore, IncomingFile, SourceKey, TaskWrite as _};
 use crate::budget::OverBudget;
+use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
+use crate::fetch_budgets::{self, FetchBudgets};
 use crate::http::{HttpClient, HttpRequest};
 use crate::limits::{Limits, describe_bytes};
 use crate::policy::Endpoint;
-use crate::connector::Connector;
 use crate::secret::{Credentials, TlsOptions};
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));

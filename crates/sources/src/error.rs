@@ -9,8 +9,8 @@ use std::time::Duration;
 use tenure_planner::source::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
-use crate::policy::Denied;
 use crate::connector::{ConnectFailure, ConnectRefusal};
+use crate::policy::Denied;
 
 /// Why a fetch gave no artifact. One variant for each operation that can fail.
 #[derive(Debug, thiserror::Error)]

@@ -8,19 +8,19 @@ use futures::future::BoxFuture;
 use tenure_planner::git_repository::Fetched;
 use tokio::time::Instant;
 
-use crate::fetch_budgets::FetchBudgets;
 use crate::artifact::ArtifactStore;
 use crate::cancel::CancelOnDrop;
+use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
+use crate::fetch_budgets::FetchBudgets;
 use crate::fingerprint::write_fingerprint;
 use crate::git::oid::Oid;
 use crate::git::wire::PackRequest;
 use crate::limits::{Limits, describe_bytes};
-use crate::connector::Connector;
-use crate::pack_transfer::{ReceivedPack, PackTransfer, RemoteRepository};
-use crate::request::{GitRequest, Reference};
+use crate::pack_transfer::{PackTransfer, ReceivedPack, RemoteRepository};
 use crate::reference_selection::{self, SelectedReference};
+use crate::request::{GitRequest, Reference};
 use crate::submodules::{self, Pending};
 use crate::unpack::{Unpacked, Wanted, Work};
 
@@ -149,7 +149,10 @@ impl Fetch<'_> {
             let references = receiving
                 .list(&mut transport, &advertisement, neighbours, &mut memory)
                 .await?;
-            return Err(self.not_found(reference_selection::find_close_names(&self.request.reference, &references)));
+            return Err(self.not_found(reference_selection::find_close_names(
+                &self.request.reference,
+                &references,
+            )));
         };
         if let Some(unchanged) = self.unchanged(&selected) {
             return Ok(unchanged);
@@ -296,7 +299,8 @@ impl Fetch<'_> {
 
     fn unchanged(&self, selected: &SelectedReference) -> Option<Fetched> {
         let known = self.request.asked.known.as_ref()?;
-        let revision = reference_selection::write_revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
+        let revision =
+            reference_selection::write_revision(&self.request.reference, selected.name.as_deref(), &selected.commit);
         let same = known.facts.revision == revision
             && known.fingerprint == self.fingerprint
             && self.store.contains(&self.request.source, &known.facts.digest);

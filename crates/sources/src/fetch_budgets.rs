@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::budget::{ByteBudget, HeldBytes, OverBudget, BudgetLimits};
+use crate::budget::{BudgetLimits, ByteBudget, HeldBytes, OverBudget};
 
 /// Bytes that a growing charge acquires at a time.
 const STEP: u64 = 256 << 10;

@@ -28,7 +28,7 @@ use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::host_client::BaseUrl;
 use crate::http::{HttpClient, HttpRequest};
-use crate::secret::{Credentials, SecretBytes, Reader, SecretData, TlsOptions};
+use crate::secret::{Credentials, Reader, SecretBytes, SecretData, TlsOptions};
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 /// The address of GitHub's own API.

@@ -13,12 +13,12 @@ use tokio::io::AsyncReadExt as _;
 use url::Url;
 use zeroize::Zeroizing;
 
+use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::http::{HttpClient, HttpRequest};
 use crate::limits::Limits;
 use crate::policy::{Endpoint, Scheme};
-use crate::connector::Connector;
 use crate::secret::{Credentials, TlsOptions};
 use crate::url::read_host;
 

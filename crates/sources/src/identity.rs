@@ -15,7 +15,10 @@ const LONGEST: usize = 16 << 10;
 const MOST_ROUNDS: u32 = 500;
 
 /// Reads the key, on a thread for blocking work, because deriving the key from a passphrase takes a while.
-pub(crate) async fn read_private_key(identity: &SecretBytes, passphrase: Option<&SecretBytes>) -> Result<PrivateKey, FetchError> {
+pub(crate) async fn read_private_key(
+    identity: &SecretBytes,
+    passphrase: Option<&SecretBytes>,
+) -> Result<PrivateKey, FetchError> {
     let (identity, passphrase) = (identity.clone(), passphrase.cloned());
     let read = move || read_now(identity.reveal(), passphrase.as_ref().map(SecretBytes::reveal));
     match tokio::task::spawn_blocking(read).await {

@@ -6,9 +6,9 @@ use std::io::{self, Read as _, Write as _};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::fetch_budgets::find_refusal;
 use crate::artifact::{ArtifactStore, SourceKey};
 use crate::error::StorageError;
+use crate::fetch_budgets::find_refusal;
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 64 << 10;
@@ -59,7 +59,7 @@ impl ArtifactStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{ByteBudget, BudgetLimits};
+    use crate::budget::{BudgetLimits, ByteBudget};
 
     fn store(folder: &std::path::Path, bytes: u64) -> ArtifactStore {
         let room = BudgetLimits {

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::fetch_budgets::GrowingCharge;
 use crate::archive::{ArchiveError, IgnoreFiles};
 use crate::archive_writer::{ArchiveWriter, Written};
 use crate::budget::BudgetLimits;
+use crate::fetch_budgets::GrowingCharge;
 use crate::git::pack::PackError;
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::Limits;

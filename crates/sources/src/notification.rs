@@ -5,16 +5,16 @@
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use tenure_planner::provider::{Answer, NotificationRequest, Method, PreparedNotification};
+use tenure_planner::provider::{Answer, Method, NotificationRequest, PreparedNotification};
 use tokio::io::AsyncReadExt as _;
 
+use crate::connector::{ConnectFailure, Connector};
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::http::{HttpClient, HttpRequest};
 use crate::limits::Limits;
 use crate::policy::{Endpoint, Scheme};
 use crate::proxy::Proxy;
-use crate::connector::{ConnectFailure, Connector};
 use crate::secret::{Credentials, SecretBytes, read_tls};
 
 /// The client name in requests.
@@ -35,11 +35,19 @@ pub struct NotificationFailure {
 ///
 /// # Errors
 /// [`NotificationFailure`] when no answer arrives.
-pub async fn send_notification(sending: &PreparedNotification, letter: &NotificationRequest, reach: &Connector) -> Result<Answer, NotificationFailure> {
+pub async fn send_notification(
+    sending: &PreparedNotification,
+    letter: &NotificationRequest,
+    reach: &Connector,
+) -> Result<Answer, NotificationFailure> {
     ask(sending, letter, reach).await.map_err(|error| describe(&error))
 }
 
-async fn ask(sending: &PreparedNotification, letter: &NotificationRequest, reach: &Connector) -> Result<Answer, FetchError> {
+async fn ask(
+    sending: &PreparedNotification,
+    letter: &NotificationRequest,
+    reach: &Connector,
+) -> Result<Answer, FetchError> {
     let tls = read_tls(sending.tls.as_ref())?;
     let proxy = sending.proxy.as_ref().map(Proxy::read).transpose()?;
     let limits = Limits {

@@ -4,10 +4,10 @@
 
 use tokio::time::Instant;
 
-use crate::fetch_budgets::{FetchBudgets, GrowingCharge};
 use crate::artifact::{ArtifactStore, IncomingFile};
 use crate::dialer::Dialer;
 use crate::error::FetchError;
+use crate::fetch_budgets::{FetchBudgets, GrowingCharge};
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::wire::{self, Advertisement, PackRequest, PackWriter, RemoteReference};
 use crate::limits::Limits;

@@ -21,10 +21,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::budget::{ByteBudget, HeldBytes};
+use crate::connector::Connector;
 use crate::dialer::{Dialer, Stream};
 use crate::limits::Limits;
 use crate::policy::{Endpoint, Scheme};
-use crate::connector::Connector;
 use crate::secret::SecretBytes;
 use crate::tls::system_roots;
 

@@ -7,12 +7,12 @@ use http::StatusCode;
 use tenure_planner::access::host::ProbeResult;
 use tokio::io::AsyncReadExt as _;
 
+use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::limits::Limits;
 use crate::oci::{self, OciError, RepositoryUrl};
 use crate::policy::Scheme;
-use crate::connector::Connector;
 use crate::secret::{SecretData, read_secret};
 use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;

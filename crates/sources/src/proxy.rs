@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::error::FetchError;
 use crate::policy::{Endpoint, Scheme};
-use crate::secret::{SecretBytes, Reader, SecretData};
+use crate::secret::{Reader, SecretBytes, SecretData};
 use crate::url::{decode_percent, read_host};
 
 /// The longest address in bytes (Flux's).

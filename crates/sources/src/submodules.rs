@@ -10,8 +10,8 @@ use crate::archive::Submodules;
 use crate::error::FetchError;
 use crate::git::modules::{read_modules, resolve_address};
 use crate::git::oid::Oid;
-use crate::policy::Scheme;
 use crate::pack_transfer::RemoteRepository;
+use crate::policy::Scheme;
 use crate::secret::{self, Credentials, TlsOptions};
 use crate::url::RemoteUrl;
 
@@ -103,7 +103,9 @@ impl<'a> Pending<'a> {
                 return Err(too_many("submodules in submodules", DEEPEST));
             }
             let path = join(path);
-            let remote = self.find_remote(parent, address).map_err(|error| add_submodule_path(&path, error))?;
+            let remote = self
+                .find_remote(parent, address)
+                .map_err(|error| add_submodule_path(&path, error))?;
             self.queue.push_back(Module {
                 path,
                 remote,

@@ -4,13 +4,13 @@ use std::io;
 
 use tokio::io::AsyncRead;
 
-use crate::fetch_budgets;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
+use crate::fetch_budgets;
 use crate::git::pktline::PacketReader;
 use crate::git::wire::WireError;
-use crate::policy::Scheme;
 use crate::pack_transfer::RemoteRepository;
+use crate::policy::Scheme;
 use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
 

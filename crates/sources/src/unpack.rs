@@ -7,20 +7,20 @@ use jiff::Timestamp;
 use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::git_repository::Fetched;
 
-use crate::fetch_budgets::{self, GrowingCharge};
 use crate::archive::{self, ArchiveError, Selection, Submodules};
 use crate::archive_writer::Written;
 use crate::artifact::{ArtifactStore, IncomingFile};
-use crate::budget::{HeldBytes, BudgetLimits};
+use crate::budget::{BudgetLimits, HeldBytes};
 use crate::error::{FetchError, StorageError};
+use crate::fetch_budgets::{self, GrowingCharge};
 use crate::git::measure::Measure;
 use crate::git::object;
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
 use crate::limits::Limits;
 use crate::merge::{Part, merge_archives};
-use crate::request::GitRequest;
 use crate::reference_selection::{self, SelectedReference};
+use crate::request::GitRequest;
 use crate::verify::{ReceivedTag, TrustedSigners};
 
 /// The remaining work after a pack was received; it blocks.
@@ -169,7 +169,11 @@ impl Work {
         let path = self.store.keep(&self.request.source, archive, &written.digest)?;
         let artifact = StoredArtifact {
             facts: ArtifactFacts {
-                revision: reference_selection::write_revision(&self.request.reference, selected.name.as_deref(), &own.commit),
+                revision: reference_selection::write_revision(
+                    &self.request.reference,
+                    selected.name.as_deref(),
+                    &own.commit,
+                ),
                 digest: written.digest,
                 origin_revision: None,
             },
@@ -285,8 +289,10 @@ impl Work {
             ArchiveError::Misplaced(problem) => FetchError::Misplaced { problem },
             ArchiveError::TooLarge { what, limit } => too_large(what, limit),
             ArchiveError::OverBudget(refused) => refused.into(),
-            ArchiveError::Write(source) if fetch_budgets::find_refusal(&source).is_some() => fetch_budgets::find_refusal(&source)
-                .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
+            ArchiveError::Write(source) if fetch_budgets::find_refusal(&source).is_some() => {
+                fetch_budgets::find_refusal(&source)
+                    .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from)
+            }
             ArchiveError::Write(source) => self.store.io("write", target, source).into(),
         }
     }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use tenure_api::names::NamespaceName;
 
-use crate::termination::{self, Termination};
 use crate::placement::{
     self, Holder, NamespaceFacts, Placement, TenancyFacts, TenantFacts, TenantOwnerFacts, TenantOwnerReference,
 };
 use crate::settings::Settings;
+use crate::termination::{self, Termination};
 
 /// The Tenants and namespaces that a change concerns. The placement of all other namespaces, and the
 /// namespaces of all other Tenants, stay the same.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use tenure_api::metadata::{CONTROLLER_LEASE, SHARD_LEASE_PREFIX, SHARDING_KEY};
 
-use crate::placement::{TenancyIndex, NamespaceFacts, Placement};
+use crate::placement::{NamespaceFacts, Placement, TenancyIndex};
 use crate::settings::is_kubernetes_own;
 
 /// The longest name of a shard. Names of objects for a shard contain it.

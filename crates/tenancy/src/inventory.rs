@@ -5,8 +5,8 @@ use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView};
 
 use crate::denial::Denial;
-use crate::write_scope::{self, Scope};
 use crate::placement::Placement;
+use crate::write_scope::{self, Scope};
 
 /// Checks whether an object in an inventory could have been applied from this namespace.
 ///

@@ -126,10 +126,10 @@ pub(crate) struct RunningWebhook {
 /// Starts the listener, which answers until the process ends.
 pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<RunningWebhook, Failure> {
     if !config.enabled_kinds.is_on("Tenant") {
-        return Err(
-            Failure::usage("--admission-address: its rules follow from Tenants, and the controller tenant is off")
-                .hint("add tenant to --controllers, or leave out --admission-address"),
-        );
+        return Err(Failure::usage(
+            "--admission-address: its rules follow from Tenants, and the controller tenant is off",
+        )
+        .hint("add tenant to --controllers, or leave out --admission-address"));
     }
     let listener = listen(settings.address, "--admission-address").await?;
     let is_in_a_cluster = settings.place == WebhookPlace::Service;

@@ -22,7 +22,7 @@ use crate::client::open_client;
 use crate::commands::address_flags::parse_allowances;
 use crate::commands::controllers::ControllerSettings;
 use crate::commands::kube_apiserver::ServerSettings;
-use crate::commands::lane_location::{LaneRequirements, DEFAULT_OF_UP};
+use crate::commands::lane_location::{DEFAULT_OF_UP, LaneRequirements};
 use crate::failure::{Failure, chain};
 use crate::hook_server::serve_hooks;
 use crate::installation::SharedParts;

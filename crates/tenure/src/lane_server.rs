@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tenure_admission::webhook::{CertificatePlace, CertificateKeeper};
+use tenure_admission::webhook::{CertificateKeeper, CertificatePlace};
 use tenure_api::metadata::{LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_api::workload::{LANE_AUDIENCE, LANE_AUTHORITY, LANE_SECRET, LanePods, usual_hub};
 use tenure_apiserver::side_listeners::{ListenerBounds, PresentedCertificate, Stream, accept_all};

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::failure::Failure;
 use crate::plain_http::{self, Answer, write_text};
-use crate::reviews::{Reviewer, NoReviewAnswer, read_token};
+use crate::reviews::{NoReviewAnswer, Reviewer, read_token};
 
 /// The timeout for writing and sending the metrics, which are long with many tenants.
 const PATIENCE: Duration = Duration::from_secs(30);

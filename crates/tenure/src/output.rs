@@ -9,8 +9,8 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::text::{escape_json, escape_json_as_yaml, has_hidden, visible, visible_line};
 
-use crate::text_table::TextTable;
 use crate::failure::Failure;
+use crate::text_table::TextTable;
 
 /// Output formats of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -13,7 +13,7 @@ use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
 use tenure_controllers::RebuiltObject;
 use tenure_planner::inspection::describe_identity;
-use tenure_tenancy::{NamespaceFacts, Placement, TenancyFacts, Settings, TenantFacts};
+use tenure_tenancy::{NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
 
 /// The number of namespaces that are read at the same time.
 const READ_AT_ONCE: usize = 16;

@@ -65,7 +65,11 @@ impl Reviewer {
             .await
     }
 
-    async fn review(&self, spec: Value, is_meant: impl Fn(ObjectView<'_>) -> bool) -> Result<Option<User>, NoReviewAnswer> {
+    async fn review(
+        &self,
+        spec: Value,
+        is_meant: impl Fn(ObjectView<'_>) -> bool,
+    ) -> Result<Option<User>, NoReviewAnswer> {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec,
         });
@@ -86,7 +90,11 @@ impl Reviewer {
     }
 
     /// Checks whether a user may do the action in these attributes of a SubjectAccessReview.
-    pub(crate) async fn is_allowed(&self, user: &User, (kind, attributes): (&str, Value)) -> Result<bool, NoReviewAnswer> {
+    pub(crate) async fn is_allowed(
+        &self,
+        user: &User,
+        (kind, attributes): (&str, Value),
+    ) -> Result<bool, NoReviewAnswer> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {"user": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra, kind: attributes},

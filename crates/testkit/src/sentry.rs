@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{GuardTarget, FollowedResource, Guard, GuardPlace, GuardQueries, Membership, Review, Ruling};
+use tenure_apiserver::{FollowedResource, Guard, GuardPlace, GuardQueries, GuardTarget, Membership, Review, Ruling};
 use tenure_tenancy::Settings;
 
 /// A guard that can be disabled.

@@ -19,8 +19,8 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::certificates::{CertificateError, StoredCertificate};
-use super::tls::{ClientVerifier, make_acceptor};
 use super::shared_objects::write_if_unchanged;
+use super::tls::{ClientVerifier, make_acceptor};
 
 /// The pause between two looks: other processes renew the certificate, too.
 const LOOK: Duration = Duration::from_secs(60);
@@ -112,7 +112,12 @@ impl CertificateKeeper {
 
     /// Returns such a keeper with another clock.
     #[must_use]
-    pub fn with_clock(client: Client, place: CertificatePlace, gate: Option<Arc<ClientVerifier>>, clock: Clock) -> Self {
+    pub fn with_clock(
+        client: Client,
+        place: CertificatePlace,
+        gate: Option<Arc<ClientVerifier>>,
+        clock: Clock,
+    ) -> Self {
         Self {
             client,
             place,

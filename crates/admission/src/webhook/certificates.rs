@@ -334,7 +334,10 @@ mod tests {
         ] {
             let mut data = good.clone();
             data[field] = value;
-            let error = StoredCertificate::read(&json!({ "data": data })).err().unwrap().to_string();
+            let error = StoredCertificate::read(&json!({ "data": data }))
+                .err()
+                .unwrap()
+                .to_string();
             assert!(error.contains(told) && !error.contains("hunter2"), "{field}: {error}");
         }
         assert!(StoredCertificate::read(&json!({})).is_err());

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_cluster::{Client, ClusterError};
-use tenure_tenancy::admission::{Question, ClusterQueries};
+use tenure_tenancy::admission::{ClusterQueries, Question};
 use tenure_tenancy::mentions::Mention;
 use tenure_tenancy::{FactIndex, TenantFacts};
 use tokio::sync::Semaphore;
@@ -216,7 +216,12 @@ impl ClusterQueries for QueryAnswers {
         None
     }
 
-    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(
+        &self,
+        facts: &FactIndex,
+        tenant: &TenantFacts,
+        namespace: &str,
+    ) -> Result<Option<Mention>, String> {
         self.mentions.find_outside(facts, tenant, namespace)
     }
 }

@@ -10,10 +10,10 @@ use tenure_tenancy::admission::{self, Decision, Operation, Refusal, Request, col
 use tenure_tenancy::{FactIndex, HostClaim, NamespaceFacts, QuotaClaim, TenantFacts, ledger, owner};
 use tokio::sync::Semaphore;
 
+use super::cluster_queries::{ObjectKey, QueryAnswers, QueryClient, RightQuery};
 use super::facts::{Change, KnownFacts, Unknown};
-use super::ledgers::{ReservationKind, Ledgers};
+use super::ledgers::{Ledgers, ReservationKind};
 use super::patch::write_patch;
-use super::cluster_queries::{QueryAnswers, QueryClient, ObjectKey, RightQuery};
 use super::review::{Phase, Verdict};
 use crate::quota_usage;
 

@@ -18,27 +18,27 @@
 //!                                                     SubjectAccessReview, reads (as the controller)
 //! ```
 
+mod certificate_keeper;
 mod certificates;
+mod cluster_queries;
 mod configurations;
-mod webhook_instance;
-mod facts;
 mod decider;
+mod facts;
 mod ledgers;
 mod mentions;
 mod patch;
-mod cluster_queries;
 pub mod review;
 mod server;
-mod tls;
-mod certificate_keeper;
 mod shared_objects;
+mod tls;
+mod webhook_instance;
 
+pub use certificate_keeper::{CertificateKeeper, CertificateKeeperError, CertificatePlace, Clock};
 pub use certificates::{CertificateError, find_end};
 pub use configurations::ConfigurationKeeper;
-pub use webhook_instance::{WebhookInstance, WebhookSettings};
+pub use decider::{ReviewDecider, Unanswered, WorkAmount};
 pub use facts::{KnownFacts, Unknown};
-pub use decider::{WorkAmount, ReviewDecider, Unanswered};
 pub use review::Phase;
 pub use server::WebhookServer;
 pub use tls::{ClientVerifier, make_acceptor};
-pub use certificate_keeper::{CertificatePlace, Clock, CertificateKeeperError, CertificateKeeper};
+pub use webhook_instance::{WebhookInstance, WebhookSettings};

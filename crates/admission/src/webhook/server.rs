@@ -18,7 +18,7 @@ use tenure_apiserver::side_listeners::{ListenerBounds, PresentedCertificate, acc
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::decider::{WorkAmount, ReviewDecider, Unanswered};
+use super::decider::{ReviewDecider, Unanswered, WorkAmount};
 use super::review::{Phase, read_review, write_answer};
 use super::tls::ClientVerifier;
 

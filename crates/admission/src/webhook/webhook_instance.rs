@@ -13,12 +13,12 @@ use tenure_cluster::Client;
 use tenure_tenancy::Settings;
 use tokio::net::TcpListener;
 
+use super::certificate_keeper::{CertificateKeeper, CertificatePlace};
 use super::configurations::ConfigurationKeeper;
-use super::facts::KnownFacts;
 use super::decider::ReviewDecider;
+use super::facts::KnownFacts;
 use super::server::WebhookServer;
 use super::tls::ClientVerifier;
-use super::certificate_keeper::{CertificatePlace, CertificateKeeper};
 
 /// The pause between two checks whether all facts are known.
 const LOOK: Duration = Duration::from_millis(100);

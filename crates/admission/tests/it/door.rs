@@ -14,7 +14,7 @@ use kube::client::Body;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
-use tenure_admission::webhook::{ClientVerifier, ReviewDecider, KnownFacts, WebhookServer, make_acceptor};
+use tenure_admission::webhook::{ClientVerifier, KnownFacts, ReviewDecider, WebhookServer, make_acceptor};
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_apiserver::side_listeners::PresentedCertificate;
 use tenure_cluster::{ClientPool, Connection, Token};

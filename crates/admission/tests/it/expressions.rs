@@ -7,7 +7,7 @@ use kubernetes_cel::{Check, Decision as Authorized, OBJECT_BUDGET, Type, Value a
 use serde_json::{Value, json};
 use structured_merge::{FieldManager, Timestamp, Typing};
 use tenure_kinds::expressions::{Activation, Authorizer, Compiler, Conditions, Expression, Inputs, Match, Scope};
-use tenure_tenancy::admission::{self, Decision, Question, Request, ClusterQueries, policy};
+use tenure_tenancy::admission::{self, ClusterQueries, Decision, Question, Request, policy};
 use tenure_tenancy::mentions::Mention;
 use tenure_tenancy::{FactIndex, TenantFacts};
 
@@ -389,7 +389,12 @@ impl ClusterQueries for Around<'_> {
         found.cloned().map(std::sync::Arc::new)
     }
 
-    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(
+        &self,
+        facts: &FactIndex,
+        tenant: &TenantFacts,
+        namespace: &str,
+    ) -> Result<Option<Mention>, String> {
         Ok(self.0.table.find_mention(facts, tenant, namespace))
     }
 }

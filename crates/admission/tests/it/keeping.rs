@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_admission::webhook::{
-    CertificatePlace, ConfigurationKeeper, ReviewDecider, KnownFacts, CertificateKeeper, WebhookInstance, WebhookServer, WebhookSettings,
+    CertificateKeeper, CertificatePlace, ConfigurationKeeper, KnownFacts, ReviewDecider, WebhookInstance,
+    WebhookServer, WebhookSettings,
 };
 use tenure_api::admission_webhooks::WebhookPlace;
 use tenure_apiserver::side_listeners::PresentedCertificate;

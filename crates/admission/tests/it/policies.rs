@@ -297,7 +297,10 @@ fn who_calls_himself_as_the_chart_does_is_seen_but_for_one_second() {
         let Some(Decision::Deny(refusal)) = world.decide(actor, &review) else {
             panic!("the rule sees everybody: {review:#}");
         };
-        (world.refuses(actor, &review), find_policy_gap(&request, &refusal).is_some())
+        (
+            world.refuses(actor, &review),
+            find_policy_gap(&request, &refusal).is_some(),
+        )
     };
     let chart = Writer {
         manager: "helm-controller",

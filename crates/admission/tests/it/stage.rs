@@ -77,7 +77,9 @@ impl Stage {
         let is_made = |uid: &str| self.uids.contains_key(uid);
         for tenant in realm.tenants.iter().filter(|tenant| is_made(&tenant.uid)) {
             let count = facts.count_namespaces(tenant);
-            for right in policy::list_tenant_rights(tenant, policy::has_namespace_capacity(tenant, facts.settings(), count)) {
+            for right in
+                policy::list_tenant_rights(tenant, policy::has_namespace_capacity(tenant, facts.settings(), count))
+            {
                 let (version, kind) = (
                     "rbac.authorization.k8s.io/v1",
                     right["kind"].as_str().unwrap().to_owned(),

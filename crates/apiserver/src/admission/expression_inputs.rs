@@ -31,7 +31,9 @@ impl<'a> ReviewedRequest<'a> {
         object: Option<&'a Value>,
     ) -> Result<Self, ApiError> {
         let shown = async |object: Option<&'a Value>| match object {
-            Some(object) => subject::convert_for_review(contents, attributes, shown_as, object).await.map(Some),
+            Some(object) => subject::convert_for_review(contents, attributes, shown_as, object)
+                .await
+                .map(Some),
             None => Ok(None),
         };
         Ok(Self {

@@ -9,10 +9,10 @@
 //! Rules for one kind are in that kind's value (`tenure_kinds::kind::Rule`). This module has the rules for all kinds,
 //! their order, and the list of disabled rules.
 
-mod expression_inputs;
 mod attributes;
 mod cache;
 mod escalation;
+mod expression_inputs;
 pub(crate) mod guard;
 mod matching;
 mod namespace_lifecycle;

@@ -303,7 +303,12 @@ impl AuditRecord {
 
     /// Records the answer and passes it on. `goes_on` means that the body is not complete yet; then `ending` stays
     /// with the body.
-    pub(crate) async fn answered(&self, response: Response<Body>, goes_on: bool, ending: EndRecorder) -> Response<Body> {
+    pub(crate) async fn answered(
+        &self,
+        response: Response<Body>,
+        goes_on: bool,
+        ending: EndRecorder,
+    ) -> Response<Body> {
         let Some(this) = &self.0 else { return response };
         let wanted = {
             let noted = this.noted.lock();

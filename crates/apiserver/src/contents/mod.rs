@@ -15,9 +15,9 @@ use tenure_kinds::kind::ServiceRange;
 use tenure_store::Store;
 
 use crate::catalog::Catalog;
-use crate::unique_values::UniqueValueIndex;
 use crate::keys;
 use crate::rights::Rights;
+use crate::unique_values::UniqueValueIndex;
 use crate::view::View;
 
 pub(crate) use versions::{is_verbatim, stored_prefixes};

@@ -49,7 +49,12 @@ impl Contents {
         Ok(converted.into_iter().next().unwrap_or_default())
     }
 
-    async fn convert_all(&self, objects: Vec<Value>, resource: &Resource, wanted: &str) -> Result<Vec<Value>, ConversionFailure> {
+    async fn convert_all(
+        &self,
+        objects: Vec<Value>,
+        resource: &Resource,
+        wanted: &str,
+    ) -> Result<Vec<Value>, ConversionFailure> {
         let Origin::Custom(custom) = &resource.origin else {
             return Ok(objects
                 .into_iter()

@@ -15,7 +15,7 @@ use super::dispatch::{Dispatcher, Task};
 use super::expiry::last_written;
 use super::object_name::ObjectName;
 use super::queue::Queue;
-use super::tasks::{TaskOutcome, TaskError, Worker, owner_of};
+use super::tasks::{TaskError, TaskOutcome, Worker, owner_of};
 use crate::authentication::ServiceAccountTokens;
 use crate::keys;
 use crate::registry::Registry;

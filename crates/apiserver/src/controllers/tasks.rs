@@ -13,14 +13,14 @@ use thiserror::Error;
 use super::dispatch::Task;
 use super::expiry::ExpiredEvent;
 use super::garbage::{
-    OwnerReference, OwnerState, Verdict, finish_foreground, finish_orphaning, decide, owner_state, owners_of,
+    OwnerReference, OwnerState, Verdict, decide, finish_foreground, finish_orphaning, owner_state, owners_of,
     without_owners,
 };
 use super::namespace::{Remaining, finalized, is_ending, with_conditions};
 use super::object_name::{ObjectName, is_deleting, text};
 use super::policy_types;
 use super::run::Settings;
-use super::service_account::{TokenSecret, account_of, default_account, decide_token_secret, root_ca};
+use super::service_account::{TokenSecret, account_of, decide_token_secret, default_account, root_ca};
 use super::workload::{self, Rollout};
 use crate::admission::quota;
 use crate::authentication::{TokenError, secret_token};
@@ -215,7 +215,10 @@ impl Worker {
         match decide(&object, &states, &dependents) {
             Verdict::Keep => Ok(TaskOutcome::Yes),
             Verdict::Later => Ok(TaskOutcome::Unresolved),
-            Verdict::Release(object) => self.update(name, None, MANAGER, object).await.map(|()| TaskOutcome::Yes),
+            Verdict::Release(object) => self
+                .update(name, None, MANAGER, object)
+                .await
+                .map(|()| TaskOutcome::Yes),
             Verdict::Delete { propagation, unblocked } => {
                 let mut options = exactly(&object);
                 options.propagation_policy = Some(propagation.to_owned());

@@ -52,7 +52,10 @@ impl NeededConversions {
             .iter()
             .find(|known| known.wanted == wanted && known.object == *object);
         match found {
-            Some(known) => known.converted.clone().map_err(|ConversionFailure(why)| ConvertError::Failed(why)),
+            Some(known) => known
+                .converted
+                .clone()
+                .map_err(|ConversionFailure(why)| ConvertError::Failed(why)),
             None => {
                 let mut missing = self.missing.lock();
                 if !missing

@@ -74,7 +74,12 @@ impl Webhook {
     ///
     /// # Errors
     /// The fault of the webhook or the connection, in kube-apiserver's words.
-    pub(crate) async fn convert(&self, view: View, objects: Vec<Value>, wanted: &str) -> Result<Vec<Value>, ConversionFailure> {
+    pub(crate) async fn convert(
+        &self,
+        view: View,
+        objects: Vec<Value>,
+        wanted: &str,
+    ) -> Result<Vec<Value>, ConversionFailure> {
         let Some(first) = objects.first() else {
             return Ok(objects);
         };

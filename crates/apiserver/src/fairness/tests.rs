@@ -30,7 +30,11 @@ fn small() -> Fairness {
 fn bounded(bounds: Bounds) -> Fairness {
     // Namespaces with this prefix are the tenant's.
     let find_tenant = |user: &UserInfo| find_namespace(user)?.starts_with("blue-").then(|| "blue".to_owned());
-    Fairness::new(bounds, PerMemoryUse::new(|_| ByteLedger::new(1000, 1000)), Box::new(find_tenant))
+    Fairness::new(
+        bounds,
+        PerMemoryUse::new(|_| ByteLedger::new(1000, 1000)),
+        Box::new(find_tenant),
+    )
 }
 
 #[tokio::test]

@@ -80,7 +80,10 @@ impl http_body::Body for Pieces {
 }
 
 /// Returns the answer with a body that holds a value until it ends.
-pub(crate) fn hold_until_end<T: Send + Unpin + 'static>(response: http::Response<Body>, held: T) -> http::Response<Body> {
+pub(crate) fn hold_until_end<T: Send + Unpin + 'static>(
+    response: http::Response<Body>,
+    held: T,
+) -> http::Response<Body> {
     response.map(|body| Holding { body, _held: held }.boxed_unsync())
 }
 

@@ -79,7 +79,13 @@ impl Registry {
             }
             if loses_finalizers && options.resource_version.is_some() {
                 let version = live.resource_version();
-                return Err(super::update::make_precondition_error(op, name, "ResourceVersion", "", version));
+                return Err(super::update::make_precondition_error(
+                    op,
+                    name,
+                    "ResourceVersion",
+                    "",
+                    version,
+                ));
             }
             if new == live && !gone {
                 return Ok(Deleted::Waiting(live));

@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tenure_store::{Entry, Snapshot};
 
-use super::list_sources::{SourceSlot, ListSource};
+use super::list_sources::{ListSource, SourceSlot};
 use super::{ContinueToken, Operation, Registry, Selectors, revision};
 use crate::contents::{is_verbatim, stored_prefixes};
 use crate::conversion::BATCH;
@@ -89,7 +89,9 @@ impl Registry {
                 .snapshot_at(token.rv)
                 .map_err(|_| expired_token(token.rv))?,
             (None, None | Some(0), _) => self.store().snapshot(),
-            (None, Some(wanted), Some(RevisionMatch::Exact)) => revision::take_snapshot_at(self.store(), wanted).await?,
+            (None, Some(wanted), Some(RevisionMatch::Exact)) => {
+                revision::take_snapshot_at(self.store(), wanted).await?
+            }
             // A limit without a match parameter makes the revision exact: a rule that is older than the match
             // parameter.
             (None, Some(wanted), None) if options.limit > 0 => revision::take_snapshot_at(self.store(), wanted).await?,

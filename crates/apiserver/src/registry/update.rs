@@ -365,7 +365,13 @@ pub(super) fn check_uid(op: &Operation, name: &str, live: &Value, new: &Value) -
 }
 
 /// Refuses a write whose UID or version differs from the live object's.
-pub(super) fn check_precondition(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> Result<(), ApiError> {
+pub(super) fn check_precondition(
+    op: &Operation,
+    name: &str,
+    what: &str,
+    sent: &str,
+    live: &str,
+) -> Result<(), ApiError> {
     if sent.is_empty() || sent == live {
         return Ok(());
     }

@@ -22,10 +22,10 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
 
-use crate::long_requests::LargeParts;
+use crate::byte_ledger::{Account, Charge, Growing};
 use crate::http::ApiError;
 use crate::http::body::MAX_BODY;
-use crate::byte_ledger::{Account, Charge, Growing};
+use crate::long_requests::LargeParts;
 
 /// Longest time for a body to arrive.
 const BODY: Duration = Duration::from_secs(30);

@@ -5,8 +5,8 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 
 use super::*;
-use crate::http::BoxError;
 use crate::byte_ledger::ByteLedger;
+use crate::http::BoxError;
 
 const MIB: usize = 1 << 20;
 /// A patience that never ends in these tests.

@@ -11,9 +11,9 @@ use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 
-use super::{PendingResponse, PIECE, UnreadResponses};
-use crate::http::{Body, BoxError};
+use super::{PIECE, PendingResponse, UnreadResponses};
 use crate::byte_ledger::{Account, Charge};
+use crate::http::{Body, BoxError};
 use crate::streams::StreamEnd;
 
 /// Largest answer that is sent together with its end. The end of a larger answer waits until all earlier bytes are

@@ -18,15 +18,15 @@ use tenure_kinds::table::{Columns, partial_metadata};
 
 use super::render::Form;
 use super::verbs::ObjectRequest;
-use crate::responses::PIECE;
+use crate::byte_ledger::Account;
 use crate::conversion::BATCH;
 use crate::http::negotiate::View;
 use crate::http::{ApiError, Body, BoxError, body, respond};
 use crate::kind_properties;
-use crate::byte_ledger::Account;
 use crate::long_work::StepLimiter;
 use crate::operation::Operation;
 use crate::registry::{Item, Listing, PageReader};
+use crate::responses::PIECE;
 use crate::stored::{decode_stored, kind_prefix, without_kind};
 
 /// Most bytes that are read for one piece, however few of them match.

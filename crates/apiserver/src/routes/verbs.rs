@@ -12,15 +12,15 @@ use tokio_util::sync::CancellationToken;
 use super::render::{Form, object as render_object};
 use super::{lists, object, options, pods, watch};
 use crate::audit::AuditRecord;
+use crate::byte_ledger::Account;
 use crate::catalog::Resource;
 use crate::contents::is_verbatim;
 use crate::gate::Gate;
 use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
-use crate::byte_ledger::Account;
 use crate::long_work::StepLimiter;
-use crate::operation::{Operation, ExplicitOptions, Warnings};
+use crate::operation::{ExplicitOptions, Operation, Warnings};
 use crate::registry::{Answer, Outcome, PatchKind, Registry, internal_package};
 
 /// One authorized request about objects.

@@ -175,7 +175,8 @@ async fn which_requests_are_long() {
         let request = Request::builder().method(method).uri(path.trim_end_matches('/'));
         let (parts, ()) = request.header(header, form).body(()).expect("a request").into_parts();
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &[]);
-        crate::long_requests::measure_request(&service.shared.cluster.registry, &info, &parts.headers, body.as_bytes()).is_long
+        crate::long_requests::measure_request(&service.shared.cluster.registry, &info, &parts.headers, body.as_bytes())
+            .is_long
     };
     let json = ("content-type", "application/json");
     let patch = ("content-type", "application/json-patch+json");

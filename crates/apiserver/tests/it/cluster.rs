@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use tenure_apiserver::{Config, DeleteOptions, Operation, Server};
+use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use tokio::time::Instant;
 
 /// A longer time than any step here takes on the slowest machine.

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
+use tenure_apiserver::{ApiService, BACKUP_PATH, Config, Operation, Resource, Server, path_segments};
 use tenure_auth::authorization::{Attributes, Refusal};
 use tenure_auth::identity::UserInfo;
-use tenure_apiserver::{ApiService, BACKUP_PATH, Config, Operation, Resource, Server, path_segments};
 
 /// Requests that every authenticated user may make, by `system:basic-user`. This list may only shrink.
 const OPEN_TO_ALL: [&str; 3] = [

@@ -1,8 +1,8 @@
 //! Quotas hold however many requests arrive at the same time, and the charge of a refused write is refunded.
 
 use serde_json::{Value, json};
-use tenure_auth::identity::UserInfo;
 use tenure_apiserver::{Config, Operation, Registry, Server};
+use tenure_auth::identity::UserInfo;
 
 const NAMESPACE: &str = "crowded";
 /// Objects that every new namespace has: the CA's certificate.

@@ -7,12 +7,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_pur
 use http::{HeaderMap, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_auth::identity::ObjectLookup;
 use tenure_apiserver::authentication::{
     Authenticator, ServiceAccountTokens, SigningKey, Unauthorized, request_token, secret_token, self_subject_review,
     token_review,
 };
 use tenure_apiserver::certificates::{Authority, loopback_names};
+use tenure_auth::identity::ObjectLookup;
 
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use super::aggregation::aggregate;
-use super::rule_coverage::find_missing;
 use super::rbac::RbacKind;
+use super::rule_coverage::find_missing;
 use super::rules::PolicyRule;
 
 const RECORDED: &str = include_str!("bootstrap.jsonl");
@@ -206,7 +206,10 @@ mod tests {
     fn aggregated_roles_have_their_rules_from_the_start() {
         let rules = |name: &str| PolicyRule::of_role(&named(name).object);
         for (more, less) in [("admin", "edit"), ("edit", "view")] {
-            assert!(find_missing(&rules(more), &rules(less)).is_empty(), "{more} covers {less}");
+            assert!(
+                find_missing(&rules(more), &rules(less)).is_empty(),
+                "{more} covers {less}"
+            );
             assert!(
                 !find_missing(&rules(less), &rules(more)).is_empty(),
                 "{less} does not cover {more}"

@@ -4,8 +4,8 @@
 
 use serde_json::Value;
 
-use super::rule_coverage::{group_by_resource, find_missing, too_many};
 use super::rbac::{Rbac, RbacKind, RoleRef};
+use super::rule_coverage::{find_missing, group_by_resource, too_many};
 use super::rules::PolicyRule;
 use super::{Attributes, Authorizer, Refusal, quote, quote_list};
 use crate::identity::{MASTERS, UserInfo};

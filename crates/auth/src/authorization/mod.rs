@@ -4,11 +4,11 @@
 
 mod aggregation;
 mod bootstrap;
-mod rule_coverage;
 mod escalation;
 mod rbac;
 mod refusal;
 mod review;
+mod rule_coverage;
 mod rules;
 
 pub use aggregation::{aggregate, selects};

@@ -244,7 +244,12 @@ fn check_bound(
 ///
 /// # Errors
 /// The reason for the refusal, in kube-apiserver's words.
-pub fn validate_legacy(token: &str, claims: &Claims, lookup: &dyn ObjectLookup, now: Timestamp) -> Result<UserInfo, String> {
+pub fn validate_legacy(
+    token: &str,
+    claims: &Claims,
+    lookup: &dyn ObjectLookup,
+    now: Timestamp,
+) -> Result<UserInfo, String> {
     let namespace = claims.legacy_namespace.as_str();
     let name = claims.legacy_name.as_str();
     for (claim, value) in [

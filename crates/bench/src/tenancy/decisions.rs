@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{Guard as _, GuardPlace, GuardQuestion, GuardQueries, Review, Ruling};
+use tenure_apiserver::{Guard as _, GuardPlace, GuardQueries, GuardQuestion, Review, Ruling};
 use tenure_tenancy::Settings;
 
 use crate::process::memory_of;

@@ -10,7 +10,7 @@ use tenure_admission::EmbeddedGuard;
 use tenure_api::ObjectMeta;
 use tenure_api::Tenant;
 use tenure_apiserver::Guard;
-use tenure_tenancy::admission::policy::{self, MintableAccounts, HandEditDenials};
+use tenure_tenancy::admission::policy::{self, HandEditDenials, MintableAccounts};
 use tenure_tenancy::{FactIndex, NamespaceFacts, Settings, TenantFacts};
 
 use super::stage::{LARGE, Stage, for_each, list_namespaces, name_owner};
@@ -219,7 +219,11 @@ async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<
     let facts = &facts;
     for_each(tenants, |index| async move {
         for name in list_namespaces(index) {
-            let said = policy::describe_namespace(facts, (&HandEditDenials::default(), &MintableAccounts::default()), &name);
+            let said = policy::describe_namespace(
+                facts,
+                (&HandEditDenials::default(), &MintableAccounts::default()),
+                &name,
+            );
             let patch = json!({ "metadata": { "annotations": said } });
             let path = format!("/api/v1/namespaces/{name}");
             stage

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use futures::future::try_join_all;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tenure_admission::webhook::{ReviewDecider, KnownFacts, Phase, WebhookServer};
+use tenure_admission::webhook::{KnownFacts, Phase, ReviewDecider, WebhookServer};
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 use tenure_cluster::{ClientPool, Connection, Token};
 use tenure_tenancy::Settings;
@@ -33,7 +33,10 @@ pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -
     let connection = Connection::in_process(stage.server.service(), Token::new(token, None));
     let client = ClientPool::new(connection).controller();
     let known = KnownFacts::new(Settings::default());
-    let webhook = Arc::new(WebhookServer::new(ReviewDecider::new(known.clone(), client.clone()), None));
+    let webhook = Arc::new(WebhookServer::new(
+        ReviewDecider::new(known.clone(), client.clone()),
+        None,
+    ));
     let following = tokio::spawn({
         let known = known.clone();
         async move { known.follow(client).await }

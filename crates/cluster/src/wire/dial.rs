@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::ServiceExt as _;
 
-use super::shared::{OpenError, NewConnection, Opener};
+use super::shared::{NewConnection, OpenError, Opener};
 use crate::connection::ConnectionError;
 use crate::error::with_causes;
 

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Deserialize;
 use tenure_planner::artifact::StoredArtifact;
 use tenure_sources::{
-    FetchBudgets, ArtifactStore, ByteBudget, HeldBytes, Limits, OverBudget, SourceKey, StorageError, remove_deleted_sources,
+    ArtifactStore, ByteBudget, FetchBudgets, HeldBytes, Limits, OverBudget, SourceKey, StorageError,
+    remove_deleted_sources,
 };
 
 use crate::artifacts::tree_cache::{TreeCache, TreeInUse};

@@ -216,7 +216,7 @@ mod tests {
     use tenure_api::git_repository::GitRepositoryRef;
     use tenure_git_server::{Content, GitServer, Options, Repository};
     use tenure_planner::git_repository::{FetchRequest, Fetched};
-    use tenure_sources::{FetchBudgets, GitRequest, GitSecrets, Policy, BudgetLimits, fetch};
+    use tenure_sources::{BudgetLimits, FetchBudgets, GitRequest, GitSecrets, Policy, fetch};
 
     use super::*;
 

@@ -14,9 +14,11 @@ use http::header::AUTHORIZATION;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use kube::client::Body;
-use tenure_cluster::{ClientPool, Connection, ForeignToken, MemoryReservation, LaneAccess, ServiceAccount, RemoteClusterLimits};
+use tenure_cluster::{
+    ClientPool, Connection, ForeignToken, LaneAccess, MemoryReservation, RemoteClusterLimits, ServiceAccount,
+};
 use tenure_planner::target::{Target, TargetKey};
-use tenure_sources::{ByteBudget, HeldBytes, SecretBytes, Peer, PeerClient, PeerTls, Connector, BudgetLimits};
+use tenure_sources::{BudgetLimits, ByteBudget, Connector, HeldBytes, Peer, PeerClient, PeerTls, SecretBytes};
 use tenure_tenancy::TokenOrder;
 use zeroize::Zeroizing;
 
@@ -247,7 +249,11 @@ fn open_peer(reach: &Connector, target: &Target, connections: (ByteBudget, &str)
     Peer::new(reach, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
 }
 
-fn set_terms((target, token): (&Target, Option<Arc<ForeignToken>>), told: &ByteBudget, lane: &str) -> RemoteClusterLimits {
+fn set_terms(
+    (target, token): (&Target, Option<Arc<ForeignToken>>),
+    told: &ByteBudget,
+    lane: &str,
+) -> RemoteClusterLimits {
     let (budget, lane) = (told.clone(), lane.to_owned());
     let credentials = &target.credentials;
     let basic = credentials.basic.as_ref();

@@ -15,7 +15,7 @@ use futures::future::{BoxFuture, join_all};
 use tenure_planner::receiver::{
     Bucket, Delivery, HookPath, RECEIVER_RATE, TENANT_RATE, Verdict, WHOLE_BODY, name_path,
 };
-use tenure_sources::{ByteBudget, HeldBytes, BudgetLimits};
+use tenure_sources::{BudgetLimits, ByteBudget, HeldBytes};
 
 use crate::cluster_view::key::Key;
 

@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use git_hosts::HostResponse;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tenure_api::access::{AccessProvider, FluxAccessRequest, FluxAccessRequestSpec};
 use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::time::Time;
 use tenure_planner::access::delivery::list_ordering;
-use tenure_planner::access::host::{HostQuery, Scope, HostReply, HostError};
+use tenure_planner::access::host::{HostError, HostQuery, HostReply, Scope};
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::leftover_credentials::{self, list_recorded};
 use tenure_planner::access::status::{AUTHORISER_WORKS, condition};
-use git_hosts::HostResponse;
 use tenure_tenancy::access::approval::Verdict;
 
 use super::provider::{AGAIN, BELIEVED, ProviderReconciler, Unlisted};

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use git_hosts::{Authoriser, Host, HostResponse, RemoteHost, fingerprint_bytes};
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::AccessProvider;
 use tenure_planner::access::delivery::CA_KEY;
-use tenure_planner::access::host::{HostQuery, Capabilities, CredentialKind, HostKind, Scope, Target, HostError};
+use tenure_planner::access::host::{Capabilities, CredentialKind, HostError, HostKind, HostQuery, Scope, Target};
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::rate_limits::{HostRateLimiter, RateLimitState};
-use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, fingerprint_bytes};
-use tenure_sources::{SecretBytes, Connector, SecretData, TlsOptions};
+use tenure_sources::{Connector, SecretBytes, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
 
 /// The limit of concurrent questions and orders of a host.

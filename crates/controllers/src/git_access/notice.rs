@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
 use tenure_cluster::ClusterError;
-use tenure_planner::access::host::{HostQuery, Issue, HostReply, HostError};
-use tenure_planner::access::notice::{Answer, OpenIssues, NoticeEvent, Plan, NoticeFacts, Step, plan, record};
+use tenure_planner::access::host::{HostError, HostQuery, HostReply, Issue};
+use tenure_planner::access::notice::{Answer, NoticeEvent, NoticeFacts, OpenIssues, Plan, Step, plan, record};
 use tenure_planner::access::status::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
 
@@ -88,7 +88,11 @@ impl RequestReconciler {
         planned
     }
 
-    async fn ask_about_issue(&self, request: &Arc<FluxAccessRequest>, ask: &HostQuery) -> Result<Option<Issue>, HostError> {
+    async fn ask_about_issue(
+        &self,
+        request: &Arc<FluxAccessRequest>,
+        ask: &HostQuery,
+    ) -> Result<Option<Issue>, HostError> {
         let actor = Actor::new(&self.access_hub, Arc::clone(request)).await;
         match actor.ask(ask, None).await?.told {
             HostReply::Issue(issue) => Ok(issue),

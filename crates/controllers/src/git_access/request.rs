@@ -14,15 +14,17 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::condition::Condition;
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::access::delivery::{RequestFacts, choose_username, decide_wanted, find_end, find_ledger, find_grace_end};
+use tenure_planner::access::delivery::{
+    RequestFacts, choose_username, decide_wanted, find_end, find_grace_end, find_ledger,
+};
 use tenure_planner::access::host::CredentialKind;
 use tenure_planner::access::notice;
-use tenure_planner::access::rotation_order;
 use tenure_planner::access::pull_secrets::ObservedAccounts;
 use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
-    Answer, RotationEvent, Plan, SecretState, Snapshot, SourceState, StagingState, Step, WantedState, plan,
+    Answer, Plan, RotationEvent, SecretState, Snapshot, SourceState, StagingState, Step, WantedState, plan,
 };
+use tenure_planner::access::rotation_order;
 use tenure_planner::access::status::{
     conclude_request, decide_state, record_history, record_receivers, record_verdict, replace_conditions,
 };
@@ -144,7 +146,8 @@ impl RequestReconciler {
             }
             place.strict = Some(strict);
         }
-        let is_asked = request.spec.image_pull_secrets && (wanted == WantedState::Delivered || ledger.image_pull_secrets);
+        let is_asked =
+            request.spec.image_pull_secrets && (wanted == WantedState::Delivered || ledger.image_pull_secrets);
         let accounts = match place.accounts.take() {
             Some(accounts) => accounts,
             None if is_asked => actor.look_at_accounts(namespace).await,

@@ -8,7 +8,7 @@ use tenure_api::access::FluxAccessRequest;
 use tenure_planner::access::delivery::ProviderState;
 use tenure_planner::access::request_plan::handover::DeliveryState;
 use tenure_planner::access::rotation::NamespaceState;
-use tenure_planner::access::rotation::handover::{Successor, Predecessor};
+use tenure_planner::access::rotation::handover::{Predecessor, Successor};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::{AccessHub, Relatives};

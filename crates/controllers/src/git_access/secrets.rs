@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use git_hosts::{fingerprint_bytes, fingerprint_key, fingerprint_value};
 use serde_json::{Value, json};
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectView};
@@ -20,7 +21,6 @@ use tenure_planner::access::permission;
 use tenure_planner::access::rotation::{SecretFacts, SecretState, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::dependents::is_written_by_tenure;
-use git_hosts::{fingerprint_bytes, fingerprint_key, fingerprint_value};
 use tenure_sources::{SecretBytes, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
 

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use git_hosts::{HostResponse, make_deploy_key};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::access::request::CredentialLedger;
@@ -15,13 +16,13 @@ use tenure_cluster::Client;
 use tenure_planner::access::credential_kind::{CredentialKindInputs, choose_kind, find_made};
 use tenure_planner::access::delivery::{Form, order_deadline, read_role};
 use tenure_planner::access::host::{
-    HostQuery, CredentialKind, TargetDescription, HostKind, MintRequest, ProbeResult, Role, Scope, Target, HostReply, HostError,
+    CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, ProbeResult, Role, Scope, Target,
+    TargetDescription,
 };
 use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
     Answer, Listing, NamespaceState, Probe, SecretFacts, SecretState, StagedFacts, StagingState, Step, WriteFailure,
 };
-use git_hosts::{HostResponse, make_deploy_key};
 use tenure_sources::{SecretData, probe_git, probe_registry};
 use tenure_tenancy::access::readers::{IntendedReaders, check_strict, list_other_readers};
 use tenure_tenancy::{Identity, identity};

@@ -39,7 +39,7 @@ use tenure_api::{Kustomization, ObjectId, Surface};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
 use tenure_planner::receiver::HookPath;
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
-use tenure_tenancy::{AffectedObjects, Termination, Holder, Identity, LaneAccount, Placement, identity};
+use tenure_tenancy::{AffectedObjects, Holder, Identity, LaneAccount, Placement, Termination, identity};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -392,7 +392,8 @@ impl HubApi for Hub {
                 found.map_or(BorrowedObject::Nothing, BorrowedObject::Kustomization)
             }
             Some(_) => BorrowedObject::Unknown(
-                "it is in another shard (sharding.fluxcd.io/key), and artifacts are not passed between shards".to_owned(),
+                "it is in another shard (sharding.fluxcd.io/key), and artifacts are not passed between shards"
+                    .to_owned(),
             ),
         };
         std::future::ready(borrowed).boxed()

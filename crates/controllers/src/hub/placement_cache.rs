@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use k8s_openapi::api::core::v1::Namespace;
 use tenure_api::{Tenant, TenantSpec};
 use tenure_planner::tenant::shares;
-use tenure_tenancy::{AffectedObjects, Termination, FactIndex, Holder, NamespaceFacts, Placement, TenancyFacts, Settings, TenantFacts};
+use tenure_tenancy::{
+    AffectedObjects, FactIndex, Holder, NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts, Termination,
+};
 
 use crate::cluster_view::cache::Cache;
 

@@ -18,8 +18,8 @@ use tenure_cluster::{
     report_enforcement,
 };
 use tenure_planner::enforcement::{Part, PartState};
-use tenure_planner::policies::{Plan, Probe, ObservedNamespace, Snapshot, Target, Write, plan};
-use tenure_tenancy::admission::policy::{MintableAccounts, HandEditDenials, is_probe_denial};
+use tenure_planner::policies::{ObservedNamespace, Plan, Probe, Snapshot, Target, Write, plan};
+use tenure_tenancy::admission::policy::{HandEditDenials, MintableAccounts, is_probe_denial};
 use tenure_tenancy::{FactIndex, NamespaceFacts, Placement};
 use tokio::time::Instant;
 

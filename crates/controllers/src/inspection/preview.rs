@@ -13,8 +13,8 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{ClientPool, Connection, LaneAccess, ServiceAccount};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    ApplySettings, Attempt, Difference, OngoingDeletions, Guards, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step,
-    preview,
+    ApplySettings, Attempt, Difference, Guards, Memory, OngoingDeletions, ServiceAccountFacts, Snapshot, SourceFacts,
+    Step, preview,
 };
 use tenure_planner::{Answer, Next, Request, Status as _};
 use tenure_tenancy::{Placement, identity};

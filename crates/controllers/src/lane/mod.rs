@@ -29,10 +29,10 @@ use serde_json::Value;
 use tenure_api::{ObjectId, ObjectMeta};
 use tenure_cluster::{Client, ClusterError, LaneAccess, LaneAccount, ServiceAccount};
 use tenure_planner::Event;
-use tenure_planner::kustomization::{OtherOwner, ObjectTurnover};
+use tenure_planner::kustomization::{ObjectTurnover, OtherOwner};
 use tenure_planner::receiver::HookPath;
 use tenure_sources::AppTokens;
-use tenure_tenancy::{Termination, Placement};
+use tenure_tenancy::{Placement, Termination};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::storage::ArtifactRecords;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tenure_api::Alert;
 use tenure_cluster::EventHistory;
 use tenure_planner::alert::RecentEvents;
-use tenure_planner::expression::EvaluationBudget;
 use tenure_planner::alert_event::AlertEvent;
+use tenure_planner::expression::EvaluationBudget;
 use tenure_planner::provider::{LETTER_RATE, TENANT_LETTER_RATE};
 use tenure_planner::receiver::{Bucket, Rate};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tenure_planner::lane_process::capacity::{CapacityEvent, CapacityAction, ShareState};
+use tenure_planner::lane_process::capacity::{CapacityAction, CapacityEvent, ShareState};
 use tokio::sync::{mpsc, watch};
 
 use super::hub_channel::HubChannel;
@@ -139,7 +139,9 @@ impl Keeper {
     fn take(&mut self, fact: CapacityEvent) {
         match fact {
             CapacityEvent::Granted(bytes) => self.context.room(self.room).add_share(bytes),
-            CapacityEvent::WantedBack if self.room == SharedCapacity::Trees => self.context.artifact_storage.drop_idle(),
+            CapacityEvent::WantedBack if self.room == SharedCapacity::Trees => {
+                self.context.artifact_storage.drop_idle()
+            }
             CapacityEvent::WantedBack | CapacityEvent::Asked => {}
         }
         self.record.take(fact, self.began.elapsed());

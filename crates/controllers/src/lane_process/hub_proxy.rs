@@ -13,7 +13,7 @@ use tenure_cluster::RawObject;
 use tenure_planner::kustomization::ObjectTurnover;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_planner::{Event, EventPlace};
-use tenure_tenancy::{Termination, Placement};
+use tenure_tenancy::{Placement, Termination};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

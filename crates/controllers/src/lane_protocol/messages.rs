@@ -15,7 +15,7 @@ use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards, ObjectTurnover};
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_sources::Limits;
-use tenure_tenancy::{Termination, Placement, Settings};
+use tenure_tenancy::{Placement, Settings, Termination};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::context::lane_settings::LaneServer;

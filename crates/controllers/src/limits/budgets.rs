@@ -1,7 +1,7 @@
 //! Limits of the controllers' memory and disk: for one tenant, and for all together. This module has the defaults and the names of the settings.
 
 use serde::{Deserialize, Serialize};
-use tenure_sources::{ByteBudget, BudgetLimits};
+use tenure_sources::{BudgetLimits, ByteBudget};
 
 /// Limits in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_cluster::{SharedWorkLimit, LaneWorkLimit};
+use tenure_cluster::{LaneWorkLimit, SharedWorkLimit};
 use tokio::sync::Semaphore;
 
 /// The limits of one lane.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tenure_planner::answer::{Answer, Reason};
 use tenure_planner::{Failure, Live, WriteAnswer};
-use tenure_sources::{ByteBudget, HeldBytes, OverBudget, BudgetLimits};
+use tenure_sources::{BudgetLimits, ByteBudget, HeldBytes, OverBudget};
 use tokio::time::Instant;
 
 /// The first amount of an attempt, if it is not known to need more.

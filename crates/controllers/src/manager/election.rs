@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::metadata::LET_GO;
 use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
-use tenure_planner::election::{LOOK_AT_OTHERS, LeaseRecord, ElectionAction, RETRY, WatchedLease, decide, must_stop, write_spec};
+use tenure_planner::election::{
+    ElectionAction, LOOK_AT_OTHERS, LeaseRecord, RETRY, WatchedLease, decide, must_stop, write_spec,
+};
 use tenure_planner::sharding::ReleaseRecord;
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -47,7 +47,9 @@ impl ShardWork for Manager {
                 self.start_one(hub, entry, &key, false);
             }
         }
-        let ShardUnit::Namespace(namespace) = estate else { return };
+        let ShardUnit::Namespace(namespace) = estate else {
+            return;
+        };
         if let Some(shard) = hub.find_shard(namespace) {
             for entry in hub.lane_kinds.iter() {
                 for key in (entry.list_keys)(&shard) {

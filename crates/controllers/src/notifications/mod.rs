@@ -22,9 +22,9 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use tenure_api::{Alert, ObjectMeta, reason};
 use tenure_planner::Event;
-use tenure_planner::alert::{Candidate, SelectedAlerts, Combined, select_alerts, estimate_work, is_about, may_name};
-use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_TOLD};
+use tenure_planner::alert::{Candidate, Combined, SelectedAlerts, estimate_work, is_about, may_name, select_alerts};
 use tenure_planner::alert_event::AlertEvent;
+use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_TOLD};
 use tenure_tenancy::Placement;
 
 use crate::lane::notification_queue::QueuedNotification;

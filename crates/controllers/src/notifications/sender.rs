@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use tenure_api::Provider;
 use tenure_planner::expression::WORK;
 use tenure_planner::provider::{
-    RequiredObjects, SecretData, Secrets, PreparedNotification, Verdict, find_pause, find_timeout, needs_budget, write_sending,
+    PreparedNotification, RequiredObjects, SecretData, Secrets, Verdict, find_pause, find_timeout, needs_budget,
+    write_sending,
 };
-use tenure_sources::{NotificationFailure, Connector, send_notification};
+use tenure_sources::{Connector, NotificationFailure, send_notification};
 use tenure_tenancy::{Placement, ServiceAccount};
 
 use crate::lane::notification_queue::QueuedNotification;
@@ -93,7 +94,12 @@ async fn read(
     found.map(Some).map_err(|failure| failure.message)
 }
 
-async fn attempt_often(lane: &Lane, sending: &PreparedNotification, reach: &Connector, timeout: Duration) -> Result<(), String> {
+async fn attempt_often(
+    lane: &Lane,
+    sending: &PreparedNotification,
+    reach: &Connector,
+    timeout: Duration,
+) -> Result<(), String> {
     let mut attempts = 0;
     loop {
         let verdict = {

@@ -8,9 +8,9 @@ use kube::Resource as _;
 use serde_json::{Value, json};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView};
 use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource};
-use tenure_planner::merge_patch::find_difference;
 use tenure_planner::event_recording::join_events;
-use tenure_planner::{Event, EventPlace, FinalizerChange, panic_report, interrupted_attempts};
+use tenure_planner::merge_patch::find_difference;
+use tenure_planner::{Event, EventPlace, FinalizerChange, interrupted_attempts, panic_report};
 
 use crate::cluster_view::key::Key;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled, take_written};

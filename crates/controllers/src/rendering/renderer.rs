@@ -9,11 +9,11 @@ use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Override
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::SUBSTITUTE;
 use tenure_api::text::visible_line;
-use tenure_planner::render_inputs::Variable;
 use tenure_planner::kustomization::{RenderFailure, RenderRequest, Rendered};
 use tenure_planner::overlay::make_patch_target;
+use tenure_planner::render_inputs::Variable;
 use tenure_planner::{Object, Origin, Overlay, RenderInputs, RenderedObject};
-use tenure_sources::{ByteBudget, HeldBytes, BudgetLimits, SourceKey, StorageError, Tree};
+use tenure_sources::{BudgetLimits, ByteBudget, HeldBytes, SourceKey, StorageError, Tree};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 

@@ -17,7 +17,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{LET_GO, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::election::{LeaseRecord, RETRY, WatchedLease};
-use tenure_planner::sharding::{OwnedParts, ReleaseRecord, Peer};
+use tenure_planner::sharding::{OwnedParts, Peer, ReleaseRecord};
 use tenure_tenancy::Instance;
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tenure_planner::sharding::{OwnedParts, Peer, Progress, list_unserved};
 use tenure_tenancy::instance::{ShardAssignment, assign_shard};
-use tenure_tenancy::{TenancyIndex, ShardUnit, Instance, TenancyFacts};
+use tenure_tenancy::{Instance, ShardUnit, TenancyFacts, TenancyIndex};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::process::Output;
 
+use git_hosts::{Authoriser, Host, HostResponse, RemoteHost, make_deploy_key};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_planner::access::host::{
-    HostQuery, CredentialKind, TargetDescription, HostKind, ListedCredential, MintRequest, Role, Scope, Target, HostReply, HostError,
+    CredentialKind, HostError, HostKind, HostQuery, HostReply, ListedCredential, MintRequest, Role, Scope, Target,
+    TargetDescription,
 };
-use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, make_deploy_key};
-use tenure_sources::{SecretBytes, Policy, Connector, TlsOptions};
+use tenure_sources::{Connector, Policy, SecretBytes, TlsOptions};
 use tokio::process::Command;
 
 /// A fake host with a project, a group above it, and an owner of both.

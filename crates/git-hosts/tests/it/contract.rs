@@ -3,9 +3,11 @@
 //! `TENURE_GITLAB` or `TENURE_GITEA` is the address. `…_TOKEN` is a token that may manage credentials, and `…_PROJECT` is the path of a project for this test. The
 //! suite revokes everything that it makes. It leaves objects with other names alone.
 
-use jiff::{SignedDuration, Timestamp};
-use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, MintRequest, Scope, Target, HostReply, HostError};
 use git_hosts::{Host, RemoteHost, StaticHost, fingerprint_key, fingerprint_value};
+use jiff::{SignedDuration, Timestamp};
+use tenure_planner::access::host::{
+    CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Scope, Target,
+};
 use tenure_sources::SecretBytes;
 
 use crate::bed::{Bed, PROJECT, ask, connect, find, list, mint, order, revoke};

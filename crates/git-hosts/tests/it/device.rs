@@ -1,10 +1,10 @@
 //! The device flow: the proof of a user's identity, and that the flow yields nothing else.
 
+use git_hosts::DeviceFlow;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour, Owner};
-use tenure_planner::access::host::{AccessLevel, DevicePollResult, HostKind, Membership, Target, HostError};
-use git_hosts::DeviceFlow;
+use tenure_planner::access::host::{AccessLevel, DevicePollResult, HostError, HostKind, Membership, Target};
 use tenure_sources::TlsOptions;
 
 use crate::bed::{Bed, reach};

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 use tenure_planner::source::Fetched;
 use tenure_planner::{git_repository, oci_repository};
 use tenure_sources::{
-    FetchBudgets, ArtifactStore, ByteBudget, GitRequest, GitSecrets, Limits, OciRequest, OciSecrets, Connector, BudgetLimits,
-    SecretData, SourceKey, fetch, fetch_artifact,
+    ArtifactStore, BudgetLimits, ByteBudget, Connector, FetchBudgets, GitRequest, GitSecrets, Limits, OciRequest,
+    OciSecrets, SecretData, SourceKey, fetch, fetch_artifact,
 };
 
 struct Store {

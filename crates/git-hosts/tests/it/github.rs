@@ -1,8 +1,8 @@
 //! Features that only GitHub has: an App, and tokens of its installation.
 
-use jiff::{SignedDuration, Timestamp};
-use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, MintRequest, Role, HostReply, HostError};
 use git_hosts::{Authoriser, Host as _, RemoteHost};
+use jiff::{SignedDuration, Timestamp};
+use tenure_planner::access::host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Role};
 use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
 
 use crate::bed::{Bed, PROJECT, ask, connect, list, mint, order, reach, revoke};
@@ -47,7 +47,9 @@ async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
     ));
 
     let answered = ask(&host, HostQuery::Mint(token_order(&bed))).await.unwrap();
-    let HostReply::Minted(minted) = answered.told else { panic!() };
+    let HostReply::Minted(minted) = answered.told else {
+        panic!()
+    };
     assert_eq!((minted.id, minted.username.as_deref()), (None, Some("x-access-token")));
     let end = minted.expires_at.unwrap();
     assert!(end > Timestamp::now() && end <= Timestamp::now() + SignedDuration::from_hours(1));
@@ -125,7 +127,9 @@ async fn an_app_that_is_not_let_in_is_told_so() {
         role: Role::ReadRegistry,
         ..token_order(&bed)
     };
-    let trouble = ask(&app(&bed, installation), HostQuery::Mint(registry)).await.unwrap_err();
+    let trouble = ask(&app(&bed, installation), HostQuery::Mint(registry))
+        .await
+        .unwrap_err();
     assert!(matches!(trouble, HostError::Refused { status: 0, .. }), "{trouble}");
     // A token of a person can't order a token of an App.
     assert!(matches!(

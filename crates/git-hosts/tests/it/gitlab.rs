@@ -3,7 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenure_forge_server::{Fault, Misbehaviour, Owner};
-use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, Issue, Role, Scope, Target, HostReply, HostError};
+use tenure_planner::access::host::{
+    CredentialKind, HostError, HostKind, HostQuery, HostReply, Issue, Role, Scope, Target,
+};
 
 use crate::bed::{Bed, ask, connect, find, list, mint, order, revoke};
 
@@ -92,7 +94,9 @@ async fn tokens_end_at_midnight_by_the_hosts_clock() {
     request.expires_at = Some(at("2030-05-03T18:30:00Z"));
     let answered = ask(&bed.host, HostQuery::Mint(request)).await.unwrap();
     assert_eq!(answered.date, Some(at("2030-05-01T12:00:00Z")));
-    let HostReply::Minted(minted) = answered.told else { panic!() };
+    let HostReply::Minted(minted) = answered.told else {
+        panic!()
+    };
     assert_eq!(minted.expires_at, Some(at("2030-05-03T00:00:00Z")));
     bed.forge.set_time(at("2030-05-02T23:59:59Z"));
     assert_eq!(bed.forge.live().len(), 1);

@@ -1,10 +1,10 @@
 //! Hosts that misbehave: an order is executed at most once, unknown effects are reported as unknown, and nothing is sent again.
 
+use git_hosts::Host as _;
 use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour};
-use tenure_planner::access::host::{HostQuery, CredentialKind, HostKind, Scope, HostReply, HostError};
-use git_hosts::Host as _;
+use tenure_planner::access::host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, Scope};
 
 use crate::bed::{Bed, ask, connect, list, order, revoke};
 

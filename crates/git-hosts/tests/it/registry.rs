@@ -159,7 +159,10 @@ async fn a_token_pulls_until_it_is_revoked() {
     let pull = async |name: &str, token: &str| skopeo(&registry, name, &username, token).await;
 
     for name in ["group-1/project-a", "group-1/project-a/tool"] {
-        assert_eq!(registry.probe(&bed, name, &username, &token).await, ProbeResult::Accepted);
+        assert_eq!(
+            registry.probe(&bed, name, &username, &token).await,
+            ProbeResult::Accepted
+        );
         assert_eq!(
             registry.fetch(&bed, name, &username, &token).await,
             Ok(vec!["a.yaml".to_owned()])

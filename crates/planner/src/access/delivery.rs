@@ -486,7 +486,13 @@ mod tests {
             // Admission was turned off: nothing is revoked for this reason, and nothing new is made.
             (&pending, ProviderState::Active, false, all, "held back"),
             (&approved, ProviderState::Ending(5), true, all, "revoked"),
-            (&approved, ProviderState::Ending(FAREWELL_SECONDS), true, all, "abandoned"),
+            (
+                &approved,
+                ProviderState::Ending(FAREWELL_SECONDS),
+                true,
+                all,
+                "abandoned",
+            ),
             (&approved, ProviderState::Gone, true, all, "abandoned"),
             // A revocation also takes effect while the AccessProvider is suspended.
             (&denied, ProviderState::Suspended, true, all, "revoked"),

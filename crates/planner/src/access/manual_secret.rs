@@ -162,7 +162,10 @@ mod tests {
             { "manager": "kubectl", "operation": "Update", "time": "2026-05-01T00:00:00Z", "fieldsV1": { "f:data": { "f:password": {} } } },
             { "manager": "somebody", "operation": "Update", "time": "2026-05-31T00:00:00Z", "fieldsV1": { "f:metadata": {} } },
             { "manager": "liar", "operation": "Update", "time": "2036-05-31T00:00:00Z", "fieldsV1": { "f:data": {} } }] } });
-        assert_eq!(read_age(&secret, now), ManualSecretState::Since(at("2026-05-01T00:00:00Z")));
+        assert_eq!(
+            read_age(&secret, now),
+            ManualSecretState::Since(at("2026-05-01T00:00:00Z"))
+        );
         assert_eq!(read_age(&json!({}), now), ManualSecretState::Since(Timestamp::MIN));
     }
 }

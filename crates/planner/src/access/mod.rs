@@ -5,18 +5,18 @@
 
 pub mod answer;
 pub mod audit;
-pub mod manual_secret;
-pub mod credential_kind;
 pub mod configuration;
+pub mod credential_kind;
 pub mod delivery;
-pub mod request_plan;
 pub mod host;
 pub mod inspection;
+pub mod manual_secret;
 pub mod notice;
-pub mod rotation_order;
 pub mod permission;
 pub mod pull_secrets;
 pub mod request;
+pub mod request_plan;
 pub mod rotation;
+pub mod rotation_order;
 pub mod status;
 pub mod vouching;

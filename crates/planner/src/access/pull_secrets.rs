@@ -295,7 +295,10 @@ pub(super) mod tests {
 
     #[test]
     fn an_account_that_is_gone_or_made_anew_has_nothing_of_before() {
-        assert_eq!(name_in(&read_account("runner", None), REQUEST, SECRET), PullSecretAction::Missing);
+        assert_eq!(
+            name_in(&read_account("runner", None), REQUEST, SECRET),
+            PullSecretAction::Missing
+        );
         let going = account(&json!({ "metadata": { "deletionTimestamp": "2026-06-01T12:00:00Z" } }));
         assert!(matches!(name_in(&going, REQUEST, SECRET), PullSecretAction::Change(_)));
         let anew = account(&json!({ "metadata": { "uid": "a-2" } }));

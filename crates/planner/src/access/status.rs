@@ -16,7 +16,7 @@ use tenure_tenancy::access::approval::Verdict;
 
 use super::notice;
 use super::rotation::conditions::make_conditions;
-use super::rotation::{RotationEvent, Plan};
+use super::rotation::{Plan, RotationEvent};
 
 /// Condition of a request: whether an approver has approved it.
 pub const APPROVED: &str = "Approved";
@@ -182,7 +182,12 @@ pub fn conclude_request(
 }
 
 /// Adds occurrences in a namespace to the history of a request, and drops the oldest entries.
-pub fn record_history(status: &mut FluxAccessRequestStatus, namespace: &str, happened: &[RotationEvent], now: Timestamp) {
+pub fn record_history(
+    status: &mut FluxAccessRequestStatus,
+    namespace: &str,
+    happened: &[RotationEvent],
+    now: Timestamp,
+) {
     let entry = |happening: &RotationEvent| HistoryEntry {
         at: whole_seconds(now),
         actor: "tenure".to_owned(),
@@ -314,7 +319,8 @@ mod tests {
         );
 
         let grant = |name: &str| FluxAccessGrant::new(name, FluxAccessGrantSpec::default());
-        let judge = |name: &str, verdict: &Verdict| make_grant_condition(&grant(name), Some((&request, verdict)), at(0));
+        let judge =
+            |name: &str, verdict: &Verdict| make_grant_condition(&grant(name), Some((&request, verdict)), at(0));
         assert_eq!(judge("one", &pending).message, "it ended");
         assert_eq!(
             judge("one", &Verdict::Denied(word("one"))).status,

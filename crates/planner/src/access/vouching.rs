@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_tenancy::admission::VOUCHED_PREFIX;
 
-use super::host::{AccessLevel, DevicePollResult, Membership, Scope, HostError};
+use super::host::{AccessLevel, DevicePollResult, HostError, Membership, Scope};
 use super::request::hash_spec;
 use super::rotation::schedule::later;
 
@@ -158,7 +158,10 @@ mod tests {
         let next = |told| decide_next(told, Scope::Project, PACE, times("2026-06-01T12:00:00Z"));
         assert_eq!(next(Ok(DevicePollResult::Pending)), Next::Ask(PACE));
         assert_eq!(next(Ok(DevicePollResult::SlowDown)), Next::Ask(PACE * 2));
-        assert_eq!(next(Err(HostError::Unreachable("down".to_owned()))), Next::Ask(PACE * 2));
+        assert_eq!(
+            next(Err(HostError::Unreachable("down".to_owned()))),
+            Next::Ask(PACE * 2)
+        );
         let limited = |until: &str| {
             Err(HostError::Limited {
                 until: until.parse().unwrap(),

@@ -7,8 +7,8 @@ use tenure_tenancy::{Placement, reference};
 
 use super::Snapshot;
 use super::pattern;
-use crate::list_limits;
 use crate::alert_event::{Severity, TOLD};
+use crate::list_limits;
 use crate::provider;
 use crate::validation_plan::Refusal;
 

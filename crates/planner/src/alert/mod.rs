@@ -8,19 +8,19 @@
 //! do.
 
 mod check;
-mod selection;
+mod deduplication;
 mod metadata;
 mod pattern;
-mod deduplication;
+mod selection;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::{Alert, AlertStatus, Provider};
 use tenure_tenancy::Placement;
 
-pub use selection::{Candidate, SelectedAlerts, select_alerts, estimate_work, is_about, may_name};
-pub use metadata::{Combined, combine};
 pub use deduplication::{RECENT, RecentEvents, SAME_FOR};
+pub use metadata::{Combined, combine};
+pub use selection::{Candidate, SelectedAlerts, estimate_work, is_about, may_name, select_alerts};
 
 use crate::plan::Status;
 use crate::validation_plan::{ValidatedObject, ValidationPlan};

@@ -8,8 +8,8 @@ use tenure_tenancy::{Placement, reference};
 use super::check::list_patterns;
 use super::metadata::{Combined, combine};
 use super::pattern;
-use crate::list_limits::{ALERTS_TOLD, PATTERNS_BYTES, PATTERNS_TRIED};
 use crate::alert_event::{AlertEvent, Severity};
+use crate::list_limits::{ALERTS_TOLD, PATTERNS_BYTES, PATTERNS_TRIED};
 
 /// An Alert that may want an event, and the owner of the Alert's namespace.
 #[derive(Clone, Copy, Debug)]

@@ -21,13 +21,13 @@ use tenure_api::metadata::{GENERATOR_FINALIZER, GENERATOR_SWITCH};
 use tenure_api::{ArtifactGenerator, ArtifactGeneratorStatus, ObjectId, reason};
 use tenure_tenancy::{LaneAccount, Placement, ReferenceGrant, Referrer, identity, reference};
 
-pub use self::recipe::{Copy, FoundSource, Recipe, SourceState, Strategy, StoredRecipes};
+pub use self::recipe::{Copy, FoundSource, Recipe, SourceState, StoredRecipes, Strategy};
 pub use self::template::PathPattern;
 
 use crate::answer::Live;
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
-use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, NextWrites};
+use crate::dependents::{self, Dependents, FinalizerRule, NextWrites, Verdict, Wanted};
 use crate::list_limits::{GENERATOR_ENTRIES, TENANT_RECIPES};
 use crate::plan::{FinalizerChange, Next, Request, Withheld};
 

@@ -9,7 +9,7 @@ use tenure_tenancy::admission::rights::APPROVE;
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
 use super::rights::config_map;
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, ImpersonationRight, Sender};
+use super::{Attack, AttackRequest, ExpectedDefense, ImpersonationRight, Names, Sender, Verb};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The number of the target that the approvers may approve for.
@@ -75,7 +75,13 @@ fn list_bindings(names: &Names) -> Vec<Attack> {
     let control = || bind(Sender::Owner, "edit", &own);
     let attack = |name: &'static str, tries: &'static str, subject: &Value| {
         let attempt = bind(Sender::Owner, "edit", subject);
-        Attack::new(name, tries, ExpectedDefense::Rule(Rule::SecretWriter), attempt, control())
+        Attack::new(
+            name,
+            tries,
+            ExpectedDefense::Rule(Rule::SecretWriter),
+            attempt,
+            control(),
+        )
     };
     // The role has a verb that owners lack, so that RBAC refuses it before any rule does.
     let by_account = AttackRequest::new(
@@ -189,7 +195,12 @@ fn list_approvals(names: &Names) -> Vec<Attack> {
                 "maxRotate": "90d", "approvedBy": names.user(&names.platform, &names.other_owner()),
             },
         });
-        AttackRequest::new(Sender::Neighbour, Verb::Create, path("fluxaccessstandinggrants"), object)
+        AttackRequest::new(
+            Sender::Neighbour,
+            Verb::Create,
+            path("fluxaccessstandinggrants"),
+            object,
+        )
     };
     attacks.push(Attack::new(
         "standing-grant-for-an-own-tenant",
@@ -239,7 +250,10 @@ pub(super) fn list_approvers(names: &Names) -> Vec<(String, Value)> {
             vec![account(name.clone())],
         ));
     }
-    let mut approvers: Vec<Value> = ImpersonationRight::ALL.into_iter().map(|way| account(names.approver(way))).collect();
+    let mut approvers: Vec<Value> = ImpersonationRight::ALL
+        .into_iter()
+        .map(|way| account(names.approver(way)))
+        .collect();
     approvers.push(account(names.other_owner()));
     let name = format!("{tenant}-approvers");
     let grants = ["fluxaccessgrants", "fluxaccessstandinggrants"];

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 /// An address of documentation (RFC 5737): it stands for a Pod of another tenant, or for a node.
 const ADDRESS: &str = "192.0.2.9";

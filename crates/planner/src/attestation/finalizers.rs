@@ -5,7 +5,7 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, OWNER_CLUSTER_ROLE, TE
 use tenure_tenancy::admission::Rule;
 
 use super::rights::config_map;
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 use crate::binding_name::name_owner_binding;
 
 const FINALIZER: &str = "attest.tenure.example/hold";

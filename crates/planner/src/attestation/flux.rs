@@ -6,7 +6,7 @@ use tenure_api::metadata::SHARDING_KEY;
 use tenure_tenancy::admission::Rule;
 
 use super::rights::set;
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 /// Returns an owner's valid Kustomization, apart from `change`.
 pub(super) fn kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> AttackRequest {

@@ -9,9 +9,9 @@ use tenure_api::metadata::{
 };
 use tenure_tenancy::admission::Rule;
 
-use super::rights::set;
 use super::fixtures::write_deployment;
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::rights::set;
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 /// The name of the Kustomization, and of the objects that it seems to have applied.
 const MANAGED: &str = "attest-managed";
@@ -26,7 +26,8 @@ const MANAGER: &str = "tenure-attest";
 #[must_use]
 pub fn list_managed_props(names: &Names) -> Vec<AttackRequest> {
     let (home, owner) = (names.tenant(), names.user(&names.platform, &names.owner()));
-    let lay = |verb: Verb, path: String, body: Value| AttackRequest::new(Sender::Administrator, verb, path, body).for_real();
+    let lay =
+        |verb: Verb, path: String, body: Value| AttackRequest::new(Sender::Administrator, verb, path, body).for_real();
     let kustomizations = format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{home}/kustomizations");
     let mut props = Vec::new();
     for (name, writers, kinds) in [

@@ -6,8 +6,10 @@
 //! objects is always a dry run.
 
 mod access;
+pub mod cleanup;
 mod endpoints;
 mod finalizers;
+mod fixtures;
 mod flux;
 mod html;
 mod managed;
@@ -16,9 +18,7 @@ mod objects;
 mod parts;
 mod pattern;
 mod reach;
-pub mod cleanup;
 mod rights;
-mod fixtures;
 mod templates;
 mod tenure;
 mod verdict;
@@ -27,11 +27,11 @@ pub use html::write_html;
 use serde_json::Value;
 use tenure_tenancy::admission::Rule;
 
+pub use self::fixtures::{CONTROLLER, Names, list_fixtures, list_props};
 pub use self::managed::list_managed_props;
-pub use self::pattern::{find_pattern_status, assess_pattern, list_pattern_props};
+pub use self::pattern::{assess_pattern, find_pattern_status, list_pattern_props};
 pub use self::reach::assess_reach;
-pub use self::fixtures::{CONTROLLER, Names, list_props, list_fixtures};
-pub use self::verdict::{AttackResult, Outcome, Report, AttemptResult, assess};
+pub use self::verdict::{AttackResult, AttemptResult, Outcome, Report, assess};
 
 /// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,7 +183,13 @@ pub struct ConcurrentRequests {
 }
 
 impl Attack {
-    fn new(name: &'static str, tries: &'static str, stop: ExpectedDefense, attempt: AttackRequest, control: AttackRequest) -> Self {
+    fn new(
+        name: &'static str,
+        tries: &'static str,
+        stop: ExpectedDefense,
+        attempt: AttackRequest,
+        control: AttackRequest,
+    ) -> Self {
         Self {
             name,
             tries,

@@ -5,7 +5,7 @@ use tenure_api::metadata::{HOME_NAMESPACE, POD_SECURITY_ENFORCE, TENANT_LABEL};
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
 use super::fixtures::{DENIED, ROOM, SET};
-use super::{AttackRequest, Attack, ConcurrentRequests, Names, ExpectedDefense, Verb, Sender};
+use super::{Attack, AttackRequest, ConcurrentRequests, ExpectedDefense, Names, Sender, Verb};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 /// The path of the label that names the owner of a namespace.
@@ -22,8 +22,9 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let membership = ExpectedDefense::Rule(Rule::NamespaceMembership);
     let make = |object: Value| AttackRequest::new(Sender::Owner, Verb::Create, NAMESPACES, object);
     let own = || make(namespace(&format!("{tenant}-dev"), &tenant));
-    let change =
-        |who: Sender, path: String, metadata: Value| AttackRequest::new(who, Verb::Change, path, json!({ "metadata": metadata }));
+    let change = |who: Sender, path: String, metadata: Value| {
+        AttackRequest::new(who, Verb::Change, path, json!({ "metadata": metadata }))
+    };
     let harmless = |path: String| {
         change(
             Sender::Owner,
@@ -192,8 +193,9 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 
 /// Attacks on labels and annotations that the Tenant sets on a namespace, and that another controller obeys.
 fn list_marks(home: &str) -> Vec<Attack> {
-    let change =
-        |path: String, metadata: Value| AttackRequest::new(Sender::Owner, Verb::Change, path, json!({ "metadata": metadata }));
+    let change = |path: String, metadata: Value| {
+        AttackRequest::new(Sender::Owner, Verb::Change, path, json!({ "metadata": metadata }))
+    };
     let attack = |name: &'static str, tries: &'static str, path: String, metadata: Value| {
         let harmless = json!({ "annotations": { "attest.tenure.dev/note": "harmless" } });
         Attack::new(

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
 
-use super::rights::{pod, set};
 use super::fixtures::{CLASS, HOST, REGISTRY};
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::rights::{pod, set};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let home = names.tenant();

@@ -4,10 +4,10 @@
 use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
 
+use super::fixtures::{CLASS, PROP, REGISTRY};
 use super::flux::kustomization;
 use super::rights::{config_map, pod, set};
-use super::fixtures::{CLASS, PROP, REGISTRY};
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 /// The size of an object that is nearly the largest that an API server accepts: 3 MiB, minus the rest of the request.
 const LARGE: usize = (3 << 20) - (128 << 10);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
 
 use super::fixtures::REGISTRY;
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -209,7 +209,11 @@ fn list_cluster(names: &Names) -> Vec<Attack> {
             "cluster-admin-bound-at-home",
             "an owner binds an account of its namespace to cluster-admin there",
             ExpectedDefense::Rbac,
-            create(Sender::Owner, rolebindings.clone(), bind("RoleBinding", "cluster-admin")),
+            create(
+                Sender::Owner,
+                rolebindings.clone(),
+                bind("RoleBinding", "cluster-admin"),
+            ),
             create(Sender::Owner, rolebindings, bind("RoleBinding", "view")),
         ),
         Attack::new(

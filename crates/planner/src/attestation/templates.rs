@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
 
-use super::rights::{pod, set};
 use super::fixtures::CLASS;
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::rights::{pod, set};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let create = |plural: &str, object: Value| {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
 use super::rights::pod;
-use super::{AttackRequest, Attack, Names, ExpectedDefense, Verb, Sender};
+use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -33,7 +33,13 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     };
     let thief = json!({ "apiGroup": RBAC, "kind": "User", "name": "thief.attest.invalid" });
     let attack = |name: &'static str, tries: &'static str, attempt: AttackRequest| {
-        Attack::new(name, tries, ExpectedDefense::Rule(Rule::ControllerRights), attempt, control())
+        Attack::new(
+            name,
+            tries,
+            ExpectedDefense::Rule(Rule::ControllerRights),
+            attempt,
+            control(),
+        )
     };
     let lane = |plural: &str, object: Value| {
         AttackRequest::new(
@@ -52,7 +58,13 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         )
     };
     let lane_attack = |name: &'static str, tries: &'static str, attempt: AttackRequest| {
-        Attack::new(name, tries, ExpectedDefense::Rule(Rule::ControllerRights), attempt, event())
+        Attack::new(
+            name,
+            tries,
+            ExpectedDefense::Rule(Rule::ControllerRights),
+            attempt,
+            event(),
+        )
     };
     let record = json!({ "status": { "spaces": [{ "name": "kube-system", "uid": "x" }] } });
     vec![

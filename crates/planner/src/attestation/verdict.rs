@@ -213,7 +213,7 @@ mod tests {
     use serde_json::Value;
     use tenure_tenancy::admission::Rule;
 
-    use super::super::{AttackRequest, ConcurrentRequests, Verb, Sender};
+    use super::super::{AttackRequest, ConcurrentRequests, Sender, Verb};
     use super::*;
 
     fn attack(stop: ExpectedDefense, burst: Option<ConcurrentRequests>) -> Attack {
@@ -274,7 +274,10 @@ mod tests {
 
     #[test]
     fn a_burst_holds_if_as_many_succeed_as_there_is_room_for() {
-        let burst = attack(ExpectedDefense::Rule(Rule::NamespaceOptions), Some(ConcurrentRequests { count: 3, room: 1 }));
+        let burst = attack(
+            ExpectedDefense::Rule(Rule::NamespaceOptions),
+            Some(ConcurrentRequests { count: 3, room: 1 }),
+        );
         let (done, refused) = (tried(201, ""), tried(403, "no (namespace-options)"));
         let judge = |attempts: &[&AttemptResult]| {
             let attempts: Vec<AttemptResult> = attempts.iter().map(|tried| (*tried).clone()).collect();
@@ -287,7 +290,13 @@ mod tests {
 
     #[test]
     fn a_report_tells_the_worst_first() {
-        let judged = |code: u16| assess(&attack(ExpectedDefense::Rbac, None), &[tried(code, "said\u{1b}")], &tried(200, ""));
+        let judged = |code: u16| {
+            assess(
+                &attack(ExpectedDefense::Rbac, None),
+                &[tried(code, "said\u{1b}")],
+                &tried(200, ""),
+            )
+        };
         let mut report = Report {
             cluster: String::new(),
             started: String::new(),

@@ -4,12 +4,12 @@
 //! ([`Prerequisites`]), the reasons for a failed rendering ([`list_rendering_problems`]), and the form that code hosts read ([`write_sarif`]). A missing answer is never
 //! taken for a refusal, and text that may quote a Secret is never repeated.
 
-mod prerequisites;
-mod verdict;
 mod field_location;
+mod prerequisites;
 mod rendering;
 mod sarif;
 mod surface;
+mod verdict;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,10 +19,12 @@ use tenure_api::ObjectId;
 use tenure_api::text::visible_line;
 
 pub use prerequisites::Prerequisites;
-pub use verdict::{Verdict, Rights, CheckedObject, interpret_refusal, check_placement, make_encrypted_finding, make_warning_finding};
 pub use rendering::list_rendering_problems;
 pub use sarif::write_sarif;
 pub use surface::find_target_namespace;
+pub use verdict::{
+    CheckedObject, Rights, Verdict, check_placement, interpret_refusal, make_encrypted_finding, make_warning_finding,
+};
 
 use crate::object::Origin;
 

@@ -198,7 +198,12 @@ fn list_invalid(subject: &CheckedObject<'_>, failure: &Failure) -> Vec<Finding> 
     vec![subject.whole(category, &failure.message, remedy)]
 }
 
-fn shorten_list(subject: &CheckedObject<'_>, level: Level, category: Category, mut findings: Vec<Finding>) -> Vec<Finding> {
+fn shorten_list(
+    subject: &CheckedObject<'_>,
+    level: Level,
+    category: Category,
+    mut findings: Vec<Finding>,
+) -> Vec<Finding> {
     if let Some(more) = findings.len().checked_sub(MOST_OF_ONE).filter(|more| *more > 0) {
         findings.truncate(MOST_OF_ONE);
         let said = format!("{more} more of the same object");

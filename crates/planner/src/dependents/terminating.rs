@@ -12,8 +12,8 @@ use tenure_api::{ObjectId, ObjectView};
 use super::{Dependents, describe_failure};
 use crate::answer::{Live, WriteAnswer};
 use crate::confidential;
-use crate::outcome;
 use crate::object::{Object, Origin};
+use crate::outcome;
 use crate::plan::{Apply, Release, Request, Watched};
 use crate::refusal::Reason;
 

@@ -16,8 +16,8 @@ pub use self::verify::{VerifyMode, VerifyRequest};
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::artifact::StoredArtifact;
-use crate::outcome::cut_to_seconds;
 use crate::list_limits::SPARSE_FOLDERS;
+use crate::outcome::cut_to_seconds;
 use crate::source::{
     self, FetchStep, Obstacle, Refusal, RefusalReason, RequestBasis, Source, SourceReference, implement_source_parts,
     implement_source_status, name_secrets,

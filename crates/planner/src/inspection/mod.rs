@@ -298,7 +298,10 @@ mod tests {
         }
         let foreign = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
             "status": {"conditions": [ready("False", "Waiting")]}});
-        assert_eq!(DescribedState::of(&Live::Present(Object(foreign))).state, State::InProgress);
+        assert_eq!(
+            DescribedState::of(&Live::Present(Object(foreign))).state,
+            State::InProgress
+        );
         let forbidden = Failure {
             code: 403,
             reason: Reason::Forbidden,
@@ -306,7 +309,10 @@ mod tests {
             ..Failure::default()
         };
         assert_eq!(DescribedState::of(&Live::Failed(forbidden)).state, State::Forbidden);
-        assert_eq!(DescribedState::of(&Live::Failed(Failure::default())).state, State::Unknown);
+        assert_eq!(
+            DescribedState::of(&Live::Failed(Failure::default())).state,
+            State::Unknown
+        );
     }
 
     #[test]

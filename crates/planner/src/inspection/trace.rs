@@ -12,8 +12,8 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::{Placement, inventory, owner};
 
 use super::{
-    Findings, KUSTOMIZE_GROUP, RelatedNamespaces, MissingFacts, DescribedState, TENURE_GROUP, describe_identity, find_other_cluster,
-    find_source, is_kustomization, is_source, is_surface, show_url,
+    DescribedState, Findings, KUSTOMIZE_GROUP, MissingFacts, RelatedNamespaces, TENURE_GROUP, describe_identity,
+    find_other_cluster, find_source, is_kustomization, is_source, is_surface, show_url,
 };
 use crate::answer::Live;
 use crate::cycle::describe_cycle;

@@ -11,8 +11,8 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::{inventory, owner};
 
 use super::{
-    Findings, KUSTOMIZE_GROUP, RECONCILED_GROUPS, SOURCE_GROUP, DescribedState, State, find_other_cluster, is_kustomization,
-    is_surface,
+    DescribedState, Findings, KUSTOMIZE_GROUP, RECONCILED_GROUPS, SOURCE_GROUP, State, find_other_cluster,
+    is_kustomization, is_surface,
 };
 use crate::cycle::describe_cycle;
 use crate::surface::{name_kustomizations, name_repository};

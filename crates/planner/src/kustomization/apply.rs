@@ -8,24 +8,24 @@ use std::time::Duration;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectView, reason};
 
+use super::apply_mode::{self, ApplyMode};
 use super::changes;
 use super::claims::{self, Unknown};
 use super::contested_fields;
 use super::context::Context;
 use super::custom_health::CustomHealth;
 use super::desired::{Desired, DesiredObject};
-use super::apply_mode::{self, ApplyMode};
+use super::object_action::{Change, ObjectAction, choose_action, find_skip_reason};
 use super::order::STAGES;
 use super::ownership::{self, KeptObject};
 use super::preview::DifferenceKind;
 use super::recreate;
-use super::object_action::{Change, ObjectAction, find_skip_reason, choose_action};
 use super::types::Snapshot;
-use super::{Phase, Plan, outcome, guard, missing_right};
+use super::{Phase, Plan, guard, missing_right, outcome};
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
-use crate::outcome::{add_duration, join_names};
 use crate::health::Health;
 use crate::immutable;
+use crate::outcome::{add_duration, join_names};
 use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
 
 /// The most bytes of a list of finalizers in a message.

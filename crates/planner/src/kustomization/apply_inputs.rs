@@ -5,7 +5,7 @@ use tenure_api::{condition, reason};
 use super::context::Context;
 use super::step::{RenderRequest, Step};
 use super::types::SourceFacts;
-use super::{Phase, decryption, outcome, health_check, inputs};
+use super::{Phase, decryption, health_check, inputs, outcome};
 use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::plan::Next;
@@ -78,11 +78,9 @@ pub(super) fn request_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
             decryption::check_decrypted(&context, objects)?;
             Ok(objects)
         }
-        Err(failure) if failure.artifact_missing => Err(outcome::fail(
-            context,
-            reason::ARTIFACT_FAILED,
-            failure.message.clone(),
-        )),
+        Err(failure) if failure.artifact_missing => {
+            Err(outcome::fail(context, reason::ARTIFACT_FAILED, failure.message.clone()))
+        }
         Err(failure) => Err(outcome::fail(context, reason::BUILD_FAILED, failure.message.clone())),
     }
 }

@@ -7,8 +7,8 @@ use tenure_api::{ObjectId, reason};
 
 use super::context::Context;
 use super::desired::{Desired, DesiredObject};
-use super::preview::DifferenceKind;
 use super::object_action::Change;
+use super::preview::DifferenceKind;
 use super::{Phase, outcome};
 use crate::outcome::join_names;
 
@@ -99,7 +99,11 @@ pub(super) fn report_differences(context: &mut Context<'_>, desired: &Desired) -
         context.revision.as_deref().unwrap_or_default(),
         named.join("\n")
     );
-    Err(outcome::end_with_differences(context.fork(), reason::DRIFT_DETECTED, message))
+    Err(outcome::end_with_differences(
+        context.fork(),
+        reason::DRIFT_DETECTED,
+        message,
+    ))
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 
 use super::context::Context;
 use super::desired::DesiredObject;
-use super::types::{BackOff, DriftedField, DriftCorrection};
+use super::types::{BackOff, DriftCorrection, DriftedField};
 use crate::digest::Comparable;
-use crate::outcome::add_duration;
 use crate::fields;
+use crate::outcome::add_duration;
 
 /// Within this time reversals of one field are counted.
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
@@ -153,7 +153,12 @@ fn seconds(time: jiff::Timestamp) -> String {
 }
 
 /// Keeps the findings about drift over a take-over, with the old entries. After the take-over the object doesn't name the writer any more.
-pub(super) fn carry_drift_record(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField], entries: Vec<Value>) {
+pub(super) fn carry_drift_record(
+    context: &mut Context<'_>,
+    id: &ObjectId,
+    changes: &[DriftedField],
+    entries: Vec<Value>,
+) {
     context.memory.drift.insert(id.clone(), changes.to_vec());
     context.memory.taken.insert(id.clone(), entries);
 }

@@ -11,9 +11,9 @@ use tenure_api::{KustomizationSpec, ObjectId, reason};
 use tenure_tenancy::{Placement, ServiceAccount};
 
 use super::Plan;
-use super::remote_cluster;
-use super::ignore::Ignored;
 use super::apply_mode::{ApplyMode, Detected};
+use super::ignore::Ignored;
+use super::remote_cluster;
 use super::step::Step;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;

@@ -12,7 +12,7 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView};
 
 use super::expression_memory::{self, ExpressionMemory, Verdict};
 use crate::answer::Live;
-use crate::expression::{Expression, EvaluationBudget, EvaluationError};
+use crate::expression::{EvaluationBudget, EvaluationError, Expression};
 use crate::health::{self, Health};
 
 /// The custom checks of a plan; each is compiled when it is first needed.
@@ -99,7 +99,12 @@ impl<'a> CustomHealth<'a> {
         place(&id.kind).or_else(|| place(""))
     }
 
-    fn evaluate(&mut self, index: usize, object: &Value, purse: &mut EvaluationBudget) -> Result<Health, EvaluationError> {
+    fn evaluate(
+        &mut self,
+        index: usize,
+        object: &Value,
+        purse: &mut EvaluationBudget,
+    ) -> Result<Health, EvaluationError> {
         let view = ObjectView::of(object);
         let (observed, generation) = (
             view.find_number("/status/observedGeneration"),
@@ -115,7 +120,9 @@ impl<'a> CustomHealth<'a> {
             .compiled
             .entry(index)
             .or_insert_with(|| compile(checks, index, environment));
-        let expressions = compiled.as_ref().map_err(|why| EvaluationError::TooCostly(why.clone()))?;
+        let expressions = compiled
+            .as_ref()
+            .map_err(|why| EvaluationError::TooCostly(why.clone()))?;
         let variables = Fields(object.as_object());
         for (outcome, expression) in expressions {
             if expression.evaluate(&variables, purse)? {

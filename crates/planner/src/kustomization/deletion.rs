@@ -15,16 +15,16 @@ use tenure_api::metadata::{EVENT_ORIGIN_REVISION, EVENT_REVISION, FLUX_FINALIZER
 use tenure_api::{condition, reason};
 use tenure_tenancy::{LEAST_INTERVAL, identity, inventory};
 
+use super::apply_mode::ApplyMode;
 use super::changes::{record_change, report_changes};
 use super::claims::{self, Unknown};
 use super::context::{Context, deletes_objects, name_subject};
-use super::remote_cluster::TargetError;
-use super::apply_mode::ApplyMode;
 use super::prune::{self, Verdict};
+use super::remote_cluster::TargetError;
 use super::removal_order::{self, NextRemoval};
 use super::step::{Step, SurveyRequest};
 use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts, read_apply_mode};
-use super::{Phase, Plan, deletion_outcome, remote_cluster, outcome, guard, retry, siblings};
+use super::{Phase, Plan, deletion_outcome, guard, outcome, remote_cluster, retry, siblings};
 use crate::answer::{DeleteAnswer, Live, Reason};
 use crate::outcome::{add_duration, join_names};
 use crate::overlay::Overlay;

@@ -8,11 +8,11 @@ use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::write_scope::{self, Scope};
 
-use super::context::Context;
 use super::apply_mode::ApplyMode;
+use super::context::Context;
 use super::order;
 use super::stored_form;
-use super::{Phase, outcome, flux_components, watched_objects};
+use super::{Phase, flux_components, outcome, watched_objects};
 use crate::answer::KindAnswer;
 use crate::artifact::ArtifactFacts;
 use crate::confidential;
@@ -203,11 +203,7 @@ fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<
     if problems.is_empty() {
         return Ok(identified);
     }
-    Err(outcome::fail(
-        context.fork(),
-        reason::BUILD_FAILED,
-        problems.join("\n"),
-    ))
+    Err(outcome::fail(context.fork(), reason::BUILD_FAILED, problems.join("\n")))
 }
 
 /// Returns the scope of every kind that the cluster knows, or will know after this build's CustomResourceDefinitions are applied.

@@ -15,7 +15,7 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::ignore::Ignored;
 use super::types::Snapshot;
-use crate::expression::{Expression, EvaluationBudget, WORK};
+use crate::expression::{EvaluationBudget, Expression, WORK};
 use crate::health::Health;
 use crate::list_limits;
 

@@ -12,7 +12,7 @@ use tenure_api::{ObjectId, ObjectView, reason};
 
 use super::desired::Desired;
 use super::types::Snapshot;
-use super::{Plan, remote_cluster, outcome};
+use super::{Plan, outcome, remote_cluster};
 use crate::outcome::join_names;
 use crate::plan::EventKind;
 

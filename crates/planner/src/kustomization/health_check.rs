@@ -13,10 +13,10 @@ use super::custom_health::CustomHealth;
 use super::desired::Desired;
 use super::prune::Pruned;
 use super::types::HealthWait;
-use super::{Phase, changes, outcome, object_action};
+use super::{Phase, changes, object_action, outcome};
 use crate::answer::{Live, WriteAnswer};
-use crate::outcome::add_duration;
 use crate::health::Health;
+use crate::outcome::add_duration;
 use crate::plan::{EventKind, Next, Request, Watched};
 
 /// The time of a wait for health before it is reported, if the status already says that a revision is being applied.
@@ -52,7 +52,9 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     if context.spec().wait {
         for object in &desired.objects {
             let live = context.live(&object.target.id).and_then(Live::object);
-            if object_action::find_skip_reason(&object.object.0, live).is_none() && !is_itself(context, &object.target.id) {
+            if object_action::find_skip_reason(&object.object.0, live).is_none()
+                && !is_itself(context, &object.target.id)
+            {
                 targets.push(object.target.clone());
             }
         }
@@ -236,7 +238,8 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
         let changed = match live {
             Live::Present(live) => {
                 version(&live.0) > version(answer)
-                    && object_action::digest_live(context, object, &live.0) != object_action::digest_live(context, object, answer)
+                    && object_action::digest_live(context, object, &live.0)
+                        != object_action::digest_live(context, object, answer)
             }
             // A finished Job may be removed by its own TTL.
             Live::Absent | Live::Unserved => attempt.applied.contains_key(id) && id.kind != "Job",

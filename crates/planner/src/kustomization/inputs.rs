@@ -16,12 +16,12 @@ use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::context::Context;
 use super::types::Snapshot;
-use super::{Phase, decryption, remote_cluster, outcome};
+use super::{Phase, decryption, outcome, remote_cluster};
 use crate::answer::{Live, Reason};
-use crate::render_inputs::{ALWAYS, DecryptionKeys, RenderInputs, Variable};
 use crate::list_limits;
 use crate::object::Object;
 use crate::plan::Watched;
+use crate::render_inputs::{ALWAYS, DecryptionKeys, RenderInputs, Variable};
 
 /// The form of a variable's name, in Flux's words.
 const NAME: &str = "^[_[:alpha:]][_[:alpha:][:digit:]]*$";
@@ -228,7 +228,9 @@ fn read_value(value: &Value, is_secret: bool) -> Option<Vec<u8>> {
 /// Checks whether a change is news for an object that is watched only as an input of the rendering. After a successful attempt only objects whose label asks for it
 /// count; a failed attempt may have failed because of any of them.
 pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &Live) -> Option<bool> {
-    let is_input = remote_cluster::list_beside(snapshot).iter().any(|target| target.id == *id);
+    let is_input = remote_cluster::list_beside(snapshot)
+        .iter()
+        .any(|target| target.id == *id);
     if !is_input || snapshot.memory.settled.contains_key(id) {
         return None;
     }

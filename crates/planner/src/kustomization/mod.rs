@@ -5,8 +5,9 @@
 //! it due, if it failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → mode (the would-be changes, in a mode
 //! without writes) → health → ending (status, events, next time).
 
-mod validation;
 mod apply;
+mod apply_inputs;
+mod apply_mode;
 mod changes;
 mod claims;
 mod contested_fields;
@@ -17,9 +18,8 @@ mod deletion;
 mod deletion_outcome;
 mod dependency_facts;
 mod desired;
-mod remote_cluster;
-mod outcome;
 mod expression_memory;
+mod field_takeover;
 mod flux_components;
 mod guard;
 mod health_check;
@@ -28,29 +28,29 @@ mod ignore;
 mod inputs;
 mod kube_config;
 mod missing_right;
-mod apply_mode;
-mod unmanaged_annotations;
+mod object_action;
 mod order;
 mod origin;
+mod outcome;
 mod ownership;
-mod apply_inputs;
 mod preview;
 mod prune;
 mod readiness;
 mod recreate;
 mod references;
+mod remote_cluster;
 mod removal_order;
 mod retry;
 mod settings;
 mod siblings;
+mod snapshot_update;
 mod step;
 mod stored_form;
-mod snapshot_update;
-mod field_takeover;
-mod object_action;
 mod tracking;
 mod trigger;
 mod types;
+mod unmanaged_annotations;
+mod validation;
 mod watched_objects;
 
 use std::sync::Arc;
@@ -66,20 +66,23 @@ use prune::Pruned;
 pub use claims::list_owners;
 pub(crate) use decryption::SOPS;
 pub use dependency_facts::{DependencyFacts, FoundDependency, WholeKustomization, find_cycle, find_dependencies};
-pub use remote_cluster::find_place;
 pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
 pub(crate) use flux_components::keeps_kinds;
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use kube_config::TokenAnswer;
 pub use preview::{Difference, DifferenceKind, preview};
 pub use references::{find_source_namespace, name_dependency, name_source};
+pub use remote_cluster::find_place;
 pub use settings::{ApplySettings, StageKind};
-pub use siblings::{OtherOwner, Sibling, Survey, ObjectTurnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
+pub use siblings::{
+    ObjectTurnover, OtherOwner, Sibling, Survey, WantedBy, find_applied_revision, is_idle, survey_siblings,
+};
 pub use step::{RenderRequest, Step, SurveyRequest};
 pub use trigger::{Observed, is_settled};
 pub use types::{
-    AttemptInput, Attempt, BackOff, DriftedField, OngoingDeletions, Memory, RenderFailure, Rendered, Retry, DriftCorrection,
-    ServiceAccountFacts, MatchedDigests, Snapshot, SourceFacts, UnreportedChanges, HealthWait, read_allowed_deletion,
+    Attempt, AttemptInput, BackOff, DriftCorrection, DriftedField, HealthWait, MatchedDigests, Memory,
+    OngoingDeletions, RenderFailure, Rendered, Retry, ServiceAccountFacts, Snapshot, SourceFacts, UnreportedChanges,
+    read_allowed_deletion,
 };
 
 /// A plan for a Kustomization: carried out by a ServiceAccount,

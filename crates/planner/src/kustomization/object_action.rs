@@ -6,15 +6,15 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{RECONCILE, SSA};
 
+use super::apply_mode::ApplyMode;
 use super::contested_fields;
 use super::context::Context;
 use super::desired::DesiredObject;
-use super::apply_mode::ApplyMode;
-use super::unmanaged_annotations;
+use super::field_takeover;
 use super::ownership::{self, KeptObject, Ownership};
 use super::recreate::{self, Recreation};
-use super::field_takeover;
 use super::types::{DriftedField, MatchedDigests};
+use super::unmanaged_annotations;
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
 use crate::digest;
 use crate::fields;
@@ -191,7 +191,12 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
 
 /// Decides about an object after its dry-run was refused. The fields of another manager stay in the object until they are taken over, and can make it
 /// invalid: `value` of a variable beside the new `valueFrom`.
-fn find_todo_after_refusal(context: &mut Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> ObjectAction {
+fn find_todo_after_refusal(
+    context: &mut Context<'_>,
+    object: &DesiredObject,
+    live: &Value,
+    failure: &Failure,
+) -> ObjectAction {
     let id = &object.target.id;
     let is_new = !context.snapshot.attempt.taken_over.contains_key(id);
     let may_help = is_new && failure.reason == Reason::Invalid && context.mode != ApplyMode::DetectOnly;
@@ -272,7 +277,12 @@ fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
 /// Digests the part of a live object that counts here, without fields that are left to others and without notes.
 pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &Value) -> String {
     let stripped = context.ignored.strip(live, live);
-    let counting = unmanaged_annotations::strip_unmanaged_annotations(&context.snapshot.settings, &object.object.0, live, stripped);
+    let counting = unmanaged_annotations::strip_unmanaged_annotations(
+        &context.snapshot.settings,
+        &object.object.0,
+        live,
+        stripped,
+    );
     digest::select_comparable(&counting).digest()
 }
 

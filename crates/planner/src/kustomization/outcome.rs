@@ -165,7 +165,11 @@ pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: Stri
     let mut status = context.status();
     status.inventory = list_inventory_so_far(&context, std::iter::empty());
     set_failed(&mut status, &context, reason, &message);
-    if let Some(digest) = context.built.clone().filter(|_| find_status_change(snapshot, &status).is_some()) {
+    if let Some(digest) = context
+        .built
+        .clone()
+        .filter(|_| find_status_change(snapshot, &status).is_some())
+    {
         record_attempt(&mut status, &context, &digest, reason);
     }
     context.memory.waiting = None;
@@ -380,7 +384,12 @@ pub(super) fn waiting_for_health(
 }
 
 /// Ends an attempt that has applied everything, without health.
-pub(super) fn end_unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pruned, message: String) -> Box<Plan> {
+pub(super) fn end_unhealthy(
+    mut context: Context<'_>,
+    desired: &Desired,
+    pruned: &Pruned,
+    message: String,
+) -> Box<Plan> {
     let snapshot = context.snapshot;
     let now = context.now;
     let mut status = context.status();
@@ -487,7 +496,10 @@ pub(super) fn succeed(mut context: Context<'_>, desired: &Desired, pruned: &Prun
     status.last_attempted_revision = Some(revision.clone());
     status.observed_generation = snapshot.kustomization.metadata.generation;
     record_handled(&mut status, snapshot);
-    if find_status_change(snapshot, &status).is_some() || !context.memory.changes.is_empty() || !context.memory.untold.is_empty() {
+    if find_status_change(snapshot, &status).is_some()
+        || !context.memory.changes.is_empty()
+        || !context.memory.untold.is_empty()
+    {
         record_attempt(&mut status, &context, &desired.digest, reason::RECONCILIATION_SUCCEEDED);
     }
     report_changes(&mut context);

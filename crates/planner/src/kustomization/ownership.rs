@@ -9,7 +9,7 @@ use tenure_tenancy::owner::{self, Precedence};
 use super::context::{Context, name_subject};
 use super::desired::DesiredObject;
 use super::references::name_source;
-use super::{remote_cluster, outcome};
+use super::{outcome, remote_cluster};
 use crate::outcome::join_names;
 use crate::plan::{Event, EventKind, EventPlace, Stage};
 

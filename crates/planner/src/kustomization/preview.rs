@@ -12,8 +12,8 @@ use super::apply_mode::ApplyMode;
 use super::types::Snapshot;
 use super::{Phase, Plan, deletion, settle};
 use crate::answer::WriteAnswer;
-use crate::redaction;
 use crate::object::Origin;
+use crate::redaction;
 
 /// The expected action for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

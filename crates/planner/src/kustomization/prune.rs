@@ -7,17 +7,17 @@ use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
 use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::inventory;
 
+use super::apply_mode::{ApplyMode, Detected};
 use super::changes;
 use super::claims::{self, Unknown};
 use super::context::Context;
 use super::desired::Desired;
-use super::apply_mode::{ApplyMode, Detected};
+use super::object_action::find_version;
 use super::order;
 use super::preview::DifferenceKind;
 use super::removal_order::{self, NextRemoval};
 use super::step::{Step, SurveyRequest};
-use super::object_action::find_version;
-use super::{Phase, outcome, flux_components, guard, siblings};
+use super::{Phase, flux_components, guard, outcome, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::outcome::join_names;
 use crate::plan::{Delete, Propagation, Request, Watched, Withheld};
@@ -172,11 +172,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         Err(Unknown::Ask(requests)) => return Err(context.fork().again(requests)),
         Err(Unknown::Failed(message)) => {
             failures.push(message);
-            return Err(outcome::fail(
-                context.fork(),
-                reason::PRUNE_FAILED,
-                failures.join("\n"),
-            ));
+            return Err(outcome::fail(context.fork(), reason::PRUNE_FAILED, failures.join("\n")));
         }
     };
     let guarded = guard::guard_prune(context, deletes, &owners, &size);
@@ -210,11 +206,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     }
     if !failures.is_empty() {
         failures.extend(guarded.held);
-        return Err(outcome::fail(
-            context.fork(),
-            reason::PRUNE_FAILED,
-            failures.join("\n"),
-        ));
+        return Err(outcome::fail(context.fork(), reason::PRUNE_FAILED, failures.join("\n")));
     }
     if let Some(message) = guarded.held {
         return Err(outcome::fail(context.fork(), reason::DELETION_GUARDED, message));

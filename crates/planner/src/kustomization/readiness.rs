@@ -15,7 +15,7 @@ use super::expression_memory::{self, Readiness};
 use super::references::name_dependency;
 use super::{Phase, outcome};
 use crate::artifact::ArtifactFacts;
-use crate::expression::{Expression, EvaluationError};
+use crate::expression::{EvaluationError, Expression};
 
 /// The time until the next look at a dependency if no watch reported a change (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);

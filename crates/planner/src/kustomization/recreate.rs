@@ -9,8 +9,8 @@ use tenure_api::{ObjectId, ObjectView};
 
 use super::context::Context;
 use super::desired::DesiredObject;
-use super::remote_cluster;
 use super::object_action::find_version;
+use super::remote_cluster;
 use crate::answer::{DeleteAnswer, Failure, Reason, WriteAnswer};
 use crate::digest;
 use crate::immutable;
@@ -35,7 +35,12 @@ pub(super) enum Recreation {
 }
 
 /// Decides the action after a refused change of an existing object.
-pub(super) fn decide_recreation(context: &Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> Recreation {
+pub(super) fn decide_recreation(
+    context: &Context<'_>,
+    object: &DesiredObject,
+    live: &Value,
+    failure: &Failure,
+) -> Recreation {
     if !is_asked_for(context, object, live) || !immutable::is_only_immutability(failure) {
         return Recreation::Refused;
     }

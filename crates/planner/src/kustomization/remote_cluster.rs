@@ -18,7 +18,7 @@ use super::context::Context;
 use super::kube_config::UnknownTarget;
 use super::step::Step;
 use super::types::Snapshot;
-use super::{Phase, Plan, outcome, inputs, kube_config, prune};
+use super::{Phase, Plan, inputs, kube_config, outcome, prune};
 use crate::answer::Live;
 use crate::outcome::join_names;
 use crate::plan::{EventKind, Next, Request, Watched};
@@ -101,7 +101,10 @@ pub(super) enum TargetError {
 }
 
 /// Returns the cluster to apply to, if it isn't this one.
-pub(super) fn resolve_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Option<Arc<Target>>, TargetError> {
+pub(super) fn resolve_target(
+    snapshot: &Snapshot,
+    identity: &ServiceAccount,
+) -> Result<Option<Arc<Target>>, TargetError> {
     let target = kube_config::read_target(snapshot, identity).map_err(|unknown| match unknown {
         UnknownTarget::Ask(step) => TargetError::Ask(step),
         UnknownTarget::Failed { message, transient } => TargetError::Failed { message, transient },

@@ -66,7 +66,13 @@ pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory
 }
 
 /// Remembers the failure of this attempt, the time of the next one, and the objects to watch meanwhile.
-pub(super) fn record_failure(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory, watch: &[Watched], delay: Duration) {
+pub(super) fn record_failure(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    memory: &mut Memory,
+    watch: &[Watched],
+    delay: Duration,
+) {
     let attempt = snapshot.attempt.started;
     if memory.trying != Some(attempt) {
         // Nothing was tried: a missing object (a source, a dependency) is looked up after each report of a watch.

@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use tenure_api::Kustomization;
 
 use super::changes;
-use super::step::RenderRequest;
 use super::object_action::find_version;
+use super::step::RenderRequest;
 use super::types::{Attempt, RenderFailure, Rendered, ServiceAccountFacts, Snapshot};
-use crate::answer::{Answer, DeleteAnswer, KindAnswer, Live, ImpliedState, WriteAnswer};
+use crate::answer::{Answer, DeleteAnswer, ImpliedState, KindAnswer, Live, WriteAnswer};
 use crate::object::RenderedObject;
 
 impl Snapshot {

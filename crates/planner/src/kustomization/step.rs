@@ -7,9 +7,9 @@ use serde::Serialize;
 use tenure_api::ObjectId;
 use tenure_tenancy::TokenOrder;
 
-use crate::render_inputs::RenderInputs;
 use crate::overlay::Overlay;
 use crate::plan::{self, Request, Watched};
+use crate::render_inputs::RenderInputs;
 
 /// Something to do for a Kustomization.
 #[derive(Clone, Debug, PartialEq, Serialize)]

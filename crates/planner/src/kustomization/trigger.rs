@@ -8,7 +8,7 @@ use tenure_tenancy::Placement;
 use super::dependency_facts::DependencyFacts;
 use super::siblings::{OtherOwner, Survey};
 use super::types::{OngoingDeletions, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
-use super::{remote_cluster, inputs, kube_config};
+use super::{inputs, kube_config, remote_cluster};
 use crate::answer::Live;
 use crate::artifact::ArtifactFacts;
 use crate::digest;

@@ -8,20 +8,20 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{ALLOW_DELETION, APPLY_MODE};
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
-use tenure_tenancy::{Termination, Placement, ReferenceGrant, TokenOrder};
+use tenure_tenancy::{Placement, ReferenceGrant, Termination, TokenOrder};
 
 use super::dependency_facts::DependencyFacts;
 use super::expression_memory::ExpressionMemory;
 use super::guard::{Allowed, Guards};
 use super::kube_config::TokenAnswer;
 use super::settings::ApplySettings;
-use super::siblings::{OtherOwner, Survey, ObjectTurnover};
+use super::siblings::{ObjectTurnover, OtherOwner, Survey};
 use crate::answer::{ClaimsAnswer, DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::artifact::ArtifactFacts;
-use crate::render_inputs::InputsDigest;
 use crate::object::RenderedObject;
 use crate::overlay::Overlay;
 use crate::plan::{KindReference, Watched};
+use crate::render_inputs::InputsDigest;
 
 /// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 
-use super::settings::ApplySettings;
 use super::field_takeover::{LAST_APPLIED, is_taken_over};
+use super::settings::ApplySettings;
 
 /// Returns an object without the annotations of others. `live` says which manager has an annotation.
 pub(super) fn strip_unmanaged_annotations<'v>(

@@ -6,14 +6,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Bucket, ExternalArtifact, GitRepository, KustomizationSpec, OciRepository, reason};
-use tenure_tenancy::{DenialReason, LEAST_INTERVAL, identity, write_scope, reference};
+use tenure_tenancy::{DenialReason, LEAST_INTERVAL, identity, reference, write_scope};
 
+use super::apply_mode::ApplyMode;
 use super::changes::report_earlier_changes;
 use super::context::{Context, name_subject};
 use super::ignore::Ignored;
-use super::apply_mode::ApplyMode;
 use super::types::{ServiceAccountFacts, Snapshot, read_apply_mode};
-use super::{Phase, Plan, remote_cluster, outcome, expression_memory, health_check, inputs, kube_config, watched_objects};
+use super::{
+    Phase, Plan, expression_memory, health_check, inputs, kube_config, outcome, remote_cluster, watched_objects,
+};
 use crate::list_limits;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};

@@ -12,7 +12,7 @@ use tenure_tenancy::inventory;
 use super::context::Context;
 use super::desired::Desired;
 use super::types::Snapshot;
-use super::{remote_cluster, health_check, prune};
+use super::{health_check, prune, remote_cluster};
 use crate::answer::Live;
 use crate::plan::Watched;
 

@@ -310,7 +310,10 @@ mod tests {
         );
         // Capacity counts as scarce until this moment.
         assert_eq!(record.decide(&demand(9 * MB, 0, None), at(4999)), all);
-        assert_eq!(record.decide(&demand(8 * MB, 0, None), at(5000)), CapacityAction::Wait(None));
+        assert_eq!(
+            record.decide(&demand(8 * MB, 0, None), at(5000)),
+            CapacityAction::Wait(None)
+        );
         // A lane that waits for more itself keeps its capacity for that.
         assert_eq!(
             record.decide(&demand(9 * MB, 3 * MB, Some(8 * MB)), at(0)),
@@ -343,7 +346,10 @@ mod tests {
         );
         // Nothing was available: the lane asks again, as long as it needs the bytes.
         record.take(CapacityEvent::Asked, at(0));
-        assert_eq!(record.decide(&growing(4 * MB, 4 * MB, MB), at(0)), CapacityAction::Wait(None));
+        assert_eq!(
+            record.decide(&growing(4 * MB, 4 * MB, MB), at(0)),
+            CapacityAction::Wait(None)
+        );
         record.take(CapacityEvent::Granted(0), at(0));
         assert_eq!(
             record.decide(&growing(4 * MB, 4 * MB, MB), at(0)),

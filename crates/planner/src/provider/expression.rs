@@ -5,7 +5,7 @@ use kubernetes_cel::{Environment, Type, Value as CelValue};
 use serde_json::Value;
 use tenure_api::{Alert, Provider};
 
-use crate::expression::{Expression, EvaluationBudget};
+use crate::expression::{EvaluationBudget, Expression};
 
 const FIELD: &str = "spec.commitStatusExpr";
 /// The longest name of a status (GitHub's and GitLab's).

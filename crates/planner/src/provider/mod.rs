@@ -27,7 +27,7 @@ pub use access::{Access, SecretData};
 pub use address::Address;
 pub use check::{Kind, find_problem, find_timeout};
 pub use expression::needs_budget;
-pub use send::{NotificationRequest, Method, RequiredObjects, Secrets, PreparedNotification, write_sending};
+pub use send::{Method, NotificationRequest, PreparedNotification, RequiredObjects, Secrets, write_sending};
 pub use verdict::{ATTEMPTS, Answer, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
 
 use crate::plan::Status;

@@ -15,8 +15,8 @@ use super::check::Kind;
 use super::commit::{self, CommitStatus, Repository};
 use super::verdict::{Answer, Verdict, interpret_status};
 use super::{alertmanager, expression, slack, teams};
-use crate::expression::EvaluationBudget;
 use crate::alert_event::AlertEvent;
+use crate::expression::EvaluationBudget;
 
 /// The Secrets and other objects to read for a Provider, as the namespace's own account.
 #[derive(Clone, Debug, PartialEq, Eq)]

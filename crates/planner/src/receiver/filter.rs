@@ -10,7 +10,7 @@ use tenure_api::{GitRepository, ObjectView, Receiver, ReceiverSpec};
 
 use super::check::find_api_version;
 use super::hook::Delivery;
-use crate::expression::{Expression, EvaluationBudget, WORK};
+use crate::expression::{EvaluationBudget, Expression, WORK};
 use crate::list_limits;
 
 /// An object that an entry of `spec.resources` names.

@@ -24,15 +24,15 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Receiver, ReceiverStatus, reason};
 
 pub use check::RECONCILED;
-pub use filter::{Candidate, Chosen, Target, select_targets, estimate_work, find_announced};
+pub use filter::{Candidate, Chosen, Target, estimate_work, find_announced, select_targets};
 pub use hook::{Delivery, HEADERS, HookTarget, Verdict, WHOLE_BODY, find_token_access, list_sought, name_path};
 pub use rate::{Bucket, RECEIVER_RATE, Rate, TENANT_RATE};
 pub use types::{Attempt, CheckedFilters, HookPath, LastRead, Memory, Plan, Snapshot, Step, TokenFailure};
 pub use verify::{is_path_of, verify};
 
-use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::expression::WORK;
 use crate::list_limits;
+use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Withheld};
 use check::{Admitted, Refusal};
 

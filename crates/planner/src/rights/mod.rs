@@ -6,8 +6,8 @@
 //! same name that isn't Tenure's stays untouched. An answer to a write is not enough to start a lane: the controller asks the API server, as the lane, whether the lane
 //! may work.
 
-mod minting;
 mod desired;
+mod minting;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,10 +24,10 @@ use crate::dependents::{self, Dependents, FinalizerRule, NextWrites};
 use crate::outcome::add_duration;
 pub use crate::plan::Release;
 use crate::plan::{Delete, Event, EventKind, EventPlace, Next, Propagation, Request, Withheld};
+pub use desired::LaneOwner;
+use desired::{DesiredObjects, ExistingBinding};
 use minting::review_minting;
 pub use minting::{SharedMinting, read_minting_review, write_minting_review};
-pub use desired::LaneOwner;
-use desired::{ExistingBinding, DesiredObjects};
 
 /// A plan for a lane's rights in a namespace. The plan has no status of its own: events report its problems.
 pub type Plan = crate::plan::Plan<Step, Controller, (), Memory>;
@@ -259,7 +259,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 }
 
 /// Puts the account and the RoleBinding in place, and asks the API server whether they are enough.
-fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, is_tampered: bool, mut plan: Plan) -> Plan {
+fn put_in_place(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    wanting: &DesiredObjects,
+    is_tampered: bool,
+    mut plan: Plan,
+) -> Plan {
     let mut problems = Vec::new();
     let mut dependents = Dependents {
         owner: "Lane",
@@ -450,7 +456,13 @@ fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, mut pla
 }
 
 /// Removes the RoleBinding, because the lane reconciles nothing in the namespace any more. Then the namespace can be deleted, too.
-fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, found: &ExistingBinding, mut plan: Plan) -> Plan {
+fn give_back(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    wanting: &DesiredObjects,
+    found: &ExistingBinding,
+    mut plan: Plan,
+) -> Plan {
     let live = snapshot.live.get(&wanting.binding.id);
     if live.is_none() && snapshot.memory.held.is_some() {
         // Watches find the RoleBinding by its label, and a user may have removed the label.

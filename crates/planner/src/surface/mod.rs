@@ -22,7 +22,7 @@ use tenure_tenancy::surface::decide_tier;
 use tenure_tenancy::{DenialReason, LaneAccount, Placement, identity};
 
 use crate::answer::Live;
-use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, NextWrites};
+use crate::dependents::{self, Dependents, FinalizerRule, NextWrites, Verdict, Wanted};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
 pub use children::name_kustomizations;
@@ -128,7 +128,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             Ok(account) => account,
             Err(denial) => {
                 let again = (denial.reason == DenialReason::IdentityMissing).then_some(IDENTITY_INTERVAL);
-                return status::report_refusal(snapshot, now, Some(tier), denial.reason.as_str(), denial.message, again);
+                return status::report_refusal(
+                    snapshot,
+                    now,
+                    Some(tier),
+                    denial.reason.as_str(),
+                    denial.message,
+                    again,
+                );
             }
         };
     if let Err(denial) = validate::validate_surface(&snapshot.surface, &snapshot.placement) {

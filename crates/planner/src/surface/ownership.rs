@@ -17,8 +17,8 @@ use tenure_tenancy::surface::{Tier, decide_tier};
 use tenure_tenancy::{ServiceAccount, identity};
 
 use super::Snapshot;
-use crate::outcome::{self, add_duration};
 use crate::named_rights::list_names;
+use crate::outcome::{self, add_duration};
 
 /// The time until the next trial, after a refusal and after a success.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3600);

@@ -15,9 +15,9 @@ use super::children::Child;
 use super::deploy_key::Standing;
 use super::{Plan, RETRY_INTERVAL, Snapshot, deploy_key, name_subject, ownership};
 use crate::answer::{Live, WriteAnswer};
+use crate::interrupted_attempts;
 use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
-use crate::interrupted_attempts;
 
 fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: ConditionEntry<'_>) {
     outcome::set_condition(&mut status.conditions, &snapshot.surface.metadata, now, entry);

@@ -13,7 +13,7 @@ use tenure_api::metadata::{GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE};
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantStatus;
 use tenure_api::{ObjectId, ObjectView, Tenant, reason};
-use tenure_tenancy::access::readers::{MOST, OtherReader, AccessPath};
+use tenure_tenancy::access::readers::{AccessPath, MOST, OtherReader};
 use tenure_tenancy::placement::name_gitops_account;
 use tenure_tenancy::{TenancyFacts, TenantFacts};
 
@@ -80,7 +80,12 @@ impl AccessFindings {
 
 /// Returns the account to look at now. The home namespace must be the Tenant's, and the last look must be long enough ago.
 #[must_use]
-pub fn find_due(tenant: &Tenant, realm: &TenancyFacts, last: Option<&AccessFindings>, now: Timestamp) -> Option<HomeAccount> {
+pub fn find_due(
+    tenant: &Tenant,
+    realm: &TenancyFacts,
+    last: Option<&AccessFindings>,
+    now: Timestamp,
+) -> Option<HomeAccount> {
     let facts = TenantFacts::from(tenant);
     let status = tenant.status.as_ref()?;
     if tenant.metadata.deletion_timestamp.is_some() || !status.namespaces.iter().any(|name| name == facts.home()) {

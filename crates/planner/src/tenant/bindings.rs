@@ -12,7 +12,9 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantFacts;
-use tenure_tenancy::admission::policy::{has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights};
+use tenure_tenancy::admission::policy::{
+    has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights,
+};
 use tenure_tenancy::placement::name_gitops_account;
 
 use super::namespaces::TenantNamespaces;
@@ -63,7 +65,8 @@ pub(super) fn list_wanted(
     let mut wanted = Vec::new();
     let settings = &snapshot.realm.settings;
     if settings.has_policies {
-        let has_room = settings.is_guarded || has_namespace_capacity(facts, settings, snapshot.realm.claims_of(facts).len());
+        let has_room =
+            settings.is_guarded || has_namespace_capacity(facts, settings, snapshot.realm.claims_of(facts).len());
         wanted.extend(list_tenant_rights(facts, has_room).into_iter().filter_map(cluster_wide));
     } else if settings.is_guarded {
         let rights = list_token_rights(facts).into_iter().chain(list_owner_rights(facts));

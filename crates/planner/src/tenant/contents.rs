@@ -117,8 +117,8 @@ impl Contents {
             }
             let mut spec = item.clone();
             (kind.complete)(&mut spec);
-            let is_shared = kind.kind == RESOURCE_QUOTA_KIND
-                && shares::has_shares(&snapshot.tenant.spec, &snapshot.realm.settings);
+            let is_shared =
+                kind.kind == RESOURCE_QUOTA_KIND && shares::has_shares(&snapshot.tenant.spec, &snapshot.realm.settings);
             let mut shares = match is_shared {
                 true => shares::find_hard_limits(snapshot, memory, taken, (index, &spec)),
                 false => BTreeMap::new(),
@@ -190,7 +190,8 @@ pub(super) fn is_as_wanted(live: &Value, wanted: &Wanted, memory: &Memory) -> bo
     });
     let normal = |object: &Value| normalize(object.get("spec").unwrap_or(&Value::Null));
     has_metadata
-        && (normal(live) == normal(&wanted.object) || memory.settled.get(&wanted.id) == Some(&digest_write(wanted, live)))
+        && (normal(live) == normal(&wanted.object)
+            || memory.settled.get(&wanted.id) == Some(&digest_write(wanted, live)))
 }
 
 fn contains_part(live: &Value, path: &str, wanted: &Value) -> bool {

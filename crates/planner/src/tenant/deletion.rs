@@ -13,7 +13,7 @@ use tenure_api::{ObjectId, ObjectMeta, ObjectView, reason};
 use tenure_tenancy::record::is_intended;
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
-use super::{Plan, RETRY_INTERVAL, Snapshot, owner_references, labels, status};
+use super::{Plan, RETRY_INTERVAL, Snapshot, labels, owner_references, status};
 use crate::answer::Live;
 use crate::dependents::{Dependents, describe_failure};
 use crate::outcome::{self, add_duration};

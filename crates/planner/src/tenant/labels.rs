@@ -202,7 +202,10 @@ pub(super) fn identify(namespace: &str) -> ObjectId {
 }
 
 /// Returns the labels and annotations that a namespace has from the Tenant, by the Tenant's status.
-pub(super) fn list_applied_metadata<'a>(snapshot: &'a Snapshot, namespace: &NamespaceName) -> Option<&'a AdditionalMetadata> {
+pub(super) fn list_applied_metadata<'a>(
+    snapshot: &'a Snapshot,
+    namespace: &NamespaceName,
+) -> Option<&'a AdditionalMetadata> {
     find_space(snapshot, namespace.as_str())?.metadata.as_ref()
 }
 

@@ -13,7 +13,7 @@ use tenure_api::metadata::{CREATION_PROOF, TENANT_LABEL};
 use tenure_api::names::NamespaceName;
 use tenure_api::tenant::{NamespaceIntent, TenantStatus};
 use tenure_tenancy::record::{digest_proof, is_believed, is_intended};
-use tenure_tenancy::{NamespaceFacts, TenancyFacts, RecordState, TenantFacts, check_takeable};
+use tenure_tenancy::{NamespaceFacts, RecordState, TenancyFacts, TenantFacts, check_takeable};
 
 use super::labels::{self, WantedMetadata};
 use super::{Plan, Snapshot};
@@ -324,8 +324,8 @@ pub(super) fn mark_namespaces(
             }
             // No object can be created in a namespace that is being deleted, so its labels have no effect.
             Some(Live::Present(live))
-                if live.view().is_being_deleted() || marks.are_on(live.view(), labels::list_applied_metadata(snapshot, name)) => {
-            }
+                if live.view().is_being_deleted()
+                    || marks.are_on(live.view(), labels::list_applied_metadata(snapshot, name)) => {}
             Some(Live::Present(_)) => steps.extend(dependents.write(&wanted, problems)),
             Some(Live::Failed(failure)) => problems.push(describe_failure(&wanted.id, "read", failure)),
             // The namespace is never re-created here, because it may have been deleted a moment ago.

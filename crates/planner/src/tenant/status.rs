@@ -98,7 +98,13 @@ fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
 }
 
 /// Sets the condition that confirms the record, and reports once which namespaces it took over.
-fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &TenantNamespaces, status: &mut TenantStatus, plan: &mut Plan) {
+fn tell_record(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    taken: &TenantNamespaces,
+    status: &mut TenantStatus,
+    plan: &mut Plan,
+) {
     let old = condition::find(&status.conditions, condition::NAMESPACES_RECORDED);
     let owned: Vec<String> = taken.owned.keys().map(ToString::to_string).collect();
     let is_taken_over = taken.state == RecordState::Earlier && !owned.is_empty();
@@ -139,7 +145,13 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &TenantNamespaces, st
 }
 
 /// Sets a condition, and sends one event for a change, except for the normal reasons.
-pub(super) fn set_condition_with_event(snapshot: &Snapshot, now: Timestamp, entry: ConditionEntry<'_>, status: &mut TenantStatus, plan: &mut Plan) {
+pub(super) fn set_condition_with_event(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    entry: ConditionEntry<'_>,
+    status: &mut TenantStatus,
+    plan: &mut Plan,
+) {
     let (type_, value, reason, message) = entry;
     let kind = match value {
         ConditionStatus::True => EventKind::Normal,
@@ -278,8 +290,12 @@ pub(super) fn end_attempt(
         )
     };
     if value == ConditionStatus::False {
-        plan.events
-            .extend(outcome::make_event(&old.conditions, EventKind::Warning, reason, &message));
+        plan.events.extend(outcome::make_event(
+            &old.conditions,
+            EventKind::Warning,
+            reason,
+            &message,
+        ));
     }
     tell_record(snapshot, now, taken, &mut status, &mut plan);
     let look_for_owners = owners::report_owners(snapshot, now, &mut status, &mut plan);

@@ -224,7 +224,11 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Pla
 }
 
 /// Finds the objects of the installation with this kind and name.
-fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a ObservedObject> {
+fn find_installed<'a>(
+    snapshot: &'a Snapshot,
+    kind: &'a str,
+    name: &'a str,
+) -> impl Iterator<Item = &'a ObservedObject> {
     snapshot.installed.iter().filter(move |seen| {
         let found = ObjectView::of(&seen.object).read_text("/metadata/name");
         read_kind(&seen.object) == kind && found == name && is_ours(&seen.object)
@@ -512,8 +516,8 @@ fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
 }
 
 #[cfg(test)]
-mod killed_tests;
-#[cfg(test)]
 mod deletions_tests;
+#[cfg(test)]
+mod killed_tests;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use serde_json::json;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{LANE_BINDING, TENANT_LABEL};
 
-use super::{Action, RemovalChoice, Plan, ObservedObject, Snapshot, Step, delete, is_ours, name};
+use super::{Action, ObservedObject, Plan, RemovalChoice, Snapshot, Step, delete, is_ours, name};
 
 /// The kinds that limit the contents of a Tenant's namespace.
 pub const BOUNDING_KINDS: [(&str, &str); 3] = [

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_planner::access::audit::secret_uses::{MOST, MOST_OF_NAMESPACE};
 use tenure_planner::access::audit::{
-    Bindings, Contents, Facts, Form, Inventory, SecretRead, NamedObject, Roles, Row, Usage, Verdict, find_readers,
+    Bindings, Contents, Facts, Form, Inventory, NamedObject, Roles, Row, SecretRead, Usage, Verdict, find_readers,
 };
 use tenure_tenancy::access::readers::AccessPath;
 

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{Alert, ObjectMeta, Provider};
 use tenure_planner::alert::{
-    Candidate, SelectedAlerts, Plan, RECENT, RecentEvents, SAME_FOR, Snapshot, select_alerts, combine, is_about, may_name, plan,
+    Candidate, Plan, RECENT, RecentEvents, SAME_FOR, SelectedAlerts, Snapshot, combine, is_about, may_name, plan,
+    select_alerts,
 };
-use tenure_planner::list_limits::{ALERTS_TOLD, PATTERNS_TRIED};
 use tenure_planner::alert_event::AlertEvent;
+use tenure_planner::list_limits::{ALERTS_TOLD, PATTERNS_TRIED};
 use tenure_planner::{Event, EventKind, EventPlace, Next, invariants};
 
 use crate::receiver::{realm, start};

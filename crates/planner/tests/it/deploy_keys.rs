@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
 use tenure_planner::surface::deploy_key::{
-    Answer, Pair, SecretFacts, Step, Work, begin_attempt, is_ours, list_due, name_key, apply_answer,
+    Answer, Pair, SecretFacts, Step, Work, apply_answer, begin_attempt, is_ours, list_due, name_key,
 };
 use tenure_planner::surface::{Attempt, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};

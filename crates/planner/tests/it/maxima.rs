@@ -113,12 +113,17 @@ fn lists_of_a_kustomization_have_a_longest() {
         ("dependsOn", "spec.dependsOn", list_limits::DEPENDENCIES, |count| {
             list(count, |at| json!({ "name": format!("d{at}") }))
         }),
-        ("healthChecks", "spec.healthChecks", list_limits::HEALTH_CHECKS, |count| {
-            list(
-                count,
-                |at| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": format!("d{at}"), "namespace": "team" }),
-            )
-        }),
+        (
+            "healthChecks",
+            "spec.healthChecks",
+            list_limits::HEALTH_CHECKS,
+            |count| {
+                list(
+                    count,
+                    |at| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": format!("d{at}"), "namespace": "team" }),
+                )
+            },
+        ),
         (
             "healthCheckExprs",
             "spec.healthCheckExprs",
@@ -154,9 +159,12 @@ fn lists_of_a_kustomization_have_a_longest() {
             list_limits::SUBSTITUTE_FROM,
             |count| json!({ "substituteFrom": list(count, |at| json!({ "kind": "Secret", "name": format!("s{at}") })) }),
         ),
-        ("buildMetadata", "spec.buildMetadata", list_limits::BUILD_METADATA, |count| {
-            list(count, |_| json!("originAnnotations"))
-        }),
+        (
+            "buildMetadata",
+            "spec.buildMetadata",
+            list_limits::BUILD_METADATA,
+            |count| list(count, |_| json!("originAnnotations")),
+        ),
         (
             "commonMetadata",
             "spec.commonMetadata.labels",
@@ -239,7 +247,10 @@ fn lists_of_a_surface_have_a_longest() {
     let sources = |count: usize| list(count, |at| source(format!("s{at}"), 0, 0));
     assert!(!is_long(&of_surface(&sources(list_limits::SOURCES))));
     let refused = of_surface(&sources(list_limits::SOURCES + 1));
-    assert!(is_too_long(&refused, "spec.sources", list_limits::SOURCES), "{refused:?}");
+    assert!(
+        is_too_long(&refused, "spec.sources", list_limits::SOURCES),
+        "{refused:?}"
+    );
     let of = |paths, dependencies| of_surface(&json!([source("a".to_owned(), paths, dependencies)]));
     assert!(!is_long(&of(list_limits::PATHS, list_limits::DEPENDENCIES)));
     let refused = of(list_limits::PATHS + 1, 0);
@@ -267,7 +278,10 @@ fn variables_have_a_largest_number_and_size() {
     assert_eq!(said(json!({ "v": text(list_limits::VARIABLE_BYTES) })), None);
     assert_eq!(said(several(5)), None);
     for (substitute, number) in [
-        (pairs(list_limits::VARIABLES + 1), "has 2001 variables, and 2000 is the most"),
+        (
+            pairs(list_limits::VARIABLES + 1),
+            "has 2001 variables, and 2000 is the most",
+        ),
         (
             json!({ "v": text(list_limits::VARIABLE_BYTES + 1) }),
             "has 262145 bytes, and 262144 is the most",

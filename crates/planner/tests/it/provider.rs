@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{ConditionStatus, Provider};
 use tenure_planner::alert::combine;
-use tenure_planner::expression::EvaluationBudget;
 use tenure_planner::alert_event::AlertEvent;
+use tenure_planner::expression::EvaluationBudget;
 use tenure_planner::provider::{
-    Answer, NotificationRequest, RequiredObjects, SecretData, Secrets, PreparedNotification, Snapshot, Verdict, find_pause, find_timeout, plan,
-    write_sending,
+    Answer, NotificationRequest, PreparedNotification, RequiredObjects, SecretData, Secrets, Snapshot, Verdict,
+    find_pause, find_timeout, plan, write_sending,
 };
 use tenure_planner::{EventKind, invariants};
 
@@ -60,7 +60,11 @@ pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> AlertEvent {
     .unwrap()
 }
 
-pub(crate) fn sent_with(fields: &Value, data: Option<&[(&str, &str)]>, news: &AlertEvent) -> Result<PreparedNotification, String> {
+pub(crate) fn sent_with(
+    fields: &Value,
+    data: Option<&[(&str, &str)]>,
+    news: &AlertEvent,
+) -> Result<PreparedNotification, String> {
     let (provider, alert) = (
         provider(fields),
         alert("blue", &json!({ "eventMetadata": { "cluster": "one" } })),

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tenure_api::Receiver;
-use tenure_planner::expression::{EXPRESSION, PURSE, EvaluationBudget};
+use tenure_planner::expression::{EXPRESSION, EvaluationBudget, PURSE};
 use tenure_planner::receiver::{
-    Candidate, Delivery, Verdict, select_targets, find_path, find_token, list_sought, name_path, verify,
+    Candidate, Delivery, Verdict, find_path, find_token, list_sought, name_path, select_targets, verify,
 };
 use tenure_tenancy::{NamespaceFacts, Placement};
 

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::ObjectId;
 use tenure_planner::answer::{Answer, DeleteAnswer};
-use tenure_planner::surface::deploy_key::{Work, begin_attempt, list_due, apply_answer};
+use tenure_planner::surface::deploy_key::{Work, apply_answer, begin_attempt, list_due};
 use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 

@@ -6,7 +6,9 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenure_planner::Next;
 use tenure_planner::access::audit::{Bindings, Roles};
-use tenure_planner::tenant::account_access::{HomeAccount, AccessFacts, AccessFindings, find_due, find_running, summarize_access};
+use tenure_planner::tenant::account_access::{
+    AccessFacts, AccessFindings, HomeAccount, find_due, find_running, summarize_access,
+};
 
 use crate::tenant::{now, record, settle, snapshot};
 

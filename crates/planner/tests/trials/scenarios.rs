@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    Attempt, OngoingDeletions, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, TokenAnswer, plan,
+    Attempt, Memory, OngoingDeletions, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, TokenAnswer, plan,
 };
 use tenure_planner::target::Target;
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};

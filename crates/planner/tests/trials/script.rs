@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_planner::kustomization::{ApplySettings, OngoingDeletions, Guards, OtherOwner, ServiceAccountFacts, Survey, TokenAnswer};
+use tenure_planner::kustomization::{
+    ApplySettings, Guards, OngoingDeletions, OtherOwner, ServiceAccountFacts, Survey, TokenAnswer,
+};
 use tenure_tenancy::TenancyFacts;
 
 use crate::builds::Build;

@@ -6,8 +6,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::ArtifactStore;
-use crate::fetch_budgets::{GrowingCharge, make_budget_error};
 use crate::budget::{HeldBytes, OverBudget};
+use crate::fetch_budgets::{GrowingCharge, make_budget_error};
 
 /// Bytes that are written at a time.
 const BUFFER: usize = 64 << 10;

@@ -15,10 +15,10 @@ use std::time::SystemTime;
 use sha2::{Digest as _, Sha256};
 
 pub(crate) use self::incoming::{IncomingFile, TaskWrite};
-use crate::fetch_budgets::GrowingCharge;
 use crate::budget::{ByteBudget, HeldBytes, OverBudget};
-use crate::error::StorageError;
 use crate::deleted_sources::remove_deleted_sources;
+use crate::error::StorageError;
+use crate::fetch_budgets::GrowingCharge;
 use crate::limits::Limits;
 use crate::tree::Tree;
 
@@ -160,7 +160,10 @@ impl ArtifactStore {
 
     /// Opens a folder that another process may be using, for reading only. Creates and removes nothing.
     pub fn look_into(root: impl Into<PathBuf>) -> Self {
-        Self::at(root.into(), ByteBudget::new(crate::budget::BudgetLimits::unlimited("archives")))
+        Self::at(
+            root.into(),
+            ByteBudget::new(crate::budget::BudgetLimits::unlimited("archives")),
+        )
     }
 
     fn at(root: PathBuf, disk: ByteBudget) -> Self {
@@ -392,7 +395,12 @@ impl ArtifactStore {
     }
 
     /// Moves a finished archive to its place and removes the source's oldest archives.
-    pub(crate) fn keep(&self, source: &SourceKey, incoming: IncomingFile, digest: &str) -> Result<String, StorageError> {
+    pub(crate) fn keep(
+        &self,
+        source: &SourceKey,
+        incoming: IncomingFile,
+        digest: &str,
+    ) -> Result<String, StorageError> {
         let target = self.file(source, digest)?;
         if let Some(folder) = target.parent() {
             fs::create_dir_all(folder).map_err(|error| self.io("create", folder, error))?;

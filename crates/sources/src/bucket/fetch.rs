@@ -19,15 +19,15 @@ use super::error::BucketError;
 use super::index::{self, Content, Index};
 use super::listing::ListedObject;
 use super::request::BucketRequest;
-use super::write::{PreviousArtifact, Parts};
-use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
+use super::write::{Parts, PreviousArtifact};
 use crate::artifact::{ArtifactStore, IncomingFile, TaskWrite as _};
 use crate::cancel::spawn_cancellable;
+use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
+use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
-use crate::connector::Connector;
 
 /// Bytes of the buffers of all connections, and of unpacking one archive and packing another.
 const BUFFER_BYTES: u64 = 2 << 20;

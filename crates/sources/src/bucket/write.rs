@@ -11,11 +11,11 @@ use flate2::read::MultiGzDecoder;
 
 use super::error::BucketError;
 use super::index::{Content, Index, Object};
-use crate::fetch_budgets;
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
 use crate::artifact::{ArtifactStore, IncomingFile};
 use crate::budget::BudgetLimits;
 use crate::error::StorageError;
+use crate::fetch_budgets;
 use crate::ignore::IGNORE_FILE;
 use crate::limits::Limits;
 use crate::tar_reader::{TarError, TarKind, TarReader};
@@ -163,7 +163,11 @@ fn add_text<W: Write>(archive: &mut ArchiveWriter<'_, W>, text: &str) -> Result<
 }
 
 /// Advances to a file of the previous artifact, which has its files in the same order.
-fn advance((before, entries): &mut (&PreviousArtifact, Entries<'_>), key: &str, object: &Object) -> Result<(), BucketError> {
+fn advance(
+    (before, entries): &mut (&PreviousArtifact, Entries<'_>),
+    key: &str,
+    object: &Object,
+) -> Result<(), BucketError> {
     while let Some(entry) = entries.next().map_err(|error| before.fail(error))? {
         if entry.path == key && matches!(entry.kind, TarKind::File { size, .. } if size == object.size) {
             return Ok(());

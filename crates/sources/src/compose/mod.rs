@@ -17,12 +17,12 @@ use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
 use tokio::time::Instant;
 
 use self::stage::Stage;
-use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
 use crate::archive_writer::{ArchiveWriter, WriteError};
 use crate::artifact::{ArtifactStore, SourceKey};
 use crate::budget::{HeldBytes, OverBudget};
 use crate::cancel::spawn_cancellable;
 use crate::error::StorageError;
+use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
 use crate::ignore::Ignore;
 use crate::limits::Limits;
 use crate::tree::Tree;

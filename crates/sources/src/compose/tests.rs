@@ -11,9 +11,9 @@ use tenure_planner::artifact_generator::{Copy, Recipe, Strategy};
 
 use super::glob::Steps;
 use super::stage::Stage;
-use crate::fetch_budgets::{FetchBudgets, GrowingCharge};
 use crate::archive_writer::ArchiveWriter;
-use crate::budget::{ByteBudget, BudgetLimits};
+use crate::budget::{BudgetLimits, ByteBudget};
+use crate::fetch_budgets::{FetchBudgets, GrowingCharge};
 use crate::limits::Limits;
 use crate::tree::Tree;
 

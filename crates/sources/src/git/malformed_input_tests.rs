@@ -17,9 +17,9 @@ use super::oid::{Algorithm, Oid};
 use super::pack::{ObjectKind, Pack, PackError};
 use super::pktline::PacketReader;
 use super::wire::{Advertisement, PackRequest, PackWriter, read_list};
-use crate::fetch_budgets::GrowingCharge;
 use crate::archive;
-use crate::budget::{ByteBudget, BudgetLimits};
+use crate::budget::{BudgetLimits, ByteBudget};
+use crate::fetch_budgets::GrowingCharge;
 use crate::limits::Limits;
 
 /// Made by `git pack-objects`: a tag, a commit, three trees and five blobs, two of which are deltas; once with offsets

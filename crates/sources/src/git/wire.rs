@@ -9,9 +9,9 @@ use tokio::io::AsyncRead;
 
 use super::oid::{Algorithm, Oid};
 use super::pktline::{self, Packet, PacketReader};
-use crate::fetch_budgets::GrowingCharge;
 use crate::artifact::TaskWrite;
 use crate::budget::OverBudget;
+use crate::fetch_budgets::GrowingCharge;
 use crate::limits::Limits;
 
 /// The client name that is sent to the server.

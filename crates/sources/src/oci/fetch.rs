@@ -25,13 +25,13 @@ use super::layer::{self, LayerError};
 use super::manifest::{self, Image, Manifest, read_manifest};
 use super::reference::{ArtifactReference, Digest, OciRequest, is_tag};
 use super::registry::{self, Registry};
-use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
 use crate::artifact::{ArtifactStore, IncomingFile, TaskWrite as _};
 use crate::cancel::spawn_cancellable;
+use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
+use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
 use crate::limits::{Limits, describe_bytes};
-use crate::connector::Connector;
 use crate::reference_selection::read_tag_version;
 
 /// Bytes of the buffers of a connection.
@@ -180,7 +180,11 @@ impl Fetch<'_> {
     }
 
     /// Resolves the reference to a revision and a digest.
-    async fn resolve(&self, registry: &mut Registry<'_>, memory: &mut GrowingCharge) -> Result<(String, Digest), OciError> {
+    async fn resolve(
+        &self,
+        registry: &mut Registry<'_>,
+        memory: &mut GrowingCharge,
+    ) -> Result<(String, Digest), OciError> {
         let tag = match &self.request.reference {
             ArtifactReference::Digest(digest) => return Ok((digest.to_string(), digest.clone())),
             ArtifactReference::Tag(tag) => tag.clone(),

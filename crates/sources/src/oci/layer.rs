@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::fetch_budgets::{self, GrowingCharge};
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
-use crate::budget::{OverBudget, BudgetLimits};
+use crate::budget::{BudgetLimits, OverBudget};
+use crate::fetch_budgets::{self, GrowingCharge};
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
 use crate::tar_reader::{TarEntry, TarError, TarKind, TarReader};

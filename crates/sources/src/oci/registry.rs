@@ -15,8 +15,8 @@ use super::manifest::{INDEX_TYPE, MANIFEST_TYPES, Referrer, read_referrers};
 use super::reference::{Digest, RepositoryUrl};
 use super::tags;
 use super::token::{self, TokenRequest};
-use crate::fetch_budgets::GrowingCharge;
 use crate::dialer::Dialer;
+use crate::fetch_budgets::GrowingCharge;
 use crate::http::{Body, HttpAnswer, HttpClient, HttpRequest, Location};
 use crate::limits::describe_bytes;
 use crate::policy::{Endpoint, Scheme};
@@ -410,7 +410,10 @@ impl<'a> Registry<'a> {
         let mut bytes = Vec::new();
         let mut piece = vec![0; 16 << 10];
         loop {
-            let length = body.read(&mut piece).await.map_err(|error| make_connection_error(self.url, &error))?;
+            let length = body
+                .read(&mut piece)
+                .await
+                .map_err(|error| make_connection_error(self.url, &error))?;
             if length == 0 {
                 return Ok(bytes);
             }

@@ -10,8 +10,8 @@ use tenure_git_server::{GitServer, Options, Repository};
 use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::git_repository::{FetchRequest, Fetched};
 use tenure_sources::{
-    FetchBudgets, ArtifactStore, ByteBudget, FetchError, GitRequest, GitSecrets, Limits, Policy, BudgetLimits, SecretData,
-    SourceKey, Tree, fetch,
+    ArtifactStore, BudgetLimits, ByteBudget, FetchBudgets, FetchError, GitRequest, GitSecrets, Limits, Policy,
+    SecretData, SourceKey, Tree, fetch,
 };
 
 pub(crate) struct Bed {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure_git_server::Content;
-use tenure_sources::{FetchBudgets, ArtifactStore, ByteBudget, FetchError, OverBudget, BudgetLimits, SourceKey, StorageError};
+use tenure_sources::{
+    ArtifactStore, BudgetLimits, ByteBudget, FetchBudgets, FetchError, OverBudget, SourceKey, StorageError,
+};
 use tokio::time::Instant;
 
 use crate::bed::{Bed, noise, source};

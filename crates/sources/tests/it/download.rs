@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use tenure_planner::external_artifact::DownloadRequest;
 use tenure_planner::source::Fetched;
 use tenure_registry_server::{Answer, RegistryServer, digest, pack};
-use tenure_sources::{FetchBudgets, ArtifactStore, Limits, Policy, SourceKey, download};
+use tenure_sources::{ArtifactStore, FetchBudgets, Limits, Policy, SourceKey, download};
 
 use crate::bed::unlimited;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_planner::git_repository::FetchReason;
 use tenure_sources::{
-    Connect, ConnectRefusal, Endpoint, FetchError, GitRequest, GitSecrets, Policy, Connector, SecretData, fetch,
+    Connect, ConnectRefusal, Connector, Endpoint, FetchError, GitRequest, GitSecrets, Policy, SecretData, fetch,
     open_connection,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};

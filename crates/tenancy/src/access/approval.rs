@@ -180,7 +180,10 @@ fn check_period(asked: &str, most: Option<&str>) -> Result<(), String> {
 
 /// Checks whether a standing grant approves a request. Returns no reason for a grant that is for
 /// other requests.
-fn check_standing(case: ApprovalFacts<'_>, standing: &FluxAccessStandingGrant) -> Result<ApproverAnswer, Option<String>> {
+fn check_standing(
+    case: ApprovalFacts<'_>,
+    standing: &FluxAccessStandingGrant,
+) -> Result<ApproverAnswer, Option<String>> {
     let (asked, bounds) = (&case.request.spec, &standing.spec);
     let target = name_target(&asked.provider, asked.target.id);
     let is_for = standing.metadata.namespace == case.request.metadata.namespace

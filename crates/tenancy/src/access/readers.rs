@@ -320,10 +320,16 @@ mod tests {
             (rule(&[""], &["secrets"], &["list"], &["git"]), vec![AccessPath::Reads]),
             (rule(&[""], &["secrets"], &["get"], &["other"]), vec![]),
             (rule(&[""], &["secrets"], &["create", "delete"], &[]), vec![]),
-            (rule(&["apps"], &["deployments"], &["patch"], &[]), vec![AccessPath::MakesPods]),
+            (
+                rule(&["apps"], &["deployments"], &["patch"], &[]),
+                vec![AccessPath::MakesPods],
+            ),
             (rule(&["batch"], &["*"], &["create"], &[]), vec![AccessPath::MakesPods]),
             (rule(&[""], &["pods"], &["get", "delete"], &[]), vec![]),
-            (rule(&[""], &["pods/exec"], &["create"], &[]), vec![AccessPath::EntersPods]),
+            (
+                rule(&[""], &["pods/exec"], &["create"], &[]),
+                vec![AccessPath::EntersPods],
+            ),
             (rule(&[""], &["*/attach"], &["get"], &[]), vec![AccessPath::EntersPods]),
             (
                 rule(&[""], &["serviceaccounts/token"], &["create"], &[]),

@@ -20,7 +20,7 @@ use tenure_api::text;
 
 use super::kubernetes::{is_api_server_or_tenure, may_change};
 use super::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, namespace, identity_overlap};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, identity_overlap, namespace};
 
 /// The prefix of users of a host for whom an account vouches.
 pub const VOUCHED_PREFIX: &str = "gitlab:";

@@ -293,7 +293,12 @@ fn judge_account(
     }
 }
 
-fn judge_references(case: Case<'_>, placement: &Placement, judged: &CheckedFields, object: &Value) -> Result<(), Refusal> {
+fn judge_references(
+    case: Case<'_>,
+    placement: &Placement,
+    judged: &CheckedFields,
+    object: &Value,
+) -> Result<(), Refusal> {
     let namespace = case.request.namespace;
     let referrer = Referrer {
         namespace,

@@ -27,27 +27,27 @@ pub mod collision;
 mod cordon;
 mod finalizers;
 mod flux;
+mod identity_overlap;
 mod image;
 mod ingress;
 mod ingress_annotation;
-pub mod rule_enforcement;
 mod kubernetes;
 pub mod ledger;
-mod tenant_limits;
 mod managed;
-mod namespace_metadata;
 mod metadata;
 pub mod minting;
 mod namespace;
+mod namespace_metadata;
 mod package;
 mod pod;
 pub mod policy;
 pub mod quota;
 mod request;
 pub mod rights;
+pub mod rule_enforcement;
 mod service;
-mod identity_overlap;
 mod tenant;
+mod tenant_limits;
 mod volume;
 
 use std::fmt;
@@ -283,7 +283,8 @@ pub trait ClusterQueries {
     ///
     /// # Errors
     /// The reason why the answer is unknown now.
-    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String>;
+    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str)
+    -> Result<Option<Mention>, String>;
 }
 
 /// Checks one aspect of a request.

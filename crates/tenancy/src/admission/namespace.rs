@@ -12,7 +12,9 @@ use super::ledger::Claim;
 use super::policy::FACTS_PREFIX;
 use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, finalizers, namespace_metadata, metadata};
+use super::{
+    Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, finalizers, metadata, namespace_metadata,
+};
 use crate::facts::FactIndex;
 use crate::placement::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
 

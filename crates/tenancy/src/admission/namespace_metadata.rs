@@ -16,8 +16,8 @@ use super::request::read_metadata;
 use super::rights::ADOPT;
 use super::{Case, Question, Refusal, Rule};
 use crate::namespace_metadata::MetadataValue;
-use crate::pod_security::PodSecurityLevel;
 use crate::placement::TenantFacts;
+use crate::pod_security::PodSecurityLevel;
 
 /// Labels by which webhooks and users see which rules are in force in a namespace. Only Tenure sets
 /// them.

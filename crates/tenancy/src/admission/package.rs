@@ -13,8 +13,8 @@ use structured_merge::FieldSet;
 use tenure_api::package::{BOOTSTRAP, SUPPLY_NAME, SUPPLY_NAMESPACE};
 
 use super::kubernetes::{is_api_server_or_tenure, may_change, may_delete};
-use super::managed::shorten_object_text;
 use super::managed::difference::{self, Maps};
+use super::managed::shorten_object_text;
 use super::rights::{OVERRIDE, RENDER, REPORT};
 use super::{Case, Findings, Operation, Question, Refusal, Request, Rule};
 

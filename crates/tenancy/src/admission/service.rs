@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tenure_api::tenant::AllowedServices;
 
-use super::{Case, Change, Findings, Refusal, Rule, tenant_limits, metadata};
+use super::{Case, Change, Findings, Refusal, Rule, metadata, tenant_limits};
 use crate::bounds::{Bounds, Network};
 
 /// The types that a Tenant may deny, and the paths of these settings.

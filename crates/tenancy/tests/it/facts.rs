@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_tenancy::termination::Termination;
 use tenure_tenancy::placement::TenantOwnerReference;
-use tenure_tenancy::{FactIndex, NamespaceFacts, Placement, TenancyFacts, Settings, TenantFacts};
+use tenure_tenancy::termination::Termination;
+use tenure_tenancy::{FactIndex, NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
 
 const TENANTS: [&str; 4] = ["red", "blue", "green", "grey"];
 const NAMESPACES: [&str; 8] = [

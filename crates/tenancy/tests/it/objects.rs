@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_tenancy::admission::{self, Change, Decision, Question, Request, ClusterQueries};
+use tenure_tenancy::admission::{self, Change, ClusterQueries, Decision, Question, Request};
 use tenure_tenancy::mentions::Mention;
 use tenure_tenancy::{FactIndex, TenantFacts};
 

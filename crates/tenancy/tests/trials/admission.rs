@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_tenancy::admission::{self, Change, Decision, Question, Request, ClusterQueries};
+use tenure_tenancy::admission::{self, Change, ClusterQueries, Decision, Question, Request};
 use tenure_tenancy::mentions::Mention;
 use tenure_tenancy::{FactIndex, TenancyFacts, TenantFacts};
 
@@ -56,7 +56,12 @@ impl ClusterQueries for Around<'_> {
         self.1.find(group, plural, namespace, name).cloned().map(Arc::new)
     }
 
-    fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+    fn find_mention(
+        &self,
+        facts: &FactIndex,
+        tenant: &TenantFacts,
+        namespace: &str,
+    ) -> Result<Option<Mention>, String> {
         Ok(self.1.find_mention(facts, tenant, namespace))
     }
 }

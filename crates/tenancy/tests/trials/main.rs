@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use tenure_api::ObjectId;
-use tenure_tenancy::{TenancyIndex, Denial, FactIndex, TenancyFacts, check_takeable, identity, inventory, write_scope, reference};
+use tenure_tenancy::{
+    Denial, FactIndex, TenancyFacts, TenancyIndex, check_takeable, identity, inventory, reference, write_scope,
+};
 use tenure_trials::{Suite, name_of_line};
 
 #[derive(Deserialize)]

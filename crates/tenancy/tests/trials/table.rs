@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_tenancy::admission::make_owner_reference;
-use tenure_tenancy::admission::policy::{MintableAccounts, HandEditDenials};
+use tenure_tenancy::admission::policy::{HandEditDenials, MintableAccounts};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex};
 use tenure_tenancy::{FactIndex, TenancyFacts, TenantFacts};
 use tenure_trials::name_of_line;

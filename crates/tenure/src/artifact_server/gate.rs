@@ -16,7 +16,7 @@ use tenure_apiserver::authentication::ClientCertificates;
 use tenure_planner::artifact_address::ArtifactAddress;
 use tokio::sync::Semaphore;
 
-use crate::reviews::{Reviewer, NoReviewAnswer, User, read_token};
+use crate::reviews::{NoReviewAnswer, Reviewer, User, read_token};
 
 /// The group of all users that the API server knows.
 const AUTHENTICATED: &str = "system:authenticated";

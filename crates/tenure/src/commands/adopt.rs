@@ -11,7 +11,7 @@ use tenure_api::{ObjectView, Tenant};
 use tenure_tenancy::admission::Question;
 use tenure_tenancy::admission::rights::ADOPT;
 use tenure_tenancy::adoption::{self, Adoption};
-use tenure_tenancy::{TenancyFacts, Settings, TenantFacts};
+use tenure_tenancy::{Settings, TenancyFacts, TenantFacts};
 
 use crate::connect::Connect;
 use crate::failure::Failure;

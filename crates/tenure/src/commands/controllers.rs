@@ -15,7 +15,7 @@ use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, PodSecurityLevel, ReferenceG
 
 use super::address_flags::{parse_allowances, parse_ranges};
 use super::budgets;
-use super::lane_location::{self, LaneRequirements, LaneLocation};
+use super::lane_location::{self, LaneLocation, LaneRequirements};
 use super::namespace_flags::{parse_default_accounts, parse_namespaces};
 use crate::failure::Failure;
 use crate::logging;

@@ -146,7 +146,10 @@ impl Diff {
         let account = identity::decide_for_kustomization(&placement, namespace, named)
             .map_err(|denial| Failure::environment(format!("it has no identity: {denial}")))?;
         let config = self.connect.read_config_of_cluster().await?;
-        let connection = connect(acting_account::become_account(config, client, &account).await?, &account)?;
+        let connection = connect(
+            acting_account::become_account(config, client, &account).await?,
+            &account,
+        )?;
         let root = root_of(&folder);
         let inside = folder
             .strip_prefix(&root)

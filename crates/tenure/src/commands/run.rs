@@ -16,7 +16,7 @@ use tenure_controllers::{Config, Election, EnabledKinds, LaneMode, LaneServer, L
 use tenure_tenancy::Instance;
 use tokio_util::sync::CancellationToken;
 
-use super::lane_location::{LaneRequirements, DEFAULT_OF_RUN};
+use super::lane_location::{DEFAULT_OF_RUN, LaneRequirements};
 use super::{controllers, up};
 use crate::client::open_client;
 use crate::connect::Connect;
@@ -24,7 +24,7 @@ use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
-use crate::{admission_server, allocator, artifact_server, caller, lane_server, output, plain_http, control_plane};
+use crate::{admission_server, allocator, artifact_server, caller, control_plane, lane_server, output, plain_http};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or in a Pod the Pod's own.
 ///

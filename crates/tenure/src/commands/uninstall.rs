@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure_planner::uninstallation::{RemovalChoice, KindChoice, Plan};
+use tenure_planner::uninstallation::{KindChoice, Plan, RemovalChoice};
 use tenure_tenancy::identity;
 
 use crate::connect::Connect;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{controllers, etcd, kube_apiserver};
+use crate::control_plane::{ControlPlane, Options};
 use crate::failure::Failure;
-use crate::control_plane::{Options, ControlPlane};
 use crate::{artifact_server, output, plain_http};
 
 /// Run the embedded control plane (an API server and its storage) with all controllers.

@@ -3,10 +3,10 @@
 //! A span exports only names of kinds and objects, revisions and reasons, even if it has other fields. No controller waits for the collector: spans that don't fit into
 //! the queue are dropped and counted.
 
-mod span_collection;
 mod otlp;
 mod queue;
 mod send;
+mod span_collection;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, OnceLock};
@@ -22,10 +22,10 @@ use tracing_subscriber::filter::{DynFilterFn, LevelFilter};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use span_collection::SpanCollection;
 use otlp::Span;
 use queue::Queue;
 pub(crate) use send::{Sending, start};
+use span_collection::SpanCollection;
 
 /// The fields of a span that are exported.
 const TOLD: [&str; 5] = ["kind", "namespace", "name", "revision", "reason"];

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_LEASE, LET_GO, PLATFORM_NAMESPACE};
-use tenure_planner::election::{LeaseRecord, ElectionAction, RETRY, WatchedLease, decide, write_spec};
+use tenure_planner::election::{ElectionAction, LeaseRecord, RETRY, WatchedLease, decide, write_spec};
 use tenure_tenancy::Instance;
 use tokio::time::Instant;
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::NAMESPACE_PROVISIONER_CLUSTER_ROLE;
 use tenure_planner::election::LeaseRecord;
-use tenure_planner::uninstallation::{Action, RemovalChoice, Plan, Step, plan};
+use tenure_planner::uninstallation::{Action, Plan, RemovalChoice, Step, plan};
 use tenure_tenancy::Installer;
 
 use crate::failure::Failure;

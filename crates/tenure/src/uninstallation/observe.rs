@@ -254,7 +254,11 @@ impl Uninstallation {
         Ok(self.list_served(path, selectors).await?.unwrap_or_default())
     }
 
-    async fn list_served(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Option<Vec<ObservedObject>>, Failure> {
+    async fn list_served(
+        &self,
+        path: &str,
+        selectors: &[(&str, &str)],
+    ) -> Result<Option<Vec<ObservedObject>>, Failure> {
         let mut seen = Vec::new();
         let all = self.visit_pages((path, selectors), "application/json", |page| {
             let Some(page) = page else {

@@ -141,7 +141,12 @@ async fn no_lane_shares_a_connection_with_another() {
     let server = Server::default();
     let connections = server.connections();
     let nobody = pool_lane();
-    for holder in [ConnectionOwner::Controller, nobody.clone(), ConnectionOwner::Controller, nobody] {
+    for holder in [
+        ConnectionOwner::Controller,
+        nobody.clone(),
+        ConnectionOwner::Controller,
+        nobody,
+    ] {
         let answer = send(&connections, holder, Purpose::Requests, "/").await;
         drop(answer.expect("an answer"));
     }

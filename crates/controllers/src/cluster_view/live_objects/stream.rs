@@ -46,7 +46,10 @@ pub(super) struct Entry {
 /// The known state of an object.
 #[derive(Debug)]
 pub(super) enum State {
-    Present(Arc<[u8]>, #[expect(dead_code, reason = "it is dropped")] Option<HeldBytes>),
+    Present(
+        Arc<[u8]>,
+        #[expect(dead_code, reason = "it is dropped")] Option<HeldBytes>,
+    ),
     Absent,
     /// The object exists, but there was no memory for it: it has to be read.
     Unkept,

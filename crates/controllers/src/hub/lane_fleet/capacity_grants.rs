@@ -228,7 +228,7 @@ impl LaneFleet {
 
 #[cfg(test)]
 mod tests {
-    use tenure_sources::{ByteBudget, BudgetLimits};
+    use tenure_sources::{BudgetLimits, ByteBudget};
 
     use super::*;
 

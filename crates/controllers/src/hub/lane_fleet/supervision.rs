@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tenure_cluster::LaneAccount;
-use tenure_planner::lane_process::{ExitCause, ProcessEvent, ProcessAction, ProcessRecord, LaneProblem};
+use tenure_planner::lane_process::{ExitCause, LaneProblem, ProcessAction, ProcessEvent, ProcessRecord};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -223,7 +223,13 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
     fleet.set_trouble(&lane, None);
 }
 
-fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Session>, fact: ProcessEvent, now: Duration) {
+fn take(
+    lane: &LaneHandle,
+    record: &mut ProcessRecord,
+    session: &mut Option<Session>,
+    fact: ProcessEvent,
+    now: Duration,
+) {
     match &fact {
         ProcessEvent::Ended(cause) => {
             *session = None;

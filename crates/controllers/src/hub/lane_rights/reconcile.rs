@@ -15,7 +15,7 @@ use tenure_planner::rights::{
     Attempt, LaneOwner, Memory, NamespaceState, Release, Snapshot, Step, plan, read_minting_review, read_review,
     write_minting_review, write_review,
 };
-use tenure_planner::{KnownObjects, Failure, Live, Next, Object};
+use tenure_planner::{Failure, KnownObjects, Live, Next, Object};
 use tenure_tenancy::{Placement, identity};
 use tokio::sync::Semaphore;
 

@@ -12,7 +12,8 @@ use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::plan::Watched;
 use tenure_planner::surface::Snapshot;
 use tenure_planner::surface::deploy_key::{
-    Answer, KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, Pair, SecretFacts, Step, Work, is_labelled, is_ours, list_due, apply_answer,
+    Answer, KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, Pair, SecretFacts, Step, Work, apply_answer, is_labelled, is_ours,
+    list_due,
 };
 use tenure_planner::{Failure, Live, WriteAnswer};
 use tenure_sources::{DeployKey, read_pair};

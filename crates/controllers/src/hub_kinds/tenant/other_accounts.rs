@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::access::audit::{Bindings, Roles};
-use tenure_planner::tenant::account_access::{MOST_PODS, HomeAccount, AccessFacts, AccessFindings, find_running, summarize_access};
+use tenure_planner::tenant::account_access::{
+    AccessFacts, AccessFindings, HomeAccount, MOST_PODS, find_running, summarize_access,
+};
 use tenure_tenancy::identity;
 
 use crate::hub::Hub;

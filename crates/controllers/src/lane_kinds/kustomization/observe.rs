@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
-    DependencyFacts, OngoingDeletions, FoundDependency, Sibling, SourceFacts, Survey, ObjectTurnover, find_cycle, find_dependencies,
-    name_source, survey_siblings,
+    DependencyFacts, FoundDependency, ObjectTurnover, OngoingDeletions, Sibling, SourceFacts, Survey, find_cycle,
+    find_dependencies, name_source, survey_siblings,
 };
 use tenure_sources::SourceKey;
 

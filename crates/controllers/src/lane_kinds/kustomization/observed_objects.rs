@@ -54,7 +54,7 @@ pub(super) fn parse_objects(
 mod tests {
     use serde_json::json;
     use tenure_planner::Object;
-    use tenure_sources::{ByteBudget, BudgetLimits};
+    use tenure_sources::{BudgetLimits, ByteBudget};
     use tokio::time::Instant;
 
     use super::*;

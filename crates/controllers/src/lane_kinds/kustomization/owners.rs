@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
-use tenure_planner::kustomization::{OtherOwner, ObjectTurnover, find_applied_revision, find_place, is_idle, name_source};
+use tenure_planner::kustomization::{
+    ObjectTurnover, OtherOwner, find_applied_revision, find_place, is_idle, name_source,
+};
 use tenure_tenancy::{Placement, owner};
 
 use super::observe::list_depending;
@@ -83,7 +85,11 @@ pub(crate) async fn answer_owner(
 }
 
 /// Returns a Kustomization's answer from its object, its placement, and its reported turnover.
-pub(crate) fn describe_rival(kustomization: &Kustomization, placement: Placement, turnover: Option<ObjectTurnover>) -> OtherOwner {
+pub(crate) fn describe_rival(
+    kustomization: &Kustomization,
+    placement: Placement,
+    turnover: Option<ObjectTurnover>,
+) -> OtherOwner {
     let metadata = &kustomization.metadata;
     OtherOwner {
         placement,

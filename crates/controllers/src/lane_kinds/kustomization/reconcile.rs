@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, LaneWorkLimit};
+use tenure_cluster::{ClusterError, EventHistory, ForeignToken, LaneWorkLimit, ServiceAccount};
 use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
-    Attempt, OngoingDeletions, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest,
-    is_settled, plan,
+    Attempt, Memory, Observed, OngoingDeletions, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step,
+    SurveyRequest, is_settled, plan,
 };
 use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::HeldBytes;

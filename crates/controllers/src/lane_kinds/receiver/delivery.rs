@@ -12,8 +12,8 @@ use tenure_api::{GitRepository, ObjectMeta, Receiver};
 use tenure_cluster::ClusterError;
 use tenure_planner::list_limits::RECEIVER_CANDIDATES;
 use tenure_planner::receiver::{
-    Candidate, Delivery, Target, Verdict, find_token_access, select_targets, estimate_work, find_announced, find_token, is_path_of,
-    list_sought, verify,
+    Candidate, Delivery, Target, Verdict, estimate_work, find_announced, find_token, find_token_access, is_path_of,
+    list_sought, select_targets, verify,
 };
 use tenure_tenancy::Placement;
 
@@ -87,7 +87,9 @@ async fn request_reconciliation(
     let now = Timestamp::now();
     let turns = &lane.limits.turns;
     let chosen = turns
-        .run(work, || select_targets(receiver, delivery, &candidates, (&mut purse, now)))
+        .run(work, || {
+            select_targets(receiver, delivery, &candidates, (&mut purse, now))
+        })
         .await;
     if work > 0 {
         shard.receivers.store_budget(name, purse);

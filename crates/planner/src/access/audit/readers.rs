@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_tenancy::access::readers::{
-    BindingFacts, IntendedReaders, OtherReader, RuleFacts, SubjectFacts, AccessPath, list_other_readers, list_takers,
+    AccessPath, BindingFacts, IntendedReaders, OtherReader, RuleFacts, SubjectFacts, list_other_readers, list_takers,
 };
 
 use super::NamedObject;
@@ -129,7 +129,11 @@ pub struct Readers {
 
 /// Finds the readers, and the subjects that can use the tokens or names of ServiceAccounts in the namespace that may read the Secret.
 #[must_use]
-pub fn find_readers(secret: &NamedObject, own: &Result<Bindings, String>, cluster: &Result<Bindings, String>) -> Readers {
+pub fn find_readers(
+    secret: &NamedObject,
+    own: &Result<Bindings, String>,
+    cluster: &Result<Bindings, String>,
+) -> Readers {
     let find = |bindings: &Bindings, accounts: &[String]| {
         let meant = IntendedReaders {
             namespace: &secret.namespace,
@@ -146,7 +150,10 @@ pub fn find_readers(secret: &NamedObject, own: &Result<Bindings, String>, cluste
         let bindings = bindings.as_ref().map_err(Clone::clone);
         let readers = bindings.map(|bindings| (bindings, find(bindings, &[])));
         for reader in readers.iter().flat_map(|(_, readers)| readers) {
-            let account = reader.who.strip_prefix(&prefix).filter(|_| reader.way == AccessPath::Reads);
+            let account = reader
+                .who
+                .strip_prefix(&prefix)
+                .filter(|_| reader.way == AccessPath::Reads);
             if let Some(account) = account.filter(|_| accounts.len() < MOST_ACCOUNTS)
                 && !accounts.iter().any(|known| known == account)
             {
@@ -159,7 +166,9 @@ pub fn find_readers(secret: &NamedObject, own: &Result<Bindings, String>, cluste
         readers.map(|(bindings, mut readers)| {
             // This second search treats the accounts as intended, so its new results are the subjects that use these accounts.
             let others = find(bindings, &accounts).into_iter();
-            readers.extend(others.filter(|other| matches!(other.way, AccessPath::TakesToken(_) | AccessPath::Impersonates(_))));
+            readers.extend(
+                others.filter(|other| matches!(other.way, AccessPath::TakesToken(_) | AccessPath::Impersonates(_))),
+            );
             readers.sort_by(|one, other| (&one.way, one).cmp(&(&other.way, other)));
             readers.dedup();
             readers

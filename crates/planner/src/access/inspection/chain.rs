@@ -9,7 +9,7 @@ use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccess, FluxAccessRequest, Flu
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_tenancy::access::NamespacePattern;
 
-use super::{APPROVED, DENIED, ReadResult, ObservedFacts, name_asker, name_of, receivers, target_of};
+use super::{APPROVED, DENIED, ObservedFacts, ReadResult, name_asker, name_of, receivers, target_of};
 use crate::access::rotation::conditions::VERIFIED;
 
 /// The maximum of namespaces of a request that are explained.
@@ -236,7 +236,10 @@ fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
             let requests = access.status.iter().flat_map(|status| &status.requests);
             let mut own = requests.filter(|one| one.request == name_of(request));
             match own.next() {
-                Some(one) => say(StepState::Holds, format!("{asker} asks for it ({}), by {by}", one.entry)),
+                Some(one) => say(
+                    StepState::Holds,
+                    format!("{asker} asks for it ({}), by {by}", one.entry),
+                ),
                 None => say(
                     StepState::Waits,
                     format!(

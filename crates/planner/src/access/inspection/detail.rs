@@ -9,10 +9,10 @@ use tenure_tenancy::access::readers::OtherReader;
 
 use super::receivers::{self, Receiver};
 use super::rows::{self, Row};
-use super::{ReadResult, ObservedFacts};
+use super::{ObservedFacts, ReadResult};
 use crate::access::audit::Readers;
-use crate::access::rotation_order::{self, RotationOrder};
 use crate::access::request::hash_spec;
+use crate::access::rotation_order::{self, RotationOrder};
 
 /// A request with all its facts.
 #[derive(Clone, Debug, Serialize)]
@@ -242,7 +242,11 @@ fn tell(request: &FluxAccessRequest, ledger: &CredentialLedger, now: &Time) -> C
         namespace: ledger.namespace.clone(),
         phase: name_phase(ledger).to_owned(),
         current: ledger.current.as_ref().map(|held| CredentialDetail::of(held, now)),
-        retiring: ledger.retiring.iter().map(|held| CredentialDetail::of(held, now)).collect(),
+        retiring: ledger
+            .retiring
+            .iter()
+            .map(|held| CredentialDetail::of(held, now))
+            .collect(),
         next_rotation: rows::find_due(request, ledger),
         trouble: ledger
             .trouble

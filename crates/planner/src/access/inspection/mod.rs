@@ -12,7 +12,7 @@ pub mod rows;
 use serde::Serialize;
 use tenure_api::access::{AccessProvider, FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant, name_target};
 use tenure_api::time::Time;
-use tenure_tenancy::access::approval::{Verdict, ApproverAnswer};
+use tenure_tenancy::access::approval::{ApproverAnswer, Verdict};
 
 use self::receivers::KnownPlacements;
 use super::answer::Answers;

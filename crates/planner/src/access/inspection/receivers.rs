@@ -11,7 +11,7 @@ use tenure_tenancy::access::receiver::{EntryAuthor, Installation, ProviderReach,
 use tenure_tenancy::access::{NamespacePattern, ReceivingNamespace};
 use tenure_tenancy::{Placement, TenancyFacts};
 
-use super::{APPROVED, ReadResult, ObservedFacts, name_of};
+use super::{APPROVED, ObservedFacts, ReadResult, name_of};
 use crate::access::configuration::assignment::{Claim, Source, assign};
 use crate::access::configuration::{Entry, Place};
 use crate::access::host::Role;

@@ -15,7 +15,7 @@ use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::text;
 
 use super::delivery::ProviderState;
-use super::host::{HostQuery, HostKind, Issue, HostError};
+use super::host::{HostError, HostKind, HostQuery, Issue};
 use super::request::read_target;
 use super::rotation::schedule::{self, later};
 use super::status::condition;
@@ -405,7 +405,9 @@ fn fail(notice: &RequestNotice, trouble: &HostError, host_ahead: SignedDuration,
         HostError::Banned { until } => ("BannedByHost", schedule::wait_for(now, by_own_clock(*until))),
         HostError::Limited { until } => ("LimitedByHost", schedule::wait_for(now, by_own_clock(*until))),
         HostError::Unauthenticated => ("AuthoriserRefused", schedule::retry(now, failures)),
-        HostError::Forbidden(_) | HostError::Refused { .. } | HostError::Moved => ("RefusedByHost", later(now, REFUSED_LOOK)),
+        HostError::Forbidden(_) | HostError::Refused { .. } | HostError::Moved => {
+            ("RefusedByHost", later(now, REFUSED_LOOK))
+        }
         HostError::Unknown(_) | HostError::Unreachable(_) | HostError::NotUnderstood(_) => {
             ("HostUnreachable", schedule::retry(now, failures))
         }

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use tenure_api::access::request::{CredentialPhase, NextCredential};
 
-use super::state_machine::{StateMachine, Next};
 use super::schedule::{self, later, record_time};
+use super::state_machine::{Next, StateMachine};
 use super::{Answer, NamespaceState, Probe, StagedFacts, Step, WantedState, WriteFailure};
-use crate::access::host::{TargetDescription, ListedCredential, MintedCredential, HostError};
+use crate::access::host::{HostError, ListedCredential, MintedCredential, TargetDescription};
 
 /// Reasons of failures in the cluster, not at the host.
 pub(super) const MISSING_RIGHTS: &str = "MissingRights";

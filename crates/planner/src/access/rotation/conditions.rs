@@ -11,9 +11,9 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::reason::PROGRESSING;
 use tenure_api::text::visible_line;
 
-use super::state_machine::token_of;
 use super::schedule::{NEAR_END, later, record_time};
-use super::{ObservedAccounts, NamespaceState, Plan, SecretState, Snapshot, StagingState, WantedState};
+use super::state_machine::token_of;
+use super::{NamespaceState, ObservedAccounts, Plan, SecretState, Snapshot, StagingState, WantedState};
 
 /// Condition: whether all delivered credentials were seen in use.
 pub const VERIFIED: &str = "Verified";

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 
-use super::state_machine::{StateMachine, Next};
 use super::schedule::{self, later};
+use super::state_machine::{Next, StateMachine};
 use super::{SecretFacts, SecretState, Snapshot};
 
 /// A request of the same entry whose Secret may be taken over.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::access::request::HeldCredential;
 
-use super::state_machine::{StateMachine, Next};
 use super::schedule::{self, later};
+use super::state_machine::{Next, StateMachine};
 use super::{Answer, Step};
 
 impl StateMachine<'_> {

@@ -18,15 +18,15 @@
 
 mod answer;
 pub mod conditions;
-mod revocation;
 pub mod handover;
 mod host_checks;
-mod state_machine;
+pub mod leftover_credentials;
 pub mod name;
 mod pull_secret_names;
 pub mod rate_limits;
+mod revocation;
 pub mod schedule;
-pub mod leftover_credentials;
+mod state_machine;
 
 use std::time::Duration;
 
@@ -34,9 +34,12 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::Period;
 use tenure_api::access::request::CredentialLedger;
 
-use self::handover::{Successor, Predecessor};
+use self::handover::{Predecessor, Successor};
 use self::rate_limits::RateLimitState;
-use super::host::{Capabilities, CredentialKind, TargetDescription, ListedCredential, MintRequest, MintedCredential, Role, Target, HostError};
+use super::host::{
+    Capabilities, CredentialKind, HostError, ListedCredential, MintRequest, MintedCredential, Role, Target,
+    TargetDescription,
+};
 use super::pull_secrets::{AccountChange, ObservedAccounts};
 
 /// The observed state of one credential.

@@ -10,8 +10,8 @@ use tenure_api::access::request::CredentialPhase;
 
 use super::answer::{CLUSTER_UNREACHABLE, MISSING_RIGHTS};
 use super::conditions::Finding;
-use super::state_machine::{StateMachine, Next};
 use super::schedule::{LOOK, later};
+use super::state_machine::{Next, StateMachine};
 use super::{Answer, Step, WantedState};
 use crate::access::pull_secrets::{AccountFacts, ObservedAccounts, PullSecretAction, name_in, remove_pull_secret};
 

@@ -6,8 +6,8 @@
 use tenure_api::access::request::CredentialPhase;
 
 use super::answer::{CLUSTER_UNREACHABLE, MISSING_RIGHTS};
-use super::state_machine::{StateMachine, Next};
 use super::schedule::{self, later};
+use super::state_machine::{Next, StateMachine};
 use super::{NamespaceState, SecretState, StagingState, Step};
 
 impl StateMachine<'_> {

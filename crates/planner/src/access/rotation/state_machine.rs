@@ -9,7 +9,8 @@ use super::conditions::{self, Finding};
 use super::name::CredentialName;
 use super::schedule::{self, later, record_time};
 use super::{
-    Answer, RotationEvent, NamespaceState, Plan, SecretFacts, SecretState, Snapshot, StagedFacts, StagingState, Step, WantedState,
+    Answer, NamespaceState, Plan, RotationEvent, SecretFacts, SecretState, Snapshot, StagedFacts, StagingState, Step,
+    WantedState,
 };
 use crate::access::host::{MintRequest, Target};
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 use tenure_api::condition::ConditionStatus;
 
-use super::conditions::{About, make_conditions, assess_manual_secret};
+use super::conditions::{About, assess_manual_secret, make_conditions};
 use super::*;
 use crate::access::host::Scope;
 
@@ -188,7 +188,10 @@ fn a_lost_answer_is_looked_for_and_never_ordered_again() {
         (next.id, next.fingerprint) = (None, String::new());
         seen
     };
-    let lost = answered(seen.clone(), Answer::MintFailed(HostError::Unknown("cut off".to_owned())));
+    let lost = answered(
+        seen.clone(),
+        Answer::MintFailed(HostError::Unknown("cut off".to_owned())),
+    );
     assert_eq!(
         (lost.step, lost.ledger.next.map(|next| next.phase)),
         (Some(Step::Record), Some(CredentialPhase::Intent))
@@ -569,8 +572,14 @@ fn a_target_that_moved_is_followed_by_its_number() {
 #[test]
 fn the_age_of_what_is_written_by_hand_is_watched() {
     let rotate = "90d".parse().unwrap();
-    assert_eq!(assess_manual_secret(Some(at("2026-05-01T00:00:00Z")), rotate, now()), None);
+    assert_eq!(
+        assess_manual_secret(Some(at("2026-05-01T00:00:00Z")), rotate, now()),
+        None
+    );
     let old = assess_manual_secret(Some(at("2026-01-01T00:00:00Z")), rotate, now()).unwrap();
     assert!(old.message.contains("replace it by hand") && old.reason == "TooOld");
-    assert_eq!(assess_manual_secret(None, rotate, now()).unwrap().reason, "SecretMissing");
+    assert_eq!(
+        assess_manual_secret(None, rotate, now()).unwrap().reason,
+        "SecretMissing"
+    );
 }

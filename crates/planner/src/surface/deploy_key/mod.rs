@@ -449,7 +449,12 @@ impl Case<'_> {
             uid, is_going: false, ..
         } = &facts.secret
         {
-            return Some(objects::write_end(surface, self.source, objects::ObjectType::Secret, uid));
+            return Some(objects::write_end(
+                surface,
+                self.source,
+                objects::ObjectType::Secret,
+                uid,
+            ));
         }
         let access = [
             (&facts.binding, objects::ObjectType::RoleBinding),

@@ -41,7 +41,8 @@ pub(super) fn divide(limit: i128, grain: i128, places: &[NamespaceAmounts], is_s
     let unclaimed = limit.saturating_sub(held);
     let mut spare = if is_sure { unclaimed } else { unclaimed.min(0) };
     let can_change = |place: &NamespaceAmounts| place.is_open && !place.is_settled;
-    let needs = |place: &NamespaceAmounts, part: i128| can_change(place) && part > 0 && place.room().saturating_mul(2) < part;
+    let needs =
+        |place: &NamespaceAmounts, part: i128| can_change(place) && part > 0 && place.room().saturating_mul(2) < part;
 
     let mut missing = spare.saturating_neg();
     for (place, part) in places.iter().zip(&parts) {
@@ -90,7 +91,12 @@ fn find_parts(limit: i128, grain: i128, places: &[NamespaceAmounts]) -> Vec<i128
         .collect();
     let count = i128::try_from(open.len()).unwrap_or(i128::MAX).max(1);
     let (each, more) = (grains / count, usize::try_from(grains % count).unwrap_or(usize::MAX));
-    open.sort_by_key(|index| (std::cmp::Reverse(places.get(*index).map(NamespaceAmounts::room)), *index));
+    open.sort_by_key(|index| {
+        (
+            std::cmp::Reverse(places.get(*index).map(NamespaceAmounts::room)),
+            *index,
+        )
+    });
     let mut parts = vec![0; places.len()];
     for (position, index) in open.into_iter().enumerate() {
         let extra = i128::from(position < more);

@@ -22,7 +22,7 @@ use super::contents::RESOURCE_QUOTA_KIND;
 use super::namespaces::TenantNamespaces;
 use super::{MOST_ITEMS, Snapshot};
 use crate::answer::{Live, WriteAnswer};
-use crate::dependents::{UnconfirmedQuota, Memory, ObservedUse};
+use crate::dependents::{Memory, ObservedUse, UnconfirmedQuota};
 use crate::digest::digest_value;
 use crate::outcome::add_duration;
 use crate::plan::Request;
@@ -293,7 +293,9 @@ fn note_write(memory: &mut Memory, id: &ObjectId, object: &Value) {
         }
     }
     let revision = None;
-    memory.given.insert(id.clone(), UnconfirmedQuota { hard, most, revision });
+    memory
+        .given
+        .insert(id.clone(), UnconfirmedQuota { hard, most, revision });
 }
 
 fn read_hard(object: &Value) -> BTreeMap<String, String> {

@@ -9,8 +9,9 @@ use tenure_api::{Kustomization, ObjectId, condition};
 use tenure_planner::answer::{Answer, Live};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    Attempt, DependencyFacts, OngoingDeletions, Guards, Memory, Rendered, OtherOwner, ServiceAccountFacts, Sibling, Snapshot,
-    SourceFacts, Step, SurveyRequest, ObjectTurnover, find_applied_revision, is_idle, plan, survey_siblings,
+    Attempt, DependencyFacts, Guards, Memory, ObjectTurnover, OngoingDeletions, OtherOwner, Rendered,
+    ServiceAccountFacts, Sibling, Snapshot, SourceFacts, Step, SurveyRequest, find_applied_revision, is_idle, plan,
+    survey_siblings,
 };
 use tenure_planner::object::RenderedObject;
 use tenure_planner::{FinalizerChange, Next, Origin, Request, invariants};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_bucket_server::{Answer, Heard};
 use tenure_planner::bucket::FetchRequest;
 use tenure_planner::source::FetchReason;
-use tenure_sources::{BucketError, ByteBudget, BudgetLimits};
+use tenure_sources::{BucketError, BudgetLimits, ByteBudget};
 
 use super::Stand;
 use crate::bed::noise;

@@ -13,7 +13,8 @@ use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::bucket::FetchRequest;
 use tenure_planner::source::Fetched;
 use tenure_sources::{
-    FetchBudgets, ArtifactStore, BucketError, BucketRequest, BucketSecrets, Limits, Policy, SourceKey, Tree, fetch_bucket,
+    ArtifactStore, BucketError, BucketRequest, BucketSecrets, FetchBudgets, Limits, Policy, SourceKey, Tree,
+    fetch_bucket,
 };
 
 use crate::bed::{secret, unlimited};

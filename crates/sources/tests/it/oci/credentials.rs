@@ -7,7 +7,7 @@ use tenure_planner::access::host::ProbeResult;
 use tenure_planner::oci_repository::FetchRequest;
 use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
-use tenure_sources::{FetchError, OciError, Policy, Connector, SecretData, probe_registry};
+use tenure_sources::{Connector, FetchError, OciError, Policy, SecretData, probe_registry};
 
 use super::Stand;
 use crate::proxies::TestProxy;
@@ -290,5 +290,8 @@ async fn a_credential_is_tried_at_a_registry_with_the_authority_beside_it() {
         "{probed:?}"
     );
     secret.insert("ca.crt".to_owned(), server.certificate().unwrap().as_bytes().to_vec());
-    assert_eq!(probe_registry(&url, false, &secret, &reach).await, ProbeResult::Accepted);
+    assert_eq!(
+        probe_registry(&url, false, &secret, &reach).await,
+        ProbeResult::Accepted
+    );
 }

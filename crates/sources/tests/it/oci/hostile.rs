@@ -6,7 +6,7 @@ use serde_json::json;
 use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
 use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Answer, digest, pack, pack_as_said};
-use tenure_sources::{ByteBudget, OciError, BudgetLimits};
+use tenure_sources::{BudgetLimits, ByteBudget, OciError};
 
 use super::{Stand, source};
 use crate::bed::noise;

@@ -17,7 +17,7 @@ use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
 use tenure_planner::source::Fetched;
 use tenure_registry_server::{Artifact, RegistryServer};
 use tenure_sources::{
-    FetchBudgets, ArtifactStore, Limits, OciError, OciRequest, OciSecrets, Policy, SecretData, SourceKey, Tree,
+    ArtifactStore, FetchBudgets, Limits, OciError, OciRequest, OciSecrets, Policy, SecretData, SourceKey, Tree,
     fetch_artifact,
 };
 

@@ -292,7 +292,11 @@ fn widening_waits_and_the_old_goes_on() {
         } else {
             ServedRequest::By(&old)
         };
-        assert_eq!(choose_request(&wanted.spec, &requests, "tenure-system"), expected, "{change:?}");
+        assert_eq!(
+            choose_request(&wanted.spec, &requests, "tenure-system"),
+            expected,
+            "{change:?}"
+        );
         // After its approval, the new request is served. If it is denied, the old one stays.
         let requests = [(&old, approved()), (&wanted, approved())];
         assert_eq!(

@@ -10,8 +10,8 @@ use super::kubernetes;
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
-use crate::admission::rights::{APPROVE, APPROVE_OWN, BE_OWNER, OWN, RECORD, VOUCH};
 use crate::admission::identity_overlap;
+use crate::admission::rights::{APPROVE, APPROVE_OWN, BE_OWNER, OWN, RECORD, VOUCH};
 
 /// Returns the expression that the user has a verb on a target, or on all.
 fn may(verb: &str, target: Option<&str>) -> String {

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::account::account_of;
-use super::minting::MintableAccounts;
 use super::hand_edit_denials::HandEditDenials;
+use super::minting::MintableAccounts;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use super::{kubernetes, limits, namespace_metadata};
 use crate::admission::Rule;
@@ -72,7 +72,11 @@ pub fn describe_namespaces<'a>(
 /// Returns the facts of a namespace. It has some if it has a label of a tenant and may become this tenant's, or if objects there deny edits
 /// or name accounts.
 #[must_use]
-pub fn describe_namespace(facts: &FactIndex, said: (&HandEditDenials, &MintableAccounts), namespace: &str) -> BTreeMap<String, String> {
+pub fn describe_namespace(
+    facts: &FactIndex,
+    said: (&HandEditDenials, &MintableAccounts),
+    namespace: &str,
+) -> BTreeMap<String, String> {
     describe(facts, said, namespace, &mut BTreeMap::new())
 }
 
@@ -172,7 +176,11 @@ fn may_become_a_tenants(facts: &FactIndex, namespace: &str) -> bool {
 /// Checks by its annotations whether a tenant's namespace has the facts that policies need. Facts from objects other than the Tenant and the
 /// namespace aren't compared, nor is the list of the Tenant's namespaces: an old list allows nothing that is another tenant's.
 #[must_use]
-pub fn has_facts<'a>(facts: &FactIndex, namespace: &str, annotations: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+pub fn has_facts<'a>(
+    facts: &FactIndex,
+    namespace: &str,
+    annotations: impl Iterator<Item = (&'a str, &'a str)>,
+) -> bool {
     let is_compared = |key: &str| {
         let fact = key.strip_prefix(FACTS_PREFIX);
         fact.is_some_and(|fact| fact != NAMESPACES && fact != REFUSING) && key != MINTABLE_FACT

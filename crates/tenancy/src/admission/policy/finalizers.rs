@@ -4,7 +4,9 @@
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, MANAGING_LABELS};
 
 use super::super::bindings;
-use super::super::finalizers::{KUBERNETES, REMEDY, UPDATE, write_finalizer_message, write_label_message, write_owners_message};
+use super::super::finalizers::{
+    KUBERNETES, REMEDY, UPDATE, write_finalizer_message, write_label_message, write_owners_message,
+};
 use super::{About, Policy, USER, Validation, Where, kubernetes, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;

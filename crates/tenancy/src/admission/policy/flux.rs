@@ -255,10 +255,20 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     let namespace = "one.?namespace.orValue('')";
     let kind = match way {
         ReferenceForm::Dependency => quote("Kustomization"),
-        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Event | ReferenceForm::Request | ReferenceForm::Local(_) if default_kind.is_empty() => {
+        ReferenceForm::Source
+        | ReferenceForm::Sources
+        | ReferenceForm::Event
+        | ReferenceForm::Request
+        | ReferenceForm::Local(_)
+            if default_kind.is_empty() =>
+        {
             "one.?kind.orValue('')".to_owned()
         }
-        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Event | ReferenceForm::Request | ReferenceForm::Local(_) => {
+        ReferenceForm::Source
+        | ReferenceForm::Sources
+        | ReferenceForm::Event
+        | ReferenceForm::Request
+        | ReferenceForm::Local(_) => {
             format!("(one.?kind.orValue('') == '' ? {} : one.kind)", quote(default_kind))
         }
     };
@@ -267,7 +277,10 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
         format!("{namespace} == request.namespace"),
         format!("{namespace} in variables.namespaces"),
     ];
-    if matches!(way, ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Dependency) {
+    if matches!(
+        way,
+        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Dependency
+    ) {
         let granted = |name: &str| format!("({namespace} + '/' + {kind} + '/' + {name}) in variables.grants");
         ways_in.push(granted("one.?name.orValue('')"));
         ways_in.push(granted("'*'"));
@@ -279,7 +292,11 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     let first = |field: &str| format!("variables.{out}[0].?{field}.orValue('')");
     let first_kind = match way {
         ReferenceForm::Dependency => quote("Kustomization"),
-        ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Event | ReferenceForm::Request | ReferenceForm::Local(_) => format!(
+        ReferenceForm::Source
+        | ReferenceForm::Sources
+        | ReferenceForm::Event
+        | ReferenceForm::Request
+        | ReferenceForm::Local(_) => format!(
             "({kind} == '' ? {default} : {kind})",
             kind = first("kind"),
             default = quote(default_kind)
@@ -290,7 +307,9 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
             "can't access '{}/{}/{}', cross-namespace references have been blocked"
         }
         ReferenceForm::Dependency => "can't depend on '{}/{}/{}', cross-namespace references have been blocked",
-        ReferenceForm::Event => "alert can't process events from '{}/{}/{}', cross-namespace references have been blocked",
+        ReferenceForm::Event => {
+            "alert can't process events from '{}/{}/{}', cross-namespace references have been blocked"
+        }
         ReferenceForm::Request => "can't ask '{}/{}/{}' to reconcile: cross-namespace references are not allowed",
     };
     let place = path.trim_start_matches('/').replace('/', ".");

@@ -8,9 +8,9 @@
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 
 use super::facts::{self, NAMESPACES, REFUSING, read};
+use super::hand_edit_denials::{ALL_OF_OTHERS, ALL_OF_TENANT};
 use super::kubernetes;
 use super::namespace::is_protected;
-use super::hand_edit_denials::{ALL_OF_OTHERS, ALL_OF_TENANT};
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;

@@ -21,23 +21,23 @@ mod expression;
 mod facts;
 mod finalizers;
 mod flux;
+mod hand_edit_denials;
 mod kubernetes;
 mod lane_bounds;
 mod lanes;
-mod policy_gaps;
 mod limits;
 mod managed;
-mod namespace_metadata;
 mod minting;
 mod namespace;
 mod namespace_bounds;
+mod namespace_metadata;
 mod namespace_names;
 mod objects;
 mod own_account;
 mod package;
 mod parameters;
+mod policy_gaps;
 mod probe;
-mod hand_edit_denials;
 mod rights;
 mod tenant;
 mod tenant_bounds;
@@ -46,11 +46,11 @@ mod volume;
 pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces, has_facts};
-pub use lanes::list_lane_bounds;
-pub use policy_gaps::{LEFT, PolicyGap, find_policy_gap, list_gap_resources};
-pub use minting::MintableAccounts;
-pub use probe::{is_probe_denial, list_probe, make_probe, probe_name};
 pub use hand_edit_denials::HandEditDenials;
+pub use lanes::list_lane_bounds;
+pub use minting::MintableAccounts;
+pub use policy_gaps::{LEFT, PolicyGap, find_policy_gap, list_gap_resources};
+pub use probe::{is_probe_denial, list_probe, make_probe, probe_name};
 pub use rights::{
     PROVISION, SHOW_TOKEN, has_namespace_capacity, list_owner_rights, list_roles, list_tenant_rights, list_token_rights,
 };
@@ -88,7 +88,9 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
     policies.extend(access::list_policies(platform));
     let written = policies.into_iter();
     let mut written: Vec<Value> = written.flat_map(|policy| policy.write(settings)).collect();
-    written.extend(parameters::add_namespace_parameters(volume::make_volume_policy(platform).write(settings)));
+    written.extend(parameters::add_namespace_parameters(
+        volume::make_volume_policy(platform).write(settings),
+    ));
     if !settings.is_guarded {
         written.extend(namespace_names::list(settings));
     }

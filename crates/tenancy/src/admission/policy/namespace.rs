@@ -241,7 +241,8 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         &read_of("variables.old", HOME),
         &read_of("variables.old", ACCOUNT),
     );
-    let (why_cordoned, remedy_cordoned) = cordon::write_cordon_message("variables.name", &read_of("variables.old", TENANT));
+    let (why_cordoned, remedy_cordoned) =
+        cordon::write_cordon_message("variables.name", &read_of("variables.old", TENANT));
     let two = |why: &str| {
         membership(
             format!("!({why}) || variables.newNames.all(name, name == variables.newNames[0])"),

@@ -3,15 +3,17 @@
 
 use tenure_api::metadata::{NODE_SELECTOR, POD_SECURITY_ENFORCE, POD_SECURITY_VERSION};
 
-use super::super::namespace_metadata::{LATEST, RESERVED, write_tenant_key_message, write_level_message, write_reserved_message, write_version_message};
+use super::super::namespace_metadata::{
+    LATEST, RESERVED, write_level_message, write_reserved_message, write_tenant_key_message, write_version_message,
+};
 use super::facts::{EVERYBODY, LONGEST_LIST, TENANT, read_of};
 use super::namespace::is_protected;
 use super::{FACTS_PREFIX, USER, Validation, may, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::namespace_metadata::MetadataValue;
-use crate::pod_security::PodSecurityLevel;
 use crate::placement::TenantFacts;
+use crate::pod_security::PodSecurityLevel;
 use crate::settings::Settings;
 
 /// Labels that the Tenant sets: a line `KEY=VALUE` for each, or `KEY` where the value depends on the namespace.

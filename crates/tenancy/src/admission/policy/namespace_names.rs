@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::facts::find_label;
-use super::parameters::{name_home, add_tenant_parameters};
+use super::parameters::{add_tenant_parameters, name_home};
 use super::{About, Action, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;

@@ -3,7 +3,7 @@
 
 use super::super::classes::{ClassUse, USES};
 use super::super::image::{DEFAULT_REGISTRY, IDENTIFIER, LEGACY_REGISTRY, write_qualified, write_unqualified};
-use super::super::{ingress_annotation, tenant_limits, metadata, pod, service};
+use super::super::{ingress_annotation, metadata, pod, service, tenant_limits};
 use super::limits::{
     BY_LABELS, EXTERNAL_IPS, HAS_DEFAULT, HOSTNAMES, PULL_POLICIES, REFUSED_TYPES, REGISTRIES, SERVICE_ANNOTATIONS,
     SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_listed, is_said, lines,

@@ -163,7 +163,10 @@ fn validations(action: Action) -> Vec<Validation> {
             "the fields of Package {} that the platform's chart has belong to the chart",
             name,
         ),
-        phrase(&format!("write it into PackageValues {{}}; {}", write_managers_message()), name),
+        phrase(
+            &format!("write it into PackageValues {{}}; {}", write_managers_message()),
+            name,
+        ),
     ));
     all
 }

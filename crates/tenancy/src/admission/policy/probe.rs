@@ -91,6 +91,9 @@ mod tests {
             "leases \"x\" is forbidden: ValidatingAdmissionPolicy 'tenure-probe' with binding 'tenure-probe' denied request: {message}"
         );
         assert!(is_probe_denial(&answer, "0a1b") && !is_probe_denial(&answer, "0a1c"));
-        assert!(!is_probe_denial("leases is forbidden: User \"x\" cannot create", "0a1b"));
+        assert!(!is_probe_denial(
+            "leases is forbidden: User \"x\" cannot create",
+            "0a1b"
+        ));
     }
 }

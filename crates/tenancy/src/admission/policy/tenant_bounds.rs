@@ -11,7 +11,7 @@ use tenure_api::metadata::{
 };
 
 use super::own_account::{by_controller, refuse};
-use super::parameters::{name_home, namespace_kind, add_parameters, add_tenant_parameters};
+use super::parameters::{add_parameters, add_tenant_parameters, name_home, namespace_kind};
 use super::{About, Action, Policy, Where, quote, variable};
 
 /// Names of the policies, without the common prefix.

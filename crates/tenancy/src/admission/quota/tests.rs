@@ -176,7 +176,8 @@ fn what_grows_counts_from_what_it_was_to_what_it_is_at_most() {
 #[test]
 fn what_nobody_has_counted_is_refused() {
     let claim = claim_of("blue-a", "pods/p", 0, 1);
-    let refused = |facts: &FactIndex, used: &[(&str, i64)]| add_up(facts, &usages(used), &claim).unwrap_err().to_string();
+    let refused =
+        |facts: &FactIndex, used: &[(&str, i64)]| add_up(facts, &usages(used), &claim).unwrap_err().to_string();
     let own = refused(&facts(), &[("blue-b", 0), ("blue-c", 0)]);
     assert!(
         own.contains("the use of pods in namespace blue-a isn't known, because ResourceQuota capsule-blue-0"),

@@ -12,7 +12,7 @@ use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, Period, name_target
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
 use tenure_api::time::Time;
-use tenure_planner::access::answer::{self, Answers, AnswerInput};
+use tenure_planner::access::answer::{self, AnswerInput, Answers};
 use tenure_planner::access::inspection::name_asker;
 use tenure_planner::access::inspection::receivers::Receiver;
 use tenure_planner::access::inspection::{APPROVED, receivers};
@@ -20,8 +20,8 @@ use tenure_tenancy::access::Verdict;
 use tenure_tenancy::admission::Question;
 use tenure_tenancy::admission::rights::{APPROVE, APPROVE_OWN};
 
-use super::output::{Output, Printed, describe};
 use super::cluster_reads::AccessReader;
+use super::output::{Output, Printed, describe};
 use super::show::list_asked;
 use crate::connect::Connect;
 use crate::failure::Failure;

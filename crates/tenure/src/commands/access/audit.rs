@@ -8,8 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::access::Period;
 use tenure_api::text::visible_line;
-use tenure_planner::access::audit::{SecretRead, Row, Verdict};
-use tenure_tenancy::access::readers::{self, OtherReader, AccessPath};
+use tenure_planner::access::audit::{Row, SecretRead, Verdict};
+use tenure_tenancy::access::readers::{self, AccessPath, OtherReader};
 
 use super::audit_reads::AuditReads;
 use crate::connect::{Connect, Scope};

@@ -10,7 +10,7 @@ use tenure_admission::webhook::find_end;
 use tenure_cluster::discovery::{Discovery, Sought};
 use tenure_planner::access::audit::secret_uses::KINDS;
 use tenure_planner::access::audit::{
-    Bindings, Contents, Facts, Inventory, SecretRead, NamedObject, Roles, Row, Usage, find_readers,
+    Bindings, Contents, Facts, Inventory, NamedObject, Roles, Row, SecretRead, Usage, find_readers,
 };
 
 use crate::failure::Failure;

@@ -11,9 +11,9 @@ use tenure_api::time::Time;
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_planner::access::answer::Answers;
 use tenure_planner::access::inspection::receivers::KnownPlacements;
-use tenure_planner::access::inspection::{ReadResult, ObservedFacts};
+use tenure_planner::access::inspection::{ObservedFacts, ReadResult};
 use tenure_tenancy::access::ReceivingNamespace;
-use tenure_tenancy::{NamespaceFacts, TenancyFacts, Settings, TenantFacts};
+use tenure_tenancy::{NamespaceFacts, Settings, TenancyFacts, TenantFacts};
 
 use crate::connect::Connect;
 use crate::failure::Failure;

@@ -8,8 +8,8 @@ use tenure_api::text::visible_line;
 use tenure_planner::access::inspection::rows::{self, Row};
 use tenure_planner::access::inspection::{APPROVED, DENIED, PENDING, REVOKED};
 
-use super::output::{Output, Printed};
 use super::cluster_reads::AccessReader;
+use super::output::{Output, Printed};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;

@@ -3,12 +3,12 @@
 
 mod answer;
 mod audit;
-mod output;
-mod list;
+mod audit_reads;
 mod cluster_reads;
+mod list;
+mod output;
 mod rotate;
 mod show;
-mod audit_reads;
 mod vouch;
 mod why;
 

@@ -11,8 +11,8 @@ use tenure_planner::access::inspection::receivers;
 use tenure_planner::access::rotation_order::{self, LONGEST_CAUSE, RotationOrder};
 
 use super::answer::check_approver;
-use super::output::{Output, Printed};
 use super::cluster_reads::AccessReader;
+use super::output::{Output, Printed};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{caller, output};

@@ -10,12 +10,14 @@ use tenure_api::text::visible_line;
 use tenure_api::time::Time;
 use tenure_planner::access::audit::{NamedObject, find_other_readers};
 use tenure_planner::access::inspection::ObservedFacts;
-use tenure_planner::access::inspection::detail::{self, Credential, Detail, CredentialDetail, OtherReaders, MaybeUnknown};
+use tenure_planner::access::inspection::detail::{
+    self, Credential, CredentialDetail, Detail, MaybeUnknown, OtherReaders,
+};
 use tenure_planner::access::inspection::receivers;
 
-use super::output::{Output, Printed, describe, join};
-use super::cluster_reads::AccessReader;
 use super::audit_reads;
+use super::cluster_reads::AccessReader;
+use super::output::{Output, Printed, describe, join};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;

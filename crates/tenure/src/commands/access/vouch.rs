@@ -6,20 +6,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use git_hosts::DeviceFlow;
 use jiff::Timestamp;
 use tenure_api::access::AccessProvider;
 use tenure_api::text::visible_line;
 use tenure_planner::access::answer;
-use tenure_planner::access::host::{Target, HostError};
+use tenure_planner::access::host::{HostError, Target};
 use tenure_planner::access::request::{name_scope, read_target};
-use tenure_planner::access::vouching::{Next, check_same, find_application, decide_next};
-use git_hosts::DeviceFlow;
-use tenure_sources::{BaseUrl, Policy, Connector, TlsOptions};
+use tenure_planner::access::vouching::{Next, check_same, decide_next, find_application};
+use tenure_sources::{BaseUrl, Connector, Policy, TlsOptions};
 use tenure_tenancy::admission::rights::VOUCH;
 
 use super::answer::{Answering, Bounds, How, check_right, name_of};
-use super::output::Printed;
 use super::cluster_reads::AccessReader;
+use super::output::Printed;
 use crate::failure::Failure;
 use crate::output;
 

@@ -10,12 +10,12 @@ use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
 use tenure_planner::access::audit::NamedObject;
 use tenure_planner::access::inspection::chain::{self, Chain, EntryFound, MOST_NAMESPACES, NamespaceReads, StepState};
-use tenure_planner::access::inspection::{ReadResult, ObservedFacts};
+use tenure_planner::access::inspection::{ObservedFacts, ReadResult};
 use tenure_tenancy::admission::Question;
 
-use super::output::{Output, Printed};
-use super::cluster_reads::AccessReader;
 use super::audit_reads::write_object;
+use super::cluster_reads::AccessReader;
+use super::output::{Output, Printed};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::inspection::ONLY_METADATA;
@@ -77,7 +77,11 @@ impl Why {
 }
 
 /// Returns the requests for a Secret; without any, the entries that would cause one.
-async fn about_secret(look: &AccessReader, namespace: &str, secret: &str) -> Result<(Vec<Chain>, Vec<EntryFound>), Failure> {
+async fn about_secret(
+    look: &AccessReader,
+    namespace: &str,
+    secret: &str,
+) -> Result<(Vec<Chain>, Vec<EntryFound>), Failure> {
     let seen = look.see().await;
     let requests = seen.requests.clone().map_err(|why| {
         Failure::environment(format!("requests can't be listed: {why}"))
@@ -111,7 +115,12 @@ async fn explain_all(look: &AccessReader, seen: &ObservedFacts, pairs: Vec<(Flux
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
 
-async fn look_at(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: String) -> NamespaceReads {
+async fn look_at(
+    look: &AccessReader,
+    seen: &ObservedFacts,
+    request: &FluxAccessRequest,
+    namespace: String,
+) -> NamespaceReads {
     let asked = &request.spec.asked_in;
     let target = name_target(&request.spec.provider, request.spec.target.id);
     let secret = NamedObject {
@@ -132,7 +141,9 @@ async fn look_at(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccess
                 look.find(&path, "application/json").await
             }
         },
-        target: look.find(&AccessReader::write_target(&target), "application/json").await,
+        target: look
+            .find(&AccessReader::write_target(&target), "application/json")
+            .await,
         lacking: find_lacking(look, seen, request, &namespace).await,
         secret: found.map(|found| found.map(label)),
         namespace,
@@ -140,7 +151,12 @@ async fn look_at(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccess
 }
 
 /// Returns the rights that the account for Secrets lacks in a namespace.
-async fn find_lacking(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest, namespace: &str) -> ReadResult<Vec<String>> {
+async fn find_lacking(
+    look: &AccessReader,
+    seen: &ObservedFacts,
+    request: &FluxAccessRequest,
+    namespace: &str,
+) -> ReadResult<Vec<String>> {
     let mut providers = seen.providers.iter().flatten();
     let provider = providers.find(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
     let Some(account) = provider.map(|one| one.spec.name_writer()) else {

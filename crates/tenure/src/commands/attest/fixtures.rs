@@ -14,8 +14,8 @@ use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
 use tenure_planner::attestation::{
-    AttackRequest, Attack, CONTROLLER, AttackResult, Names, Verb, ImpersonationRight, Sender, find_pattern_status, assess_pattern, assess_reach,
-    list_managed_props, list_pattern_props, list_props, list_fixtures, cleanup,
+    Attack, AttackRequest, AttackResult, CONTROLLER, ImpersonationRight, Names, Sender, Verb, assess_pattern,
+    assess_reach, cleanup, find_pattern_status, list_fixtures, list_managed_props, list_pattern_props, list_props,
 };
 
 use super::super::reach::read_cluster;

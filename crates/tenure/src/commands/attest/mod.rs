@@ -11,7 +11,9 @@ use clap::{Args, ValueEnum};
 use http::Method;
 use jiff::Timestamp;
 use tenure_api::metadata::ATTEST_PREFIX;
-use tenure_planner::attestation::{AttackRequest, Attack, Outcome, Report, AttemptResult, Verb, Sender, assess, list_attacks, write_html};
+use tenure_planner::attestation::{
+    Attack, AttackRequest, AttemptResult, Outcome, Report, Sender, Verb, assess, list_attacks, write_html,
+};
 
 mod fixtures;
 
@@ -180,7 +182,12 @@ async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
 }
 
 /// Sends one request; the content of the answer is not stored.
-async fn ask(cast: &Cast, ask: &AttackRequest, number: u32, has_effect: impl Fn(&serde_json::Value) -> bool) -> AttemptResult {
+async fn ask(
+    cast: &Cast,
+    ask: &AttackRequest,
+    number: u32,
+    has_effect: impl Fn(&serde_json::Value) -> bool,
+) -> AttemptResult {
     let nobody = |message: String| AttemptResult {
         message,
         ..AttemptResult::default()

@@ -14,7 +14,8 @@ use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, Connection, LaneAccess, Resource};
 use tenure_planner::Origin;
 use tenure_planner::check::{
-    Prerequisites, Finding, Verdict, Rights, CheckedObject, interpret_refusal, check_placement, make_encrypted_finding, make_warning_finding,
+    CheckedObject, Finding, Prerequisites, Rights, Verdict, check_placement, interpret_refusal, make_encrypted_finding,
+    make_warning_finding,
 };
 use tenure_planner::refusal::Failure as Refused;
 use tenure_tenancy::write_scope::Scope;
@@ -216,7 +217,11 @@ impl Asker<'_> {
         let mut findings = match self.send(subject.object, false).await {
             Ok(warnings) => {
                 let notes = warnings.iter().take(MOST_WARNINGS);
-                return Answer::Found(notes.filter_map(|warning| make_warning_finding(subject, warning)).collect());
+                return Answer::Found(
+                    notes
+                        .filter_map(|warning| make_warning_finding(subject, warning))
+                        .collect(),
+                );
             }
             Err(refused @ Refused { code: 409, .. }) => match interpret_refusal(subject, refused, &Rights::Held) {
                 Verdict::Findings(findings) => findings,

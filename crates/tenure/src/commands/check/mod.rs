@@ -12,13 +12,13 @@ use tenure_api::{Surface, Tenant};
 use tenure_cluster::ServiceAccount;
 use tenure_controllers::RenderLimits;
 use tenure_planner::check::{
-    Finding, Level, limit_findings, find_target_namespace, is_refused, list_rendering_problems, write_sarif,
+    Finding, Level, find_target_namespace, is_refused, limit_findings, list_rendering_problems, write_sarif,
 };
 use tenure_tenancy::{Placement, TenantFacts, identity};
 
 mod dry_run;
-mod scratch_control_plane;
 mod render;
+mod scratch_control_plane;
 
 use crate::client::open_client;
 use crate::commands::build::{existing, root_of};
@@ -110,7 +110,8 @@ impl Check {
                 let client = open_client(config.clone())?;
                 let whom = self.find_whom(&client, &inside).await?;
                 let config = acting_account::become_account(config, &client, &whom.account).await?;
-                self.ask(&root, &inside, &whom, dry_run::DryRunClients::dry(config, client)).await?
+                self.ask(&root, &inside, &whom, dry_run::DryRunClients::dry(config, client))
+                    .await?
             }
             Some(repository) => {
                 let plane = scratch_control_plane::ScratchControlPlane::build(repository).await?;
@@ -123,14 +124,25 @@ impl Check {
     }
 
     /// In a temporary control plane, accepted objects are written, so quotas count them for later objects.
-    async fn look_in(&self, plane: &scratch_control_plane::ScratchControlPlane, root: &Path, inside: &str) -> Result<Outcome, Failure> {
+    async fn look_in(
+        &self,
+        plane: &scratch_control_plane::ScratchControlPlane,
+        root: &Path,
+        inside: &str,
+    ) -> Result<Outcome, Failure> {
         let whom = self.find_whom(plane.client(), inside).await?;
         let config = acting_account::by_token(plane.config(), plane.client(), &whom.account).await?;
         let means = dry_run::DryRunClients::wet(config, plane.client().clone());
         self.ask(root, inside, &whom, means).await
     }
 
-    async fn ask(&self, root: &Path, inside: &str, whom: &Whom, means: dry_run::DryRunClients) -> Result<Outcome, Failure> {
+    async fn ask(
+        &self,
+        root: &Path,
+        inside: &str,
+        whom: &Whom,
+        means: dry_run::DryRunClients,
+    ) -> Result<Outcome, Failure> {
         let folder = Folder {
             root,
             inside,

@@ -17,8 +17,8 @@ use super::render::{self, Folder, Unrendered};
 use crate::artifact_server::ArtifactSettings;
 use crate::commands::build::{existing, root_of};
 use crate::commands::controllers::ControllerSettings;
-use crate::failure::Failure;
 use crate::control_plane::{self, ControlPlane};
+use crate::failure::Failure;
 use crate::{output, resources};
 
 /// The field manager of the platform's objects.

@@ -6,8 +6,8 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 
-use super::transcript::{Transcript, StepResult, seconds};
 use super::escapes::{self, Escape};
+use super::transcript::{StepResult, Transcript, seconds};
 use super::watch::{Kind, PATIENCE, condition, find_manager_of_replicas, is_ready, is_refused, until};
 use super::world::{Edit, World};
 
@@ -308,9 +308,9 @@ pub(super) async fn removal(world: &World, account: &mut Transcript) {
                 return StepResult::Missing(seen);
             }
             match Kind::Service.api(&world.admin, Some("alpha")).get_opt("shop").await {
-                Ok(Some(_)) => {
-                    StepResult::Held("ConfigMap banner is gone; Service shop, which was applied with it, is there".into())
-                }
+                Ok(Some(_)) => StepResult::Held(
+                    "ConfigMap banner is gone; Service shop, which was applied with it, is there".into(),
+                ),
                 Ok(None) => StepResult::Missing("Service shop is gone too".into()),
                 Err(error) => StepResult::Missing(error.to_string()),
             }
@@ -356,7 +356,9 @@ pub(super) async fn removal(world: &World, account: &mut Transcript) {
                         Err(error) => return StepResult::Missing(error.to_string()),
                     }
                 }
-                StepResult::Held("Surface, GitRepository and Kustomizations are gone; both Deployments are there".into())
+                StepResult::Held(
+                    "Surface, GitRepository and Kustomizations are gone; both Deployments are there".into(),
+                )
             },
         )
         .await;

@@ -8,16 +8,16 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 
+use crate::control_plane::ControlPlane;
 use crate::failure::Failure;
 use crate::output;
-use crate::control_plane::ControlPlane;
 
 mod access;
-mod transcript;
 mod chapters;
 mod escapes;
 mod files;
 mod tenancy;
+mod transcript;
 mod watch;
 mod world;
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{ALLOW_DELETION, KUSTOMIZE_CONTROLLER};
 
-use super::transcript::{Transcript, StepResult};
+use super::transcript::{StepResult, Transcript};
 use super::watch::{Kind, PATIENCE, find_manager_of_replicas, is_refused, until};
 use super::world::{Edit, World};
 use crate::api_answers::{Answer, send};

@@ -9,8 +9,8 @@ use tenure_git_server::{Content, GitServer, Options, Repository};
 use super::files::{self, File};
 use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::ControllerSettings;
-use crate::failure::{Failure, chain};
 use crate::control_plane::{self, ControlPlane};
+use crate::failure::{Failure, chain};
 
 /// The field manager of the demo's administrator.
 const ADMINISTRATOR: &str = "tenure-demo";

@@ -7,12 +7,12 @@ use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-use crate::text_table::TextTable;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::resources::{self, Resource};
 use crate::targets::Asked;
+use crate::text_table::TextTable;
 
 mod describe;
 mod named;
@@ -247,7 +247,12 @@ impl Get {
     }
 }
 
-fn describe_rows(place: &Place<'_>, columns: &server_table::SelectedColumns, rows: &[Vec<String>], answer: &Value) -> Vec<String> {
+fn describe_rows(
+    place: &Place<'_>,
+    columns: &server_table::SelectedColumns,
+    rows: &[Vec<String>],
+    answer: &Value,
+) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, row) in rows.iter().enumerate() {
         let object = answer.pointer(&format!("/rows/{index}/object")).unwrap_or(&Value::Null);

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 
 use super::{Form, Get, Place, request, server_table};
-use crate::text_table::TextTable;
 use crate::failure::Failure;
 use crate::output;
+use crate::text_table::TextTable;
 
 /// The reason why a watch ended.
 enum End {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kubernetes_reach::{Coverage, SOURCES, ReadKind, Target, name_source};
+use kubernetes_reach::{Coverage, ReadKind, SOURCES, Target, name_source};
 use kustomize::Limits;
 use serde_json::{Value, json};
 use tenure_api::text::visible_line;

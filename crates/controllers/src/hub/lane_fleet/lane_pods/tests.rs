@@ -183,7 +183,10 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
     // An unreadable message is a violation.
     say(&mut pod, 1, b"{\"Obey\":\"pass\"}").await;
     let killed = told.recv().await;
-    assert!(matches!(killed, Some(ProcessEvent::Killed(ExitCause::Misspoke(_)))), "{killed:?}");
+    assert!(
+        matches!(killed, Some(ProcessEvent::Killed(ExitCause::Misspoke(_)))),
+        "{killed:?}"
+    );
     // The hub waits until the Pod's lane has ended.
     say_own(&mut pod, &FromPod::Ended(PodEnd::Exited(1))).await;
     assert!(matches!(told.recv().await, Some(ProcessEvent::Ended(_))));

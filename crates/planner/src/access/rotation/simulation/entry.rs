@@ -2,7 +2,7 @@
 
 use tenure_api::access::request::CredentialLedger;
 
-use super::super::handover::{Successor, Predecessor};
+use super::super::handover::{Predecessor, Successor};
 use super::super::{Answer, StagedFacts, WantedState};
 use super::model::World;
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::super::{Answer, Probe, StagedFacts};
 use super::model::World;
-use crate::access::host::{ListedCredential, MintRequest, MintedCredential, Target, HostError};
+use crate::access::host::{HostError, ListedCredential, MintRequest, MintedCredential, Target};
 
 /// A random generator with a seed.
 #[derive(Clone, Copy)]

@@ -6,15 +6,17 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::request::CredentialLedger;
 
-use super::super::rate_limits::HostRateLimiter;
 use super::super::leftover_credentials::{self, list_recorded};
+use super::super::rate_limits::HostRateLimiter;
 use super::super::{
     Answer, Listing, NamespaceState, Order, Probe, SecretFacts, SecretState, Snapshot, SourceState, StagedFacts,
     StagingState, Step, WantedState, WriteFailure, plan,
 };
 use super::entry::Side;
 use super::host::{Chance, Credential, Flavour, Harm};
-use crate::access::host::{Capabilities, CredentialKind, TargetDescription, MintRequest, Role, Scope, Target, HostError};
+use crate::access::host::{
+    Capabilities, CredentialKind, HostError, MintRequest, Role, Scope, Target, TargetDescription,
+};
 
 struct Source {
     seen: SourceState,

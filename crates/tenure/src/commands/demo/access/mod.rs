@@ -11,8 +11,8 @@ use super::transcript::Transcript;
 use super::world::{apply, git_failure};
 use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::ControllerSettings;
-use crate::failure::{Failure, chain};
 use crate::control_plane::{self, ControlPlane};
+use crate::failure::{Failure, chain};
 
 mod story;
 

@@ -8,8 +8,8 @@ use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccessRequest};
 use tenure_planner::access::notice::ANNOUNCED;
 use tenure_planner::access::rotation_order::RotationOrder;
 
-use super::super::transcript::{Transcript, StepResult};
 use super::super::tenancy::judge;
+use super::super::transcript::{StepResult, Transcript};
 use super::super::watch::{Kind, PATIENCE, condition, is_ready, is_refused, until, until_any};
 use super::super::world::apply;
 use super::{FOREIGN, PLATFORM, PROJECT, World, describe_host, describe_wish};
@@ -283,10 +283,12 @@ fn see(seen: Result<String, String>) -> StepResult {
 fn describe_live(world: &World, before: &[u64]) -> StepResult {
     let live = world.forge.live();
     match live.as_slice() {
-        [one] if !one.may_write && one.last_used_at.is_some() && !before.contains(&one.id) => StepResult::Held(format!(
-            "at the host lives deploy token {} alone, {}, for reading; it has cloned",
-            one.id, one.name
-        )),
+        [one] if !one.may_write && one.last_used_at.is_some() && !before.contains(&one.id) => {
+            StepResult::Held(format!(
+                "at the host lives deploy token {} alone, {}, for reading; it has cloned",
+                one.id, one.name
+            ))
+        }
         _ => StepResult::Missing(format!("at the host: {live:?}")),
     }
 }
