@@ -43,26 +43,29 @@ pub struct MetadataSpec {
 
 /// The value of a label or an annotation, as the Tenant writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(untagged)]
 pub enum MarkValue {
-    /// The text itself: `additionalMetadata` has no placeholders, as in Capsule.
-    Literal(String),
     /// A text with placeholders: a value of `additionalMetadataList`.
     Template(String),
+    /// The text itself: `additionalMetadata` has no placeholders, as in Capsule.
+    Literal {
+        /// The text.
+        literal: String,
+    },
 }
 
 impl MarkValue {
     /// Returns the value on a namespace.
     fn fill(&self, tenant: &str, namespace: &str) -> String {
         match self {
-            Self::Literal(text) => text.clone(),
+            Self::Literal { literal } => literal.clone(),
             Self::Template(text) => fill_placeholders(text, tenant, namespace),
         }
     }
 
     fn as_written(&self) -> &str {
         match self {
-            Self::Literal(text) | Self::Template(text) => text,
+            Self::Template(text) | Self::Literal { literal: text } => text,
         }
     }
 }
@@ -93,7 +96,7 @@ impl From<&TenantSpec> for NamespaceMetadata {
         let mut said = MetadataSpec::default();
         if let Some(options) = &spec.namespace_options {
             let all = options.additional_metadata.iter();
-            all.for_each(|all| said.fix(&all.labels, &all.annotations, MarkValue::Literal));
+            all.for_each(|all| said.fix(&all.labels, &all.annotations, |literal| MarkValue::Literal { literal }));
             for some in &options.additional_metadata_list {
                 match some.namespace_selector {
                     None => said.fix(&some.labels, &some.annotations, MarkValue::Template),
@@ -105,7 +108,7 @@ impl From<&TenantSpec> for NamespaceMetadata {
             }
         }
         if let Some(selector) = write_node_selector(spec) {
-            let selector = MarkValue::Literal(selector);
+            let selector = MarkValue::Literal { literal: selector };
             said.annotations.insert(NODE_SELECTOR.to_owned(), selector);
         }
         if let Some(level) = said.labels.remove(POD_SECURITY_ENFORCE) {
