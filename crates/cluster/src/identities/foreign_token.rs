@@ -188,7 +188,7 @@ mod tests {
     #[derive(Default)]
     struct Issuer {
         made: AtomicUsize,
-        /// The lifetime of the tokens, in seconds.
+        /// The seconds that are left of a token's hour.
         seconds: AtomicUsize,
         /// Whether the server accepts every token, for any audience.
         accepts: AtomicBool,
@@ -212,9 +212,10 @@ mod tests {
             let asked: Value = serde_json::from_slice(&body).unwrap();
             let own = json!(["own"]);
             let audiences = asked["spec"].get("audiences").unwrap_or(&own);
-            let claims = json!({ "aud": audiences, "iss": "issuer", "n": self.made.fetch_add(1, Ordering::SeqCst) });
-            let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
             let end = jiff::Timestamp::now().as_second() + i64::try_from(self.seconds.load(Ordering::SeqCst)).unwrap();
+            let number = self.made.fetch_add(1, Ordering::SeqCst);
+            let claims = json!({ "aud": audiences, "iss": "issuer", "iat": end - 3600, "n": number });
+            let claims = URL_SAFE_NO_PAD.encode(claims.to_string());
             let end = jiff::Timestamp::from_second(end).unwrap().to_string();
             answer(
                 201,
