@@ -569,7 +569,7 @@ fn requests_for_access_lose_the_controllers_finalizer_and_what_they_have_is_told
             };
             assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/kept"]));
         }
-        let told = |said: &&String| said.starts_with("what was made for 1 FluxAccessRequests");
+        let told = |said: &&String| said.starts_with("the objects of 1 FluxAccessRequests");
         assert_eq!(plan.stays.iter().filter(told).count(), 1, "{:?}", plan.stays);
     }
 }

@@ -143,7 +143,7 @@ fn what_was_taken_over_is_said_once_and_stays_readable() {
     assert!(
         plan.events
             .iter()
-            .any(|event| event.reason == "TakenOver" && event.message.ends_with("taken over: blue, shop")),
+            .any(|event| event.reason == "TakenOver" && event.message.ends_with("were recorded: blue, shop")),
         "{plan}"
     );
     take(&mut snapshot, plan);

@@ -245,7 +245,7 @@ mod tests {
                 true,
                 Err("not among those that an administrator gave the agent"),
             ),
-            ("agent", false, "kube-system", "", true, Err("Kubernetes' own")),
+            ("agent", false, "kube-system", "", true, Err("belongs to Kubernetes")),
             ("agent", false, "tenure-system", "", true, Err("not among those")),
             ("agent", false, "going", "", true, Err("is being deleted")),
             ("agent", true, "team-a", "", true, Ok(())),

@@ -381,7 +381,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
     assert_eq!(paths(&claims, &forward.deliveries), paths(&backward, &again.deliveries));
 }
 
-/// What an entry says decides before the name of its object, which a tenant chooses.
+/// The content of an entry decides before the name of its object, which a tenant chooses.
 #[test]
 fn a_name_precedes_a_pattern_of_another_object() {
     let said = |projects: serde_json::Value| {
