@@ -201,7 +201,7 @@ async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
         .await
         .unwrap();
     let newest = request(json!({ "semver": ">=1.0.0" }), VerifyMode::Tag);
-    refused(&bed, &newest, bad_tag, "calls itself \"v1.0.0\"").await;
+    refused(&bed, &newest, bad_tag, "the signed object is named \"v1.0.0\"").await;
     // And a tag that leads to another commit under the same signature.
     let content = String::from_utf8(git(&folder, &["cat-file", "tag", old.trim()], b"")).unwrap();
     let moved = write(&folder, "tag", &content.replace(&plain, &signed));
