@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(choose(None, Process, true, true), Ok((Task, true)));
         assert_eq!(choose(None, Process, false, false), Ok((Task, false)));
         let refused = choose(Some(LaneLocation::Deployment), Task, true, false).unwrap_err();
-        assert!(refused.contains("no cluster"), "{refused}");
+        assert!(refused.contains("no nodes for Pods"), "{refused}");
         let chosen = super::choose(Some(LaneLocation::Deployment), Task, LaneRequirements::of_cluster());
         assert_eq!(chosen.ok(), Some((LaneLocation::Deployment, None)));
     }
