@@ -16,7 +16,7 @@
 //! - `manual_secrets`: Secrets that a user writes by hand.
 //! - `notice`: the issue at the host that shows a request.
 //! - `provider`, `request`: the reconcilers.
-//! - `request_facts`: the facts that a request's steps depend on.
+//! - `step_facts`: the facts that a request's steps depend on.
 //! - `secret_parts`: the parts of a Secret besides its value.
 //! - `secret_readers`: other readers of a delivered Secret.
 //! - `secrets`: delivered Secrets.
@@ -34,13 +34,13 @@ mod manual_secrets;
 mod notice;
 mod provider;
 mod request;
-mod request_facts;
 mod secret_parts;
 mod secret_readers;
 mod secrets;
 mod source_observation;
 mod staging;
 mod status_reports;
+mod step_facts;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -14,7 +14,7 @@ use tenure_planner::access::status::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
 
 use super::request::RequestReconciler;
-use super::request_facts::RequestFacts;
+use super::step_facts::StepFacts;
 use super::steps::{Actor, not_understood};
 use super::{hosts, lock};
 use crate::reconcile_loop::object_writer::ObjectWriter;
@@ -61,7 +61,7 @@ impl RequestReconciler {
     pub(super) fn plan_notice(
         &mut self,
         request: &FluxAccessRequest,
-        circumstances: &RequestFacts,
+        circumstances: &StepFacts,
         now: Timestamp,
     ) -> Plan {
         let answer = self.notice.take();

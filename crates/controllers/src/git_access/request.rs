@@ -33,8 +33,8 @@ use tenure_tenancy::access::approval::Verdict;
 use tokio::sync::Semaphore;
 
 use super::AccessHub;
-use super::request_facts::{RequestFacts, list_namespaces};
 use super::source_observation::list_sources;
+use super::step_facts::{StepFacts, list_namespaces};
 use super::steps::{Actor, make_nonce};
 use crate::cluster_view::key::Key;
 use crate::reconcile_loop::object_loop::Reconciler;
@@ -85,7 +85,7 @@ pub(super) struct RequestReconciler {
     places: BTreeMap<String, Place>,
     /// The result of the last step about its issue.
     pub(super) notice: Option<notice::Answer>,
-    acted: Option<RequestFacts>,
+    acted: Option<StepFacts>,
     /// The time since when this process reconciles it.
     begun: Timestamp,
 }
@@ -115,7 +115,7 @@ impl RequestReconciler {
     async fn look(
         &mut self,
         actor: &Actor,
-        (case, circumstances): (RequestFacts<'_>, &RequestFacts),
+        (case, circumstances): (RequestFacts<'_>, &StepFacts),
         namespace: &str,
     ) -> Option<Snapshot> {
         let request = case.request;
@@ -246,7 +246,7 @@ impl RequestReconciler {
     async fn conclude(
         &mut self,
         request: &FluxAccessRequest,
-        circumstances: &RequestFacts,
+        circumstances: &StepFacts,
         announced: Option<Condition>,
         now: Timestamp,
     ) -> Result<(), ClusterError> {
@@ -364,7 +364,7 @@ impl Reconciler for RequestReconciler {
                 .await?;
             return Ok(Some(Next::Again));
         }
-        let circumstances = RequestFacts::observe(&self.access_hub, &request);
+        let circumstances = StepFacts::observe(&self.access_hub, &request);
         // Checked between rounds too: a plan from other circumstances is made again.
         if self.acted.as_ref() != Some(&circumstances) {
             self.restart();
@@ -525,7 +525,7 @@ impl Reconciler for RequestReconciler {
             return true;
         }
         let Some(request) = self.current() else { return true };
-        let news = self.acted.as_ref() != Some(&RequestFacts::observe(&self.access_hub, &request));
+        let news = self.acted.as_ref() != Some(&StepFacts::observe(&self.access_hub, &request));
         if news {
             self.restart();
         }

@@ -15,7 +15,7 @@ use super::{AccessHub, Relatives};
 
 /// The facts that a request's steps depend on. After a change, everything is read again.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct RequestFacts {
+pub(super) struct StepFacts {
     is_deleted: bool,
     annotations: BTreeMap<String, String>,
     pub(super) verdict: Verdict,
@@ -30,7 +30,7 @@ pub(super) struct RequestFacts {
     namespaces: Vec<(String, NamespaceState)>,
 }
 
-impl RequestFacts {
+impl StepFacts {
     /// Reads the current facts.
     pub(super) fn observe(access_hub: &AccessHub, request: &FluxAccessRequest) -> Self {
         let name = request.metadata.name.as_deref().unwrap_or_default();
