@@ -48,12 +48,12 @@ pub(crate) fn write_marks(spec: &mut Value, marks: &Value) {
     if *marks == json!({}) {
         return;
     }
-    spec["namespaceOptions"]["additionalMetadata"] =
-        json!({ "labels": part("labels"), "annotations": part("annotations") });
+    // The values of the list alone have placeholders.
+    let all = json!({ "labels": part("labels"), "annotations": part("annotations") });
     let chosen = marks["chosenLabels"].as_array().into_iter().flatten();
     let chosen = chosen.map(|key| {
         let selector = json!({ "matchLabels": { "example.org/chosen": "yes" } });
         json!({ "namespaceSelector": selector, "labels": { key.as_str().unwrap(): "x" } })
     });
-    spec["namespaceOptions"]["additionalMetadataList"] = chosen.collect();
+    spec["namespaceOptions"]["additionalMetadataList"] = std::iter::once(all).chain(chosen).collect();
 }

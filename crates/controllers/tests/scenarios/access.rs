@@ -291,6 +291,6 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
         .await
         .unwrap();
     let problem = access["status"]["problems"][0]["message"].as_str().unwrap();
-    assert!(problem.contains("acc-g is another one than acc-h"), "{access:#?}");
+    assert!(problem.contains("namespace acc-g is not acc-h"), "{access:#?}");
     bed.stage.end().await;
 }
