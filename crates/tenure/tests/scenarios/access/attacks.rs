@@ -123,7 +123,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "petra",
             patch(&granted),
             json!({"spec": {"decision": "Denied"}}),
-            "never changed",
+            "spec can't be changed",
             Some(("petra", json!({"metadata": {"labels": {"a": "b"}}}))),
         ),
         (
@@ -147,7 +147,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "alice",
             patch(&name),
             json!({"spec": {"namespaces": ["*"]}}),
-            "never changed",
+            "spec can't be changed",
             Some(("alice", json!({"metadata": {"labels": {"a": "b"}}}))),
         ),
         (
