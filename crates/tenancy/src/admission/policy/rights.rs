@@ -45,7 +45,7 @@ pub fn list_roles() -> Vec<Value> {
 /// Returns the rights of one Tenant where policies check writes:
 ///
 /// - [`list_owner_rights`],
-/// - the right of its owners to create its namespaces, unless the Tenant is cordoned or being deleted, and the right to [another one](has_room),
+/// - the right of its owners to create its namespaces, unless the Tenant is cordoned or being deleted, and the right to [another one](has_namespace_capacity),
 /// - the duty of its account to show a token, if the account is exclusive.
 ///
 /// A former owner is removed from the bindings. The objects themselves always exist, and are deleted with the Tenant.
