@@ -305,7 +305,7 @@ async fn put_back(stage: &Stage) {
             .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
             .collect();
         let has = |part: &str| told.iter().any(|message| message.contains(part));
-        let all = has("Binding tenure-cordoned was not there")
+        let all = has("Binding tenure-cordoned was missing")
             && has("Binding tenure-namespaces was changed (spec.validationActions)")
             && has("Policy tenure-namespaces was changed (spec.matchConstraints)");
         if all { Ok(()) } else { Err(told) }

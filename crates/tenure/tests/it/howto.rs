@@ -386,7 +386,7 @@ fn policies_that_hold_while_nobody_of_tenures_runs() {
         "configmap/goes-on created",
         "Tenant orchard is cordoned",
         "refused while nobody runs",
-        "tenure-cordoned was not there",
+        "tenure-cordoned was missing",
         "Ignore\n",
         "Namespace tenure-system: deleted",
     ] {
