@@ -192,7 +192,7 @@ impl LaneProblem {
             more => format!(", {more} times in a row"),
         };
         format!(
-            "Waiting for lane {lane}: the last report about its process is that {}{times}; it is started again at {}. What is applied stays as it is",
+            "Waiting for lane {lane}: the last report about its process is that {}{times}; it is started again at {}. The applied objects stay",
             self.cause,
             outcome::cut_to_seconds(until).0
         )

@@ -143,7 +143,7 @@ pub fn check_token(order: &TokenOrder, own: &TokenClaims, made: &TokenClaims, an
 
 fn refuse_audience(audience: &str) -> Denial {
     Denial::access(format!(
-        "no token is sent to another cluster: {audience} is an audience of this cluster's own API server, so the receiver of the token could use it here; name the one that the other cluster's API server expects"
+        "no token is sent to another cluster: {audience} is an audience of this cluster's own API server, so the receiver of the token could use it here; name an audience of the other cluster's API server"
     ))
 }
 

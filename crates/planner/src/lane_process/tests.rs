@@ -164,7 +164,7 @@ fn trouble_says_who_why_and_until_when() {
     ];
     let expected = expected.map(|(cause, times)| {
         format!(
-            "Waiting for lane tenant/evil: the last report about its process is that {cause}{times}; it is started again at 2026-01-01T00:00:04Z. What is applied stays as it is"
+            "Waiting for lane tenant/evil: the last report about its process is that {cause}{times}; it is started again at 2026-01-01T00:00:04Z. The applied objects stay"
         )
     });
     assert_eq!(told, expected);
