@@ -62,8 +62,11 @@ impl KubernetesBinaries {
         }
     }
 
+    /// Makes a command for one of the programs. They collect garbage seldom: tests have memory, and wait for the processors.
     fn command(&self, name: &str) -> Command {
-        Command::new(self.folder.join(name))
+        let mut command = Command::new(self.folder.join(name));
+        command.env("GOGC", "400");
+        command
     }
 }
 
