@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
 use crate::suites::{self, Run, Suite};
 use crate::{cargo, timings};
@@ -82,24 +82,14 @@ pub(crate) fn run(
         }
         command
     };
-    let listed = suites.iter().map(|suite| Ok((suite, list_tests(suite, only)?)));
+    let listed = suites.iter().map(|suite| Ok((suite, suite.list_tests(only)?)));
     let listed = listed.collect::<anyhow::Result<Vec<(&Suite, Vec<String>)>>>()?;
     let part = size_part(listed.iter().map(|(_, tests)| tests.len()).sum());
-    let mut parts = Vec::new();
-    for (suite, tests) in listed {
-        let many = tests.len().div_ceil(part).max(1);
-        // Tests are distributed in turn, because slow ones are often adjacent.
-        for first in 0..many {
-            let tests: Vec<String> = tests.iter().skip(first).step_by(many).cloned().collect();
-            let name = match many {
-                1 => suite.describe(),
-                _ => format!("{}-{}", suite.describe(), first + 1),
-            };
-            if !tests.is_empty() {
-                parts.push((name, suite, tests));
-            }
-        }
-    }
+    let parts = listed.iter().flat_map(|(suite, tests)| {
+        let parts = suite.split(tests, part).into_iter();
+        parts.map(move |(name, tests)| (name, *suite, tests))
+    });
+    let parts: Vec<_> = parts.collect();
     if parts.is_empty() {
         bail!("no scenario is called {}", only.join(" or "));
     }
@@ -125,17 +115,4 @@ pub(crate) fn run(
 /// Returns the number of tests in a part: as many parts as run at once, if they are large enough.
 fn size_part(tests: usize) -> usize {
     tests.div_ceil(AT_ONCE).clamp(LEAST, PART)
-}
-
-/// Lists the tests of a suite whose names contain one of these, or all.
-fn list_tests(suite: &Suite, only: &[String]) -> anyhow::Result<Vec<String>> {
-    let mut command = cargo::command(&suite.program);
-    command
-        .args(["--list", "--format=terse"])
-        .args(only)
-        .current_dir(&suite.folder);
-    let output = command.output().with_context(|| suite.program.display().to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let tests = text.lines().filter_map(|line| line.strip_suffix(": test"));
-    Ok(tests.map(str::to_owned).collect())
 }

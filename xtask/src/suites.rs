@@ -44,6 +44,34 @@ impl Suite {
             .env("CARGO_MANIFEST_DIR", &self.folder);
         command
     }
+
+    /// Lists the tests whose names contain one of these, or all.
+    pub(crate) fn list_tests(&self, only: &[String]) -> anyhow::Result<Vec<String>> {
+        let mut command = cargo::command(&self.program);
+        command
+            .args(["--list", "--format=terse"])
+            .args(only)
+            .current_dir(&self.folder);
+        let output = command.output().with_context(|| self.program.display().to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let tests = text.lines().filter_map(|line| line.strip_suffix(": test"));
+        Ok(tests.map(str::to_owned).collect())
+    }
+
+    /// Splits tests into parts of at most this many, and names the parts.
+    pub(crate) fn split(&self, tests: &[String], part: usize) -> Vec<(String, Vec<String>)> {
+        let many = tests.len().div_ceil(part);
+        // Tests are distributed in turn, because slow ones are often adjacent.
+        let parts = (0..many).map(|first| {
+            let tests = tests.iter().skip(first).step_by(many).cloned();
+            let name = match many {
+                1 => self.describe(),
+                _ => format!("{}-{}", self.describe(), first + 1),
+            };
+            (name, tests.collect())
+        });
+        parts.collect()
+    }
 }
 
 /// Builds the targets as `cargo test --workspace` does. The largest programs come first, because they take longest.

@@ -13,30 +13,44 @@ const TRIALS: &str = "trials";
 /// The number of programs at once: most of them wait half of their time. With three, two processors are idle a twentieth of the time.
 const AT_ONCE: usize = 3;
 
+/// The most tests in a part of a program of scenarios: the longest program would run alone at the end, and leave a processor idle.
+const PART: usize = 65;
+
 /// Runs all tests, and prints their times if requested.
 pub(crate) fn run(timings: bool) -> anyhow::Result<()> {
     let suites = suites::build(&[])?;
-    let runs = suites.iter().map(|suite| {
-        let mut command = suite.command(&suite.program);
-        // Trials have another harness, which reports no times.
-        match timings && suite.name != TRIALS {
-            true => timings::ask(&mut command),
-            false => drop(command.arg("--quiet")),
+    let mut runs = Vec::new();
+    for suite in &suites {
+        for (name, tests) in split(suite)? {
+            let mut command = suite.command(&suite.program);
+            if !tests.is_empty() {
+                command.arg("--exact").args(tests);
+            }
+            // Trials have another harness, which reports no times.
+            match timings && suite.name != TRIALS {
+                true => timings::ask(&mut command),
+                false => drop(command.arg("--quiet")),
+            }
+            // `cargo xtask scenarios` starts real control planes for them: once is enough.
+            if suite.name == SUITE {
+                command.env_remove(BINARIES);
+            }
+            runs.push(Run { name, command });
         }
-        // `cargo xtask scenarios` starts real control planes for them: once is enough.
-        if suite.name == SUITE {
-            command.env_remove(BINARIES);
-        }
-        Run {
-            name: suite.describe(),
-            command,
-        }
-    });
-    let ended = suites::run_at_once(runs.collect(), AT_ONCE);
+    }
+    let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
+    let ended = suites::run_at_once(runs, AT_ONCE);
     if timings {
-        let names: Vec<String> = suites.iter().map(Suite::describe).collect();
         write!(std::io::stdout(), "{}", timings::describe(&names))?;
     }
     ended?;
     cargo::run(&["test", "--quiet", "--workspace", "--locked", "--doc"], &[])
+}
+
+/// Splits a program of scenarios into parts. Of every other program the only part names no tests, which runs all of them.
+fn split(suite: &Suite) -> anyhow::Result<Vec<(String, Vec<String>)>> {
+    if suite.name != SUITE {
+        return Ok(vec![(suite.describe(), Vec::new())]);
+    }
+    Ok(suite.split(&suite.list_tests(&[])?, PART))
 }
