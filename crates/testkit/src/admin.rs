@@ -1,5 +1,8 @@
 //! An administrator's requests in JSON, without Rust types: a test writes the objects themselves.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use http_body_util::BodyExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -44,10 +47,15 @@ pub(crate) const MARKED: [(&str, &str); 3] = [
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
 ];
 
+/// The resource of a kind, and whether its objects are in namespaces.
+type Served = (ApiResource, Scope);
+
 /// An administrator.
 #[derive(Clone)]
 pub struct Admin {
     client: kube::Client,
+    /// The resources of kinds that the server served once, by `apiVersion` and kind. To ask for them before each request would double the requests of a test.
+    served: Arc<Mutex<BTreeMap<(String, String), Served>>>,
     /// The label on every applied object of [`MARKED`], with the value `true`.
     mark: Option<&'static str>,
 }
@@ -56,15 +64,19 @@ impl Admin {
     /// Returns an administrator with this client.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { client, mark: None }
+        Self {
+            client,
+            served: Arc::default(),
+            mark: None,
+        }
     }
 
     /// Returns an administrator as [`Admin::new`] does, who labels every applied object of [`MARKED`]. An apply waits
     /// for a namespace of the same name that is still being deleted.
     pub(crate) fn marking(client: kube::Client, label: &'static str) -> Self {
         Self {
-            client,
             mark: Some(label),
+            ..Self::new(client)
         }
     }
 
@@ -89,16 +101,32 @@ impl Admin {
         Ok(Self::new(kube::Client::new(service, "default")))
     }
 
-    async fn api(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Api<DynamicObject>, AdminError> {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let kind = GroupVersionKind::gvk(group, version, kind);
-        let (resource, capabilities): (ApiResource, _) = pinned_kind(&self.client, &kind).await?;
-        Ok(match capabilities.scope {
+    pub(crate) async fn api(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+    ) -> Result<Api<DynamicObject>, AdminError> {
+        let (resource, scope) = self.find_resource(api_version, kind).await?;
+        Ok(match scope {
             Scope::Namespaced if !namespace.is_empty() => {
                 Api::namespaced_with(self.client.clone(), namespace, &resource)
             }
             _ => Api::all_with(self.client.clone(), &resource),
         })
+    }
+
+    async fn find_resource(&self, api_version: &str, kind: &str) -> Result<Served, AdminError> {
+        let known = || self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (api_version.to_owned(), kind.to_owned());
+        if let Some(served) = known().get(&key) {
+            return Ok(served.clone());
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (resource, capabilities) = pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await?;
+        let served = (resource, capabilities.scope);
+        known().insert(key, served.clone());
+        Ok(served)
     }
 
     /// Applies an object as field manager `admin`.

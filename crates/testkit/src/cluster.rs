@@ -17,6 +17,7 @@ use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy::{is_bound, list_bounds, list_lane_bounds};
 
 use crate::admin::{Admin, AdminError, MARKED};
+use crate::installation::install;
 use crate::kubelet::remove_lane_pods;
 use crate::kubernetes::Kubernetes;
 use crate::sentry::Sentry;
@@ -111,13 +112,15 @@ impl Cluster {
             Kind::Embedded(..) => Vec::new(),
             Kind::Existing(_) => list_lane_pods(),
         };
-        for object in tenure_api::installation::objects()?
-            .into_iter()
-            .chain(bounds)
-            .chain(packages)
-            .chain(lanes)
-        {
-            admin.apply(object).await?;
+        let objects = tenure_api::installation::objects()?;
+        let objects = objects.into_iter().chain(bounds).chain(packages).chain(lanes);
+        match kind {
+            Kind::Embedded(..) => {
+                for object in objects {
+                    admin.apply(object).await?;
+                }
+            }
+            Kind::Existing(_) => install(&admin, objects.collect()).await?,
         }
         eventually(SOON, || served(&admin)).await?;
         if let Kind::Existing(_) = kind {

@@ -23,6 +23,7 @@ mod chance;
 mod cluster;
 pub mod exchange;
 mod front;
+mod installation;
 mod kubelet;
 mod kubernetes;
 mod length;
@@ -54,7 +55,11 @@ pub use webhook::Webhook;
 /// How long tests wait for an expected event. Long, since this matters only if something is broken.
 pub const SOON: Duration = Duration::from_secs(180);
 
-/// Repeats a request until the answer is `Ok`, and returns the value.
+/// The shortest and the longest pause of [`eventually`]. Tests that ask all the time would keep the processors from what they wait for.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(150);
+
+/// Repeats a request until the answer is `Ok`, and returns the value. The pauses grow with the time waited.
 ///
 /// # Errors
 /// The last error, if the deadline passes first.
@@ -67,7 +72,7 @@ where
         match ask().await {
             Ok(answer) => return Ok(answer),
             Err(answer) if begun.elapsed() > deadline => return Err(answer),
-            Err(_) => tokio::time::sleep(Duration::from_millis(15)).await,
+            Err(_) => tokio::time::sleep((begun.elapsed() / 8).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)).await,
         }
     }
 }
