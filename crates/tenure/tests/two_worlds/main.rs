@@ -132,30 +132,52 @@ impl Worlds {
         (shared, differences)
     }
 
-    /// Compares both worlds until they are equal or the time is over.
+    /// Compares both worlds until they are equal or the time is over. Kinds that differ are read again until they don't; then everything is, since what was equal may
+    /// have changed.
     async fn compare(&self, scenes: &[Scene]) -> Vec<String> {
         let begun = Instant::now();
         let mut reported = Duration::ZERO;
+        let (mut one, mut other) = self.take_snapshots(scenes).await;
+        let mut is_whole = true;
         loop {
-            let (one, other) = tokio::join!(
-                Snapshot::take(&self.alone, scenes),
-                Snapshot::take(&self.shared, scenes)
-            );
             let mut differences = snapshot::compare(&one, &other);
-            if differences.is_empty() {
+            let kinds = snapshot::list_kinds(&one, &other);
+            if differences.is_empty() && is_whole {
                 differences = rights::compare(self.alone.mode, &one, &other, scenes);
                 differences.extend(rights::list_foreign(&self.shared, scenes).await);
                 differences.extend(host::list_differences(&self.alone, &self.shared, scenes).await);
+                if differences.is_empty() {
+                    return differences;
+                }
             }
-            if differences.is_empty() || begun.elapsed() >= self.settle {
+            // Without a difference of these kinds everything has to be read once more.
+            if begun.elapsed() >= self.settle && !differences.is_empty() {
                 return differences;
             }
             if begun.elapsed() >= reported + REPORT_EVERY {
                 reported = begun.elapsed();
                 println!("after {reported:?} these still differ:\n  {}", differences.join("\n  "));
             }
-            tokio::time::sleep(Duration::from_millis(250)).await;
+            is_whole = kinds.is_empty();
+            if !is_whole || !differences.is_empty() {
+                tokio::time::sleep(Duration::from_millis(250)).await;
+            }
+            if is_whole {
+                (one, other) = self.take_snapshots(scenes).await;
+            } else {
+                tokio::join!(
+                    one.update(&self.alone, scenes, &kinds),
+                    other.update(&self.shared, scenes, &kinds)
+                );
+            }
         }
+    }
+
+    async fn take_snapshots(&self, scenes: &[Scene]) -> (Snapshot, Snapshot) {
+        tokio::join!(
+            Snapshot::take(&self.alone, scenes),
+            Snapshot::take(&self.shared, scenes)
+        )
     }
 }
 

@@ -80,20 +80,34 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Reads all objects that concern these stories.
     pub(crate) async fn take(server: &Server, scenes: &[Scene]) -> Self {
+        let mut snapshot = Self {
+            objects: BTreeMap::new(),
+            raw: Vec::new(),
+        };
+        snapshot.read(server, scenes, |_| true).await;
+        snapshot
+    }
+
+    /// Reads the objects of these kinds again.
+    pub(crate) async fn update(&mut self, server: &Server, scenes: &[Scene], kinds: &BTreeSet<String>) {
+        self.objects.retain(|name, _| !kinds.contains(kind_of(name)));
+        self.raw
+            .retain(|object| object["kind"].as_str().is_none_or(|kind| !kinds.contains(kind)));
+        self.read(server, scenes, |kind| kinds.contains(kind)).await;
+    }
+
+    /// Adds the objects of the kinds that the condition selects.
+    async fn read(&mut self, server: &Server, scenes: &[Scene], is_read: impl Fn(&str) -> bool) {
         let client = server.admin.client();
         let discovery = kube::discovery::Discovery::new(client.clone())
             .run_aggregated()
             .await
             .unwrap();
         let evils = list_namespaces_of_evil(server, scenes).await;
-        let mut snapshot = Self {
-            objects: BTreeMap::new(),
-            raw: Vec::new(),
-        };
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let can_list = capabilities.supports_operation("list");
-                if !can_list || LEFT_OUT.contains(&resource.kind.as_str()) {
+                if !can_list || LEFT_OUT.contains(&resource.kind.as_str()) || !is_read(&resource.kind) {
                     continue;
                 }
                 let is_cluster = capabilities.scope == Scope::Cluster;
@@ -105,11 +119,10 @@ impl Snapshot {
                     let mut object = serde_json::to_value(object).unwrap();
                     object["apiVersion"] = json!(resource.api_version);
                     object["kind"] = json!(resource.kind);
-                    snapshot.add(object, is_cluster, &evils, scenes);
+                    self.add(object, is_cluster, &evils, scenes);
                 }
             }
         }
-        snapshot
     }
 
     fn add(&mut self, mut object: Value, is_cluster: bool, evils: &BTreeSet<String>, scenes: &[Scene]) {
@@ -268,6 +281,20 @@ fn mask_uids(text: &str) -> String {
         }
     }
     masked
+}
+
+/// Returns the kind in the name of an object.
+fn kind_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(kind, _)| kind)
+}
+
+/// Returns the kinds whose objects differ.
+pub(crate) fn list_kinds(alone: &Snapshot, shared: &Snapshot) -> BTreeSet<String> {
+    let names = alone.objects.keys().chain(shared.objects.keys());
+    names
+        .filter(|name| alone.objects.get(*name) != shared.objects.get(*name))
+        .map(|name| kind_of(name).to_owned())
+        .collect()
 }
 
 /// Lists the differences: an object that only one world has, or the paths of its fields.
