@@ -10,6 +10,7 @@ mod docs;
 mod generate;
 mod kustomize;
 mod long;
+mod picture;
 mod record_kubernetes;
 mod scenarios;
 mod suites;
@@ -65,6 +66,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run the demo, and draw its terminal for README into `docs/pictures/demo.svg`.
+    Picture,
     /// Run all tests, some programs at once: the same as `cargo test --workspace`, in less time.
     Tests {
         /// Print the time of each program, and the slowest tests.
@@ -117,6 +120,7 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy { plain: Some(below) } => tidy::list_plain(&below),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run_beside_tests("tenure-differential", "trials", &arguments),
+        Task::Picture => picture::run(),
         Task::Tests { timings } => tests::run(timings),
         Task::Scenarios {
             kubeconfig,
