@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
+use crate::scenarios::SUITE;
 use crate::{cargo, tidy};
 
 /// The drawn file.
@@ -31,7 +32,8 @@ const BAR: usize = 34;
 /// # Errors
 /// When the demo fails, or the file can't be written.
 pub(crate) fn run() -> anyhow::Result<()> {
-    cargo::run(&["build", "--quiet", "--bin", "tenure"], &[])?;
+    // The program is built with its scenarios, with the features of all tests.
+    cargo::run(&["test", "--quiet", "--workspace", "--no-run", "--test", SUITE], &[])?;
     let data = cargo::target().join("picture");
     if data.exists() {
         std::fs::remove_dir_all(&data).with_context(|| data.display().to_string())?;
