@@ -1,17 +1,27 @@
 //! Runs git, in an environment without any setting of the user. Only this module starts git.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::LazyLock;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::error::GitServerError;
 
+/// The path of git, or its name if no folder of `PATH` has it. With a path, a process starts without a copy of this process' page tables. The standard library needs that
+/// copy to look for a name in the `PATH` of a cleared environment, and it takes longer than many a git command.
+static GIT: LazyLock<PathBuf> = LazyLock::new(|| {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join("git"));
+    let found = programs.find(|program| program.is_absolute() && program.is_file());
+    found.unwrap_or_else(|| PathBuf::from("git"))
+});
+
 /// Makes a git command that reads only the repository's own configuration, asks nothing and has a fixed identity.
 pub(crate) fn command(home: &Path) -> Command {
-    let mut command = Command::new("git");
+    let mut command = Command::new(GIT.as_path());
     command.env_clear();
     if let Some(path) = std::env::var_os("PATH") {
         command.env("PATH", path);
