@@ -48,6 +48,8 @@ struct Order {
     /// One request in this many fails at random; zero disables this.
     one_in: usize,
     random: u64,
+    /// The place of the first random fault in [`FAULTS`].
+    first: usize,
     dealt: BTreeMap<Fault, usize>,
     /// Counts of requests, by method and path.
     asked: BTreeMap<String, usize>,
@@ -88,11 +90,12 @@ impl Faults {
         });
     }
 
-    /// Lets one request in `one_in` fail from now on, chosen by the seed.
+    /// Lets one request in `one_in` fail from now on, chosen by the seed. The faults of consecutive seeds begin one place further.
     pub(crate) fn break_one_in(&self, one_in: usize, seed: u64) {
         let mut order = lock(&self.0);
         order.one_in = one_in;
         order.random = seed | 1;
+        order.first = usize::try_from(seed % FAULTS.len() as u64).unwrap_or_default();
     }
 
     /// Returns how often a named fault occurred since the last [`Faults::end`].
@@ -156,7 +159,7 @@ impl Faults {
         }
         // The time is random, but the faults take turns, so that none is left out.
         let dealt: usize = order.dealt.values().sum();
-        let fault = FAULTS[dealt % FAULTS.len()];
+        let fault = FAULTS[(order.first + dealt) % FAULTS.len()];
         *order.dealt.entry(fault).or_default() += 1;
         Some(fault)
     }
