@@ -177,7 +177,7 @@ mod tests {
             svg.contains("<tspan fill=\"#28c840\">✓</tspan> it is &lt;reconciled&gt;  88 ms"),
             "{svg}"
         );
-        assert_eq!(svg.matches("<text").count(), 11, "{svg}");
+        assert_eq!(svg.matches("<text").count(), 10, "{svg}");
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
     }
 }
