@@ -274,7 +274,9 @@ impl Fixtures {
             let config = self.speak(platform, &names.approver(way)).await?;
             cast.insert(Sender::Approver(way), open_client(config)?);
         }
-        // Waits until each actor's allowed action succeeds, by rights that the controllers or this attestation bound.
+        // Waits until each actor's allowed action succeeds, by rights that the controllers or this attestation bound. The time is one for all: where something denies
+        // several of them for good, the attestation doesn't wait for each in turn.
+        let deadline = Instant::now() + PATIENCE;
         let approvers = ImpersonationRight::ALL.map(|way| (Sender::Approver(way), Verb::Create));
         let others = [
             (Sender::Owner, Verb::Read),
@@ -290,7 +292,6 @@ impl Fixtures {
             let Some(control) = controls.find(|control| control.who == who && control.verb == verb) else {
                 continue;
             };
-            let deadline = Instant::now() + PATIENCE;
             while ask(&cast, control, 0, |_| true).await.code == 403 && Instant::now() < deadline {
                 tokio::time::sleep(PAUSE).await;
             }
