@@ -17,8 +17,11 @@ const PROMPT: &str = "$ tenure demo --once";
 
 /// The width of the terminal in characters. Longer lines are cut.
 const COLUMNS: usize = 110;
-/// The most lines that one part of the demo shows.
-const PART: usize = 5;
+/// The most lines that one part of the demo shows, with its title.
+const PART: usize = 7;
+
+/// The mark of a step that held.
+const STEP: &str = " ✓";
 
 /// The width of a character, the height of a line and the margin, in pixels.
 const CHARACTER: f32 = 8.43;
@@ -57,7 +60,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Selects the first lines of each part, and the summary. Parts begin with a number at the start of a line.
+/// Selects the title and the first steps of each part, and the summary. A title begins with a number. The text between a title and its first step is left out.
 fn select_lines(text: &str) -> Vec<String> {
     let mut lines = vec![PROMPT.to_owned()];
     let mut shown = None;
@@ -71,6 +74,7 @@ fn select_lines(text: &str) -> Vec<String> {
             break;
         }
         match &mut shown {
+            Some(1) if !line.starts_with(STEP) => continue,
             Some(shown) if *shown < PART => *shown += 1,
             _ => continue,
         }
@@ -129,14 +133,14 @@ fn color(line: &str) -> &'static str {
     match line {
         _ if line == PROMPT || is_heading(line) => "#ffffff",
         _ if is_summary(line) => "#28c840",
-        _ if line.starts_with(" ✓") => "#d7dce5",
+        _ if line.starts_with(STEP) => "#d7dce5",
         _ => "#8b93a3",
     }
 }
 
-/// Colors the mark of a step that held.
+/// Colors the mark of a step.
 fn mark(line: &str) -> String {
-    line.replacen(" ✓", " <tspan fill=\"#28c840\">✓</tspan>", 1)
+    line.replacen(STEP, " <tspan fill=\"#28c840\">✓</tspan>", 1)
 }
 
 fn escape(text: &str) -> String {
@@ -147,7 +151,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const RUN: &str = "Starting\n\n1. The platform: two tenants\n ✓ it is <reconciled>  88 ms\n   as somebody\n\n2. More\n ✓ a\n ✓ b\n ✓ c\n ✓ d\n ✓ e\n\n7 of 7 steps held, in 6.1 s.\nstays up\n";
+    const RUN: &str = "Starting\n\n1. The platform: two tenants\n   An administrator begins.\n ✓ it is <reconciled>  88 ms\n   as somebody\n\n2. More\n ✓ a\n ✓ b\n ✓ c\n ✓ d\n ✓ e\n ✓ f\n ✓ g\n\n7 of 7 steps held, in 6.1 s.\nstays up\n";
 
     #[test]
     fn each_part_shows_its_first_lines() {
@@ -163,6 +167,8 @@ mod tests {
             " ✓ b",
             " ✓ c",
             " ✓ d",
+            " ✓ e",
+            " ✓ f",
             "",
             "7 of 7 steps held, in 6.1 s.",
         ];
@@ -177,7 +183,7 @@ mod tests {
             svg.contains("<tspan fill=\"#28c840\">✓</tspan> it is &lt;reconciled&gt;  88 ms"),
             "{svg}"
         );
-        assert_eq!(svg.matches("<text").count(), 10, "{svg}");
+        assert_eq!(svg.matches("<text").count(), 12, "{svg}");
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
     }
 }
