@@ -250,8 +250,9 @@ async fn values_that_find_no_room_are_staged_in_another_secret() {
     );
     let full = bed.stage.get(SECRET, (PLATFORM, STAGING)).await.unwrap();
     assert!(full["data"]["of-others"].is_string());
-    let cleared = json!({ "data": { "of-others": null } });
-    bed.admin().patch(SECRET, place, cleared).await.unwrap();
-    bed.admin().delete(SECRET, (PLATFORM, &second)).await.unwrap();
+    // The first Secret records the second. On a shared cluster, the next test has no right to read that one.
+    for name in [STAGING, &second] {
+        bed.admin().delete(SECRET, (PLATFORM, name)).await.unwrap();
+    }
     bed.stage.end().await;
 }
