@@ -68,6 +68,8 @@ fn select_lines(text: &str) -> Vec<String> {
         if is_heading(line) {
             lines.push(String::new());
             shown = Some(0);
+        } else if !line.starts_with(' ') {
+            shown = None;
         }
         if is_summary(line) {
             lines.extend([String::new(), line.to_owned()]);
@@ -151,7 +153,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const RUN: &str = "Starting\n\n1. The platform: two tenants\n   An administrator begins.\n ✓ it is <reconciled>  88 ms\n   as somebody\n\n2. More\n ✓ a\n ✓ b\n ✓ c\n ✓ d\n ✓ e\n ✓ f\n ✓ g\n\n7 of 7 steps held, in 6.1 s.\nstays up\n";
+    const RUN: &str = "Starting\n\n1. The platform: two tenants\n   An administrator begins.\n ✓ it is <reconciled>  88 ms\n   as somebody\n\n2. More\n ✓ a\n ✓ b\n ✓ c\n ✓ d\n ✓ e\n ✓ f\n ✓ g\n\n3. Last\n ✓ a\nWhat was seen\n  a table\n\n7 of 7 steps held, in 6.1 s.\nstays up\n";
 
     #[test]
     fn each_part_shows_its_first_lines() {
@@ -170,6 +172,9 @@ mod tests {
             " ✓ e",
             " ✓ f",
             "",
+            "3. Last",
+            " ✓ a",
+            "",
             "7 of 7 steps held, in 6.1 s.",
         ];
         assert_eq!(select_lines(RUN), expected);
@@ -183,7 +188,7 @@ mod tests {
             svg.contains("<tspan fill=\"#28c840\">✓</tspan> it is &lt;reconciled&gt;  88 ms"),
             "{svg}"
         );
-        assert_eq!(svg.matches("<text").count(), 12, "{svg}");
+        assert_eq!(svg.matches("<text").count(), 14, "{svg}");
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
     }
 }
