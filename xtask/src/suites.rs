@@ -53,6 +53,10 @@ impl Suite {
             .args(only)
             .current_dir(&self.folder);
         let output = command.output().with_context(|| self.program.display().to_string())?;
+        // Without this, a program that can't start would be a program without tests, and be left out.
+        if !output.status.success() {
+            bail!("{} --list: {}", self.program.display(), output.status);
+        }
         let text = String::from_utf8_lossy(&output.stdout);
         let tests = text.lines().filter_map(|line| line.strip_suffix(": test"));
         Ok(tests.map(str::to_owned).collect())
@@ -150,4 +154,38 @@ fn run_aside(Run { name, mut command }: Run) -> anyhow::Result<()> {
     writeln!(out, "{name}:")?;
     out.write_all(&text)?;
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn make_suite(program: &str) -> Suite {
+        Suite {
+            name: "scenarios".to_owned(),
+            program: program.into(),
+            folder: std::env::temp_dir(),
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_list_its_tests_is_no_program_without_tests() {
+        assert!(make_suite("false").list_tests(&[]).is_err());
+    }
+
+    #[test]
+    fn every_test_is_in_one_part() {
+        let tests: Vec<String> = (0..131).map(|number| number.to_string()).collect();
+        let parts = make_suite("true").split(&tests, 65);
+        assert!(parts.iter().all(|(_, part)| part.len() <= 65), "{parts:?}");
+        let names: BTreeSet<&String> = parts.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), 3);
+        let mut split: Vec<String> = parts.iter().flat_map(|(_, part)| part.clone()).collect();
+        let mut all = tests;
+        split.sort();
+        all.sort();
+        assert_eq!(split, all);
+    }
 }
