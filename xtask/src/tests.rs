@@ -10,7 +10,7 @@ use crate::{cargo, suites, timings};
 /// The target of a package's trials.
 const TRIALS: &str = "trials";
 
-/// The number of programs at once: most of them wait half of their time. With three, two processors are idle a twentieth of the time.
+/// The number of programs at once. With three, two processors are never idle while scenarios run; later they wait for the disk a third of the time.
 const AT_ONCE: usize = 3;
 
 /// The most tests in a part of a program of scenarios: the longest program would run alone at the end, and leave a processor idle.
