@@ -84,6 +84,19 @@ impl ControllerContext {
         }
     }
 
+    /// Sets the number of lanes among which the budgets are divided.
+    pub(crate) fn divide_budgets(&self, lanes: usize) {
+        let artifacts = &self.artifact_storage;
+        for budget in [
+            artifacts.tree_room(),
+            artifacts.fetch_room(),
+            artifacts.store.disk(),
+            &self.object_memory,
+        ] {
+            budget.set_lane_count(lanes);
+        }
+    }
+
     /// From now on another process opens all connections, and decides which are allowed.
     pub(crate) fn reach_through(&mut self, other: Arc<dyn Connect>) {
         self.platform_sources = Connector::Through(Arc::clone(&other));

@@ -72,11 +72,13 @@ impl LaneTable {
             // Half of the lanes are new before the next removal: each new lane costs a look at two.
             lanes.full = FEW.max(lanes.by_name.len().saturating_mul(2));
         }
-        let lane = lanes
-            .by_name
-            .entry(name)
-            .or_insert_with_key(|name| Arc::new(Lane::new(name, account, &self.context)));
-        Arc::clone(lane)
+        if let Some(lane) = lanes.by_name.get(&name) {
+            return Arc::clone(lane);
+        }
+        let lane = Arc::new(Lane::new(&name, account, &self.context));
+        lanes.by_name.insert(name, Arc::clone(&lane));
+        self.context.divide_budgets(lanes.by_name.len());
+        lane
     }
 }
 
@@ -105,6 +107,9 @@ mod tests {
         };
         let named = |name: &str| lanes.of(&nobody, name);
         let held = named("held");
+        // One lane has all bytes, until another exists.
+        let memory = lanes.context.object_memory.clone();
+        assert_eq!(memory.room().lane, memory.whole().all);
         let permit = Arc::clone(&named("works").limits.work).try_acquire_owned().unwrap();
         for number in 0..10_000 {
             named(&format!("team-{number}"));
@@ -112,6 +117,10 @@ mod tests {
         let names = |lanes: &LaneTable| lanes.lanes.lock().unwrap().by_name.len();
         assert!(names(&lanes) <= FEW, "{}", names(&lanes));
         assert!(Arc::ptr_eq(&held, &named("held")));
+        assert_eq!(
+            lanes.context.object_memory.room().lane,
+            lanes.context.object_memory.whole().lane
+        );
         // Each namespace without a tenant has its own limits and its own event queues.
         assert!(!Arc::ptr_eq(&held, &named("works")));
         assert_eq!(named("works").limits.work.available_permits(), 1);

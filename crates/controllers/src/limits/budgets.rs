@@ -10,18 +10,25 @@ pub struct BudgetLimit {
     pub tenant: u64,
     /// For all together.
     pub all: u64,
+    /// Whether a tenant may have more while few lanes exist: an equal part of `all`. True for the defaults, false for the value of an administrator.
+    pub is_divided: bool,
 }
 
 impl BudgetLimit {
     fn budget(self, what: &'static str, settings: (&'static str, &'static str)) -> ByteBudget {
-        ByteBudget::new(BudgetLimits {
+        let limits = BudgetLimits {
             what,
             lane: self.tenant,
             all: self.all,
             lane_setting: settings.0,
             all_setting: settings.1,
             is_half: false,
-        })
+        };
+        if self.is_divided {
+            ByteBudget::divided(limits)
+        } else {
+            ByteBudget::new(limits)
+        }
     }
 }
 
@@ -40,7 +47,11 @@ pub struct Budgets {
 
 impl Default for Budgets {
     fn default() -> Self {
-        let share = |tenant, all| BudgetLimit { tenant, all };
+        let share = |tenant, all| BudgetLimit {
+            tenant,
+            all,
+            is_divided: true,
+        };
         Self {
             trees: share(64 << 20, 160 << 20),
             fetches: share(64 << 20, 128 << 20),
@@ -87,6 +98,7 @@ pub(crate) fn make_unpacking() -> ByteBudget {
     let share = BudgetLimit {
         tenant: (processors / 2).max(1),
         all: processors,
+        is_divided: false,
     };
     share.budget("packs being unpacked", ("the processors per tenant", "the processors"))
 }

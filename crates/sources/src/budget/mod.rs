@@ -8,6 +8,9 @@
 //! A process can have a *share* of a budget that another process has as a whole. The other process grants the share and takes it back ([`ByteBudget::follow_share`]). The
 //! share limits what is allowed here, but the whole decides whether a request can ever fit. Growth here waits for an answer of the other process, and no longer
 //! (`growth_wait`).
+//!
+//! A budget can be *divided* among the lanes that exist ([`ByteBudget::divided`]): while they are few, each may hold an equal part of the limit of all lanes, if that is
+//! more than the limit of one lane. So nobody loses bytes to an absent neighbour, and all lanes together still fit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -54,6 +57,8 @@ pub struct ByteBudget {
 struct Shared {
     /// The limits of the whole budget, before sharing and halving.
     whole: BudgetLimits,
+    /// Whether lanes may hold more while few exist.
+    is_divided: bool,
     state: Mutex<State>,
     /// Notified after the held or requested bytes have changed.
     changed: Notify,
@@ -67,6 +72,8 @@ struct State {
     share: Option<u64>,
     /// Whether one lane may hold only half of the lane limit. This process then has several lanes, which together may hold no more than one lane limit.
     is_halved: bool,
+    /// The number of lanes among which the limit of all lanes is divided; `None` before it is known, and for a budget that is not divided.
+    parts: Option<u64>,
     next: u64,
     lanes: HashMap<Arc<str>, Lane>,
     /// The lanes whose first request fits into their own limit, by their turn.
@@ -118,9 +125,20 @@ impl BudgetLimits {
 impl ByteBudget {
     /// Creates a budget with all bytes free.
     pub fn new(room: BudgetLimits) -> Self {
+        Self::create(room, false)
+    }
+
+    /// Creates a budget with all bytes free, in which a lane may hold an equal part of the limit of all lanes, if that is more than its own limit
+    /// ([`set_lane_count`](Self::set_lane_count)).
+    pub fn divided(room: BudgetLimits) -> Self {
+        Self::create(room, true)
+    }
+
+    fn create(room: BudgetLimits, is_divided: bool) -> Self {
         Self {
             shared: Arc::new(Shared {
                 whole: room,
+                is_divided,
                 state: Mutex::default(),
                 changed: Notify::new(),
                 growth: WaitingGrowth::default(),
@@ -133,6 +151,26 @@ impl ByteBudget {
         let mut state = self.shared.lock();
         state.share.get_or_insert(0);
         state.is_halved = has_many;
+    }
+
+    /// Sets the number of lanes that exist. It changes the limit of one lane if the budget is divided and no share of another process's budget. A lane that holds more
+    /// than a smaller limit keeps what it holds, and gets nothing more.
+    pub fn set_lane_count(&self, lanes: usize) {
+        if !self.shared.is_divided {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let parts = Some((lanes as u64).max(1));
+        if std::mem::replace(&mut state.parts, parts) == parts {
+            return;
+        }
+        let room = state.room(&self.shared.whole);
+        let names: Vec<Arc<str>> = state.lanes.keys().cloned().collect();
+        for name in &names {
+            state.line_up(name, &room);
+        }
+        drop(state);
+        self.shared.settle();
     }
 
     /// Checks whether this process has only a share of the budget, and another process has the whole.
@@ -346,7 +384,11 @@ impl Shared {
 impl State {
     /// Returns the limits for the lanes of this process.
     fn room(&self, whole: &BudgetLimits) -> BudgetLimits {
-        let lane = if self.is_halved { whole.lane / 2 } else { whole.lane };
+        let lane = match (self.share, self.parts) {
+            _ if self.is_halved => whole.lane / 2,
+            (None, Some(parts)) => whole.lane.max(whole.all / parts),
+            _ => whole.lane,
+        };
         BudgetLimits {
             lane,
             is_half: self.is_halved,

@@ -49,6 +49,47 @@ async fn granted(request: &mut Request) -> Option<HeldBytes> {
 }
 
 #[tokio::test]
+async fn few_lanes_may_hold_equal_parts_of_the_whole() {
+    let limits = budget(60, 200).whole();
+    let budget = ByteBudget::divided(limits);
+    // Before the lanes are known, and for many lanes, the limit of one lane applies.
+    assert_eq!(budget.room().lane, 60);
+    for (lanes, allowed) in [(0, 200), (1, 200), (2, 100), (3, 66), (4, 60), (1000, 60)] {
+        budget.set_lane_count(lanes);
+        assert_eq!(budget.room().lane, allowed, "{lanes} lanes");
+    }
+    budget.set_lane_count(1);
+    let mut a = budget.acquire("a", 150, later()).await.unwrap();
+    budget.set_lane_count(2);
+    let refused = budget.acquire("a", 150, later()).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "things take 150 bytes or more, and 100 bytes is what --things-per-tenant allows"
+    );
+    // Lane a keeps what it holds, and the other lane waits for its part.
+    let mut more = ask(&budget, "a", 10).await;
+    let mut b = ask(&budget, "b", 80).await;
+    a.shrink_to(110);
+    assert!(granted(&mut more).await.is_none(), "a holds more than its part");
+    let b = granted(&mut b).await.unwrap();
+    // The last neighbour goes: the waiting request fits.
+    drop(b);
+    assert!(granted(&mut more).await.is_none());
+    budget.set_lane_count(1);
+    assert!(granted(&mut more).await.is_some());
+    // A process with a share has the limits of the whole, whatever it counts.
+    budget.follow_share(false);
+    assert_eq!(budget.room().lane, 60);
+}
+
+#[test]
+fn a_budget_that_an_administrator_has_set_is_not_divided() {
+    let budget = budget(60, 200);
+    budget.set_lane_count(1);
+    assert_eq!(budget.room().lane, 60);
+}
+
+#[tokio::test]
 async fn what_is_held_is_counted_for_the_lane_and_for_all_and_given_back() {
     let budget = budget(60, 100);
     let a = budget.acquire("a", 60, later()).await.unwrap();

@@ -172,6 +172,7 @@ async fn large_objects_take_the_room_of_their_own_tenant_only() {
         object_memory: BudgetLimit {
             tenant: 2 << 20,
             all: 6 << 20,
+            is_divided: false,
         },
         ..Budgets::default()
     };
