@@ -4,6 +4,7 @@
 //! followed, and no credentials are sent.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderMap;
@@ -19,7 +20,7 @@ use crate::artifact::{ArtifactStore, IncomingFile, SourceKey, TaskWrite as _};
 use crate::budget::OverBudget;
 use crate::connector::Connector;
 use crate::dialer::Dialer;
-use crate::error::{FetchError, StorageError};
+use crate::error::{FetchError, StorageError, describe_wait};
 use crate::fetch_budgets::{self, FetchBudgets};
 use crate::http::{HttpClient, HttpRequest};
 use crate::limits::{Limits, describe_bytes};
@@ -38,12 +39,14 @@ pub enum DownloadError {
     #[error(transparent)]
     Connection(#[from] FetchError),
     /// The answer is no success.
-    #[error("{url} answered HTTP {status}; redirects are not followed")]
+    #[error("{url} answered HTTP {status}; redirects are not followed{}", describe_wait(*retry_after))]
     Status {
         /// The address.
         url: String,
         /// The HTTP status.
         status: u16,
+        /// The wait that the server requests.
+        retry_after: Option<Duration>,
     },
     /// The answer broke off.
     #[error("{url} broke off: {problem}")]
@@ -86,11 +89,16 @@ impl From<&DownloadError> for FetchFailure {
             DownloadError::Storage(_) | DownloadError::OverBudget(_) => FetchReason::ArchiveOperationFailed,
             _ => FetchReason::SourceFetchFailed,
         };
+        let retry_after = match error {
+            DownloadError::Status { retry_after, .. } => *retry_after,
+            DownloadError::Connection(error) => error.retry_after(),
+            _ => None,
+        };
         Self {
             reason,
             message: error.to_string(),
             terminal: false,
-            retry_after: None,
+            retry_after: retry_after.map(|wait| wait.as_secs()),
         }
     }
 }
@@ -179,6 +187,7 @@ async fn receive(
         return Err(DownloadError::Status {
             url: request.url.clone(),
             status: answer.status().as_u16(),
+            retry_after: answer.retry_after(),
         });
     }
     answer.refuse_encoding()?;

@@ -3,6 +3,7 @@
 //! Redirects are refused. Of an error or a page, only the bytes that are needed are read.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use http::{Method, StatusCode};
@@ -30,6 +31,16 @@ const PAGE_OBJECTS: &str = "1000";
 const PAGES: usize = 1000;
 /// Bytes of an error that are read.
 const ERROR_BYTES: u64 = 16 << 10;
+
+/// An answer without success.
+struct Refusal {
+    status: StatusCode,
+    /// The target of a redirect, for a message.
+    location: String,
+    /// The wait that the store requests.
+    retry_after: Option<Duration>,
+    told: StoreError,
+}
 
 /// The store, for one fetch, over one connection.
 pub(super) struct Store<'a> {
@@ -174,9 +185,8 @@ impl<'a> Store<'a> {
         if answer.status().is_success() {
             return Ok(answer);
         }
-        let (status, location) = (answer.status(), self.find_location(&answer));
-        let told = self.read_error(answer).await;
-        let other = told.region.clone().filter(|other| *other != region);
+        let refusal = self.read_refusal(answer).await;
+        let other = refusal.told.region.clone().filter(|other| *other != region);
         if let (Some(other), None) = (other, &self.request.asked.region)
             && self.learn(&other)
         {
@@ -184,11 +194,9 @@ impl<'a> Store<'a> {
             if answer.status().is_success() {
                 return Ok(answer);
             }
-            let (status, location) = (answer.status(), self.find_location(&answer));
-            let told = self.read_error(answer).await;
-            return Err(self.explain(status, &told, location, what));
+            return Err(self.explain(self.read_refusal(answer).await, what));
         }
-        Err(self.explain(status, &told, location, what))
+        Err(self.explain(refusal, what))
     }
 
     /// Stores the region that the store has named. A store may name only one region.
@@ -258,6 +266,15 @@ impl<'a> Store<'a> {
         host.map(|host| format!(" to {host}")).unwrap_or_default()
     }
 
+    async fn read_refusal(&self, answer: HttpAnswer) -> Refusal {
+        Refusal {
+            status: answer.status(),
+            location: self.find_location(&answer),
+            retry_after: answer.retry_after(),
+            told: self.read_error(answer).await,
+        }
+    }
+
     async fn read_error(&self, answer: HttpAnswer) -> StoreError {
         let name = HeaderName::from_static("x-amz-bucket-region");
         let region = answer.headers(&name).next().and_then(listing::read_region);
@@ -274,7 +291,13 @@ impl<'a> Store<'a> {
         told
     }
 
-    fn explain(&self, status: StatusCode, told: &StoreError, location: String, what: &str) -> BucketError {
+    fn explain(&self, refusal: Refusal, what: &str) -> BucketError {
+        let Refusal {
+            status,
+            location,
+            retry_after,
+            told,
+        } = refusal;
         let url = self.request.shown();
         let code = match told.code.as_str() {
             "" => String::new(),
@@ -317,6 +340,7 @@ impl<'a> Store<'a> {
             what: what.to_owned(),
             status: status.as_u16(),
             code,
+            retry_after,
         }
     }
 

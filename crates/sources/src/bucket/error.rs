@@ -1,9 +1,11 @@
 //! Errors of fetching a bucket, and their reasons as Flux names them.
 
+use std::time::Duration;
+
 use tenure_planner::source::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
-use crate::error::{FetchError, StorageError};
+use crate::error::{FetchError, StorageError, describe_wait};
 
 /// Why a fetch gave no artifact. Carries no credential: a store is named by host and bucket alone.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +58,7 @@ pub enum BucketError {
         problem: String,
     },
     /// The store answered with a status that isn't success.
-    #[error("{url} answered HTTP {status}{code} to a request for {what}")]
+    #[error("{url} answered HTTP {status}{code} to a request for {what}{}", describe_wait(*retry_after))]
     HttpStatus {
         /// The store and the bucket.
         url: String,
@@ -66,6 +68,8 @@ pub enum BucketError {
         status: u16,
         /// The store's code for the error, in parentheses, or nothing.
         code: String,
+        /// The wait that the store requests.
+        retry_after: Option<Duration>,
     },
     /// The store violates the protocol.
     #[error("{url} does not answer as a store that speaks S3: {problem}")]
@@ -151,6 +155,15 @@ impl BucketError {
         }
     }
 
+    /// Returns the wait that the store, or a proxy before it, requests.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::HttpStatus { retry_after, .. } => *retry_after,
+            Self::Connection(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+
     /// Returns true if only a change of the object itself can help: the object is `Stalled`.
     pub fn stalled(&self) -> bool {
         matches!(self, Self::InvalidEndpoint)
@@ -164,7 +177,7 @@ impl From<&BucketError> for FetchFailure {
             reason: error.reason(),
             message: error.to_string(),
             terminal: error.stalled(),
-            retry_after: None,
+            retry_after: error.retry_after().map(|wait| wait.as_secs()),
         }
     }
 }

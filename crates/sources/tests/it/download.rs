@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure_planner::external_artifact::DownloadRequest;
-use tenure_planner::source::Fetched;
+use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_registry_server::{Answer, RegistryServer, digest, pack};
-use tenure_sources::{ArtifactStore, FetchBudgets, Limits, Policy, SourceKey, download};
+use tenure_sources::{ArtifactStore, DownloadError, FetchBudgets, Limits, Policy, SourceKey, download};
 
 use crate::bed::unlimited;
 
@@ -45,16 +45,30 @@ impl Stand {
     }
 
     async fn fetch(&self, request: &DownloadRequest) -> Result<Fetched, String> {
+        self.try_fetch(request).await.map_err(|error| error.to_string())
+    }
+
+    async fn try_fetch(&self, request: &DownloadRequest) -> Result<Fetched, DownloadError> {
         let account = FetchBudgets::unlimited();
         let fetched = download(&source(), request, &self.policy, &self.limits, &self.store, &account).await;
         let incoming = self.folder.path().join("artifacts/.incoming");
         assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0, "nothing is left of it");
-        fetched.map_err(|error| error.to_string())
+        fetched
     }
 }
 
 fn source() -> SourceKey {
     SourceKey::new("ExternalArtifact", "team", "app", "1").unwrap()
+}
+
+#[tokio::test]
+async fn a_server_says_when_it_may_be_asked_again() {
+    let stand = Stand::new().await;
+    let busy = |_: &_| Some(Answer::of(429, Vec::new()).with("Retry-After", "120"));
+    stand.server.answer_with(busy);
+    let error = stand.try_fetch(&stand.ask(&digest(b"x"))).await.unwrap_err();
+    assert!(error.to_string().contains("; it asks to wait for 120 s"), "{error}");
+    assert_eq!(FetchFailure::from(&error).retry_after, Some(120));
 }
 
 #[tokio::test]

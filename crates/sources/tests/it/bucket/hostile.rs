@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_bucket_server::{Answer, Heard};
 use tenure_planner::bucket::FetchRequest;
-use tenure_planner::source::FetchReason;
+use tenure_planner::source::{FetchFailure, FetchReason};
 use tenure_sources::{BucketError, BudgetLimits, ByteBudget};
 
 use super::Stand;
@@ -16,6 +16,29 @@ fn is_list(heard: &Heard) -> bool {
 
 fn page(objects: &str, more: &str) -> Answer {
     Answer::of(200, format!("<ListBucketResult>{objects}{more}</ListBucketResult>"))
+}
+
+#[tokio::test]
+async fn a_store_says_when_it_may_be_asked_again() {
+    let stand = Stand::new().await;
+    stand.put(&[("a", "1")]);
+    for (wait, expected) in [("120", Some(120)), ("soon", None)] {
+        // To the list, and to one object.
+        for of_list in [true, false] {
+            stand.server.answer_with(move |heard| {
+                (is_list(heard) == of_list && !heard.target.contains(".sourceignore"))
+                    .then(|| Answer::error(503, "SlowDown", "").with("Retry-After", wait))
+            });
+            let (error, message) = stand.refuse(stand.ask()).await;
+            let failure = FetchFailure::from(&error);
+            assert_eq!(failure.retry_after, expected, "{message}");
+            assert_eq!(
+                message.contains("; it asks to wait for 120 s"),
+                expected.is_some(),
+                "{message}"
+            );
+        }
+    }
 }
 
 #[tokio::test]
