@@ -1,9 +1,9 @@
-//! Server-side apply of fields that Kubernetes stores under another name, and of fields that kubectl set.
+//! Server-side apply of fields that Kubernetes stores under another name, that kubectl set, and that a controller of Kubernetes writes.
 
 use serde_json::{Value, json};
 
 use crate::deploy_keys::SECRET;
-use crate::stage::{DEPLOYMENT, Stage, commit};
+use crate::stage::{DEPLOYMENT, KUSTOMIZATION, Stage, commit, condition};
 
 const NAMESPACE: &str = "stored-form-a";
 
@@ -88,5 +88,68 @@ async fn a_variable_that_kubectl_set_gets_its_value_from_elsewhere() {
     let live = stage.get(DEPLOYMENT, (namespace, "web")).await.unwrap();
     let variable = &live["spec"]["template"]["spec"]["containers"][0]["env"][0];
     assert_eq!(variable, &json!({ "name": "A", "valueFrom": source }));
+    stage.end().await;
+}
+
+/// Kubernetes' aggregation controller writes the rules of an aggregated role. `rules: []`, as its documentation writes the role, takes none of them away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aggregated_role_keeps_the_rules_that_are_added_to_it() {
+    let namespace = "stored-form-c";
+    let group = "rbac.authorization.k8s.io";
+    let version = format!("{group}/v1");
+    let cluster_role = (version.as_str(), "ClusterRole");
+    let stage = Stage::set(namespace).await;
+    let all = json!({
+        "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": { "name": namespace },
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": namespace }]
+    });
+    stage.admin.apply(all).await.unwrap();
+    let whole = |labels: Value| {
+        json!({
+            "apiVersion": version, "kind": "ClusterRole", "metadata": { "name": "stored-form-whole", "labels": labels },
+            "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "example.org/for": namespace } }] }, "rules": []
+        })
+    };
+    let part = |resource: &str| {
+        json!({
+            "apiVersion": version, "kind": "ClusterRole",
+            "metadata": { "name": "stored-form-part", "labels": { "example.org/for": namespace } },
+            "rules": [{ "apiGroups": [""], "resources": [resource], "verbs": ["get"] }]
+        })
+    };
+    let files = write(&[whole(json!({})), part("endpoints")]);
+    let repository = stage.repository(namespace, "app", &[("a.yaml", &files)]).await;
+    stage.kustomization(namespace, "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied((namespace, "app"), &first).await;
+    let grants = |role: Option<&Value>, resource: &str| {
+        role.is_some_and(|role| role["rules"] == part(resource)["rules"] && role["aggregationRule"].is_object())
+    };
+    let target = ("", "stored-form-whole");
+    stage
+        .until(cluster_role, target, |role| grants(role, "endpoints"))
+        .await;
+    // Both change in one commit. The role has the old rules or the new ones, and never none.
+    let files = write(&[whole(json!({ "changed": "yes" })), part("services")]);
+    let second = commit(&repository, &[("a.yaml", &files)]).await;
+    stage.applied((namespace, "app"), &second).await;
+    let role = stage.get(cluster_role, target).await;
+    assert!(
+        grants(role.as_ref(), "endpoints") || grants(role.as_ref(), "services"),
+        "{role:#?}"
+    );
+    let role = stage.until(cluster_role, target, |role| grants(role, "services")).await;
+    let role = role.unwrap();
+    assert_eq!(role["metadata"]["labels"]["changed"], "yes");
+    // Nobody but the aggregation controller has set the rules.
+    let managers = role["metadata"]["managedFields"].as_array().unwrap();
+    let own = managers
+        .iter()
+        .find(|entry| entry["manager"] == "kustomize-controller")
+        .unwrap();
+    assert_eq!(own["fieldsV1"].get("f:rules"), None, "{own}");
+    let kustomization = stage.get(KUSTOMIZATION, (namespace, "app")).await.unwrap();
+    assert_eq!(condition(&kustomization, "Contested"), None);
     stage.end().await;
 }
