@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::metadata::TENURE_CONTROLLER;
+
 /// A view of an object, or of a part of one. Paths are those of RFC 6901: `/metadata/name`.
 #[derive(Clone, Copy)]
 pub struct ObjectView<'a>(&'a Value);
@@ -90,6 +92,13 @@ impl<'a> ObjectView<'a> {
     /// Returns the texts in the list at a path.
     pub fn list_texts(self, path: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.list(path).iter().filter_map(Value::as_str)
+    }
+
+    /// Checks whether Tenure's controllers wrote fields of the object, as its `managedFields` say. The policy on written fields asks the same.
+    #[must_use]
+    pub fn is_written_by_tenure(self) -> bool {
+        let mut entries = self.list_views("/metadata/managedFields");
+        entries.any(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
     }
 
     /// Returns a label's value.

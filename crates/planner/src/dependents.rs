@@ -13,12 +13,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tenure_api::digest::digest_value;
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 
 use crate::answer::{Answer, DeleteAnswer, Failure, ImpliedState, Live, Reason, WriteAnswer};
 use crate::confidential;
-use crate::digest;
 use crate::object::{Object, Origin};
 use crate::outcome::add_duration;
 use crate::plan::{Apply, Delete, Propagation, Request, Watched, Withheld};
@@ -252,7 +252,7 @@ impl Dependents<'_> {
     /// Returns the step that writes an object, unless this attempt did it already. A failure of the write, or a wait after an earlier failure, is a problem.
     pub(crate) fn write(&mut self, wanted: &Wanted, problems: &mut Vec<String>) -> Option<Request> {
         let id = &wanted.id;
-        let asked = self.asked(&digest::digest_value(&wanted.object));
+        let asked = self.asked(&digest_value(&wanted.object));
         match self.attempt.applied.get(id) {
             Some(WriteAnswer::Done(_)) => {
                 self.memory.refused.remove(id);
@@ -444,14 +444,6 @@ pub(crate) enum NextWrites {
     ReadFirst(Vec<Request>),
     /// These objects are to be written; possibly none.
     Apply(Vec<Request>),
-}
-
-/// Checks whether the controllers wrote fields of an object, as its `managedFields` say. The policy on written fields asks the same.
-#[must_use]
-pub fn is_written_by_tenure(object: &Value) -> bool {
-    let view = ObjectView::of(object);
-    let mut entries = view.list_views("/metadata/managedFields");
-    entries.any(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
 }
 
 /// Checks whether an ownerReference names this owner, with its uid.

@@ -16,10 +16,10 @@ use tenure_tenancy::admission::policy::{
 };
 use tenure_tenancy::{FactIndex, Settings};
 
-use crate::digest::digest_value;
 use crate::enforcement::PartState;
 use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
+use tenure_api::digest::digest_value;
 
 /// The known facts when a plan is made.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tenure_planner::{digest, interrupted_attempts};
+use tenure_api::digest::digest_bytes;
+use tenure_planner::interrupted_attempts;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -175,7 +176,7 @@ pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")]
 
 /// Returns the file name of an object's mark. Names of objects may be longer than file names.
 fn file(key: &Key) -> String {
-    digest::digest_bytes(key.to_string().as_bytes()).replace(':', "-")
+    digest_bytes(key.to_string().as_bytes()).replace(':', "-")
 }
 
 fn write(path: &Path, mark: &Mark) {

@@ -20,7 +20,6 @@ use tenure_planner::access::delivery::{
 use tenure_planner::access::permission;
 use tenure_planner::access::rotation::{SecretFacts, SecretState, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
-use tenure_planner::dependents::is_written_by_tenure;
 use tenure_sources::{SecretBytes, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -303,7 +302,7 @@ async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Resu
     };
     match found.await {
         Ok(None) => Ok(false),
-        Ok(Some(live)) if find_request(&live).is_some() || is_written_by_tenure(&live) => {
+        Ok(Some(live)) if find_request(&live).is_some() || ObjectView::of(&live).is_written_by_tenure() => {
             Ok(grants_as_wanted(&live, wanted) && find_request(&live) == Some(place.request))
         }
         Ok(Some(_)) => Err(format!(

@@ -17,7 +17,6 @@ use tenure_tenancy::access::approval::Verdict;
 use super::host::{CredentialKind, Role};
 use super::rotation::WantedState;
 use super::rotation::schedule::{SETTLE, later};
-use crate::dependents::is_written_by_tenure;
 
 /// The type of a Secret for pulling images.
 pub const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
@@ -160,7 +159,7 @@ pub fn choose_username(asked_in: &AskedIn) -> Option<String> {
 pub fn belongs_to(object: &Value, request: &str) -> bool {
     match find_request(object) {
         Some(found) => found == request,
-        None => is_written_by_tenure(object),
+        None => ObjectView::of(object).is_written_by_tenure(),
     }
 }
 

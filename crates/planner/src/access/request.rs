@@ -9,7 +9,7 @@ use tenure_api::access::{FluxAccessRequestSpec, name_target};
 
 use super::configuration::Entry;
 use super::host::{Role, Scope, Target};
-use crate::digest::digest_value;
+use tenure_api::digest::digest_value;
 
 /// The length of the part of a hash in a name.
 const SHORT: usize = 12;

@@ -19,7 +19,7 @@ use tenure_api::access::{FluxAccessRequest, LEAK_PREFIX, ROTATE, ROTATE_PREFIX};
 use tenure_api::text::visible_line;
 
 use super::rotation;
-use crate::digest::digest_bytes;
+use tenure_api::digest::digest_bytes;
 
 pub use tenure_api::access::LONGEST_ORDER as LONGEST;
 

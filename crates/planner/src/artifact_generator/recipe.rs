@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::artifact::IncludedArtifact;
-use crate::digest::digest_value;
+use tenure_api::digest::digest_value;
 
 /// An artifact that is to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

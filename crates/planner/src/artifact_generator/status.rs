@@ -11,9 +11,9 @@ use tenure_api::{ArtifactGeneratorStatus, ObjectView, reason};
 use super::recipe::Recipe;
 use super::{KIND, Plan, RETRY_INTERVAL, Snapshot, children, list_artifacts};
 use crate::answer::Live;
-use crate::digest::digest_value;
 use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{EventKind, Next, Status, Withheld};
+use tenure_api::digest::digest_value;
 
 /// Bytes of the problems in one message.
 const TOLD: usize = 4 << 10;

@@ -13,7 +13,7 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use super::context::Context;
 use super::desired::DesiredObject;
 use super::types::{BackOff, DriftCorrection, DriftedField};
-use crate::digest::Comparable;
+use crate::comparable::Comparable;
 use crate::fields;
 use crate::outcome::add_duration;
 

@@ -294,5 +294,5 @@ fn digest_of(rendered: &[RenderedObject]) -> String {
         text.push_str(&rendered.object.0.to_string());
         text.push('\n');
     }
-    crate::digest::digest_bytes(text.as_bytes())
+    tenure_api::digest::digest_bytes(text.as_bytes())
 }

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tenure_api::ObjectId;
+use tenure_api::digest::digest_bytes;
 use tenure_api::metadata::ALLOW_DELETION;
 
 use super::context::Context;
 use super::types::Snapshot;
 use super::{remote_cluster, tracking};
-use crate::digest;
 use crate::plan::Delete;
 
 /// The number of objects that a message names.
@@ -380,5 +380,5 @@ fn is_allowed(context: &mut Context<'_>, objects: &BTreeMap<ObjectId, String>) -
 
 fn digest_of(objects: &BTreeMap<ObjectId, String>) -> String {
     let lines: String = objects.iter().map(|(id, uid)| format!("{id} {uid}\n")).collect();
-    digest::digest_bytes(lines.as_bytes())
+    digest_bytes(lines.as_bytes())
 }

@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use kustomize::ObjectSelector;
 use serde_json::{Value, json};
 use tenure_api::KustomizationSpec;
+use tenure_api::digest::{digest_bytes, digest_value};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 
 use super::desired::write_label;
-use crate::digest;
 use crate::fields;
 use crate::object::Object;
 use crate::overlay::make_patch_target;
@@ -56,15 +56,15 @@ impl Ignored {
         let rules = spec.ignore.iter().enumerate().map(read);
         Ok(Self {
             rules: rules.collect::<Result<_, String>>()?,
-            digest: (!spec.ignore.is_empty()).then(|| digest::digest_value(&json!(spec.ignore))),
+            digest: (!spec.ignore.is_empty()).then(|| digest_value(&json!(spec.ignore))),
         })
     }
 
     /// Digests a desired object together with the rules: an object that matched under other rules may not match under these.
     pub(super) fn digest_desired(&self, object: &Value) -> String {
-        let of_object = digest::digest_value(object);
+        let of_object = digest_value(object);
         match &self.digest {
-            Some(of_rules) => digest::digest_bytes(format!("{of_object} {of_rules}").as_bytes()),
+            Some(of_rules) => digest_bytes(format!("{of_object} {of_rules}").as_bytes()),
             None => of_object,
         }
     }

@@ -16,7 +16,7 @@ use super::recreate::{self, Recreation};
 use super::types::{DriftedField, MatchedDigests};
 use super::unmanaged_annotations;
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
-use crate::digest;
+use crate::comparable::select_comparable;
 use crate::fields;
 use crate::object::Object;
 use crate::plan::{Delete, TakeOver};
@@ -155,7 +155,7 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
         context.ignored.strip(answer, live),
         context.ignored.strip(answer, answer),
     );
-    let (before, after) = (digest::select_comparable(&without), digest::select_comparable(&with));
+    let (before, after) = (select_comparable(&without), select_comparable(&with));
     let take_over = take_over(context, object, live);
     let taken_over = attempt.taken_over.get(id);
     if let Some(WriteAnswer::Failed(failure)) = taken_over {
@@ -283,7 +283,7 @@ pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &
         live,
         stripped,
     );
-    digest::select_comparable(&counting).digest()
+    select_comparable(&counting).digest()
 }
 
 /// Checks whether an annotation takes the object out of the apply; honoured on the desired and on the live object.

@@ -569,7 +569,7 @@ fn next_time(context: &Context<'_>) -> Timestamp {
         .unwrap_or_default();
     let at = add_duration(
         context.now,
-        crate::jitter::add_jitter(context.interval, uid, context.snapshot.attempt.started),
+        tenure_api::jitter::add_jitter(context.interval, uid, context.snapshot.attempt.started),
     );
     match contested_fields::find_next_end(context) {
         Some(end) => at.min(end),

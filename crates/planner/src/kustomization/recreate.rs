@@ -4,6 +4,7 @@
 //! object for the first. It refuses objects that are bound to their name or uid, and bindings that may give the ServiceAccount its own rights.
 
 use serde_json::Value;
+use tenure_api::digest::digest_bytes;
 use tenure_api::metadata::FORCE;
 use tenure_api::{ObjectId, ObjectView};
 
@@ -12,7 +13,6 @@ use super::desired::DesiredObject;
 use super::object_action::find_version;
 use super::remote_cluster;
 use crate::answer::{DeleteAnswer, Failure, Reason, WriteAnswer};
-use crate::digest;
 use crate::immutable;
 use crate::object::Object;
 use crate::plan::{Apply, Delete, Propagation};
@@ -187,7 +187,7 @@ fn remove_allocated(service: &mut Value) {
 
 fn trial_name(id: &ObjectId) -> String {
     let kept: String = id.name.chars().take(NAME_KEPT).collect();
-    let digest = digest::digest_bytes(id.to_string().as_bytes());
+    let digest = digest_bytes(id.to_string().as_bytes());
     let digits: String = digest
         .chars()
         .skip_while(|character| *character != ':')

@@ -10,13 +10,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 use tenure_api::ObjectId;
+use tenure_api::digest::digest_value;
 
 use super::Phase;
 use super::context::Context;
 use super::dependency_facts::DependencyFacts;
 use super::types::{AttemptInput, Memory, Retry, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
 use crate::answer::{Live, WriteAnswer};
-use crate::digest;
 use crate::outcome::add_duration;
 use crate::plan::{Next, Watched};
 
@@ -155,7 +155,7 @@ fn surroundings(snapshot: &Snapshot) -> String {
         let here = snapshot.here.iter().map(|(id, live)| (id.to_string(), version(live)));
         met.push(json!(here.collect::<BTreeMap<_, _>>()));
     }
-    digest::digest_value(&json!(met))
+    digest_value(&json!(met))
 }
 
 /// Checks whether a fact that the failed attempt met has changed. An unknown fact has not changed.

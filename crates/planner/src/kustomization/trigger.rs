@@ -11,7 +11,7 @@ use super::types::{OngoingDeletions, Snapshot, SourceFacts, read_allowed_deletio
 use super::{inputs, kube_config, remote_cluster};
 use crate::answer::Live;
 use crate::artifact::ArtifactFacts;
-use crate::digest;
+use crate::comparable::select_comparable;
 
 /// The facts that are known now, for a comparison with the facts of the last plan.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ impl Snapshot {
         let health = spec.wait || !spec.health_checks.is_empty();
         match (before, now) {
             (Live::Present(before), Live::Present(now)) => {
-                digest::select_comparable(&before.0) != digest::select_comparable(&now.0)
+                select_comparable(&before.0) != select_comparable(&now.0)
                     || (health && before.revision() != now.revision())
             }
             _ => true,

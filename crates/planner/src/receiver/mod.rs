@@ -166,7 +166,7 @@ fn find_due(snapshot: &Snapshot, admitted: &Admitted) -> Option<Timestamp> {
 /// Finds the time of the next read after the last one.
 fn find_next(memory: &Memory, last: &LastRead, interval: Duration) -> Timestamp {
     let pause = match memory.failures {
-        0 => crate::jitter::add_jitter(interval, last.uid.as_deref().unwrap_or_default(), last.at),
+        0 => tenure_api::jitter::add_jitter(interval, last.uid.as_deref().unwrap_or_default(), last.at),
         failures => FIRST_PAUSE
             .saturating_mul(2_u32.saturating_pow((failures - 1).min(16)))
             .min(interval),

@@ -192,7 +192,7 @@ fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration
     let pause = if failing {
         pause(snapshot.memory.failures, interval)
     } else {
-        crate::jitter::add_jitter(interval, uid, last)
+        tenure_api::jitter::add_jitter(interval, uid, last)
     };
     let due = add_duration(last, pause);
     // A server that asks to be left alone is asked sooner only by request, or for another spec.

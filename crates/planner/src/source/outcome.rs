@@ -331,6 +331,9 @@ pub(super) fn succeed<S: Source>(
     plan.status = changed(snapshot, &status);
     let uid = snapshot.repository.metadata().uid.as_deref().unwrap_or_default();
     let last = plan.memory.last_asked.unwrap_or(now);
-    plan.next = Next::Done(Some(add_duration(last, crate::jitter::add_jitter(interval, uid, last))));
+    plan.next = Next::Done(Some(add_duration(
+        last,
+        tenure_api::jitter::add_jitter(interval, uid, last),
+    )));
     plan
 }

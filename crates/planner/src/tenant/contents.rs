@@ -19,7 +19,7 @@ use super::namespaces::TenantNamespaces;
 use super::{Snapshot, contains, shares};
 use crate::answer::Live;
 use crate::dependents::{Memory, Wanted};
-use crate::digest::digest_value;
+use tenure_api::digest::digest_value;
 
 /// A kind of objects that limit a tenant's namespaces.
 struct ContentKind {

@@ -8,7 +8,7 @@ use tenure_api::access::request::HeldCredential;
 use tenure_api::time::Time;
 
 use super::SourceState;
-use crate::jitter::choose_fraction;
+use tenure_api::jitter::choose_fraction;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;

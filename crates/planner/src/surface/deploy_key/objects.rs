@@ -9,7 +9,7 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::ServiceAccount;
 
 use super::super::children::name_repository;
-use crate::dependents::{Verdict, Wanted, is_owned_by, is_written_by_tenure};
+use crate::dependents::{Verdict, Wanted, is_owned_by};
 use crate::plan::{Delete, Propagation, Request, Watched};
 
 use super::Work;
@@ -61,7 +61,7 @@ pub fn is_ours(object: &Value, surface: &Surface) -> bool {
     let view = ObjectView::of(object);
     let is_labelled = view.find_label(CREDENTIAL_LABEL) == Some(CREDENTIAL_DEPLOY_KEY)
         && view.find_label(SURFACE_LABEL) == surface.metadata.name.as_deref();
-    is_owned_by(object, "Surface", &surface.metadata) && (is_labelled || is_written_by_tenure(object))
+    is_owned_by(object, "Surface", &surface.metadata) && (is_labelled || view.is_written_by_tenure())
 }
 
 /// Checks whether an object has every label of the objects for a source's key.

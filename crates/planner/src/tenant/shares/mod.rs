@@ -23,9 +23,9 @@ use super::namespaces::TenantNamespaces;
 use super::{MOST_ITEMS, Snapshot};
 use crate::answer::{Live, WriteAnswer};
 use crate::dependents::{Memory, ObservedUse, UnconfirmedQuota};
-use crate::digest::digest_value;
 use crate::outcome::add_duration;
 use crate::plan::Request;
+use tenure_api::digest::digest_value;
 
 /// Checks whether shares are written: the Tenant has quotas for all its namespaces, and no admission checks the sum of writes. In this case, the controller reads
 /// the use.

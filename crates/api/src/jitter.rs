@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 /// Returns the interval, up to 5 % shorter or longer (Flux's `--interval-jitter-percentage`), by a hash of the uid and a time.
 #[must_use]
@@ -15,7 +15,7 @@ pub fn add_jitter(interval: Duration, uid: &str, at: Timestamp) -> Duration {
 
 /// Returns a number from 0 to 1 that follows from a uid and a time: another one for each, and the same each time.
 #[must_use]
-pub(crate) fn choose_fraction(uid: &str, at: Timestamp) -> f64 {
+pub fn choose_fraction(uid: &str, at: Timestamp) -> f64 {
     let hash = Sha256::digest(format!("{uid}/{}", at.as_millisecond()).as_bytes());
     let number = hash
         .iter()

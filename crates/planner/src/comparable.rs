@@ -1,26 +1,13 @@
-//! Digests of objects, and the part of a live object that counts in a comparison. Flux compares the same part: labels, annotations and everything outside metadata and
-//! status.
+//! The part of a live object that counts in a comparison. Flux compares the same part: labels, annotations and everything outside metadata and status.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
-
-/// Returns the digest of a value: `sha256:<hex>` over its JSON with sorted keys.
-#[must_use]
-pub fn digest_value(value: &Value) -> String {
-    digest_bytes(value.to_string().as_bytes())
-}
-
-/// Returns the digest of bytes: `sha256:<hex>`.
-#[must_use]
-pub fn digest_bytes(bytes: &[u8]) -> String {
-    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
-}
+use sha2::{Digest as _, Sha256};
 
 /// The part of an object that counts in a comparison with another state of it. The data is borrowed, as objects may be large.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparable<'a>(BTreeMap<&'a str, Part<'a>>);
+pub(crate) struct Comparable<'a>(BTreeMap<&'a str, Part<'a>>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part<'a> {
@@ -30,8 +17,7 @@ enum Part<'a> {
 }
 
 /// Selects the part of an object that counts; a value that is no object counts as a whole.
-#[must_use]
-pub fn select_comparable(object: &Value) -> Comparable<'_> {
+pub(crate) fn select_comparable(object: &Value) -> Comparable<'_> {
     let Some(fields) = object.as_object() else {
         return Comparable([("", Part::Whole(object))].into());
     };
@@ -56,8 +42,7 @@ fn labels_and_annotations(metadata: &Value) -> BTreeMap<&str, &Value> {
 
 impl Comparable<'_> {
     /// Returns the digest, `sha256:<hex>`, which is equal for equal parts.
-    #[must_use]
-    pub fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         let mut hash = Sha256::new();
         for (key, part) in &self.0 {
             // JSON texts have an end of their own, so no separator is needed.
@@ -76,8 +61,7 @@ impl Comparable<'_> {
     }
 
     /// Returns the part as a value, for a search for differences.
-    #[must_use]
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         let fields = self.0.iter().map(|(key, part)| ((*key).to_owned(), part.to_value()));
         Value::Object(fields.collect())
     }
