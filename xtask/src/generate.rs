@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use tenure_admission_rules::policy::{list_bounds, list_lane_bounds};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::workload::{self, Workload};
-use tenure_tenancy::admission::policy::{list_bounds, list_lane_bounds};
 
 mod chart;
 mod component;

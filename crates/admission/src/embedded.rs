@@ -8,18 +8,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
+use tenure_admission_rules::{
+    self as rules, Actor, ClusterQueries, Decision, Operation, Question, Refusal, Request, Resource,
+};
+use tenure_admission_rules::{Claim, HostClaim, HostLedger, Ledger, QuotaClaim, QuotaLedger, collision, ledger, quota};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{
     FollowedResource, Guard, GuardPlace, GuardQueries, GuardQuestion, GuardTarget, Membership, Review, Ruling,
 };
-use tenure_tenancy::admission::{
-    self, Actor, ClusterQueries, Decision, Operation, Question, Refusal, Request, Resource,
-};
-use tenure_tenancy::admission::{collision, quota};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
 use tenure_tenancy::{
-    self as tenancy, Claim, FactIndex, HostClaim, HostLedger, IngressIndex, IngressRoutes, Ledger, NamespaceFacts,
-    QuotaClaim, QuotaLedger, Settings, TenantFacts, Usages, find_membership, ledger,
+    self as tenancy, FactIndex, IngressIndex, IngressRoutes, NamespaceFacts, Settings, TenantFacts, Usages,
+    find_membership,
 };
 
 use crate::quota_usage;
@@ -294,7 +294,7 @@ impl Guard for EmbeddedGuard {
     }
 
     fn changes(&self, (group, name): (&str, &str)) -> bool {
-        admission::changes(group, name)
+        rules::changes(group, name)
     }
 
     fn concerns(&self, asked: &GuardTarget<'_>) -> bool {
@@ -304,8 +304,8 @@ impl Guard for EmbeddedGuard {
             subresource: asked.subresource,
         };
         let facts = self.facts.read();
-        (asked.is_settled || admission::may_change(&facts, resource, asked.namespace))
-            && admission::concerns(&facts, asked.user, resource, asked.namespace, asked.old_object)
+        (asked.is_settled || rules::may_change(&facts, resource, asked.namespace))
+            && rules::concerns(&facts, asked.user, resource, asked.namespace, asked.old_object)
     }
 
     fn find_tenant(&self, user: &str, groups: &[String]) -> Membership {
@@ -321,7 +321,7 @@ impl Guard for EmbeddedGuard {
             return Ruling::Deny("nobody knows what this request does to its object".to_owned());
         };
         let facts = self.known();
-        let decision = admission::decide(&facts, &request, &Server(surroundings, &self.mentions));
+        let decision = rules::decide(&facts, &request, &Server(surroundings, &self.mentions));
         match decision {
             Decision::Deny(refusal) => Ruling::Deny(refusal.to_string()),
             Decision::Allow {

@@ -1,11 +1,11 @@
 //! The points at which tenancy's rules meet a write.
 //!
-//! An admission point translates a request for [`tenure_tenancy::admission::decide`] and sends the answer back. It makes no
+//! An admission point translates a request for [`tenure_admission_rules::decide`] and sends the answer back. It makes no
 //! decision.
 //!
 //! ```text
 //! a write to the embedded control plane ──[embedded]──┐
-//!                                                     ├──▶ tenure_tenancy::admission::decide
+//!                                                     ├──▶ tenure_admission_rules::decide
 //! AdmissionReview of another cluster ─────[webhook]───┘
 //! ```
 

@@ -1,14 +1,15 @@
 //! Counts the object of a request for the quotas of its Tenant, as Kubernetes counts it (`tenure_kinds::quota`). All admission points count
 //! alike.
 //!
-//! The writes that Kubernetes' own quotas charge are counted. [`tenure_tenancy::admission::quota`] decides whether capacity is left.
+//! The writes that Kubernetes' own quotas charge are counted. [`tenure_admission_rules::quota`] decides whether capacity is left.
 
 use serde_json::Value;
+use tenure_admission_rules::{Operation, Request};
+use tenure_admission_rules::{QuotaAmount, QuotaClaim};
 use tenure_kinds::quota::Counted;
 use tenure_kinds::schema::quantity::Quantity;
 use tenure_kinds::schema::resources::Resources;
-use tenure_tenancy::admission::{Operation, Request};
-use tenure_tenancy::{FactIndex, QuotaAmount, QuotaClaim, QuotaItem};
+use tenure_tenancy::{FactIndex, QuotaItem};
 
 /// Returns the additional use of a request, in resources that its Tenant's namespaces share. The object must have its
 /// stored form.

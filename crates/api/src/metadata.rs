@@ -44,6 +44,13 @@ pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// Prefix of kubectl's field managers.
 pub const KUBECTL_PREFIX: &str = "kubectl";
 
+/// The entry of a Secret for ssh with the private half of the key (Flux's).
+pub const PRIVATE_HALF_ENTRY: &str = "identity";
+/// The entry of a Secret for ssh with the public half of the key (Flux's).
+pub const PUBLIC_HALF_ENTRY: &str = "identity.pub";
+/// The entry of a Secret for ssh with the keys of hosts (Flux's).
+pub const KNOWN_HOSTS_ENTRY: &str = "known_hosts";
+
 /// The finalizer of Kustomizations and sources (Flux's).
 pub const FLUX_FINALIZER: &str = "finalizers.fluxcd.io";
 /// Finalizer that Flux's controller puts on an ArtifactGenerator.

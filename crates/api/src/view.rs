@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::ObjectMeta;
 use crate::metadata::TENURE_CONTROLLER;
 
 /// A view of an object, or of a part of one. Paths are those of RFC 6901: `/metadata/name`.
@@ -92,6 +93,13 @@ impl<'a> ObjectView<'a> {
     /// Returns the texts in the list at a path.
     pub fn list_texts(self, path: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.list(path).iter().filter_map(Value::as_str)
+    }
+
+    /// Returns the object's metadata, as far as it is readable. Invalid metadata counts as empty.
+    #[must_use]
+    pub fn read_metadata(self) -> ObjectMeta {
+        let metadata = self.0.get("metadata").cloned().unwrap_or(Value::Null);
+        serde_json::from_value(metadata).unwrap_or_default()
     }
 
     /// Checks whether Tenure's controllers wrote fields of the object, as its `managedFields` say. The policy on written fields asks the same.

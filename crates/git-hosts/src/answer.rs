@@ -7,7 +7,7 @@
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenure_planner::access::host::HostError;
+use tenure_remote_requests::git_host::HostError;
 use tenure_sources::{HostFailure, SecretBytes};
 
 use crate::call::{Reply, read_http_date};

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
-use tenure_planner::access::host::{
+use tenure_remote_requests::git_host::{
     Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, ListedCredential, MintRequest,
     MintedCredential, TargetDescription,
 };

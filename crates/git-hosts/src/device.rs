@@ -7,7 +7,9 @@
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use tenure_planner::access::host::{AccessLevel, DeviceCode, DevicePollResult, HostError, Membership, Scope, Target};
+use tenure_remote_requests::git_host::{
+    AccessLevel, DeviceCode, DevicePollResult, HostError, Membership, Scope, Target,
+};
 use tenure_sources::{BaseUrl, Connector, Credentials, HostClient, SecretBytes, TlsOptions};
 
 use crate::answer::{Outcome, check_answer, later, not_understood};

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tenure_planner::access::host::{
+use tenure_remote_requests::git_host::{
     Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, Role, Scope,
 };
 

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tenure_planner::access::host::{
+use tenure_remote_requests::git_host::{
     Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, ListedCredential, Role, Scope, Target,
     TargetDescription,
 };
@@ -258,7 +258,7 @@ pub(crate) fn read_keys(
 ) -> Result<ApiStep, HostError> {
     let (HostQuery::List { target, .. }
     | HostQuery::Revoke { target, .. }
-    | HostQuery::Mint(tenure_planner::access::host::MintRequest { target, .. })) = ask
+    | HostQuery::Mint(tenure_remote_requests::git_host::MintRequest { target, .. })) = ask
     else {
         return Err(refuse_unsupported("that is not about deploy keys"));
     };

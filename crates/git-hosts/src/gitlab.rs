@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
-use tenure_planner::access::host::{
+use tenure_remote_requests::git_host::{
     Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply, Issue, ListedCredential, MintRequest,
     Role, Scope, Target, TargetDescription,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use tenure_planner::access::host::{Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply};
+use tenure_remote_requests::git_host::{Capabilities, CredentialKind, HostError, HostKind, HostQuery, HostReply};
 use tenure_sources::{
     BaseUrl, Connector, Credentials, GitHubApp, HostClient, HostRequest, Installation, SecretBytes, TlsOptions,
 };

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use proptest::prelude::*;
-use tenure_planner::access::host::{CredentialKind, HostQuery, MintRequest, Role, Scope, Target};
+use tenure_remote_requests::git_host::{CredentialKind, HostQuery, MintRequest, Role, Scope, Target};
 use tenure_sources::SecretBytes;
 use zeroize::Zeroizing;
 
@@ -217,7 +217,7 @@ proptest! {
                     // After an order, an unreadable answer must leave open whether the host executed the order.
                     let is_open = progress.call.is_order() && (status / 100 == 2 || status / 100 == 5);
                     let is_said = trouble.leaves_effect_unknown()
-                        || matches!(trouble, tenure_planner::access::host::HostError::Refused { status: 201, .. });
+                        || matches!(trouble, tenure_remote_requests::git_host::HostError::Refused { status: 201, .. });
                     prop_assert!(!is_open || is_said, "{} {}", status, printed);
                 }
                 if let Ok(ApiStep::Next(next)) = &result {

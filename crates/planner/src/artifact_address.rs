@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use tenure_api::artifact::Artifact;
 
-use crate::artifact::StoredArtifact;
+use tenure_remote_requests::artifact::StoredArtifact;
 
 /// The longest name of anything in Kubernetes.
 const LONGEST_NAME: usize = 253;
@@ -175,7 +175,7 @@ pub fn is_served(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::artifact::ArtifactFacts;
+    use tenure_remote_requests::artifact::ArtifactFacts;
 
     fn hex() -> String {
         "0a".repeat(32)

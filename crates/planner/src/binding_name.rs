@@ -4,7 +4,8 @@ use sha2::{Digest, Sha256};
 use tenure_api::metadata::OWNER_BINDING_PREFIX;
 
 /// Returns the name of the RoleBinding that binds an owner to a ClusterRole.
-pub(crate) fn name_owner_binding(kind: &str, name: &str, role: &str) -> String {
+#[must_use]
+pub fn name_owner_binding(kind: &str, name: &str, role: &str) -> String {
     name_managed_binding(&[kind, name, role])
 }
 

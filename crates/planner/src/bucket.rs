@@ -3,19 +3,18 @@
 //! The module checks the form of an endpoint, a bucket, a region and a prefix. A field that needs a cloud provider's identity, a service for temporary credentials, or
 //! a protocol other than S3 is refused.
 
-use std::time::Duration;
-
-use serde::Serialize;
 use tenure_api::reference::LocalObjectReference;
 use tenure_api::{Bucket, BucketStatus, SourceUrl};
 
+pub use tenure_remote_requests::bucket::FetchRequest;
+
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
-use crate::artifact::StoredArtifact;
 use crate::source::{
     self, FetchStep, Refusal, RequestBasis, Source, SourceReference, implement_source_parts, implement_source_status,
     name_secrets,
 };
+use tenure_remote_requests::artifact::StoredArtifact;
 
 /// The most bytes of a prefix, and of an endpoint, as S3 and DNS allow them.
 const LONGEST_PREFIX: usize = 1024;
@@ -29,36 +28,6 @@ pub type Plan = source::Plan<Bucket>;
 pub type Snapshot = source::Snapshot<Bucket>;
 /// Something to do for one.
 pub type Step = source::Step<FetchRequest>;
-
-/// The request of a fetch: its one form, from the plan to the connection.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FetchRequest {
-    /// Address of the store, `host` or `host:port`.
-    pub endpoint: String,
-    /// Name of the bucket.
-    pub bucket: String,
-    /// The region of the bucket. If unset, it is the store's answer, or else `us-east-1`.
-    pub region: Option<String>,
-    /// The prefix of the objects' keys.
-    pub prefix: String,
-    /// Whether the store is spoken to over plain HTTP.
-    pub insecure: bool,
-    /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so is the next.
-    pub secret: Option<String>,
-    /// Secret with the trusted certificates and the client's own one.
-    pub certificates: Option<String>,
-    /// Secret with the address of a proxy, and credentials for it.
-    pub proxy: Option<String>,
-    /// Patterns of objects to leave out.
-    pub ignore: Option<String>,
-    /// The time limit.
-    pub timeout: Duration,
-    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
-    pub known: Option<StoredArtifact>,
-    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
-    pub platform: bool,
-}
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {

@@ -56,7 +56,8 @@ fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<S
 }
 
 /// Describes a cycle for a message: `a -> b -> a`.
-pub(crate) fn describe_cycle(cycle: &[String]) -> String {
+#[must_use]
+pub fn describe_cycle(cycle: &[String]) -> String {
     let mut names: Vec<&str> = cycle.iter().take(MOST_TOLD).map(String::as_str).collect();
     if cycle.len() > MOST_TOLD {
         names.push("[...]");

@@ -4,12 +4,12 @@
 //! reads the other's report. A part that no process keeps any more is not reported as valid.
 
 use jiff::Timestamp;
+use tenure_admission_rules::Rule;
+use tenure_admission_rules::rule_enforcement::PolicyCoverage;
 use tenure_api::condition::{self, LANES_SEPARATED, POLICIES_IN_FORCE, READY, WEBHOOKS_IN_FORCE};
 use tenure_api::enforcement::{EnforcementStatus, KeptRule};
 use tenure_api::{Condition, ConditionStatus, Time, reason};
 use tenure_tenancy::Settings;
-use tenure_tenancy::admission::Rule;
-use tenure_tenancy::admission::rule_enforcement::PolicyCoverage;
 
 use crate::rights::SharedMinting;
 

@@ -14,15 +14,18 @@ use tenure_api::condition::{self, Condition};
 use tenure_api::{DurationText, ExternalArtifact, ExternalArtifactStatus, ObjectMeta, reason};
 use tenure_tenancy::ExternalGrant;
 
+pub use tenure_remote_requests::composition::ComposeRequest;
+pub use tenure_remote_requests::download::DownloadRequest;
+
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
-use crate::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use crate::artifact_generator::{FoundSource, Recipe, SourceState, StoredRecipes};
 use crate::oci_repository::ORIGIN_REVISION;
 use crate::plan::Status;
 use crate::source::{
     self, FetchStep, Obstacle, Refusal, RequestBasis, Source, SourceStatus, StatusParts, TimingFields,
 };
+use tenure_remote_requests::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 
 /// The interval of the check whether the stored artifact still exists (Flux's).
 static INTERVAL: LazyLock<DurationText> = LazyLock::new(|| DurationText("1h".to_owned()));
@@ -204,64 +207,6 @@ pub enum FetchRequest {
     Compose(ComposeRequest),
     /// Download the artifact of another controller.
     Download(DownloadRequest),
-}
-
-/// An artifact that another controller has made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DownloadRequest {
-    /// The address.
-    pub url: String,
-    /// The digest: `sha256:<hex>`.
-    pub digest: String,
-    /// The name of the revision.
-    pub revision: String,
-    /// The origin of the artifact.
-    pub origin: Option<String>,
-    /// The time limit.
-    pub timeout: Duration,
-    /// The artifact in the store.
-    pub known: Option<StoredArtifact>,
-    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
-    pub platform: bool,
-}
-
-impl DownloadRequest {
-    /// Returns the identity of the content.
-    #[must_use]
-    pub fn facts(&self) -> ArtifactFacts {
-        ArtifactFacts {
-            revision: self.revision.clone(),
-            digest: self.digest.clone(),
-            origin_revision: self.origin.clone(),
-        }
-    }
-}
-
-/// An artifact that is to be made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ComposeRequest {
-    /// The recipe.
-    pub recipe: Recipe,
-    /// The sources, by alias.
-    pub sources: BTreeMap<String, FoundSource>,
-    /// Digest of everything that decides the content.
-    pub fingerprint: String,
-    /// The time limit.
-    pub timeout: Duration,
-    /// The artifact in the store.
-    pub known: Option<StoredArtifact>,
-}
-
-impl ComposeRequest {
-    /// Lists the stored artifacts of the sources, by alias.
-    pub fn list_artifacts(&self) -> impl Iterator<Item = (&str, &FoundSource, &str, &IncludedArtifact)> {
-        self.sources.iter().filter_map(|(alias, source)| match &source.state {
-            SourceState::Stored { uid, artifact } => Some((alias.as_str(), source, uid.as_str(), artifact)),
-            SourceState::NotFound | SourceState::Apart | SourceState::Unknown(_) | SourceState::Empty => None,
-        })
-    }
 }
 
 impl FetchStep for FetchRequest {

@@ -15,22 +15,19 @@
 //! This crate has no I/O, no clock, no randomness, and no bare errors for users' input (those are statuses). Values of Secrets are in
 //! neither the printed nor the serialised form of any type here.
 
-pub mod access;
 pub mod alert;
 pub mod alert_event;
 pub mod answer;
-pub mod artifact;
 pub mod artifact_address;
 pub mod artifact_generator;
-pub mod attestation;
-mod binding_name;
+pub mod attestation_cleanup;
+pub mod binding_name;
 pub mod bucket;
 pub mod certificate_renewal;
-pub mod check;
 pub mod cluster_config;
 mod comparable;
 pub mod confidential;
-mod cycle;
+pub mod cycle;
 pub mod dependents;
 pub mod election;
 pub mod enforcement;
@@ -41,7 +38,6 @@ pub mod fields;
 pub mod git_repository;
 pub mod health;
 mod immutable;
-pub mod inspection;
 pub mod interrupted_attempts;
 pub mod invariants;
 pub mod known_objects;
@@ -55,7 +51,6 @@ pub mod object;
 pub mod oci_repository;
 mod outcome;
 pub mod overlay;
-pub mod ownership;
 pub mod panic_report;
 pub mod plan;
 mod pointer;

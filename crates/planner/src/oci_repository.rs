@@ -2,24 +2,18 @@
 //!
 //! A field that needs a cloud provider's identity is refused. So is trust in anything except keys in the namespace's own Secret.
 
-use std::time::Duration;
-
-use serde::Serialize;
-use tenure_api::oci_repository::{OciLayerSelector, OciRepositoryRef};
+use tenure_api::oci_repository::OciLayerSelector;
 use tenure_api::reference::LocalObjectReference;
-use tenure_api::{OciRepository, OciRepositoryStatus, SourceUrl};
+use tenure_api::{OciRepository, OciRepositoryStatus};
+
+pub use tenure_remote_requests::oci::{FetchRequest, LayerOperation, ORIGIN_REVISION, ORIGIN_SOURCE};
 
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
-use crate::artifact::StoredArtifact;
 use crate::source::{
     self, FetchStep, Refusal, RequestBasis, Source, SourceReference, implement_source_parts, implement_source_status,
 };
-
-/// The annotation of an artifact that names the source of its files.
-pub const ORIGIN_SOURCE: &str = "org.opencontainers.image.source";
-/// The annotation of an artifact that names the revision of its files.
-pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
+use tenure_remote_requests::artifact::StoredArtifact;
 
 /// A plan for an OCIRepository.
 pub type Plan = source::Plan<OciRepository>;
@@ -27,53 +21,6 @@ pub type Plan = source::Plan<OciRepository>;
 pub type Snapshot = source::Snapshot<OciRepository>;
 /// Something to do for one.
 pub type Step = source::Step<FetchRequest>;
-
-/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secrets' data. It keeps the result to
-/// itself, because this holds credentials.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FetchRequest {
-    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
-    #[serde(serialize_with = "SourceUrl::serialize_shown")]
-    pub url: SourceUrl,
-    /// The artifact, with Flux's precedence: digest, semver, tag (`latest`).
-    pub reference: OciRepositoryRef,
-    /// Media type of the layer to fetch; the first layer if unset.
-    pub media_type: Option<String>,
-    /// The operation on the layer.
-    pub operation: LayerOperation,
-    /// Whether the registry is spoken to over plain HTTP.
-    pub insecure: bool,
-    /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so are all that follow.
-    pub secret: Option<String>,
-    /// ServiceAccount whose `imagePullSecrets` are credentials too.
-    pub service_account: Option<String>,
-    /// Secret with the trusted certificates and the client's own one.
-    pub certificates: Option<String>,
-    /// Secret with the address of a proxy, and credentials for it.
-    pub proxy: Option<String>,
-    /// Secret with the public keys of which one must have signed the artifact.
-    pub keys: Option<String>,
-    /// Patterns of files to leave out.
-    pub ignore: Option<String>,
-    /// The time limit.
-    pub timeout: Duration,
-    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
-    pub known: Option<StoredArtifact>,
-    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
-    pub platform: bool,
-}
-
-/// The operation on a layer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum LayerOperation {
-    /// The files of the layer are the artifact's files.
-    #[default]
-    Extract,
-    /// The layer is the artifact, byte for byte.
-    Copy,
-}
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, MINTABLE_FACT};
-use tenure_api::{ObjectView, reason};
-use tenure_tenancy::admission::policy::{
+use tenure_admission_rules::policy::{
     FACTS_PREFIX, HandEditDenials, MintableAccounts, POLICY_PREFIX, describe_namespaces, is_bound, list_policies,
     list_probe, make_probe, probe_name,
 };
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, MINTABLE_FACT};
+use tenure_api::{ObjectView, reason};
 use tenure_tenancy::{FactIndex, Settings};
 
 use crate::enforcement::PartState;

@@ -78,7 +78,7 @@ impl From<&FetchError> for ConnectRefusal {
 
 #[cfg(test)]
 mod tests {
-    use tenure_planner::source::FetchReason;
+    use tenure_remote_requests::fetch::FetchReason;
 
     use super::*;
 

@@ -11,9 +11,9 @@ use http::header::HeaderMap;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
-use tenure_planner::artifact::StoredArtifact;
-use tenure_planner::external_artifact::DownloadRequest;
-use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
+use tenure_remote_requests::artifact::StoredArtifact;
+use tenure_remote_requests::download::DownloadRequest;
+use tenure_remote_requests::fetch::{FetchFailure, FetchReason, Fetched};
 use tokio::io::AsyncReadExt as _;
 
 use crate::artifact::{ArtifactStore, IncomingFile, SourceKey, TaskWrite as _};

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tenure_planner::source::{FetchFailure, FetchReason};
+use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
 use crate::connector::{ConnectFailure, ConnectRefusal};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tenure_planner::git_repository::Fetched;
+use tenure_remote_requests::fetch::Fetched;
 use tokio::time::Instant;
 
 use crate::artifact::ArtifactStore;

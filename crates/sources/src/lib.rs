@@ -53,7 +53,7 @@ mod verify;
 
 pub use artifact::{ArtifactStore, SourceKey, read_archive, read_archive_size};
 pub use bucket::{AccessKeys, BucketError, BucketRequest, BucketSecrets, fetch_bucket};
-pub use budget::{BudgetLimits, ByteBudget, HeldBytes, OverBudget};
+pub use budget::{BudgetDemand, BudgetLimits, ByteBudget, HeldBytes, OverBudget};
 pub use compose::{ComposeError, compose, count_parts, find_made};
 pub use connector::{Connect, ConnectFailure, ConnectRefusal, Connector};
 pub use deleted_sources::remove_deleted_sources;

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
-use tenure_planner::provider::{Answer, Method, NotificationRequest, PreparedNotification};
+use tenure_remote_requests::notification::{Answer, Method, NotificationRequest, ReceiverConnection};
 use tokio::io::AsyncReadExt as _;
 
 use crate::connector::{ConnectFailure, Connector};
@@ -31,25 +31,25 @@ pub struct NotificationFailure {
     pub is_transient: bool,
 }
 
-/// Sends one request of a sending and returns the answer. The caller bounds the time.
+/// Sends one request to a receiver and returns the answer. The caller bounds the time.
 ///
 /// # Errors
 /// [`NotificationFailure`] when no answer arrives.
 pub async fn send_notification(
-    sending: &PreparedNotification,
+    connection: &ReceiverConnection,
     letter: &NotificationRequest,
     reach: &Connector,
 ) -> Result<Answer, NotificationFailure> {
-    ask(sending, letter, reach).await.map_err(|error| describe(&error))
+    ask(connection, letter, reach).await.map_err(|error| describe(&error))
 }
 
 async fn ask(
-    sending: &PreparedNotification,
+    connection: &ReceiverConnection,
     letter: &NotificationRequest,
     reach: &Connector,
 ) -> Result<Answer, FetchError> {
-    let tls = read_tls(sending.tls.as_ref())?;
-    let proxy = sending.proxy.as_ref().map(Proxy::read).transpose()?;
+    let tls = read_tls(connection.tls.as_ref())?;
+    let proxy = connection.proxy.as_ref().map(Proxy::read).transpose()?;
     let limits = Limits {
         received_bytes: RECEIVED,
         ..Limits::default()

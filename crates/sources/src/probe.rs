@@ -4,7 +4,7 @@
 //! answer proves nothing, and never counts as the end of a credential. Nothing is fetched.
 
 use http::StatusCode;
-use tenure_planner::access::host::ProbeResult;
+use tenure_remote_requests::git_host::ProbeResult;
 use tokio::io::AsyncReadExt as _;
 
 use crate::connector::Connector;

@@ -4,7 +4,7 @@
 
 use go_words::version::Range;
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_planner::git_repository::{FetchRequest, IncludeRequest, Provider};
+use tenure_remote_requests::git::{FetchRequest, IncludeRequest, Provider};
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;

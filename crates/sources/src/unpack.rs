@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use jiff::Timestamp;
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
-use tenure_planner::git_repository::Fetched;
+use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_remote_requests::fetch::Fetched;
 
 use crate::archive::{self, ArchiveError, Selection, Submodules};
 use crate::archive_writer::Written;

@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use git_signatures::{ObjectFormat, Signed, TrustedKeys, read_tag_name, split_commit, split_tag};
 use sha2::{Digest as _, Sha256};
-use tenure_planner::git_repository::{FetchReason, VerifyMode};
+use tenure_remote_requests::fetch::FetchReason;
+use tenure_remote_requests::git::VerifyMode;
 
 use crate::error::FetchError;
 use crate::git::oid::{Algorithm, Oid};

@@ -2,13 +2,13 @@
 //! sent with the administrator's rights.
 //!
 //! The checks here hold for every user. They deny namespaces of Kubernetes or the platform, namespaces that another Tenant has recorded or has its home in, and
-//! namespaces in deletion. The API server and admission decide whether the user may adopt at all ([`crate::admission::rights::ADOPT`]).
+//! namespaces in deletion. The API server and admission decide whether the user may adopt at all ([`crate::rights::ADOPT`]).
 
 use serde_json::{Map, Value, json};
+use tenure_api::ObjectView;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{OwnerReference, Tenant, condition, reason};
 
-use crate::admission::read_metadata;
 use crate::denial::Denial;
 use crate::placement::{NamespaceFacts, TenancyFacts, TenantFacts};
 use crate::record::RecordState;
@@ -32,7 +32,7 @@ pub struct Adoption {
 /// # Errors
 /// The reason why the Tenant can't get the namespace.
 pub fn plan_adoption(realm: &TenancyFacts, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
-    let metadata = read_metadata(object);
+    let metadata = ObjectView::of(object).read_metadata();
     let facts = NamespaceFacts::from(&metadata);
     let name = facts.name.as_str();
     let refuse = |why: String| {
@@ -170,7 +170,7 @@ fn read_name(space: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::make_owner_reference;
+    use crate::owner_reference::make_owner_reference;
     use crate::settings::Settings;
 
     fn tenant(status: Value) -> Tenant {

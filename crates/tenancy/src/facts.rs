@@ -360,7 +360,8 @@ impl FactIndex {
         self.tenant_of(namespace).is_some_and(|tenant| tenant.uid == tenant_uid)
     }
 
-    pub(crate) fn list_namespaces<'a>(&'a self, tenant: &'a TenantFacts) -> impl Iterator<Item = &'a NamespaceFacts> {
+    /// Lists the namespaces of a Tenant, as far as they are known.
+    pub fn list_namespaces<'a>(&'a self, tenant: &'a TenantFacts) -> impl Iterator<Item = &'a NamespaceFacts> {
         let claims = self.claims.get(&tenant.name).into_iter().flatten();
         let known = claims.filter_map(|name| self.namespaces.get(name));
         known.filter(|facts| self.tenant_of(&facts.name).is_some_and(|owner| owner.uid == tenant.uid))

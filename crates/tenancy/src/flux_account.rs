@@ -9,7 +9,7 @@ use crate::settings::Settings;
 
 /// A kind whose `spec.serviceAccountName` names the account with which it acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ActingKind {
+pub enum ActingKind {
     /// Tenure reconciles it, unless an administrator leaves it to Flux's kustomize-controller.
     Kustomization,
     /// Only Flux's helm-controller reconciles it.
@@ -31,7 +31,8 @@ impl ActingKind {
 /// In the home namespace, the account is that of the tenant's Surfaces, which only holders of its token can use. If Flux's own controllers
 /// reconcile the kind, and an administrator named an account for the home namespace, it is this account. In another namespace, it is the
 /// account that the administrator named for that namespace, else `default`.
-pub(crate) fn name_account<'a>(
+#[must_use]
+pub fn name_account<'a>(
     settings: &'a Settings,
     kind: ActingKind,
     namespace: &str,

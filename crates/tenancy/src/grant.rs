@@ -66,7 +66,7 @@ impl ReferenceGrant {
     }
 
     /// Returns the target of the grant as `NAMESPACE/KIND/NAME`, if a namespace of a tenant receives it.
-    pub(crate) fn find_target(&self, (from, tenant): (&str, &str)) -> Option<String> {
+    pub fn find_target(&self, (from, tenant): (&str, &str)) -> Option<String> {
         let is_named = match &self.from {
             GrantedTo::Everybody => true,
             GrantedTo::Tenant(granted) => granted.as_str() == tenant,

@@ -29,14 +29,16 @@ impl PairDigest {
     }
 
     /// Returns the first byte, which spreads many digests over several places.
-    pub(crate) fn first_byte(self) -> u8 {
+    #[must_use]
+    pub fn first_byte(self) -> u8 {
         let [first, ..] = self.0;
         first
     }
 }
 
 /// Returns the digest of texts. Different lists of texts never give the same input.
-pub(crate) fn digest_of(texts: &[&str]) -> PairDigest {
+#[must_use]
+pub fn digest_texts(texts: &[&str]) -> PairDigest {
     let mut hasher = Sha256::new();
     for text in texts {
         hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -75,7 +77,7 @@ impl IngressRoutes {
             let host = text(rule, "host");
             let mut add = |path: String| {
                 let path = if path.is_empty() { "/".to_owned() } else { path };
-                let digest = digest_of(&[&host, &path]);
+                let digest = digest_texts(&[&host, &path]);
                 pairs.entry(digest).or_insert_with(|| HostPath {
                     host: host.clone(),
                     path,
@@ -270,7 +272,7 @@ mod tests {
     }
 
     fn digest(host: &str, path: &str) -> PairDigest {
-        digest_of(&[host, path])
+        digest_texts(&[host, path])
     }
 
     #[test]

@@ -13,22 +13,18 @@
 //!                                        ├──[owner]──────▶ whose is an object that two want?
 //!                                        └──[surface]────▶ which tier is a Surface here?
 //!
-//! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may a user write this, before it is stored?
-//!                                                │
-//!                                                ├──[admission::ledger]──▶ is capacity left, with the reservations of a moment ago?
-//!                                                ├──[admission::quota]──▶ is capacity left that a Tenant's namespaces share?
-//!                                                ├──[mentions]──▶ does an object outside the tenant name that namespace already?
-//!                                                └──[admission::collision]──▶ does another Ingress have its host and path?
+//! Tenants and namespaces ──[facts]──▶ Facts ──[mentions]──▶ does an object outside the tenant name that namespace already?
 //! ```
+//!
+//! `crates/admission-rules` decides with these facts whether a user may write an object, before it is stored.
 
 pub mod access;
-pub mod admission;
 pub mod adoption;
 pub mod bounds;
 pub mod denial;
 pub mod external;
 pub mod facts;
-mod flux_account;
+pub mod flux_account;
 pub mod foreign_token;
 pub mod grant;
 pub mod identity;
@@ -40,20 +36,19 @@ pub mod membership;
 pub mod mentions;
 pub mod namespace_metadata;
 pub mod owner;
+pub mod owner_reference;
 pub mod placement;
 pub mod pod_security;
 pub mod quotas;
 pub mod record;
 pub mod reference;
+pub mod rights;
 pub mod settings;
 pub mod shared_minters;
 pub mod surface;
 pub mod termination;
 pub mod write_scope;
 
-pub use admission::collision::{HostClaim, HostLedger, HostPart};
-pub use admission::ledger::{self, Claim, Ledger};
-pub use admission::quota::{QuotaAmount, QuotaClaim, QuotaLedger, Sums};
 pub use bounds::Bounds;
 pub use denial::{Denial, DenialReason};
 pub use external::ExternalGrant;
@@ -66,6 +61,7 @@ pub use instance::{Instance, ShardAssignment, ShardName, ShardUnit};
 pub use lane::Lane;
 pub use membership::{Membership, find_membership};
 pub use namespace_metadata::NamespaceMetadata;
+pub use owner_reference::make_owner_reference;
 pub use placement::{
     Holder, NamespaceFacts, Placement, TenancyFacts, TenancyIndex, TenantFacts, TenantOwnerFacts, TenantPlacement,
 };

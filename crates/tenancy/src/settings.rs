@@ -89,9 +89,9 @@ pub struct Settings {
     pub protected_namespaces: Vec<String>,
     /// Namespaces that no owner creates, besides those of common add-ons: names, and prefixes of names with a `*` behind.
     pub reserved_namespaces: Vec<String>,
-    /// True if [`crate::admission`] checks every write in the cluster first.
+    /// True if `crates/admission-rules` checks every write in the cluster first.
     pub is_guarded: bool,
-    /// True if policies of [`crate::admission::policy`] are kept in force in the cluster.
+    /// True if policies of `crates/admission-rules` are kept in force in the cluster.
     pub has_policies: bool,
     /// True if Kustomizations are left to Flux's own controller.
     pub leaves_kustomizations: bool,
@@ -145,7 +145,7 @@ impl Settings {
     }
 
     /// Returns the flag that names a namespace for others than a tenant, if one does.
-    pub(crate) fn find_flag_naming(&self, namespace: &str, tenant: &str) -> Option<&'static str> {
+    pub fn find_flag_naming(&self, namespace: &str, tenant: &str) -> Option<&'static str> {
         if self.default_service_accounts.contains_key(namespace) {
             return Some("--default-service-account");
         }
@@ -163,7 +163,7 @@ impl Settings {
     }
 
     /// Lists the patterns of [reserved](Self::is_reserved) names.
-    pub(crate) fn list_reserved(&self) -> impl Iterator<Item = &str> {
+    pub fn list_reserved(&self) -> impl Iterator<Item = &str> {
         let added = self.reserved_namespaces.iter().map(String::as_str);
         RESERVED.into_iter().chain(added)
     }
@@ -206,7 +206,8 @@ pub fn check_protected(pattern: &str) -> Result<(), String> {
 
 /// Checks whether Kubernetes keeps a namespace for itself. An account that can be any other account there can be any account
 /// everywhere.
-pub(crate) fn is_kubernetes_own(namespace: &str) -> bool {
+#[must_use]
+pub fn is_kubernetes_own(namespace: &str) -> bool {
     namespace.starts_with("kube-")
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::metadata::LANE_PREFIX;
 
-use crate::admission::rights::MINT_ADMINISTRATOR;
+use crate::rights::MINT_ADMINISTRATOR;
 use crate::settings::is_kubernetes_own;
 
 /// A grant of the verb to a lane that serves more than the namespace of the grant.

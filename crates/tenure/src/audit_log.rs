@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use structured_merge::ManagedFieldsEntry;
-use tenure_planner::ownership::writers::{Address, Search, Writers};
+use tenure_inspection::ownership::writers::{Address, Search, Writers};
 
 use crate::failure::Failure;
 use crate::output;

@@ -1,8 +1,8 @@
 //! The user of a command, and their rights: reviews that every user may ask about themselves. The module caches no answer and assumes no right.
 
 use serde_json::{Value, json};
+use tenure_admission_rules::Question;
 use tenure_api::ObjectView;
-use tenure_tenancy::admission::Question;
 
 use crate::failure::Failure;
 

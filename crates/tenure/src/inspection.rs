@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_api::text::visible_line;
 use tenure_cluster::discovery::{Discovery, Sought as Served};
-use tenure_planner::inspection::{DescribedState, Findings, MissingFacts, RelatedNamespaces, State};
+use tenure_inspection::object_facts::{DescribedState, Findings, MissingFacts, RelatedNamespaces, State};
 use tenure_planner::{Failure as Refusal, Live};
 
 use crate::connect::{Connect, Scope};

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
+use tenure_admission_rules::policy;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::workload::LanePods;
@@ -16,7 +17,6 @@ use tenure_controllers::{ArtifactEndpoint, EnabledKinds, LaneServer, ReceiverEnd
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_sources::Endpoint;
 use tenure_tenancy::Settings;
-use tenure_tenancy::admission::policy;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

@@ -12,7 +12,7 @@ use structured_merge::{FieldPath, PathElement};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
 use tenure_controllers::RebuiltObject;
-use tenure_planner::inspection::describe_identity;
+use tenure_inspection::object_facts::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
 
 /// The number of namespaces that are read at the same time.

@@ -10,11 +10,11 @@ use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tenure_admission_rules::policy::{is_bound, list_bounds, list_lane_bounds};
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, PLATFORM_NAMESPACE};
 use tenure_api::workload::LanePods;
 use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
-use tenure_tenancy::admission::policy::{is_bound, list_bounds, list_lane_bounds};
 
 use crate::admin::{Admin, AdminError, MARKED};
 use crate::installation::install;

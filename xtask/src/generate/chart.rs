@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use tenure_admission_rules::policy::{list_enforced_objects, list_roles};
 use tenure_api::admission_webhooks::SERVICE;
 use tenure_api::installation;
 use tenure_api::workload::{self, Workload};
 use tenure_tenancy::Settings;
-use tenure_tenancy::admission::policy::{list_enforced_objects, list_roles};
 
 use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed, list_lanes};
 

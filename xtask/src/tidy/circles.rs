@@ -18,7 +18,11 @@ const CRATES: &[&str] = &[
     "crates/apiserver",
     "crates/controllers",
     "crates/planner",
+    "crates/git-access",
+    "crates/inspection",
+    "crates/remote-requests",
     "crates/tenancy",
+    "crates/admission-rules",
 ];
 
 /// The known circles.

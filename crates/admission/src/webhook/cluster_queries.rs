@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tenure_admission_rules::{ClusterQueries, Question};
 use tenure_api::ObjectView;
 use tenure_cluster::{Client, ClusterError};
-use tenure_tenancy::admission::{ClusterQueries, Question};
 use tenure_tenancy::mentions::Mention;
 use tenure_tenancy::{FactIndex, TenantFacts};
 use tokio::sync::Semaphore;

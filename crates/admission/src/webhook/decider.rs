@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tenure_admission_rules::{self as rules, Decision, Operation, Refusal, Request, collision};
+use tenure_admission_rules::{HostClaim, QuotaClaim, ledger};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::{Client, ClusterError};
-use tenure_tenancy::admission::{self, Decision, Operation, Refusal, Request, collision};
-use tenure_tenancy::{FactIndex, HostClaim, NamespaceFacts, QuotaClaim, TenantFacts, ledger, owner};
+use tenure_tenancy::{FactIndex, NamespaceFacts, TenantFacts, owner};
 use tokio::sync::Semaphore;
 
 use super::cluster_queries::{ObjectKey, QueryAnswers, QueryClient, RightQuery};
@@ -113,7 +114,7 @@ impl ReviewDecider {
         let mut answers = QueryAnswers::new(self.known.mentions().clone());
         let mut rounds = 0..ROUNDS;
         let decision = loop {
-            let decision = effort.work(|| admission::decide(&facts, &request, &answers)).await;
+            let decision = effort.work(|| rules::decide(&facts, &request, &answers)).await;
             if answers.is_complete() {
                 break decision;
             }

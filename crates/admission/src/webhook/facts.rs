@@ -9,14 +9,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::Value;
+use tenure_admission_rules::{HostClaim, QuotaClaim, Refusal, Sums, collision, quota};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::{Client, RawObject, WatchEvent, watch};
-use tenure_tenancy::admission::Refusal;
-use tenure_tenancy::admission::{collision, quota};
-use tenure_tenancy::{
-    FactIndex, HostClaim, IngressIndex, IngressRoutes, NamespaceFacts, QuotaClaim, Settings, Sums, TenantFacts, Usages,
-};
+use tenure_tenancy::{FactIndex, IngressIndex, IngressRoutes, NamespaceFacts, Settings, TenantFacts, Usages};
 use tokio::sync::watch as changing;
 
 use super::mentions::KnownMentions;

@@ -3,8 +3,8 @@
 //! that all Tenants share.
 //!
 //! Within one process, claims of one Tenant run one after another, and no other Tenant waits for them. At a Lease that all share, a Tenant waits for at most
-//! one claim of each other Tenant. The rules of counting are in [`tenure_tenancy::admission::ledger`], [`tenure_tenancy::admission::quota`] and
-//! [`tenure_tenancy::admission::collision`].
+//! one claim of each other Tenant. The rules of counting are in [`tenure_admission_rules::ledger`], [`tenure_admission_rules::quota`] and
+//! [`tenure_admission_rules::collision`].
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tenure_admission_rules::Refusal;
+use tenure_admission_rules::{Claim, HostClaim, HostLedger, HostPart, Ledger, QuotaClaim, QuotaLedger, Sums};
 use tenure_api::admission_webhooks::{
     HOST_LEDGER_ANNOTATION, HOST_LEDGER_PREFIX, LEDGER_ANNOTATION, LEDGER_PREFIX, QUOTA_LEDGER_ANNOTATION,
 };
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError, Resource};
-use tenure_tenancy::admission::Refusal;
-use tenure_tenancy::{Claim, HostClaim, HostLedger, HostPart, Ledger, QuotaClaim, QuotaLedger, Sums};
 
 use super::decider::Unanswered;
 use super::shared_objects::write_if_unchanged;

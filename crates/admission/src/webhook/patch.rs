@@ -40,7 +40,7 @@ fn join(path: &str, key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tenure_tenancy::admission::Change;
+    use tenure_admission_rules::Change;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use kubernetes_cel::{Check, Decision as Authorized, OBJECT_BUDGET, Type, Value as CelValue};
 use serde_json::{Value, json};
 use structured_merge::{FieldManager, Timestamp, Typing};
+use tenure_admission_rules::{self as rules, ClusterQueries, Decision, Question, Request, policy};
 use tenure_kinds::expressions::{Activation, Authorizer, Compiler, Conditions, Expression, Inputs, Match, Scope};
-use tenure_tenancy::admission::{self, ClusterQueries, Decision, Question, Request, policy};
 use tenure_tenancy::mentions::Mention;
 use tenure_tenancy::{FactIndex, TenantFacts};
 
@@ -126,12 +126,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn make() -> Self {
-        Self::of(serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap())
+        Self::of(serde_saphyr::from_str(include_str!("../../../admission-rules/tests/admission.yaml")).unwrap())
     }
 
     /// Returns a world in which only policies check writes.
     pub(crate) fn without_webhooks() -> Self {
-        let table = include_str!("../../../tenancy/tests/admission.yaml");
+        let table = include_str!("../../../admission-rules/tests/admission.yaml");
         let mut table: Table = serde_saphyr::from_str(table).unwrap();
         table.realm.settings.is_guarded = false;
         Self::of(table)
@@ -324,7 +324,7 @@ impl World {
     /// Returns the decision of the rules about the same review.
     pub(crate) fn decide(&self, actor: &Actor, review: &Value) -> Option<Decision> {
         let request = Request::read(review).ok()?;
-        Some(admission::decide(&self.facts, &request, &Around(self, actor)))
+        Some(rules::decide(&self.facts, &request, &Around(self, actor)))
     }
 
     /// Returns a case as a review. A Namespace has its annotations.

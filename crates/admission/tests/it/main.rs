@@ -34,7 +34,7 @@ mod stage;
 #[allow(dead_code, reason = "the policies' scenarios take them away again")]
 mod stand_ins;
 mod sums;
-#[path = "../../../tenancy/tests/trials/table.rs"]
+#[path = "../../../admission-rules/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;
 mod templates;

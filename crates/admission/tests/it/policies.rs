@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use structured_merge::Timestamp;
+use tenure_admission_rules::policy::{LEFT, PolicyGap, find_policy_gap};
+use tenure_admission_rules::{Decision, Operation, Request, Rule};
 use tenure_api::ObjectMeta;
-use tenure_tenancy::admission::policy::{LEFT, PolicyGap, find_policy_gap};
-use tenure_tenancy::admission::{Decision, Operation, Request, Rule};
 
 use crate::expressions::{World, Writer, settle};
 use crate::table::{Actor, ByPolicy, Case};

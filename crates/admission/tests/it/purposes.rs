@@ -1,9 +1,9 @@
 //! The purpose of each rule, the failure policies of the webhooks, and the table in the docs say the same.
 
 use serde_json::Value;
+use tenure_admission_rules::Rule;
+use tenure_admission_rules::rule_enforcement::{PolicyCoverage, RulePurpose};
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
-use tenure_tenancy::admission::Rule;
-use tenure_tenancy::admission::rule_enforcement::{PolicyCoverage, RulePurpose};
 
 const PAGE: &str = include_str!("../../../../docs/reference/admission.md");
 

@@ -199,7 +199,7 @@ async fn a_namespace_that_no_watch_has_told_of_is_read() {
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {
                 "name": "late", "labels": { "capsule.clastix.io/tenant": "late" },
-                "ownerReferences": [tenure_tenancy::admission::make_owner_reference("late", uid)]
+                "ownerReferences": [tenure_tenancy::make_owner_reference("late", uid)]
             }
         }))
         .await

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{Method, Request};
 use kube::client::Body;
 use serde_json::{Value, json};
-use tenure_tenancy::admission::policy;
+use tenure_admission_rules::policy;
 use tenure_tenancy::{FactIndex, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
@@ -22,7 +22,7 @@ use crate::sums;
 use crate::table::{Actor, Case, Object, Sent, Table, find_kind};
 
 fn read_table() -> Table {
-    serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap()
+    serde_saphyr::from_str(include_str!("../../../admission-rules/tests/admission.yaml")).unwrap()
 }
 
 pub(crate) struct Stage {

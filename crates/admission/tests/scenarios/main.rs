@@ -32,6 +32,6 @@ mod stage;
 mod stand_ins;
 #[path = "../it/sums.rs"]
 mod sums;
-#[path = "../../../tenancy/tests/trials/table.rs"]
+#[path = "../../../admission-rules/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;

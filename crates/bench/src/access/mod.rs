@@ -15,7 +15,7 @@ use tenure_api::ObjectView;
 use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_git_server::{GitServer, Options, Repository};
 
-use tenure_planner::access::configuration::{File, Reading, read_file};
+use tenure_git_access::configuration::{File, Reading, read_file};
 
 use self::objects::{
     GRANTS, PLATFORM, PROJECTS, REQUESTS, SOURCES, age, configure, configure_most, describe_grant, describe_host,

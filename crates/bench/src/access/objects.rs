@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
-use tenure_planner::access::rotation_order::RotationOrder;
+use tenure_git_access::rotation_order::RotationOrder;
 
 /// The path of the platform's access objects.
 pub(super) const PROJECTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system";

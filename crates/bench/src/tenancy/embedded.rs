@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tenure_admission::EmbeddedGuard;
+use tenure_admission_rules::policy::{self, HandEditDenials, MintableAccounts};
 use tenure_api::ObjectMeta;
 use tenure_api::Tenant;
 use tenure_apiserver::Guard;
-use tenure_tenancy::admission::policy::{self, HandEditDenials, MintableAccounts};
 use tenure_tenancy::{FactIndex, NamespaceFacts, Settings, TenantFacts};
 
 use super::stage::{LARGE, Stage, for_each, list_namespaces, name_owner};

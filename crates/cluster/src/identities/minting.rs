@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
 use serde_json::json;
+use tenure_admission_rules::minting;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
-use tenure_tenancy::admission::minting;
 use tenure_tenancy::{Identity, LaneAccount};
 
 use super::{Sender, Shared, controller};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
-use tenure_planner::artifact::StoredArtifact;
+use tenure_remote_requests::artifact::StoredArtifact;
 use tenure_sources::{
     ArtifactStore, ByteBudget, FetchBudgets, HeldBytes, Limits, OverBudget, SourceKey, StorageError,
     remove_deleted_sources,

@@ -3,8 +3,8 @@
 
 use tenure_api::metadata::{PLATFORM_NAMESPACE, TENURE_CONTROLLER};
 use tenure_cluster::{Client, ClusterError};
-use tenure_planner::access::pull_secrets::{AccountChange, ObservedAccounts, read_account};
-use tenure_planner::access::rotation::{NamespaceState, WriteFailure};
+use tenure_git_access::pull_secrets::{AccountChange, ObservedAccounts, read_account};
+use tenure_git_access::rotation::{NamespaceState, WriteFailure};
 
 use super::secrets::fail_as;
 use super::steps::Actor;

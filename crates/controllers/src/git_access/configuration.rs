@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::access::provider::{AccessProvider, Agent};
-use tenure_planner::access::configuration::{Configuration, File, Reading, read_file};
+use tenure_git_access::configuration::{Configuration, File, Reading, read_file};
 use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_sources::{Entry, Tree, read_archive, read_archive_size};
 

@@ -10,11 +10,11 @@ use kube::ResourceExt as _;
 use tenure_api::access::{AccessProvider, FluxAccessRequest, FluxAccessRequestSpec};
 use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::time::Time;
-use tenure_planner::access::delivery::list_ordering;
-use tenure_planner::access::host::{HostError, HostQuery, HostReply, Scope};
-use tenure_planner::access::rotation::Listing;
-use tenure_planner::access::rotation::leftover_credentials::{self, list_recorded};
-use tenure_planner::access::status::{AUTHORISER_WORKS, condition};
+use tenure_git_access::delivery::list_ordering;
+use tenure_git_access::rotation::Listing;
+use tenure_git_access::rotation::leftover_credentials::{self, list_recorded};
+use tenure_git_access::status::{AUTHORISER_WORKS, condition};
+use tenure_remote_requests::git_host::{HostError, HostQuery, HostReply, Scope};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::provider::{AGAIN, BELIEVED, ProviderReconciler, Unlisted};

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use git_hosts::{Authoriser, Host, HostResponse, RemoteHost, fingerprint_bytes};
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::AccessProvider;
-use tenure_planner::access::delivery::CA_KEY;
-use tenure_planner::access::host::{Capabilities, CredentialKind, HostError, HostKind, HostQuery, Scope, Target};
-use tenure_planner::access::rotation::Listing;
-use tenure_planner::access::rotation::rate_limits::{HostRateLimiter, RateLimitState};
+use tenure_git_access::delivery::CA_KEY;
+use tenure_git_access::rotation::Listing;
+use tenure_git_access::rotation::rate_limits::{HostRateLimiter, RateLimitState};
+use tenure_remote_requests::git_host::{Capabilities, CredentialKind, HostError, HostKind, HostQuery, Scope, Target};
 use tenure_sources::{Connector, SecretBytes, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
 

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use tenure_api::access::Period;
-use tenure_planner::access::credential_kind::find_made;
-use tenure_planner::access::delivery::{RequestFacts, decide_wanted};
-use tenure_planner::access::host::HostKind;
-use tenure_planner::access::manual_secret::{ManualSecretState, plan, read_age};
-use tenure_planner::access::rotation::{NamespaceState, Plan};
+use tenure_git_access::credential_kind::find_made;
+use tenure_git_access::delivery::{RequestFacts, decide_wanted};
+use tenure_git_access::manual_secret::{ManualSecretState, plan, read_age};
+use tenure_git_access::rotation::{NamespaceState, Plan};
+use tenure_remote_requests::git_host::HostKind;
 
 use super::secrets::{SECRET, explain, find, id, wipe};
 use super::steps::Actor;

@@ -3,7 +3,7 @@
 //!
 //! This module has the watched objects of access and wakes the reconcilers. The reconciler of an AccessProvider (`provider`) makes and ends requests,
 //! and finds leftover credentials at the host. The reconciler of a request (`request`) executes the orders of the state machine
-//! `planner::access::rotation`, in one namespace after the other.
+//! `git_access::rotation`, in one namespace after the other.
 //!
 //! Records are written as the controller. The authoriser's Secret and the staging Secret are written as the account that the AccessProvider names.
 //! Delivered Secrets are written as the account that writes credentials. This module makes no choice, and stores no value longer than one step takes.
@@ -57,14 +57,14 @@ use tenure_api::access::{
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
-use tenure_planner::access::credential_kind::opens;
-use tenure_planner::access::delivery::{ProviderState, list_delivered};
-use tenure_planner::access::notice::IssueLimiter;
-use tenure_planner::access::request::hash_spec;
-use tenure_planner::access::request_plan::Plan;
-use tenure_planner::access::request_plan::handover::{DeliveryState, list_holdings};
-use tenure_planner::access::rotation::NamespaceState;
-use tenure_planner::access::rotation::schedule::find_reread_interval;
+use tenure_git_access::credential_kind::opens;
+use tenure_git_access::delivery::{ProviderState, list_delivered};
+use tenure_git_access::notice::IssueLimiter;
+use tenure_git_access::request::hash_spec;
+use tenure_git_access::request_plan::Plan;
+use tenure_git_access::request_plan::handover::{DeliveryState, list_holdings};
+use tenure_git_access::rotation::NamespaceState;
+use tenure_git_access::rotation::schedule::find_reread_interval;
 use tenure_tenancy::access::approval::{ApprovalFacts, Verdict, decide_approval};
 use tokio_util::sync::CancellationToken;
 

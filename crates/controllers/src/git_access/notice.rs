@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
 use tenure_cluster::ClusterError;
-use tenure_planner::access::host::{HostError, HostQuery, HostReply, Issue};
-use tenure_planner::access::notice::{Answer, NoticeEvent, NoticeFacts, OpenIssues, Plan, Step, plan, record};
-use tenure_planner::access::status::decide_state;
+use tenure_git_access::notice::{Answer, NoticeEvent, NoticeFacts, OpenIssues, Plan, Step, plan, record};
+use tenure_git_access::status::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
+use tenure_remote_requests::git_host::{HostError, HostQuery, HostReply, Issue};
 
 use super::request::RequestReconciler;
 use super::step_facts::StepFacts;

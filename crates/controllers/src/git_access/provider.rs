@@ -17,13 +17,13 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER, TENURE_FINALIZER};
 use tenure_api::time::Time;
 use tenure_cluster::{Client, ClusterError, DeleteOptions, Preconditions};
-use tenure_planner::access::configuration::{Problem, Unread, read_object};
-use tenure_planner::access::delivery::FAREWELL_SECONDS;
-use tenure_planner::access::host::{HostKind, HostQuery, HostReply, Scope};
-use tenure_planner::access::manual_secret;
-use tenure_planner::access::request_plan::{PathLookup, Plan, RequestedEntry, Snapshot, plan};
-use tenure_planner::access::status::{AUTHORISER_WORKS, condition};
+use tenure_git_access::configuration::{Problem, Unread, read_object};
+use tenure_git_access::delivery::FAREWELL_SECONDS;
+use tenure_git_access::manual_secret;
+use tenure_git_access::request_plan::{PathLookup, Plan, RequestedEntry, Snapshot, plan};
+use tenure_git_access::status::{AUTHORISER_WORKS, condition};
 use tenure_planner::{FinalizerChange, Next};
+use tenure_remote_requests::git_host::{HostKind, HostQuery, HostReply, Scope};
 use tenure_tenancy::Placement;
 use tenure_tenancy::access::approval::Verdict;
 use tenure_tenancy::access::receiver::{Installation, ProviderReach, check_receiver};
@@ -160,7 +160,7 @@ impl ProviderReconciler {
             match author {
                 // The namespace's tenant must be known, or the requester could approve the request.
                 None => problems.push(Problem {
-                    place: tenure_planner::access::configuration::Place {
+                    place: tenure_git_access::configuration::Place {
                         file: format!("FluxAccess {namespace}/{}", access.name_any()).into(),
                         line: None,
                         entry: String::new(),

@@ -14,21 +14,21 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::condition::Condition;
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::access::delivery::{
+use tenure_git_access::delivery::{
     RequestFacts, choose_username, decide_wanted, find_end, find_grace_end, find_ledger,
 };
-use tenure_planner::access::host::CredentialKind;
-use tenure_planner::access::notice;
-use tenure_planner::access::pull_secrets::ObservedAccounts;
-use tenure_planner::access::request::read_target;
-use tenure_planner::access::rotation::{
+use tenure_git_access::notice;
+use tenure_git_access::pull_secrets::ObservedAccounts;
+use tenure_git_access::request::read_target;
+use tenure_git_access::rotation::{
     Answer, Plan, RotationEvent, SecretState, Snapshot, SourceState, StagingState, Step, WantedState, plan,
 };
-use tenure_planner::access::rotation_order;
-use tenure_planner::access::status::{
+use tenure_git_access::rotation_order;
+use tenure_git_access::status::{
     conclude_request, decide_state, record_history, record_receivers, record_verdict, replace_conditions,
 };
 use tenure_planner::{Event, EventKind, EventPlace, FinalizerChange, Next};
+use tenure_remote_requests::git_host::CredentialKind;
 use tenure_tenancy::access::approval::Verdict;
 use tokio::sync::Semaphore;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_planner::access::delivery::Form;
+use tenure_git_access::delivery::Form;
 
 /// The parts of a Secret besides the value.
 pub(super) struct FoundSecretParts {

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::{ApplyOptions, Client, ClusterError, DeleteOptions, Preconditions};
-use tenure_planner::Failure;
-use tenure_planner::access::delivery::{
+use tenure_git_access::delivery::{
     BASIC_KEYS, CA_KEY, DOCKER_CONFIG_KEY, Form, SSH_KEYS, TOKEN_USER, belongs_to, find_request, grants_as_wanted,
     write_access, write_mark, write_metadata,
 };
-use tenure_planner::access::permission;
-use tenure_planner::access::rotation::{SecretFacts, SecretState, WriteFailure};
+use tenure_git_access::permission;
+use tenure_git_access::rotation::{SecretFacts, SecretState, WriteFailure};
+use tenure_planner::Failure;
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_sources::{SecretBytes, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -485,7 +485,7 @@ mod tests {
         reason = "tests may panic"
     )]
 
-    use tenure_planner::access::rotation::StagedFacts;
+    use tenure_git_access::rotation::StagedFacts;
 
     use super::*;
 

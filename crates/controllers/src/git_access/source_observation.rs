@@ -8,7 +8,7 @@ use tenure_api::metadata::REQUESTED_AT;
 use tenure_api::reason::AUTHENTICATION_FAILED;
 use tenure_api::reference::LocalObjectReference;
 use tenure_api::{DurationText, GitRepository, ObjectMeta, OciRepository};
-use tenure_planner::access::rotation::SourceState;
+use tenure_git_access::rotation::SourceState;
 
 use super::AccessHub;
 use crate::cluster_view::key::Kind;

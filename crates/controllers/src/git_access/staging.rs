@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{STAGING_SECRETS_ANNOTATION, TENURE_CONTROLLER};
 use tenure_cluster::{Client, ClusterError};
-use tenure_planner::access::rotation::{StagedFacts, StagingState, WriteFailure};
+use tenure_git_access::rotation::{StagedFacts, StagingState, WriteFailure};
 use tenure_sources::SecretBytes;
 use zeroize::{Zeroize as _, Zeroizing};
 

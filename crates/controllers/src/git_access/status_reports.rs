@@ -14,12 +14,12 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::time::Time;
 use tenure_cluster::ClusterError;
-use tenure_planner::access::configuration::Problem;
-use tenure_planner::access::host::HostKind;
-use tenure_planner::access::request_plan::{PathLookup, Plan};
-use tenure_planner::access::status::{
+use tenure_git_access::configuration::Problem;
+use tenure_git_access::request_plan::{PathLookup, Plan};
+use tenure_git_access::status::{
     CONFIGURATION_READ, condition, make_grant_condition, make_sweep_condition, replace_conditions,
 };
+use tenure_remote_requests::git_host::HostKind;
 use tenure_tenancy::Placement;
 use tenure_tenancy::access::approval::Verdict;
 

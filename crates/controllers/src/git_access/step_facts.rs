@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
-use tenure_planner::access::delivery::ProviderState;
-use tenure_planner::access::request_plan::handover::DeliveryState;
-use tenure_planner::access::rotation::NamespaceState;
-use tenure_planner::access::rotation::handover::{Predecessor, Successor};
+use tenure_git_access::delivery::ProviderState;
+use tenure_git_access::request_plan::handover::DeliveryState;
+use tenure_git_access::rotation::NamespaceState;
+use tenure_git_access::rotation::handover::{Predecessor, Successor};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::{AccessHub, Relatives};

@@ -13,15 +13,15 @@ use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_api::metadata::{REQUESTED_AT, TENURE_CONTROLLER};
 use tenure_api::{GitRepository, OciRepository};
 use tenure_cluster::Client;
-use tenure_planner::access::credential_kind::{CredentialKindInputs, choose_kind, find_made};
-use tenure_planner::access::delivery::{Form, order_deadline, read_role};
-use tenure_planner::access::host::{
+use tenure_git_access::credential_kind::{CredentialKindInputs, choose_kind, find_made};
+use tenure_git_access::delivery::{Form, order_deadline, read_role};
+use tenure_git_access::request::read_target;
+use tenure_git_access::rotation::{
+    Answer, Listing, NamespaceState, Probe, SecretFacts, SecretState, StagedFacts, StagingState, Step, WriteFailure,
+};
+use tenure_remote_requests::git_host::{
     CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, ProbeResult, Role, Scope, Target,
     TargetDescription,
-};
-use tenure_planner::access::request::read_target;
-use tenure_planner::access::rotation::{
-    Answer, Listing, NamespaceState, Probe, SecretFacts, SecretState, StagedFacts, StagingState, Step, WriteFailure,
 };
 use tenure_sources::{SecretData, probe_git, probe_registry};
 use tenure_tenancy::access::readers::{IntendedReaders, check_strict, list_other_readers};
@@ -102,7 +102,7 @@ impl Actor {
         Form::of(self.kind, self.role)
     }
 
-    pub(super) fn capabilities(&self) -> tenure_planner::access::host::Capabilities {
+    pub(super) fn capabilities(&self) -> tenure_remote_requests::git_host::Capabilities {
         find_capabilities(self.host_kind, self.kind)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_planner::access::audit::{Bindings, Roles};
+use tenure_tenancy::access::bindings::{Bindings, Roles};
 
 /// How long they are valid for other Tenants.
 const GOOD_FOR: Duration = Duration::from_secs(60);

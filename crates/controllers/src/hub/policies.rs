@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
+use tenure_admission_rules::policy::{HandEditDenials, MintableAccounts, is_probe_denial};
 use tenure_api::access::AccessProvider;
 use tenure_api::metadata::{HAND_EDITS, MINTABLE_FACT, SURFACE_LABEL, TENURE_CONTROLLER};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface, reason};
@@ -19,7 +20,6 @@ use tenure_cluster::{
 };
 use tenure_planner::enforcement::{Part, PartState};
 use tenure_planner::policies::{ObservedNamespace, Plan, Probe, Snapshot, Target, Write, plan};
-use tenure_tenancy::admission::policy::{HandEditDenials, MintableAccounts, is_probe_denial};
 use tenure_tenancy::{FactIndex, NamespaceFacts, Placement};
 use tokio::time::Instant;
 

@@ -11,12 +11,12 @@ use jiff::Timestamp;
 use kustomize::FileTree;
 use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{ClientPool, Connection, LaneAccess, ServiceAccount};
-use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
     ApplySettings, Attempt, Difference, Guards, Memory, OngoingDeletions, ServiceAccountFacts, Snapshot, SourceFacts,
     Step, preview,
 };
 use tenure_planner::{Answer, Next, Request, Status as _};
+use tenure_remote_requests::artifact::ArtifactFacts;
 use tenure_tenancy::{Placement, identity};
 
 use crate::cluster_view::key::Key;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::{Condition, Kustomization};
-use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::SourceFacts;
+use tenure_remote_requests::artifact::ArtifactFacts;
 use tenure_sources::SourceKey;
 
 /// The length limit of a name in Kubernetes.

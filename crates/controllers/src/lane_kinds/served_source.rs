@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use tenure_api::ObjectView;
 use tenure_api::artifact::Artifact;
-use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::artifact_address::{ArtifactAddress, is_served};
+use tenure_remote_requests::artifact::StoredArtifact;
 use tenure_sources::SourceKey;
 
 use crate::cluster_view::key::Key;

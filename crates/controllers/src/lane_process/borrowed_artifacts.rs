@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_api::{ArtifactGenerator, Kustomization};
-use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{SourceFacts, find_source_namespace};
+use tenure_remote_requests::artifact::ArtifactFacts;
 use tenure_sources::SourceKey;
 
 use super::hub_channel::HubChannel;

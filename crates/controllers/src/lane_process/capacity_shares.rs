@@ -5,13 +5,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tenure_planner::lane_process::capacity::{CapacityAction, CapacityEvent, ShareState};
+use tenure_planner::lane_process::capacity::{CapacityAction, CapacityEvent, Demand, ShareState};
+use tenure_sources::BudgetDemand;
 use tokio::sync::{mpsc, watch};
 
 use super::hub_channel::HubChannel;
 use crate::context::ControllerContext;
 use crate::lane_protocol::messages::{ANSWER, FromLane};
 use crate::lane_protocol::shared_capacity::SharedCapacity;
+
+/// Writes a budget's state in the planner's form.
+fn describe_demand(demand: BudgetDemand) -> Demand {
+    let BudgetDemand {
+        share,
+        held,
+        first,
+        growing,
+    } = demand;
+    Demand {
+        share,
+        held,
+        first,
+        growing,
+    }
+}
 
 /// The shares of one lane.
 #[derive(Debug)]
@@ -95,7 +112,10 @@ impl Keeper {
     async fn keep(mut self) {
         loop {
             let budget = self.context.room(self.room);
-            match self.record.decide(&budget.demand(), self.began.elapsed()) {
+            match self
+                .record
+                .decide(&describe_demand(budget.demand()), self.began.elapsed())
+            {
                 CapacityAction::Ask { bytes, besides, waits } => self.ask((bytes, besides), waits).await,
                 CapacityAction::GiveBack { kept } => {
                     let bytes = budget.give_up_share(kept);

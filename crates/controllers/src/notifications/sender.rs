@@ -126,7 +126,7 @@ async fn attempt_often(
 
 async fn attempt(sending: &PreparedNotification, reach: &Connector) -> Verdict {
     if let Some(inquiry) = &sending.inquiry {
-        match send_notification(sending, inquiry, reach).await {
+        match send_notification(&sending.connection, inquiry, reach).await {
             Err(failure) => return fail(failure),
             Ok(answer) => match sending.judge_inquiry(&answer) {
                 Ok(true) => return Verdict::Done,
@@ -135,7 +135,7 @@ async fn attempt(sending: &PreparedNotification, reach: &Connector) -> Verdict {
             },
         }
     }
-    match send_notification(sending, &sending.letter, reach).await {
+    match send_notification(&sending.connection, &sending.letter, reach).await {
         Ok(answer) => sending.judge(&answer),
         Err(failure) => fail(failure),
     }

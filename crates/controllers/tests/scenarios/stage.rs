@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_admission_rules::policy;
 use tenure_cluster::{Connection, Token};
 use tenure_controllers::{Budgets, Config, Metrics, ReceiverEndpoint, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
-use tenure_tenancy::admission::policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_testkit::{Admin, Canary, Cluster, Reductions, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -7,7 +7,7 @@ use git_hosts::{Authoriser, Host, HostResponse, RemoteHost, make_deploy_key};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tenure_forge_server::{ForgeServer, Kind, Owner};
-use tenure_planner::access::host::{
+use tenure_remote_requests::git_host::{
     CredentialKind, HostError, HostKind, HostQuery, HostReply, ListedCredential, MintRequest, Role, Scope, Target,
     TargetDescription,
 };

@@ -5,7 +5,7 @@
 
 use git_hosts::{Host, RemoteHost, StaticHost, fingerprint_key, fingerprint_value};
 use jiff::{SignedDuration, Timestamp};
-use tenure_planner::access::host::{
+use tenure_remote_requests::git_host::{
     CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Scope, Target,
 };
 use tenure_sources::SecretBytes;

@@ -4,7 +4,7 @@ use git_hosts::DeviceFlow;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour, Owner};
-use tenure_planner::access::host::{AccessLevel, DevicePollResult, HostError, HostKind, Membership, Target};
+use tenure_remote_requests::git_host::{AccessLevel, DevicePollResult, HostError, HostKind, Membership, Target};
 use tenure_sources::TlsOptions;
 
 use crate::bed::{Bed, reach};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tenure_planner::source::Fetched;
-use tenure_planner::{git_repository, oci_repository};
+use tenure_remote_requests::fetch::Fetched;
+use tenure_remote_requests::{git, oci};
 use tenure_sources::{
     ArtifactStore, BudgetLimits, ByteBudget, Connector, FetchBudgets, GitRequest, GitSecrets, Limits, OciRequest,
     OciSecrets, SecretData, SourceKey, fetch, fetch_artifact,
@@ -31,11 +31,11 @@ impl Store {
 pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Connector) -> Result<Vec<String>, String> {
     let (store, limits) = (Store::new(), Limits::default());
     let source = SourceKey::new("GitRepository", "team", "app", "1").unwrap();
-    let asked = git_repository::FetchRequest {
+    let asked = git::FetchRequest {
         url: tenure_api::SourceUrl::new(url),
         reference: serde_json::from_value(json!({ "branch": "main" })).unwrap(),
         timeout: Duration::from_secs(60),
-        ..git_repository::FetchRequest::default()
+        ..git::FetchRequest::default()
     };
     let secrets = GitSecrets {
         credentials: Some(secret.clone()),
@@ -50,11 +50,11 @@ pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Connector)
 pub(crate) async fn fetch_image(url: &str, secret: &SecretData, reach: &Connector) -> Result<Vec<String>, String> {
     let (store, limits) = (Store::new(), Limits::default());
     let source = SourceKey::new("OCIRepository", "team", "app", "1").unwrap();
-    let asked = oci_repository::FetchRequest {
+    let asked = oci::FetchRequest {
         url: tenure_api::SourceUrl::new(url),
         reference: serde_json::from_value(json!({ "tag": "latest" })).unwrap(),
         media_type: None,
-        operation: oci_repository::LayerOperation::Extract,
+        operation: oci::LayerOperation::Extract,
         insecure: true,
         secret: None,
         service_account: None,

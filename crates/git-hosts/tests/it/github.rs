@@ -2,7 +2,7 @@
 
 use git_hosts::{Authoriser, Host as _, RemoteHost};
 use jiff::{SignedDuration, Timestamp};
-use tenure_planner::access::host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Role};
+use tenure_remote_requests::git_host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Role};
 use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
 
 use crate::bed::{Bed, PROJECT, ask, connect, list, mint, order, reach, revoke};
@@ -61,7 +61,7 @@ async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
         let url = bed.forge.git().http_url(name);
         probe_git(&url, &secret, &reach(&[&url])).await
     };
-    use tenure_planner::access::host::ProbeResult;
+    use tenure_remote_requests::git_host::ProbeResult;
     assert_eq!(probe(PROJECT).await, ProbeResult::Accepted);
     assert!(matches!(probe("group-1/other").await, ProbeResult::Refused(_)));
     bed.forge.advance(SignedDuration::from_hours(1));

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenure_forge_server::{Fault, Misbehaviour, Owner};
-use tenure_planner::access::host::{
+use tenure_remote_requests::git_host::{
     CredentialKind, HostError, HostKind, HostQuery, HostReply, Issue, Role, Scope, Target,
 };
 
@@ -21,7 +21,7 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
         assert_eq!(username, format!("gitlab+deploy-token-{id}"));
         assert!(value.starts_with("gldt-"));
         let (registry, _) = order(&target, TOKEN, "fa/1");
-        let registry = tenure_planner::access::host::MintRequest {
+        let registry = tenure_remote_requests::git_host::MintRequest {
             role: Role::ReadRegistry,
             ..registry
         };

@@ -4,7 +4,7 @@ use git_hosts::Host as _;
 use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour};
-use tenure_planner::access::host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, Scope};
+use tenure_remote_requests::git_host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, Scope};
 
 use crate::bed::{Bed, ask, connect, list, order, revoke};
 

@@ -1,7 +1,7 @@
 //! The repositories that a Git credential opens: the real git, the real ssh and the probe must agree.
 
 use tenure_forge_server::Owner;
-use tenure_planner::access::host::{CredentialKind, HostKind, ProbeResult};
+use tenure_remote_requests::git_host::{CredentialKind, HostKind, ProbeResult};
 use tenure_sources::{SecretData, probe_git};
 
 use crate::bed::{Bed, PROJECT, find_program, mint, order, reach, revoke};

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tempfile::TempDir;
-use tenure_planner::access::host::{CredentialKind, HostKind, MintRequest, ProbeResult, Role};
 use tenure_registry_server::{digest, pack};
+use tenure_remote_requests::git_host::{CredentialKind, HostKind, MintRequest, ProbeResult, Role};
 use tenure_sources::{Connector, SecretData, probe_registry};
 use tokio::process::{Child, Command};
 

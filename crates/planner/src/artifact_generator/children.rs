@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use tenure_api::metadata::{GENERATOR_LABEL, MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ArtifactGenerator, ObjectId, ObjectView};
 
-use super::recipe::Recipe;
+use super::Recipe;
 use super::{GENERATOR_API, KIND};
 use crate::dependents::{self, Wanted};
 

@@ -5,8 +5,8 @@
 //! are collected with it. Cycles of generators that feed each other are refused by name.
 
 mod children;
-mod recipe;
 mod status;
+mod stored_recipes;
 mod template;
 mod validate;
 
@@ -21,15 +21,16 @@ use tenure_api::metadata::{GENERATOR_FINALIZER, GENERATOR_SWITCH};
 use tenure_api::{ArtifactGenerator, ArtifactGeneratorStatus, ObjectId, reason};
 use tenure_tenancy::{LaneAccount, Placement, ReferenceGrant, Referrer, identity, reference};
 
-pub use self::recipe::{Copy, FoundSource, Recipe, SourceState, StoredRecipes, Strategy};
+pub use self::stored_recipes::StoredRecipes;
 pub use self::template::PathPattern;
+pub use tenure_remote_requests::composition::{Copy, FoundSource, Recipe, SourceState, Strategy};
 
 use crate::answer::Live;
-use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
 use crate::dependents::{self, Dependents, FinalizerRule, NextWrites, Verdict, Wanted};
 use crate::list_limits::{GENERATOR_ENTRIES, TENANT_RECIPES};
 use crate::plan::{FinalizerChange, Next, Request, Withheld};
+use tenure_remote_requests::artifact::{IncludedArtifact, StoredArtifact};
 
 const KIND: &str = "ArtifactGenerator";
 const GENERATOR_API: &str = "source.extensions.fluxcd.io/v1beta1";

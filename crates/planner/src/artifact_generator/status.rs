@@ -8,7 +8,7 @@ use tenure_api::artifact_generator::GeneratedArtifact;
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::{ArtifactGeneratorStatus, ObjectView, reason};
 
-use super::recipe::Recipe;
+use super::Recipe;
 use super::{KIND, Plan, RETRY_INTERVAL, Snapshot, children, list_artifacts};
 use crate::answer::Live;
 use crate::outcome::{self, ConditionEntry, add_duration};
@@ -236,7 +236,7 @@ fn judge(
     snapshot: &Snapshot,
     recipe: &Recipe,
     namespace: &str,
-    artifacts: &std::collections::BTreeMap<String, crate::artifact::IncludedArtifact>,
+    artifacts: &std::collections::BTreeMap<String, tenure_remote_requests::artifact::IncludedArtifact>,
 ) -> Made {
     let missing = recipe
         .list_aliases()

@@ -9,8 +9,8 @@ use tenure_api::artifact_generator::{ArtifactSource, CopyOperation, OutputArtifa
 use tenure_api::names::{NamespaceName, ObjectName, is_dns_subdomain};
 use tenure_api::{ArtifactGenerator, ArtifactGeneratorSpec};
 
-use super::recipe::{Copy, Recipe, Strategy};
 use super::template::{Captures, PathPattern, fill};
+use super::{Copy, Recipe, Strategy};
 use crate::list_limits::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
 
 /// The kinds of sources whose files can be copied.

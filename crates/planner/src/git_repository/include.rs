@@ -12,11 +12,13 @@ use tenure_api::git_repository::GitRepositoryInclude;
 use tenure_api::names::ObjectName;
 use tenure_api::{GitRepository, reason};
 
+use tenure_remote_requests::git::IncludeRequest;
+
 use super::paths::read_path;
-use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
 use crate::list_limits::INCLUDES;
 use crate::source::{Obstacle, Refusal};
+use tenure_remote_requests::artifact::{IncludedArtifact, StoredArtifact};
 
 /// The known facts about the included repositories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,22 +38,6 @@ pub struct IncludedRepository {
     pub uid: String,
     /// The stored artifact of the repository. The status is no evidence of it.
     pub artifact: Option<IncludedArtifact>,
-}
-
-/// Files of another repository that go into an artifact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct IncludeRequest {
-    /// Name of the repository, in the same namespace.
-    pub name: String,
-    /// The uid of the repository.
-    pub uid: String,
-    /// The stored artifact of the included repository.
-    pub artifact: IncludedArtifact,
-    /// Folder or file that is taken; all when empty.
-    pub from: String,
-    /// The target folder; empty for the root.
-    pub to: String,
 }
 
 /// Finds the repositories that one includes: `get` finds one in the same namespace, with its stored artifact.

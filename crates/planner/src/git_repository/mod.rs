@@ -4,24 +4,22 @@ mod include;
 mod paths;
 mod verify;
 
-use std::time::Duration;
-
-use serde::Serialize;
 use tenure_api::artifact::Artifact;
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_api::{GitRepository, GitRepositorySpec, GitRepositoryStatus, SourceUrl};
+use tenure_api::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 
-pub use self::include::{Beside, IncludeRequest, IncludedRepository, find_included};
-pub use self::verify::{VerifyMode, VerifyRequest};
+pub use self::include::{Beside, IncludedRepository, find_included};
+pub use tenure_remote_requests::git::{FetchRequest, IncludeRequest, Provider, VerifyMode, VerifyRequest};
+
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
-use crate::artifact::StoredArtifact;
 use crate::list_limits::SPARSE_FOLDERS;
 use crate::outcome::cut_to_seconds;
 use crate::source::{
     self, FetchStep, Obstacle, Refusal, RefusalReason, RequestBasis, Source, SourceReference, implement_source_parts,
     implement_source_status, name_secrets,
 };
+use tenure_remote_requests::artifact::StoredArtifact;
 
 /// A plan for a GitRepository.
 pub type Plan = source::Plan<GitRepository>;
@@ -29,51 +27,6 @@ pub type Plan = source::Plan<GitRepository>;
 pub type Snapshot = source::Snapshot<GitRepository>;
 /// Something to do for one.
 pub type Step = source::Step<FetchRequest>;
-
-/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secret's data. It keeps the result to
-/// itself, because this holds credentials.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FetchRequest {
-    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
-    #[serde(serialize_with = "SourceUrl::serialize_shown")]
-    pub url: SourceUrl,
-    /// The revision, with Flux's precedence: commit, name, semver, tag, branch (`master`).
-    pub reference: GitRepositoryRef,
-    /// The kind of the credentials in the Secret.
-    pub provider: Provider,
-    /// Secret with the credentials, in the repository's namespace, read as the plan's identity.
-    pub secret: Option<String>,
-    /// Folders or files to fetch, each without `./` in front and `/` at the end. An empty list means everything.
-    pub sparse: Vec<String>,
-    /// Whether submodules are fetched, and theirs.
-    pub submodules: bool,
-    /// Files of other repositories that are added.
-    pub include: Vec<IncludeRequest>,
-    /// Secret with the address of a proxy, and credentials for it.
-    pub proxy: Option<String>,
-    /// The objects that must be signed, and the trusted keys.
-    pub verify: Option<VerifyRequest>,
-    /// Patterns of files to leave out.
-    pub ignore: Option<String>,
-    /// The time limit.
-    pub timeout: Duration,
-    /// The stored artifact that was made in the same way. Nothing is fetched if the upstream still has its revision.
-    pub known: Option<StoredArtifact>,
-    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
-    pub platform: bool,
-}
-
-/// The kind of the credentials in a Secret.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Provider {
-    /// Credentials that a Git server accepts unchanged.
-    #[default]
-    Generic,
-    /// A GitHub App, which gets tokens of GitHub.
-    GitHub,
-}
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {

@@ -1,56 +1,10 @@
 //! `spec.verify`: which objects must be signed, and whether such an object is fetched at all.
 
-use serde::Serialize;
 use tenure_api::git_repository::{GitRepositoryRef, GitRepositoryVerification};
 
+use tenure_remote_requests::git::{VerifyMode, VerifyRequest};
+
 use crate::source::{Refusal, RefusalReason};
-
-/// The objects that must be signed, and the trusted keys.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VerifyRequest {
-    /// The objects that must be signed.
-    pub mode: VerifyMode,
-    /// Secret with the trusted public keys, in the repository's namespace, read as the plan's identity.
-    pub secret: String,
-}
-
-/// The objects that must be signed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum VerifyMode {
-    /// The commit.
-    #[serde(rename = "HEAD")]
-    Head,
-    /// The tag that it is fetched by.
-    Tag,
-    /// Both.
-    #[serde(rename = "TagAndHEAD")]
-    TagAndHead,
-}
-
-impl VerifyMode {
-    /// Returns the mode as the spec and the status write it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Head => "HEAD",
-            Self::Tag => "Tag",
-            Self::TagAndHead => "TagAndHEAD",
-        }
-    }
-
-    /// Checks whether the commit has to be signed.
-    #[must_use]
-    pub fn needs_commit(self) -> bool {
-        self != Self::Tag
-    }
-
-    /// Checks whether the tag has to be signed.
-    #[must_use]
-    pub fn needs_tag(self) -> bool {
-        self != Self::Head
-    }
-}
 
 /// Reads which objects must be signed.
 pub(super) fn read_verification(

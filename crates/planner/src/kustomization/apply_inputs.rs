@@ -6,9 +6,9 @@ use super::context::Context;
 use super::step::{RenderRequest, Step};
 use super::types::SourceFacts;
 use super::{Phase, decryption, health_check, inputs, outcome};
-use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::plan::Next;
+use tenure_remote_requests::artifact::ArtifactFacts;
 
 /// Finds the artifact to render.
 pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {

@@ -14,10 +14,10 @@ use super::order;
 use super::stored_form;
 use super::{Phase, flux_components, outcome, watched_objects};
 use crate::answer::KindAnswer;
-use crate::artifact::ArtifactFacts;
 use crate::confidential;
 use crate::object::{Object, Origin, RenderedObject};
 use crate::plan::{KindReference, Request, Stage, Watched};
+use tenure_remote_requests::artifact::ArtifactFacts;
 
 /// An object that is to be.
 #[derive(Clone, Debug)]

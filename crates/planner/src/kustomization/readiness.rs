@@ -14,8 +14,8 @@ use super::dependency_facts::{self, DependencyFacts, WholeKustomization, has_exp
 use super::expression_memory::{self, Readiness};
 use super::references::name_dependency;
 use super::{Phase, outcome};
-use crate::artifact::ArtifactFacts;
 use crate::expression::{EvaluationError, Expression};
+use tenure_remote_requests::artifact::ArtifactFacts;
 
 /// The time until the next look at a dependency if no watch reported a change (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);

@@ -10,8 +10,8 @@ use super::siblings::{OtherOwner, Survey};
 use super::types::{OngoingDeletions, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
 use super::{inputs, kube_config, remote_cluster};
 use crate::answer::Live;
-use crate::artifact::ArtifactFacts;
 use crate::comparable::select_comparable;
+use tenure_remote_requests::artifact::ArtifactFacts;
 
 /// The facts that are known now, for a comparison with the facts of the last plan.
 #[derive(Clone, Copy, Debug)]

@@ -17,11 +17,11 @@ use super::kube_config::TokenAnswer;
 use super::settings::ApplySettings;
 use super::siblings::{ObjectTurnover, OtherOwner, Survey};
 use crate::answer::{ClaimsAnswer, DeleteAnswer, KindAnswer, Live, WriteAnswer};
-use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::overlay::Overlay;
 use crate::plan::{KindReference, Watched};
 use crate::render_inputs::InputsDigest;
+use tenure_remote_requests::artifact::ArtifactFacts;
 
 /// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,12 +1,10 @@
 //! The content of a Provider's Secret (Flux's keys): the address, the credentials, and the proxy. No part of it is ever printed, also not in an error message.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::kubeconfig::read_yaml;
+use tenure_remote_requests::notification::SecretData;
 
-/// The data of a Secret, decoded.
-pub type SecretData = BTreeMap<String, Vec<u8>>;
+use crate::kubeconfig::read_yaml;
 
 /// Headers that a Secret may not set: they decide the end of a request, and its receiver.
 const REFUSED_HEADERS: [&str; 12] = [

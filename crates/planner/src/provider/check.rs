@@ -7,10 +7,10 @@ use tenure_api::names::ObjectName;
 use tenure_api::{Provider, ProviderSpec, reason};
 use tenure_tenancy::identity;
 
-use super::address::Address;
 use super::{Snapshot, commit, expression};
 use crate::list_limits;
 use crate::validation_plan::Refusal;
+use tenure_remote_requests::address::Address;
 
 /// The time limit of an attempt if the spec sets none (Flux's).
 const TIMEOUT: Duration = Duration::from_secs(15);

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure_api::reason;
 
-use super::address::{Address, encode_part, read_server};
 use super::check::Kind;
 use crate::alert_event::{AlertEvent, Severity};
+use tenure_remote_requests::address::{Address, encode_part, read_server};
 
 /// The number of statuses of a commit that are read (Flux's).
 const PER_PAGE: usize = 50;

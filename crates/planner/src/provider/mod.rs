@@ -8,7 +8,6 @@
 //! module opens no connection.
 
 mod access;
-mod address;
 mod alertmanager;
 mod check;
 mod commit;
@@ -23,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use tenure_api::{Provider, ProviderStatus};
 use tenure_tenancy::Placement;
 
-pub use access::{Access, SecretData};
-pub use address::Address;
+pub use access::Access;
 pub use check::{Kind, find_problem, find_timeout};
 pub use expression::needs_budget;
-pub use send::{Method, NotificationRequest, PreparedNotification, RequiredObjects, Secrets, write_sending};
-pub use verdict::{ATTEMPTS, Answer, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
+pub use send::{PreparedNotification, RequiredObjects, Secrets, write_sending};
+pub use tenure_remote_requests::address::Address;
+pub use tenure_remote_requests::notification::{Answer, Method, NotificationRequest, SecretData};
+pub use verdict::{ATTEMPTS, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
 
 use crate::plan::Status;
 use crate::validation_plan::{ValidatedObject, ValidationPlan};

@@ -7,13 +7,14 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use jiff::Timestamp;
 use sha2::Sha256;
 use tenure_api::{Alert, Provider};
+use tenure_remote_requests::address::Address;
+use tenure_remote_requests::notification::{Answer, Method, NotificationRequest, ReceiverConnection, SecretData};
 use tenure_tenancy::{Denial, Placement, ServiceAccount, identity, reference};
 
-use super::access::{Access, SecretData};
-use super::address::Address;
+use super::access::Access;
 use super::check::Kind;
 use super::commit::{self, CommitStatus, Repository};
-use super::verdict::{Answer, Verdict, interpret_status};
+use super::verdict::{Verdict, interpret_status};
 use super::{alertmanager, expression, slack, teams};
 use crate::alert_event::AlertEvent;
 use crate::expression::EvaluationBudget;
@@ -49,38 +50,6 @@ fn find_needs(provider: &Provider, placement: &Placement) -> Result<RequiredObje
     })
 }
 
-/// The method of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// A request without a body.
-    Get,
-    /// A request with a body.
-    Post,
-}
-
-/// One request. The address, headers and body may hold secrets, and are not printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct NotificationRequest {
-    /// The method.
-    pub method: Method,
-    /// The address.
-    pub address: Address,
-    /// Headers: lower-case names, each once.
-    pub headers: Vec<(String, String)>,
-    /// The body.
-    pub body: Vec<u8>,
-    /// A user and a password.
-    pub user: Option<(String, String)>,
-    /// The number of bytes of the answer's body that are read.
-    pub answer_bytes: usize,
-}
-
-impl fmt::Debug for NotificationRequest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Letter({:?}, {} bytes)", self.method, self.body.len())
-    }
-}
-
 /// The request for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedNotification {
@@ -90,10 +59,8 @@ pub struct PreparedNotification {
     pub inquiry: Option<NotificationRequest>,
     /// The request with its content.
     pub letter: NotificationRequest,
-    /// The trusted certificates and the client's own certificate, as the data of a Secret.
-    pub tls: Option<SecretData>,
-    /// A proxy, as the data of a Secret.
-    pub proxy: Option<SecretData>,
+    /// How the receiver is reached.
+    pub connection: ReceiverConnection,
     is_slack_api: bool,
     status: Option<CommitStatus>,
 }
@@ -214,7 +181,7 @@ pub fn write_sending(
         sending.shown = format!("the address in Secret {namespace}/{name}");
     }
     let has_authority = |data: &SecretData| data.contains_key("ca.crt") || data.contains_key("tls.crt");
-    sending.proxy = match secrets.proxy {
+    sending.connection.proxy = match secrets.proxy {
         Some(proxy) => Some(proxy),
         None => {
             let address = access
@@ -225,7 +192,7 @@ pub fn write_sending(
         }
     };
     // Flux's rule: the certificates of a Git host may be in the Secret with its token.
-    sending.tls = match secrets.certificates {
+    sending.connection.tls = match secrets.certificates {
         Some(certificates) => Some(certificates),
         None => secrets
             .secret
@@ -305,8 +272,7 @@ impl Draft<'_> {
                 user,
                 answer_bytes: if is_slack_api { ANSWER_BYTES } else { 0 },
             },
-            tls: None,
-            proxy: None,
+            connection: ReceiverConnection::default(),
             is_slack_api,
             status: None,
         })
@@ -346,8 +312,7 @@ impl Draft<'_> {
                 user: None,
                 answer_bytes: 0,
             },
-            tls: None,
-            proxy: None,
+            connection: ReceiverConnection::default(),
             is_slack_api: false,
             status: Some(status),
         })

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_api::ProviderSpec;
 
-use super::verdict::{Answer, Verdict};
+use tenure_remote_requests::notification::Answer;
+
+use super::verdict::Verdict;
 use crate::alert_event::{AlertEvent, Severity};
 
 /// Slack's API, which answers 200 also to failed requests.

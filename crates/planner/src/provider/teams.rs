@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::address::Address;
 use crate::alert_event::{AlertEvent, Severity};
+use tenure_remote_requests::address::Address;
 
 /// The host of the older cards.
 const CONNECTORS: &str = ".webhook.office.com";

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tenure_remote_requests::notification::Answer;
+
 use crate::receiver::Rate;
 
 /// The most tries of one event (Flux's).
@@ -22,17 +24,6 @@ pub const TENANT_LETTER_RATE: Rate = Rate {
     most: 100,
     each: Duration::from_millis(200),
 };
-
-/// The answer of a receiver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The HTTP status.
-    pub status: u16,
-    /// The pause that the receiver requests.
-    pub retry_after: Option<Duration>,
-    /// The beginning of the body that is read. No part of the body is shown to users.
-    pub body: Vec<u8>,
-}
 
 /// The action after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_tenancy::LaneAccount;
-use tenure_tenancy::admission::rights::MINT_ADMINISTRATOR;
+use tenure_tenancy::rights::MINT_ADMINISTRATOR;
 
 use super::desired::DesiredObjects;
 use super::{Plan, RETRY, Snapshot, Step};

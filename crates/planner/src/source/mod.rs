@@ -13,16 +13,17 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{ObjectMeta, reason};
 use tenure_tenancy::{DenialReason, LEAST_INTERVAL, Placement, ServiceAccount, identity};
 
+pub use tenure_remote_requests::fetch::{FetchFailure, FetchReason, Fetched};
 pub use types::{
-    Attempt, FetchFailure, FetchReason, FetchStep, Fetched, Memory, ObservedParts, Obstacle, Snapshot, Source,
-    SourceReference, SourceStatus, StatusParts, Step, TimingFields,
+    Attempt, FetchStep, Memory, ObservedParts, Obstacle, Snapshot, Source, SourceReference, SourceStatus, StatusParts,
+    Step, TimingFields,
 };
 
 pub(crate) use types::{implement_source_parts, implement_source_status, name_secrets};
 
-use crate::artifact::StoredArtifact;
 use crate::outcome::add_duration;
 use crate::plan::{FinalizerChange, Next, Withheld};
+use tenure_remote_requests::artifact::StoredArtifact;
 
 /// A plan for a source of kind `S`.
 pub type Plan<S> = crate::plan::Plan<Step<<S as Source>::Request>, ServiceAccount, <S as Source>::Status, Memory>;

@@ -8,14 +8,15 @@ use tenure_api::artifact::Artifact;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::SOURCE_EVENT_REVISION;
 use tenure_api::reason;
+use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 use tenure_tenancy::DenialReason;
 
-use super::types::{FetchFailure, FetchReason, Snapshot, Source, SourceStatus as _};
+use super::types::{Snapshot, Source, SourceStatus as _};
 use super::{Plan, Refusal, RefusalReason, pause};
-use crate::artifact::StoredArtifact;
 use crate::artifact_address::ArtifactAddress;
 use crate::outcome::{self, ConditionEntry, add_duration, cut_to_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
+use tenure_remote_requests::artifact::StoredArtifact;
 
 /// The interval between two looks at an awaited object (Flux's `--requeue-dependency`).
 const WAITING_INTERVAL: Duration = Duration::from_secs(30);

@@ -55,7 +55,8 @@ impl Child {
 }
 
 /// Returns the name of a source's GitRepository.
-pub(crate) fn name_repository(surface: &str, source: &str) -> String {
+#[must_use]
+pub fn name_repository(surface: &str, source: &str) -> String {
     format!("{surface}-{source}")
 }
 

@@ -25,8 +25,7 @@ use crate::answer::Live;
 use crate::dependents::{self, Dependents, FinalizerRule, NextWrites, Verdict, Wanted};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
-pub use children::name_kustomizations;
-pub(crate) use children::name_repository;
+pub use children::{name_kustomizations, name_repository};
 
 /// A plan for a Surface: carried out by the account of its lane,
 ///

@@ -9,10 +9,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tenure_admission_rules::Rule;
 use tenure_api::SurfaceStatus;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::package::BOOTSTRAP;
-use tenure_tenancy::admission::Rule;
 use tenure_tenancy::surface::{Tier, decide_tier};
 use tenure_tenancy::{ServiceAccount, identity};
 

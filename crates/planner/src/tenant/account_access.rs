@@ -13,6 +13,7 @@ use tenure_api::metadata::{GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE};
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantStatus;
 use tenure_api::{ObjectId, ObjectView, Tenant, reason};
+use tenure_tenancy::access::bindings::Bindings;
 use tenure_tenancy::access::readers::{AccessPath, MOST, OtherReader};
 use tenure_tenancy::placement::name_gitops_account;
 use tenure_tenancy::{TenancyFacts, TenantFacts};
@@ -20,7 +21,6 @@ use tenure_tenancy::{TenancyFacts, TenantFacts};
 use super::namespaces::TenantNamespaces;
 use super::status::{LONGEST_LIST, set_condition_with_event};
 use super::{Plan, Snapshot};
-use crate::access::audit::Bindings;
 use crate::answer::Live;
 use crate::outcome::{self, add_duration};
 

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
+use tenure_admission_rules::policy::{
+    has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights,
+};
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING, GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY,
     MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
@@ -12,9 +15,6 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantFacts;
-use tenure_tenancy::admission::policy::{
-    has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights,
-};
 use tenure_tenancy::placement::name_gitops_account;
 
 use super::namespaces::TenantNamespaces;

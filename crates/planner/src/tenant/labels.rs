@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
+use tenure_admission_rules::policy::list_gap_resources;
 use tenure_api::metadata::{
     BOUNDED_LABEL, CORDONED_LABEL, COUNTED_LABEL, LEFT_CLAIMS_LABEL, LEFT_INGRESSES_LABEL, LEFT_PODS_LABEL,
     NODE_SELECTOR, POD_SECURITY_ENFORCE, TENANT_LABEL,
@@ -13,7 +14,6 @@ use tenure_api::metadata::{
 use tenure_api::names::NamespaceName;
 use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions, TenantBounds, TenantSpace};
 use tenure_api::{ObjectId, ObjectView};
-use tenure_tenancy::admission::policy::list_gap_resources;
 use tenure_tenancy::namespace_metadata::{fill_placeholders, write_node_selector};
 use tenure_tenancy::{PodSecurityLevel, TenantQuotas, pod_security};
 

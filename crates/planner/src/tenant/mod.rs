@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::metadata::{KEPT_FINALIZERS, MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
-use tenure_tenancy::admission::make_owner_reference;
+use tenure_tenancy::make_owner_reference;
 use tenure_tenancy::{Controller, TenancyFacts, TenantFacts, identity, pod_security};
 
 use self::contents::{Contents, RESOURCE_QUOTA_KIND};
@@ -36,7 +36,7 @@ pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
 use self::namespaces::TenantNamespaces;
 use self::shares::UncountedNamespaces;
 use crate::answer::{Live, WriteAnswer};
-use crate::attestation::cleanup;
+use crate::attestation_cleanup;
 use crate::dependents::{self, Dependents, FinalizerRule, NextWrites, Verdict, Wanted};
 pub use crate::dependents::{Attempt, Memory};
 use crate::outcome::add_duration;
@@ -132,7 +132,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if metadata.deletion_timestamp.is_some() {
         return deletion::plan_deletion(snapshot, &facts, now, plan);
     }
-    let end = cleanup::find_end(metadata);
+    let end = attestation_cleanup::find_end(metadata);
     if end.is_some_and(|end| end <= now) {
         return plan_end(snapshot, now, plan);
     }
@@ -145,14 +145,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
 /// Plans the removal of a Tenant of an attestation, after its time is over.
 fn plan_end(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
-    let id = cleanup::identify(&snapshot.tenant.metadata);
+    let id = attestation_cleanup::identify(&snapshot.tenant.metadata);
     let attempt = &snapshot.attempt;
     // A change of the Tenant shows the result. If no change comes, the plan asks again.
     if attempt.deleted.contains_key(&id) || attempt.applied.contains_key(&id) {
         plan.next = Next::Done(Some(add_duration(now, RETRY_INTERVAL)));
         return plan;
     }
-    plan.steps = vec![cleanup::end_tenant(&snapshot.tenant)];
+    plan.steps = vec![attestation_cleanup::end_tenant(&snapshot.tenant)];
     plan.next = Next::Again;
     plan
 }

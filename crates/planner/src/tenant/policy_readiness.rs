@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
+use tenure_admission_rules::policy::has_facts;
 use tenure_tenancy::FactIndex;
-use tenure_tenancy::admission::policy::has_facts;
 
 use super::namespaces::TenantNamespaces;
 use super::{Snapshot, labels};

@@ -1,9 +1,9 @@
 //! The fields that are removed from a remaining object: finalizers that would keep it for ever, owner references that would delete it, and facts for policies.
 
 use serde_json::{Value, json};
+use tenure_admission_rules::policy::FACTS_PREFIX;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{FLUX_FINALIZER, LANE_FINALIZER, TENURE_FINALIZER, WEBHOOK_LABELS};
-use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
 use super::deletions::DeletedKinds;
 use super::{Action, ObservedObject, Step, name};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{ArtifactGenerator, ObjectId};
-use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, find_circle, plan};
 use tenure_planner::dependents::Attempt;
 use tenure_planner::{Live, Next, Object, Request};
+use tenure_remote_requests::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use tenure_tenancy::{Placement, TenancyFacts};
 
 pub(crate) fn start() -> Timestamp {

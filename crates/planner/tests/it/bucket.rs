@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::Bucket;
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::bucket::{Attempt, FetchFailure, FetchReason, Fetched, Plan, Snapshot, Step, plan};
 use tenure_planner::invariants;
 use tenure_planner::source::FetchStep as _;
+use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_tenancy::TenancyFacts;
 
 fn start() -> Timestamp {

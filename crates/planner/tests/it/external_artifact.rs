@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure_api::ExternalArtifact;
 use tenure_planner::Next;
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::artifact_generator::StoredRecipes;
 use tenure_planner::external_artifact::{self, Beside, FetchRequest, Written, find_maker};
 use tenure_planner::source::Fetched;
+use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_tenancy::ExternalGrant;
 
 use crate::artifact_generator::{carry_out, found, placement, snapshot, start, usual};

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use tenure_planner::git_repository::{
     Attempt, Beside, FetchFailure, FetchReason, Fetched, IncludedRepository, Memory, Plan, Provider, Snapshot, Step,
     find_included, plan,
 };
 use tenure_planner::{Next, invariants};
+use tenure_remote_requests::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use tenure_tenancy::{NamespaceFacts, TenancyFacts};
 
 pub(crate) fn start() -> Timestamp {

@@ -9,7 +9,6 @@
     reason = "tests may panic"
 )]
 
-mod access_audit;
 mod alert;
 mod artifact_generator;
 mod bucket;

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::oci_repository::{
     Attempt, FetchFailure, FetchReason, Fetched, LayerOperation, Memory, Plan, Snapshot, Step, plan,
 };
 use tenure_planner::{Next, invariants};
+use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_tenancy::{NamespaceFacts, TenancyFacts};
 
 fn start() -> Timestamp {

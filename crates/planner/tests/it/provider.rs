@@ -462,6 +462,7 @@ fn proxies_and_certificates_are_whose_flux_takes() {
     };
     let of = |sending: &PreparedNotification| {
         sending
+            .connection
             .proxy
             .as_ref()
             .map(|data| String::from_utf8(data["address"].clone()).unwrap())
@@ -482,6 +483,11 @@ fn proxies_and_certificates_are_whose_flux_takes() {
     // The certificates of a Git host may be in the Secret with its token; those of a chat may not.
     let data = [("token", "sesame"), ("ca.crt", "x")];
     let host = with(json!({ "type": "gitea", "address": "https://git.example/a/b" }));
-    assert!(through(host, &data, None).tls.is_some());
-    assert!(through(with(json!({ "type": "slack" })), &data, None).tls.is_none());
+    assert!(through(host, &data, None).connection.tls.is_some());
+    assert!(
+        through(with(json!({ "type": "slack" })), &data, None)
+            .connection
+            .tls
+            .is_none()
+    );
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_admission_rules::policy::{HandEditDenials, MintableAccounts, describe_namespace};
 use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
-use tenure_tenancy::admission::policy::{HandEditDenials, MintableAccounts, describe_namespace};
 use tenure_tenancy::{FactIndex, TenancyFacts};
 
 pub(crate) fn now() -> Timestamp {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenure_planner::Next;
-use tenure_planner::access::audit::{Bindings, Roles};
 use tenure_planner::tenant::account_access::{
     AccessFacts, AccessFindings, HomeAccount, find_due, find_running, summarize_access,
 };
+use tenure_tenancy::access::bindings::{Bindings, Roles};
 
 use crate::tenant::{now, record, settle, snapshot};
 

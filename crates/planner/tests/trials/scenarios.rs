@@ -10,12 +10,12 @@ use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition};
-use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
     Attempt, Memory, OngoingDeletions, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, TokenAnswer, plan,
 };
 use tenure_planner::target::Target;
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
+use tenure_remote_requests::artifact::ArtifactFacts;
 use tenure_tenancy::Placement;
 
 use crate::builds::Build;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_planner::source::{FetchFailure, FetchReason};
+use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
 use crate::error::{FetchError, StorageError, describe_wait};

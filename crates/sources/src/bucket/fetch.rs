@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, try_join_all};
 use jiff::Timestamp;
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
-use tenure_planner::source::Fetched;
+use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_remote_requests::fetch::Fetched;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 

@@ -3,7 +3,7 @@
 //! The path names the bucket, as in Flux's client for any store without a known other form. A Secret with only one of the two keys is refused.
 
 use sha2::{Digest as _, Sha256};
-use tenure_planner::bucket::FetchRequest;
+use tenure_remote_requests::bucket::FetchRequest;
 
 use super::error::BucketError;
 use super::signature::encode;

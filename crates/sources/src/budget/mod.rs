@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_planner::lane_process::capacity::Demand;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -46,6 +45,19 @@ pub struct BudgetLimits {
     pub all_setting: &'static str,
     /// Whether `lane` is half of the setting's value, because several lanes share that value.
     pub is_half: bool,
+}
+
+/// The state of a budget, and the wanted bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetDemand {
+    /// Bytes that may be held: the granted share, or the limit of all lanes.
+    pub share: u64,
+    /// Bytes that are held.
+    pub held: u64,
+    /// Bytes that the first waiter in the queue needs.
+    pub first: Option<u64>,
+    /// Further bytes for data that has begun to grow. Such data waits only for the answer to its own request.
+    pub growing: u64,
 }
 
 /// A budget of bytes. Cheap to clone; all clones share it.
@@ -199,13 +211,13 @@ impl ByteBudget {
     }
 
     /// Returns the share, the held bytes, and the requested bytes. A request that waits for its own lane's limit is not included.
-    pub fn demand(&self) -> Demand {
+    pub fn demand(&self) -> BudgetDemand {
         let state = self.shared.lock();
         let first = || {
             let lane = state.lanes.get(state.turns.first_key_value()?.1)?;
             Some(lane.waiting.first_key_value()?.1.bytes)
         };
-        Demand {
+        BudgetDemand {
             share: state.allowed(&self.shared.whole),
             held: state.held,
             first: first(),

@@ -242,7 +242,7 @@ async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
     budget.follow_share(false);
     assert!(budget.try_acquire("a", 1).unwrap_err().transient());
     let mut first = ask(&budget, "a", 20).await;
-    let demand = |share, held, first| Demand {
+    let demand = |share, held, first| BudgetDemand {
         share,
         held,
         first,

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
 use jiff::Timestamp;
-use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
-use tenure_planner::external_artifact::ComposeRequest;
-use tenure_planner::oci_repository::ORIGIN_REVISION;
-use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
+use tenure_remote_requests::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
+use tenure_remote_requests::composition::ComposeRequest;
+use tenure_remote_requests::fetch::{FetchFailure, FetchReason, Fetched};
+use tenure_remote_requests::oci::ORIGIN_REVISION;
 use tokio::time::Instant;
 
 use self::stage::Stage;
@@ -90,7 +90,7 @@ fn list_parts(request: &ComposeRequest) -> Result<Vec<(String, SourceKey, String
     let artifacts = request.list_artifacts();
     let find = |(alias, source, uid, artifact): (
         &str,
-        &tenure_planner::artifact_generator::FoundSource,
+        &tenure_remote_requests::composition::FoundSource,
         &str,
         &IncludedArtifact,
     )| {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use tenure_planner::artifact_generator::{Copy, Recipe, Strategy};
+use tenure_remote_requests::composition::{Copy, Recipe, Strategy};
 
 use super::ComposeError;
 use super::glob::{Glob, Steps, TooMuchWork, is_pattern};

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::{Builder, EntryType, Header};
-use tenure_planner::artifact_generator::{Copy, Recipe, Strategy};
+use tenure_remote_requests::composition::{Copy, Recipe, Strategy};
 
 use super::glob::Steps;
 use super::stage::Stage;

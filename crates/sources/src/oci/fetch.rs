@@ -13,9 +13,9 @@ use go_words::version::Version;
 use jiff::Timestamp;
 use regex::Regex;
 use sha2::{Digest as _, Sha256};
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
-use tenure_planner::oci_repository::{LayerOperation, ORIGIN_REVISION};
-use tenure_planner::source::Fetched;
+use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_remote_requests::fetch::Fetched;
+use tenure_remote_requests::oci::{LayerOperation, ORIGIN_REVISION};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 

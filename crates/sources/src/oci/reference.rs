@@ -7,7 +7,7 @@ use std::fmt;
 use go_words::version::Range;
 use regex::Regex;
 use tenure_api::oci_repository::OciRepositoryRef;
-use tenure_planner::oci_repository::FetchRequest;
+use tenure_remote_requests::oci::FetchRequest;
 
 use super::cosign::PublicKey;
 use super::credentials::Keychain;

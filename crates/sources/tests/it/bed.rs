@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_api::GitRepositorySpec;
 use tenure_git_server::{GitServer, Options, Repository};
-use tenure_planner::artifact::StoredArtifact;
-use tenure_planner::git_repository::{FetchRequest, Fetched};
+use tenure_remote_requests::artifact::StoredArtifact;
+use tenure_remote_requests::fetch::Fetched;
+use tenure_remote_requests::git::FetchRequest;
 use tenure_sources::{
     ArtifactStore, BudgetLimits, ByteBudget, FetchBudgets, FetchError, GitRequest, GitSecrets, Limits, Policy,
     SecretData, SourceKey, Tree, fetch,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure_git_server::{Content, Options, ProtocolVersions};
-use tenure_planner::source::FetchFailure;
+use tenure_remote_requests::fetch::FetchFailure;
 use tenure_sources::{FetchError, Limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure_planner::external_artifact::DownloadRequest;
-use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_registry_server::{Answer, RegistryServer, digest, pack};
+use tenure_remote_requests::download::DownloadRequest;
+use tenure_remote_requests::fetch::{FetchFailure, Fetched};
 use tenure_sources::{ArtifactStore, DownloadError, FetchBudgets, Limits, Policy, SourceKey, download};
 
 use crate::bed::unlimited;

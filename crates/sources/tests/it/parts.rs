@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use tenure_git_server::Content;
-use tenure_planner::artifact::IncludedArtifact;
-use tenure_planner::git_repository::{Fetched, IncludeRequest};
+use tenure_remote_requests::artifact::IncludedArtifact;
+use tenure_remote_requests::fetch::Fetched;
+use tenure_remote_requests::git::IncludeRequest;
 use tenure_sources::{FetchError, GitRequest, GitSecrets, SourceKey};
 
 use crate::bed::{Bed, source};
@@ -18,7 +19,7 @@ const FILES: [(&str, &str); 7] = [
     ("deploy/base/c.yaml", "c"),
 ];
 
-fn paths(bed: &Bed, artifact: &tenure_planner::artifact::StoredArtifact) -> Vec<String> {
+fn paths(bed: &Bed, artifact: &tenure_remote_requests::artifact::StoredArtifact) -> Vec<String> {
     bed.load(artifact).iter().map(|(path, _)| path.to_owned()).collect()
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use tenure_planner::git_repository::FetchReason;
+use tenure_remote_requests::fetch::FetchReason;
 use tenure_sources::{
     Connect, ConnectRefusal, Connector, Endpoint, FetchError, GitRequest, GitSecrets, Policy, SecretData, fetch,
     open_connection,

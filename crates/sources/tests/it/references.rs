@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::json;
 use tenure_git_server::{Options, ProtocolVersions};
-use tenure_planner::git_repository::Fetched;
+use tenure_remote_requests::fetch::Fetched;
 use tenure_sources::{Entry, FetchError};
 
 use crate::bed::Bed;

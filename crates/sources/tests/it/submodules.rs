@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tenure_git_server::{Content, HttpAuthentication, Options, Repository};
-use tenure_planner::artifact::StoredArtifact;
-use tenure_planner::git_repository::{FetchReason, Fetched};
+use tenure_remote_requests::artifact::StoredArtifact;
+use tenure_remote_requests::fetch::{FetchReason, Fetched};
 use tenure_sources::{FetchError, GitRequest};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

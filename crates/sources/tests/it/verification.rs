@@ -1,7 +1,8 @@
 //! Commits and tags that have to be signed.
 
 use serde_json::{Value, json};
-use tenure_planner::git_repository::{FetchReason, Fetched, VerifyMode, VerifyRequest};
+use tenure_remote_requests::fetch::{FetchReason, Fetched};
+use tenure_remote_requests::git::{VerifyMode, VerifyRequest};
 use tenure_sources::{FetchError, GitRequest, GitSecrets, SecretData};
 
 use crate::bed::{Bed, source};

@@ -10,7 +10,6 @@
 )]
 
 mod facts;
-mod objects;
 
 use serde::Deserialize;
 use tenure_tenancy::{DenialReason, TenancyFacts, identity, inventory, owner};

@@ -8,11 +8,6 @@
     reason = "tests may panic"
 )]
 
-mod admission;
-mod coverage;
-#[allow(dead_code, reason = "the doors' tests use the rest of it")]
-mod table;
-
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -133,7 +128,7 @@ fn main() -> ExitCode {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let realm = Arc::new(matrix.realm);
     let atlas = Arc::new(TenancyIndex::new(realm.clone()));
-    let facts = Arc::new(admission::collect_facts(&realm));
+    let facts = Arc::new(FactIndex::of(&realm));
     let cases = matrix.cases.into_iter().enumerate().map(|(index, case)| {
         let (realm, atlas, facts) = (realm.clone(), atlas.clone(), facts.clone());
         (name_case(index, &case), move || check(&realm, (&atlas, &facts), &case))
@@ -141,21 +136,5 @@ fn main() -> ExitCode {
     let mut suite = Suite::default();
     // The matrix only grows.
     suite.add("matrix", 137, cases);
-    let table: table::Table = serde_saphyr::from_str(include_str!("../admission.yaml")).unwrap();
-    let table = Arc::new(table);
-    let cases = (0..table.cases.len()).filter_map(|index| {
-        let name = table.cases.get(index).map(|case| case.name(index))?;
-        let table = Arc::clone(&table);
-        Some((name, move || {
-            table.cases.get(index).map_or(Ok(()), |case| table.check(case))
-        }))
-    });
-    let cases: Vec<_> = cases.collect();
-    // This table only grows, too.
-    suite.add("admission", 155, cases);
-    suite.add("coverage", coverage::COMBINATIONS, coverage::list(&table));
-    suite.add("operations", coverage::TRIED, coverage::list_operations(&table));
-    // Each attack that admission meets has its control.
-    suite.add("controls", 300, coverage::list_controls(&table));
     suite.run()
 }

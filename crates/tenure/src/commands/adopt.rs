@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::Value;
+use tenure_admission_rules::Question;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::{ObjectView, Tenant};
-use tenure_tenancy::admission::Question;
-use tenure_tenancy::admission::rights::ADOPT;
 use tenure_tenancy::adoption::{self, Adoption};
+use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::{Settings, TenancyFacts, TenantFacts};
 
 use crate::connect::Connect;

@@ -10,7 +10,7 @@ use clap_complete::engine::ArgValueCompleter;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::text::visible_line;
-use tenure_planner::inspection::portable::{find_generator, list_credentials, make_portable};
+use tenure_inspection::portable::{find_generator, list_credentials, make_portable};
 
 use super::get::{OURS, typed};
 use super::reconcile::{RECONCILED, STANDING};

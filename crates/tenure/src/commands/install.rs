@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use tenure_admission_rules::policy::is_bound;
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
 use tenure_controllers::EnabledKinds;
-use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{Settings, ShardName, identity};
 
 use super::lane_location::LaneLocation;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use tenure_api::text::visible_line;
-use tenure_planner::inspection::trace::{Link, Role, Trace as Traced, Verdict, trace};
+use tenure_inspection::trace::{Link, Role, Trace as Traced, Verdict, trace};
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use tenure_api::text::visible_line;
-use tenure_planner::inspection::tree::{self, DEEPEST, Extent, Node};
+use tenure_inspection::tree::{self, DEEPEST, Extent, Node};
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;

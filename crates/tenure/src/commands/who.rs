@@ -11,7 +11,7 @@ use serde_json::Value;
 use structured_merge::{FieldPath, FieldSet, Managed, ManagedFieldsEntry, owners};
 use tenure_api::ObjectView;
 use tenure_api::text::{visible, visible_line};
-use tenure_planner::ownership::writers::{Address, Search};
+use tenure_inspection::ownership::writers::{Address, Search};
 
 use crate::audit_log::{AuditLog, describe_writers};
 use crate::connect::{Connect, Scope};

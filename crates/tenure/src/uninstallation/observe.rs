@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
+use tenure_admission_rules::policy::{FACTS_PREFIX, list_bounds};
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::metadata::{
@@ -14,7 +15,6 @@ use tenure_api::workload::{LANE_LABEL, LanePods, Workload, is_lane_deployment};
 use tenure_planner::policies::{is_managed_policy, list_obsolete};
 use tenure_planner::uninstallation::{Action, ObservedObject, Snapshot, Step};
 use tenure_tenancy::ShardName;
-use tenure_tenancy::admission::policy::{FACTS_PREFIX, list_bounds};
 
 use super::Uninstallation;
 use super::scan::Scan;

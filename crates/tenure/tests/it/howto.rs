@@ -173,7 +173,7 @@ async fn the_owner_of_a_project_answers_who_asks() {
         .output()
         .unwrap();
     assert!(installed.status.success(), "{installed:?}");
-    for object in tenure_tenancy::admission::policy::list_policies(&tenure_tenancy::Settings::default()) {
+    for object in tenure_admission_rules::policy::list_policies(&tenure_tenancy::Settings::default()) {
         let plural = match object["kind"].as_str().unwrap() {
             "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
             _ => "validatingadmissionpolicybindings",
@@ -188,8 +188,8 @@ async fn the_owner_of_a_project_answers_who_asks() {
         "askedIn": {"kind": "FluxAccess", "namespace": "team-a", "name": "apps"}, "requestedBy": "alice", "clusterUid": "c0ffee00-1", "specHash": ""
     }))
     .unwrap();
-    spec.spec_hash = tenure_planner::access::request::hash_spec(&spec);
-    let name = tenure_planner::access::request::name_request(&spec);
+    spec.spec_hash = tenure_git_access::request::hash_spec(&spec);
+    let name = tenure_git_access::request::name_request(&spec);
     let request = serde_json::json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest",
         "metadata": {"name": name, "namespace": "tenure-system"}, "spec": spec});
     let path = format!("/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests/{name}");

@@ -6,10 +6,10 @@ mod vouching;
 
 use http::Method;
 use serde_json::{Value, json};
+use tenure_admission_rules::policy;
 use tenure_api::access::FluxAccessRequestSpec;
-use tenure_planner::access::request::{hash_spec, name_request};
+use tenure_git_access::request::{hash_spec, name_request};
 use tenure_tenancy::Settings;
-use tenure_tenancy::admission::policy;
 use tenure_testkit::eventually;
 
 use crate::world::{Cluster, PATIENCE};

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tenure_api::{Kustomization, ObjectView};
-use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::artifact_address::ArtifactAddress;
+use tenure_remote_requests::artifact::StoredArtifact;
 use tenure_sources::{ConnectFailure, ConnectRefusal, SourceKey};
 use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Referrer, reference};

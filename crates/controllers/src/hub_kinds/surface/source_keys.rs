@@ -5,15 +5,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_api::metadata::{KNOWN_HOSTS_ENTRY, PRIVATE_HALF_ENTRY, PUBLIC_HALF_ENTRY, TENURE_CONTROLLER};
 use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::plan::Watched;
 use tenure_planner::surface::Snapshot;
 use tenure_planner::surface::deploy_key::{
-    Answer, KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, Pair, SecretFacts, Step, Work, apply_answer, is_labelled, is_ours,
-    list_due,
+    Answer, Pair, SecretFacts, Step, Work, apply_answer, is_labelled, is_ours, list_due,
 };
 use tenure_planner::{Failure, Live, WriteAnswer};
 use tenure_sources::{DeployKey, read_pair};
@@ -125,12 +124,12 @@ fn describe_secret(secret: &Value, key: Key<'_>) -> SecretFacts {
         let text = view.find_map("/data")?.get(name)?.as_str()?;
         STANDARD.decode(text).ok().map(Zeroizing::new)
     };
-    let entries = entry(PRIVATE_HALF).zip(entry(PUBLIC_HALF));
+    let entries = entry(PRIVATE_HALF_ENTRY).zip(entry(PUBLIC_HALF_ENTRY));
     let pair = match &entries {
         None => Err("identity or identity.pub is not in it"),
         Some((private, public)) => read_pair(private, public),
     };
-    let known_hosts = entry(KNOWN_HOSTS).and_then(|hosts| String::from_utf8(hosts.to_vec()).ok());
+    let known_hosts = entry(KNOWN_HOSTS_ENTRY).and_then(|hosts| String::from_utf8(hosts.to_vec()).ok());
     SecretFacts::Ours {
         uid: view.read_text("/metadata/uid").to_owned(),
         resource_version: view.read_text("/metadata/resourceVersion").to_owned(),
@@ -153,8 +152,8 @@ async fn make(client: &Client, secret: &Value, comment: &str, key: Key<'_>) -> R
     })?;
     let mut object = secret.clone();
     if let Some(entries) = object.get_mut("stringData").and_then(Value::as_object_mut) {
-        entries.insert(PRIVATE_HALF.to_owned(), json!(pair.reveal()));
-        entries.insert(PUBLIC_HALF.to_owned(), json!(format!("{}\n", pair.public().line)));
+        entries.insert(PRIVATE_HALF_ENTRY.to_owned(), json!(pair.reveal()));
+        entries.insert(PUBLIC_HALF_ENTRY.to_owned(), json!(format!("{}\n", pair.public().line)));
     }
     let made = client.create(&object, TENURE_CONTROLLER).await;
     wipe(&mut object);

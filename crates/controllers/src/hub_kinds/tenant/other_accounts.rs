@@ -7,10 +7,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_cluster::{Client, ClusterError};
-use tenure_planner::access::audit::{Bindings, Roles};
 use tenure_planner::tenant::account_access::{
     AccessFacts, AccessFindings, HomeAccount, MOST_PODS, find_running, summarize_access,
 };
+use tenure_tenancy::access::bindings::{Bindings, Roles};
 use tenure_tenancy::identity;
 
 use crate::hub::Hub;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tenure_api::metadata::GENERATOR_LABEL;
 use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
-use tenure_planner::artifact::{IncludedArtifact, StoredArtifact};
 use tenure_planner::artifact_generator::{FoundSource, SourceState, find_circle, list_visible};
 use tenure_planner::external_artifact::find_generator;
 use tenure_planner::kustomization::SourceFacts;
 use tenure_planner::{Live, Object};
+use tenure_remote_requests::artifact::{IncludedArtifact, StoredArtifact};
 
 use crate::artifacts::storage::make_source_key;
 use crate::cluster_view::key::Key;

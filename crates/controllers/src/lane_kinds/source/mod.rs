@@ -6,8 +6,8 @@ mod source_kinds;
 
 use kube::core::object::HasStatus;
 use tenure_cluster::ServiceAccount;
-use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::source::{FetchFailure, FetchReason, Fetched, Source};
+use tenure_remote_requests::artifact::StoredArtifact;
 use tenure_sources::SourceKey;
 
 use crate::lane::{Lane, Shard};

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tenure_forge_server::{ForgeServer, Kind, Live, Owner};
-use tenure_planner::access::rotation_order::RotationOrder;
+use tenure_git_access::rotation_order::RotationOrder;
 use tenure_testkit::{Admin, SOON, eventually};
 
 use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET, let_write};

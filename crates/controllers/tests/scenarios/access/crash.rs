@@ -7,7 +7,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_forge_server::{Fault, Misbehaviour};
-use tenure_planner::access::rotation_order::RotationOrder;
+use tenure_git_access::rotation_order::RotationOrder;
 use tenure_testkit::{SOON, choose_length, eventually};
 
 use super::bed::{Bed, PLATFORM, PROVIDER_KIND, REQUEST, Setup, ledger};

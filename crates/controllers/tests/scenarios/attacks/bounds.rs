@@ -2,8 +2,8 @@
 //! maintains policies.
 
 use serde_json::{Value, json};
+use tenure_admission_rules::policy;
 use tenure_api::installation;
-use tenure_tenancy::admission::policy;
 use tenure_testkit::{Admin, SOON, eventually};
 
 use super::lanes::{LANE, ROLE_BINDING, account, assert_forbidden, binding};

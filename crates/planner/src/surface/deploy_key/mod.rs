@@ -26,7 +26,7 @@ use crate::outcome::add_duration;
 use crate::plan::{Request, Watched};
 use crate::refusal::Reason;
 
-pub use objects::{KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, is_labelled, is_ours, name_key};
+pub use objects::{is_labelled, is_ours, name_key};
 pub(super) use status::{Standing, judge, list_news, list_statuses};
 
 /// The time until a correct key is looked at again. A source that can't fetch any more is looked at immediately.

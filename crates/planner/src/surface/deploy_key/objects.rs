@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
-    CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE, SURFACE_LABEL, SURFACE_SOURCE_LABEL,
+    CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, KNOWN_HOSTS_ENTRY, MANAGED_BY, MANAGED_BY_TENURE, SURFACE_LABEL,
+    SURFACE_SOURCE_LABEL,
 };
 use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::ServiceAccount;
@@ -13,13 +14,6 @@ use crate::dependents::{Verdict, Wanted, is_owned_by};
 use crate::plan::{Delete, Propagation, Request, Watched};
 
 use super::Work;
-
-/// The entry of the Secret with the private half.
-pub const PRIVATE_HALF: &str = "identity";
-/// The entry with the public half.
-pub const PUBLIC_HALF: &str = "identity.pub";
-/// The entry with the host keys.
-pub const KNOWN_HOSTS: &str = "known_hosts";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -119,7 +113,7 @@ pub(super) fn write_secret(surface: &Surface, source: &str, hosts: &str) -> Valu
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": write_metadata(surface, source),
-        "stringData": { KNOWN_HOSTS: hosts },
+        "stringData": { KNOWN_HOSTS_ENTRY: hosts },
     })
 }
 
@@ -139,7 +133,7 @@ pub(super) fn write_patch(
 ) -> Value {
     json!({
         "metadata": { "uid": uid, "resourceVersion": resource_version, "labels": write_labels(surface, source) },
-        "stringData": { KNOWN_HOSTS: hosts },
+        "stringData": { KNOWN_HOSTS_ENTRY: hosts },
     })
 }
 

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::{Kustomization, ObjectId, condition};
 use tenure_planner::answer::{Answer, Live};
-use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
     Attempt, DependencyFacts, Guards, Memory, ObjectTurnover, OngoingDeletions, OtherOwner, Rendered,
     ServiceAccountFacts, Sibling, Snapshot, SourceFacts, Step, SurveyRequest, find_applied_revision, is_idle, plan,
@@ -15,6 +14,7 @@ use tenure_planner::kustomization::{
 };
 use tenure_planner::object::RenderedObject;
 use tenure_planner::{FinalizerChange, Next, Origin, Request, invariants};
+use tenure_remote_requests::artifact::ArtifactFacts;
 use tenure_tenancy::{NamespaceFacts, Placement, TenancyFacts, owner};
 
 use crate::world::World;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest as _, Sha256};
 use tenure_bucket_server::Answer;
-use tenure_planner::bucket::FetchRequest;
-use tenure_planner::source::Fetched;
+use tenure_remote_requests::bucket::FetchRequest;
+use tenure_remote_requests::fetch::Fetched;
 use tenure_sources::Entry;
 
 use super::Stand;

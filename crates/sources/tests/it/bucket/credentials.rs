@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tenure_bucket_server::{Answer, BucketServer};
-use tenure_planner::bucket::FetchRequest;
-use tenure_planner::source::FetchReason;
+use tenure_remote_requests::bucket::FetchRequest;
+use tenure_remote_requests::fetch::FetchReason;
 use tenure_sources::BucketError;
 
 use super::{BUCKET, Stand};

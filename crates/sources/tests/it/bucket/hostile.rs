@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tenure_bucket_server::{Answer, Heard};
-use tenure_planner::bucket::FetchRequest;
-use tenure_planner::source::{FetchFailure, FetchReason};
+use tenure_remote_requests::bucket::FetchRequest;
+use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 use tenure_sources::{BucketError, BudgetLimits, ByteBudget};
 
 use super::Stand;

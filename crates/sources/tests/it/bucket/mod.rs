@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure_bucket_server::{BucketServer, Keys};
-use tenure_planner::artifact::StoredArtifact;
-use tenure_planner::bucket::FetchRequest;
-use tenure_planner::source::Fetched;
+use tenure_remote_requests::artifact::StoredArtifact;
+use tenure_remote_requests::bucket::FetchRequest;
+use tenure_remote_requests::fetch::Fetched;
 use tenure_sources::{
     ArtifactStore, BucketError, BucketRequest, BucketSecrets, FetchBudgets, Limits, Policy, SourceKey, Tree,
     fetch_bucket,

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tenure_planner::bucket::FetchRequest;
-use tenure_planner::source::Fetched;
+use tenure_remote_requests::bucket::FetchRequest;
+use tenure_remote_requests::fetch::Fetched;
 use tenure_sources::{BucketError, Entry};
 use tokio::process::Command;
 

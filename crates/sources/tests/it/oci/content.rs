@@ -1,9 +1,9 @@
 //! The content of an artifact, and the resolution of references.
 
 use serde_json::json;
-use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
-use tenure_planner::source::{FetchReason, Fetched};
 use tenure_registry_server::{Artifact, digest, pack};
+use tenure_remote_requests::fetch::{FetchReason, Fetched};
+use tenure_remote_requests::oci::{FetchRequest, LayerOperation};
 
 use super::Stand;
 

@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use tenure_planner::access::host::ProbeResult;
-use tenure_planner::oci_repository::FetchRequest;
-use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
+use tenure_remote_requests::fetch::FetchReason;
+use tenure_remote_requests::git_host::ProbeResult;
+use tenure_remote_requests::oci::FetchRequest;
 use tenure_sources::{Connector, FetchError, OciError, Policy, SecretData, probe_registry};
 
 use super::Stand;

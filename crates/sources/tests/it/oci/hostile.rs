@@ -3,9 +3,9 @@
 use std::io::{Read as _, Write as _};
 
 use serde_json::json;
-use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
-use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Answer, digest, pack, pack_as_said};
+use tenure_remote_requests::fetch::FetchReason;
+use tenure_remote_requests::oci::{FetchRequest, LayerOperation};
 use tenure_sources::{BudgetLimits, ByteBudget, OciError};
 
 use super::{Stand, source};

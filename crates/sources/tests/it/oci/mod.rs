@@ -12,10 +12,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_planner::artifact::StoredArtifact;
-use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
-use tenure_planner::source::Fetched;
 use tenure_registry_server::{Artifact, RegistryServer};
+use tenure_remote_requests::artifact::StoredArtifact;
+use tenure_remote_requests::fetch::Fetched;
+use tenure_remote_requests::oci::{FetchRequest, LayerOperation};
 use tenure_sources::{
     ArtifactStore, FetchBudgets, Limits, OciError, OciRequest, OciSecrets, Policy, SecretData, SourceKey, Tree,
     fetch_artifact,

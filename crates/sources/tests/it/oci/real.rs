@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_planner::oci_repository::FetchRequest;
-use tenure_planner::source::Fetched;
 use tenure_registry_server::{digest, pack};
+use tenure_remote_requests::fetch::Fetched;
+use tenure_remote_requests::oci::FetchRequest;
 use tenure_sources::OciError;
 
 use super::Stand;

@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
-use tenure_planner::oci_repository::FetchRequest;
-use tenure_planner::source::{FetchReason, Fetched};
 use tenure_registry_server::{Answer, Artifact, RegistryServer, digest, pack};
+use tenure_remote_requests::fetch::{FetchReason, Fetched};
+use tenure_remote_requests::oci::FetchRequest;
 use tenure_sources::SecretData;
 
 use super::Stand;

@@ -1,5 +1,5 @@
 //! `tenure access approve`, `deny` and `revoke`: an approver answers a request. The module asks for confirmation and reports the result. The API server decides who may
-//! answer, and `tenure_planner::access::answer` decides which answers count.
+//! answer, and `tenure_git_access::answer` decides which answers count.
 
 use std::process::ExitCode;
 
@@ -8,17 +8,17 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
+use tenure_admission_rules::Question;
 use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, Period, name_target};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
 use tenure_api::time::Time;
-use tenure_planner::access::answer::{self, AnswerInput, Answers};
-use tenure_planner::access::inspection::name_asker;
-use tenure_planner::access::inspection::receivers::Receiver;
-use tenure_planner::access::inspection::{APPROVED, receivers};
+use tenure_git_access::answer::{self, AnswerInput, Answers};
+use tenure_inspection::access_reports::name_asker;
+use tenure_inspection::access_reports::receivers::Receiver;
+use tenure_inspection::access_reports::{APPROVED, receivers};
 use tenure_tenancy::access::Verdict;
-use tenure_tenancy::admission::Question;
-use tenure_tenancy::admission::rights::{APPROVE, APPROVE_OWN};
+use tenure_tenancy::rights::{APPROVE, APPROVE_OWN};
 
 use super::cluster_reads::AccessReader;
 use super::output::{Output, Printed, describe};

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::access::Period;
 use tenure_api::text::visible_line;
-use tenure_planner::access::audit::{Row, SecretRead, Verdict};
+use tenure_inspection::access_audit::{Row, SecretRead, Verdict};
 use tenure_tenancy::access::readers::{self, AccessPath, OtherReader};
 
 use super::audit_reads::AuditReads;

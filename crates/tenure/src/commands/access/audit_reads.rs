@@ -8,10 +8,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenure_admission::webhook::find_end;
 use tenure_cluster::discovery::{Discovery, Sought};
-use tenure_planner::access::audit::secret_uses::KINDS;
-use tenure_planner::access::audit::{
-    Bindings, Contents, Facts, Inventory, NamedObject, Roles, Row, SecretRead, Usage, find_readers,
-};
+use tenure_inspection::access_audit::secret_uses::KINDS;
+use tenure_inspection::access_audit::{Contents, Facts, Inventory, NamedObject, Row, SecretRead, Usage, find_readers};
+use tenure_tenancy::access::bindings::{Bindings, Roles};
 
 use crate::failure::Failure;
 use crate::inspection::ONLY_METADATA;

@@ -9,9 +9,9 @@ use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, FluxAccessStandingG
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::time::Time;
 use tenure_api::{ObjectMeta, Tenant};
-use tenure_planner::access::answer::Answers;
-use tenure_planner::access::inspection::receivers::KnownPlacements;
-use tenure_planner::access::inspection::{ObservedFacts, ReadResult};
+use tenure_git_access::answer::Answers;
+use tenure_inspection::access_reports::receivers::KnownPlacements;
+use tenure_inspection::access_reports::{ObservedFacts, ReadResult};
 use tenure_tenancy::access::ReceivingNamespace;
 use tenure_tenancy::{NamespaceFacts, Settings, TenancyFacts, TenantFacts};
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tenure_api::text::visible_line;
-use tenure_planner::access::inspection::rows::{self, Row};
-use tenure_planner::access::inspection::{APPROVED, DENIED, PENDING, REVOKED};
+use tenure_inspection::access_reports::rows::{self, Row};
+use tenure_inspection::access_reports::{APPROVED, DENIED, PENDING, REVOKED};
 
 use super::cluster_reads::AccessReader;
 use super::output::{Output, Printed};

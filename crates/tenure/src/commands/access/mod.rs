@@ -1,4 +1,4 @@
-//! `tenure access`: the commands about credentials for Git and registries. `tenure_planner::access` decides about credentials and requests, and the API server decides
+//! `tenure access`: the commands about credentials for Git and registries. `tenure_git_access` decides about credentials and requests, and the API server decides
 //! who may answer.
 
 mod answer;

@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use tenure_api::access::{FluxAccessRequest, name_target};
 use tenure_api::text::visible_line;
-use tenure_planner::access::inspection::receivers;
-use tenure_planner::access::rotation_order::{self, LONGEST_CAUSE, RotationOrder};
+use tenure_git_access::rotation_order::{self, LONGEST_CAUSE, RotationOrder};
+use tenure_inspection::access_reports::receivers;
 
 use super::answer::check_approver;
 use super::cluster_reads::AccessReader;

@@ -8,12 +8,12 @@ use tenure_api::access::FluxAccessRequest;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
 use tenure_api::time::Time;
-use tenure_planner::access::audit::{NamedObject, find_other_readers};
-use tenure_planner::access::inspection::ObservedFacts;
-use tenure_planner::access::inspection::detail::{
+use tenure_inspection::access_audit::{NamedObject, find_other_readers};
+use tenure_inspection::access_reports::ObservedFacts;
+use tenure_inspection::access_reports::detail::{
     self, Credential, CredentialDetail, Detail, MaybeUnknown, OtherReaders,
 };
-use tenure_planner::access::inspection::receivers;
+use tenure_inspection::access_reports::receivers;
 
 use super::audit_reads;
 use super::cluster_reads::AccessReader;

@@ -1,5 +1,5 @@
 //! `tenure access vouch`: approves a request for a person who proves in a browser to own the project at its host. The module shows the request and the code, and bounds
-//! the wait. `tenure_planner::access::vouching` decides who may answer, and the API server decides who may vouch.
+//! the wait. `tenure_git_access::vouching` decides who may answer, and the API server decides who may vouch.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,12 +10,12 @@ use git_hosts::DeviceFlow;
 use jiff::Timestamp;
 use tenure_api::access::AccessProvider;
 use tenure_api::text::visible_line;
-use tenure_planner::access::answer;
-use tenure_planner::access::host::{HostError, Target};
-use tenure_planner::access::request::{name_scope, read_target};
-use tenure_planner::access::vouching::{Next, check_same, decide_next, find_application};
+use tenure_git_access::answer;
+use tenure_git_access::request::{name_scope, read_target};
+use tenure_git_access::vouching::{Next, check_same, decide_next, find_application};
+use tenure_remote_requests::git_host::{HostError, Target};
 use tenure_sources::{BaseUrl, Connector, Policy, TlsOptions};
-use tenure_tenancy::admission::rights::VOUCH;
+use tenure_tenancy::rights::VOUCH;
 
 use super::answer::{Answering, Bounds, How, check_right, name_of};
 use super::cluster_reads::AccessReader;

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+use tenure_admission_rules::Question;
 use tenure_api::access::{FluxAccess, FluxAccessRequest, REQUEST_LABEL, name_target};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
-use tenure_planner::access::audit::NamedObject;
-use tenure_planner::access::inspection::chain::{self, Chain, EntryFound, MOST_NAMESPACES, NamespaceReads, StepState};
-use tenure_planner::access::inspection::{ObservedFacts, ReadResult};
-use tenure_tenancy::admission::Question;
+use tenure_inspection::access_audit::NamedObject;
+use tenure_inspection::access_reports::chain::{self, Chain, EntryFound, MOST_NAMESPACES, NamespaceReads, StepState};
+use tenure_inspection::access_reports::{ObservedFacts, ReadResult};
 
 use super::audit_reads::write_object;
 use super::cluster_reads::AccessReader;

@@ -12,11 +12,12 @@ use tenure_api::Tenant;
 use tenure_api::access::FluxAccessStatus;
 use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE, TENANT_LABEL};
-use tenure_planner::Request;
-use tenure_planner::attestation::{
+use tenure_inspection::attestation::{
     Attack, AttackRequest, AttackResult, CONTROLLER, ImpersonationRight, Names, Sender, Verb, assess_pattern,
-    assess_reach, cleanup, find_pattern_status, list_fixtures, list_managed_props, list_pattern_props, list_props,
+    assess_reach, find_pattern_status, list_fixtures, list_managed_props, list_pattern_props, list_props,
 };
+use tenure_planner::Request;
+use tenure_planner::attestation_cleanup;
 
 use super::super::reach::read_cluster;
 use super::{Cast, ask};
@@ -367,7 +368,7 @@ pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
         .limit(MOST_REMAINS);
     let now = Timestamp::now();
     for tenant in tenants.list(&made).await? {
-        let is_over = cleanup::find_end(&tenant.metadata).is_some_and(|end| end <= now);
+        let is_over = attestation_cleanup::find_end(&tenant.metadata).is_some_and(|end| end <= now);
         if !is_over || tenant.metadata.deletion_timestamp.is_some() {
             continue;
         }
@@ -387,7 +388,7 @@ pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
 /// Executes the next step of a Tenant's removal.
 async fn end(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> {
     let name = tenant.metadata.name.as_deref().unwrap_or_default();
-    let done = match cleanup::end_tenant(tenant) {
+    let done = match attestation_cleanup::end_tenant(tenant) {
         Request::Apply(apply) => {
             let parameters = PatchParams::apply(&apply.manager).force();
             tenants

@@ -1,5 +1,5 @@
 //! `tenure attest`: tries the attacks of docs/security.md that admission and RBAC stop, on the current cluster, with tenants that are created for it and removed. The
-//! module announces the run, orders its steps, and removes all objects. `tenure_planner::attestation` has the attacks and interprets the answers. The run needs
+//! module announces the run, orders its steps, and removes all objects. `tenure_inspection::attestation` has the attacks and interprets the answers. The run needs
 //! confirmation.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use http::Method;
 use jiff::Timestamp;
 use tenure_api::metadata::ATTEST_PREFIX;
-use tenure_planner::attestation::{
+use tenure_inspection::attestation::{
     Attack, AttackRequest, AttemptResult, Outcome, Report, Sender, Verb, assess, list_attacks, write_html,
 };
 
@@ -166,7 +166,7 @@ fn write(report: &Report, form: Form) -> Result<String, Failure> {
 type Cast = BTreeMap<Sender, kube::Client>;
 
 /// Tries an attack. The control comes first, because a burst would use up its quota.
-async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::AttackResult {
+async fn try_one(cast: &Cast, attack: &Attack) -> tenure_inspection::attestation::AttackResult {
     let control = ask(cast, &attack.control, 0, |_| true).await;
     let count = attack.burst.map_or(1, |burst| burst.count);
     let attempts = (0..count).map(|number| ask(cast, &attack.attempt, number, |answer| attack.has_effect(answer)));

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use structured_merge::ManagedFieldsEntry;
 use tenure_api::ObjectId;
 use tenure_api::text::visible_line;
-use tenure_planner::ownership::writers::Search;
-use tenure_planner::ownership::{Finding, Subject, audit};
+use tenure_inspection::ownership::writers::Search;
+use tenure_inspection::ownership::{Finding, Subject, audit};
 
 use self::object_reads::ObjectReads;
 use crate::audit_log::{AuditLog, describe_writers};

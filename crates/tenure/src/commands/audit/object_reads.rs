@@ -11,8 +11,8 @@ use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::Resource;
 use tenure_cluster::discovery::{Discovery, Sought};
 use tenure_controllers::RebuiltObject;
-use tenure_planner::ownership::writers::Address;
-use tenure_planner::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
+use tenure_inspection::ownership::writers::Address;
+use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
 
 use crate::failure::{Failure, chain};
 use crate::inspection::ONLY_METADATA;

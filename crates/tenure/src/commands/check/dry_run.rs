@@ -1,4 +1,4 @@
-//! Sends each object of a folder to the API server as the account that would apply it. The module decides the order and the concurrency; `tenure_planner::check`
+//! Sends each object of a folder to the API server as the account that would apply it. The module decides the order and the concurrency; `tenure_inspection::check`
 //! interprets the answers.
 
 use std::collections::BTreeSet;
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, Connection, LaneAccess, Resource};
-use tenure_planner::Origin;
-use tenure_planner::check::{
+use tenure_inspection::check::{
     CheckedObject, Finding, Prerequisites, Rights, Verdict, check_placement, interpret_refusal, make_encrypted_finding,
     make_warning_finding,
 };
+use tenure_planner::Origin;
 use tenure_planner::refusal::Failure as Refused;
 use tenure_tenancy::write_scope::Scope;
 use tenure_tenancy::{Identity, identity};

@@ -1,5 +1,5 @@
 //! `tenure check`: reports whether the cluster would accept the rendered objects of a folder after a commit. The module chooses the identity and prints the result;
-//! `tenure_planner::check` interprets the answers. All writes to a real cluster are dry runs.
+//! `tenure_inspection::check` interprets the answers. All writes to a real cluster are dry runs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::{Surface, Tenant};
 use tenure_cluster::ServiceAccount;
 use tenure_controllers::RenderLimits;
-use tenure_planner::check::{
+use tenure_inspection::check::{
     Finding, Level, find_target_namespace, is_refused, limit_findings, list_rendering_problems, write_sarif,
 };
 use tenure_tenancy::{Placement, TenantFacts, identity};

@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccessRequest};
-use tenure_planner::access::notice::ANNOUNCED;
-use tenure_planner::access::rotation_order::RotationOrder;
+use tenure_git_access::notice::ANNOUNCED;
+use tenure_git_access::rotation_order::RotationOrder;
 
 use super::super::tenancy::judge;
 use super::super::transcript::{StepResult, Transcript};

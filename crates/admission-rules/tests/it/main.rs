@@ -1,0 +1,12 @@
+//! Decisions about objects of any size and shape.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod objects;

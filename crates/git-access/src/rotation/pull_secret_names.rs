@@ -1,0 +1,219 @@
+//! The Secret among the `imagePullSecrets` of accounts. It is added after it has a value, and removed when the credential is no longer wanted.
+//!
+//! Changes of accounts come after all steps that a credential needs. The ledger records the change before the first entry is added, so that the end of the
+//! credential finds all entries.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::access::request::CredentialPhase;
+
+use super::answer::{CLUSTER_UNREACHABLE, MISSING_RIGHTS};
+use super::conditions::Finding;
+use super::schedule::{LOOK, later};
+use super::state_machine::{Next, StateMachine};
+use super::{Answer, Step, WantedState};
+use crate::pull_secrets::{AccountFacts, ObservedAccounts, PullSecretAction, name_in, remove_pull_secret};
+
+/// The interval of checks for a missing account.
+const ACCOUNT_LOOK: Duration = Duration::from_secs(600);
+
+impl StateMachine<'_> {
+    /// Returns the observed accounts.
+    fn accounts(&self) -> &[AccountFacts] {
+        match &self.seen.accounts {
+            ObservedAccounts::Seen(accounts) => accounts,
+            ObservedAccounts::NotAsked | ObservedAccounts::Unknown(_) => &[],
+        }
+    }
+
+    /// Adds the Secret to accounts that lack it. No other step is due before `until`.
+    pub(super) fn name_in_accounts(&mut self, until: Timestamp) -> Next {
+        let is_spread = |phase: CredentialPhase| phase == CredentialPhase::Distributed;
+        let is_delivered =
+            self.ledger.current.is_some() || self.ledger.next.as_ref().is_some_and(|next| is_spread(next.phase));
+        let accounts = match &self.seen.accounts {
+            ObservedAccounts::NotAsked => return Next::Wait(until),
+            ObservedAccounts::Unknown(_) => return Next::Wait(until.min(later(self.now, LOOK))),
+            ObservedAccounts::Seen(accounts) => accounts,
+        };
+        if self.seen.wanted != WantedState::Delivered || !is_delivered || self.own_secret().is_none() {
+            return Next::Wait(until);
+        }
+        let (mut changes, mut until) = (Vec::new(), until);
+        for account in accounts {
+            match name_in(account, &self.seen.request_name, &self.seen.secret_name) {
+                PullSecretAction::Done => {}
+                PullSecretAction::Missing => {
+                    self.findings
+                        .push(Finding::missing_account(&self.ledger.namespace, &account.name));
+                    until = until.min(later(self.now, ACCOUNT_LOOK));
+                }
+                PullSecretAction::Applied(by) => {
+                    let place = (self.ledger.namespace.as_str(), account.name.as_str());
+                    self.findings
+                        .push(Finding::applied_list(place, &by, &self.seen.secret_name));
+                }
+                PullSecretAction::Change(change) => changes.push(change),
+            }
+        }
+        if changes.is_empty() {
+            // Any earlier failure of a write is over, because there is nothing to write.
+            let is_of_cluster = |reason: &str| [MISSING_RIGHTS, CLUSTER_UNREACHABLE].contains(&reason);
+            if self
+                .ledger
+                .trouble
+                .as_ref()
+                .is_some_and(|trouble| is_of_cluster(&trouble.reason))
+            {
+                self.recover();
+            }
+            return Next::Wait(until);
+        }
+        if !self.ledger.image_pull_secrets {
+            self.ledger.image_pull_secrets = true;
+            return Next::Record;
+        }
+        // If another writer or a webhook removes the entry at once, the next attempt waits.
+        match &self.seen.answer {
+            Some(Answer::Named(_)) => Next::Wait(later(self.now, LOOK)),
+            _ => Next::Do(Step::ChangeAccounts(changes)),
+        }
+    }
+
+    /// Removes the Secret from all accounts to which Tenure added it.
+    pub(super) fn remove_from_accounts(&mut self) -> Option<Next> {
+        let is_read = matches!(self.seen.accounts, ObservedAccounts::Seen(_));
+        if !self.ledger.image_pull_secrets || !is_read {
+            return None;
+        }
+        let take = |account| remove_pull_secret(account, &self.seen.request_name, &self.seen.secret_name);
+        let changes: Vec<_> = self.accounts().iter().filter_map(take).collect();
+        if changes.is_empty() {
+            self.ledger.image_pull_secrets = false;
+            return Some(Next::Record);
+        }
+        let is_changed = matches!(self.seen.answer, Some(Answer::Named(_)));
+        (!is_changed).then_some(Next::Do(Step::ChangeAccounts(changes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::conditions::About;
+    use super::super::tests::{now, snapshot};
+    use super::super::{NamespaceState, Plan, SecretState, Snapshot, WriteFailure, plan};
+    use super::*;
+    use crate::pull_secrets::read_account;
+
+    /// Returns the state of a delivered credential that these accounts also use for images.
+    fn asked(is_noted: bool, accounts: &[(&str, Option<Value>)]) -> Snapshot {
+        let mut seen = snapshot();
+        seen.ledger.retiring.clear();
+        seen.ledger.image_pull_secrets = is_noted;
+        let read = accounts
+            .iter()
+            .map(|(name, object)| read_account(name, object.as_ref()));
+        seen.accounts = ObservedAccounts::Seen(read.collect());
+        seen
+    }
+
+    fn without() -> Option<Value> {
+        Some(json!({ "metadata": { "uid": "a-1", "resourceVersion": "7" } }))
+    }
+
+    fn with() -> Option<Value> {
+        Some(
+            json!({ "metadata": { "annotations": { "pull-secrets.access.tenure.dev/request-1": "gitlab-flux-token" } },
+            "imagePullSecrets": [{ "name": "gitlab-flux-token" }] }),
+        )
+    }
+
+    fn changed(planned: &Plan) -> Vec<&str> {
+        match &planned.step {
+            Some(Step::ChangeAccounts(changes)) => changes.iter().map(|change| change.name.as_str()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn that_something_is_added_is_recorded_before_it_is() {
+        let accounts = [("a", without()), ("b", with()), ("c", None)];
+        let planned = plan(&asked(false, &accounts), now());
+        assert_eq!(planned.step, Some(Step::Record));
+        assert!(planned.ledger.image_pull_secrets);
+        let planned = plan(&asked(true, &accounts), now());
+        assert_eq!(changed(&planned), ["a"]);
+        let told: Vec<&str> = planned.findings.iter().map(|finding| finding.reason.as_str()).collect();
+        assert_eq!(told, ["AccountMissing"]);
+        // Without an entry to add, nothing is recorded. A missing account is checked again soon.
+        let planned = plan(&asked(false, &accounts[1..]), now());
+        assert!(planned.step.is_none() && planned.again == later(now(), ACCOUNT_LOOK));
+    }
+
+    #[test]
+    fn nothing_is_added_before_the_secret_is_there_or_while_nobody_may() {
+        let accounts = [("a", without())];
+        for spoil in [
+            (|seen| seen.wanted = WantedState::HeldBack("suspended".to_owned())) as fn(&mut Snapshot),
+            |seen| seen.secret = SecretState::Absent,
+            |seen| seen.accounts = ObservedAccounts::Unknown("forbidden".to_owned()),
+            |seen| seen.accounts = ObservedAccounts::NotAsked,
+        ] {
+            let mut seen = asked(true, &accounts);
+            spoil(&mut seen);
+            assert!(changed(&plan(&seen, now())).is_empty());
+        }
+        assert_eq!(changed(&plan(&asked(true, &accounts), now())), ["a"]);
+        // A missing right is reported and delays no credential: a due credential is begun.
+        let mut seen = asked(true, &accounts);
+        seen.answer = Some(Answer::Named(Err(WriteFailure::Refused("may not patch".to_owned()))));
+        let planned = plan(&seen, now());
+        assert_eq!(
+            planned.ledger.trouble.as_ref().map(|trouble| trouble.reason.as_str()),
+            Some(MISSING_RIGHTS)
+        );
+        let due = later(now(), Duration::from_secs(90 * 86_400));
+        seen.answer = None;
+        seen.ledger = planned.ledger.clone();
+        assert_eq!(plan(&seen, due).step, Some(Step::Preflight));
+        // After another writer has added the Secret, nothing blocks the plan any more.
+        seen.accounts = ObservedAccounts::Seen(vec![read_account("a", with().as_ref())]);
+        let planned = plan(&seen, later(now(), Duration::from_secs(3_600)));
+        assert!(planned.ledger.trouble.is_none() && planned.step == Some(Step::Record));
+    }
+
+    #[test]
+    fn who_takes_the_entry_out_at_once_is_not_raced() {
+        let mut seen = asked(true, &[("a", without())]);
+        seen.answer = Some(Answer::Named(Ok(())));
+        let planned = plan(&seen, now());
+        assert_eq!((planned.step, planned.again), (None, later(now(), LOOK)));
+    }
+
+    #[test]
+    fn it_is_over_once_no_account_names_it_or_the_namespace_goes() {
+        let mut seen = asked(true, &[("a", with()), ("b", without())]);
+        seen.wanted = WantedState::Revoked("the grant was deleted".to_owned());
+        seen.secret = SecretState::Absent;
+        (seen.ledger.current, seen.ledger.secret_uid) = (None, None);
+        assert_eq!(changed(&plan(&seen, now())), ["a"]);
+        let over = |seen: &Snapshot| {
+            let planned = plan(seen, now());
+            (planned.is_over, planned.step)
+        };
+        let mut unreadable = seen.clone();
+        unreadable.accounts = ObservedAccounts::Unknown("forbidden".to_owned());
+        let planned = plan(&unreadable, now());
+        assert!(!planned.is_over && planned.findings.iter().any(|finding| finding.about == About::Failure));
+        unreadable.namespace = NamespaceState::Terminating;
+        unreadable.ledger = plan(&unreadable, now()).ledger;
+        assert_eq!(over(&unreadable), (true, None));
+        seen.accounts = ObservedAccounts::Seen(vec![read_account("a", without().as_ref())]);
+        assert_eq!(over(&seen), (false, Some(Step::Record)));
+        seen.ledger = plan(&seen, now()).ledger;
+        assert_eq!(over(&seen), (true, None));
+    }
+}

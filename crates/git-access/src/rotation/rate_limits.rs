@@ -1,0 +1,192 @@
+//! Limits for requests that a host may refuse, and for lists that refused sources cause. Hosts ban an address for too many refused requests, and the whole cluster
+//! has one address.
+//!
+//! The counts of one host are in memory. No limit stops anything for longer than an hour.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::schedule::{later, retry};
+use tenure_remote_requests::git_host::{Scope, Target};
+
+/// The window in which refusals and lists are counted.
+const WINDOW: Duration = Duration::from_secs(60);
+/// The maximum of refused attempts in the window. GitLab's ban, where it is enabled, begins at 30 in three minutes.
+const MOST_REFUSED: usize = 5;
+/// The maximum of lists in the window.
+const MOST_LOOKS: usize = 30;
+/// The maximum of targets with counts of their own. Beyond that, the target whose wait ends first is forgotten.
+const MOST_TARGETS: usize = 10_000;
+
+/// The counts of one host.
+#[derive(Clone, Debug, Default)]
+pub struct HostRateLimiter {
+    refused: VecDeque<Timestamp>,
+    looks: VecDeque<Timestamp>,
+    targets: BTreeMap<(Scope, u64), Refusals>,
+}
+
+/// New credentials of a target that its host refused in a row.
+#[derive(Clone, Copy, Debug)]
+struct Refusals {
+    count: u32,
+    until: Timestamp,
+}
+
+/// The limits of a host for one target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimitState {
+    /// No credential is probed before this time.
+    pub probe_from: Option<Timestamp>,
+    /// No credential is made before this time.
+    pub mint_from: Option<Timestamp>,
+    /// The host isn't listed before this time.
+    pub look_from: Option<Timestamp>,
+}
+
+impl HostRateLimiter {
+    /// Counts an attempt with a credential that the host refused.
+    pub fn record_refused_probe(&mut self, now: Timestamp) {
+        push(&mut self.refused, MOST_REFUSED, now);
+    }
+
+    /// Counts a list that a refused source caused.
+    pub fn record_list(&mut self, now: Timestamp) {
+        push(&mut self.looks, MOST_LOOKS, now);
+    }
+
+    /// Counts a new credential that its host finally refused.
+    pub fn note_refusal(&mut self, target: &Target, now: Timestamp) {
+        let is_new = !self.targets.contains_key(&(target.scope, target.id));
+        if is_new && self.targets.len() >= MOST_TARGETS {
+            let oldest = self.targets.iter().min_by_key(|(_, refusals)| refusals.until);
+            if let Some(oldest) = oldest.map(|(target, _)| *target) {
+                self.targets.remove(&oldest);
+            }
+        }
+        let before = self.targets.get(&(target.scope, target.id));
+        let count = before.map_or(0, |refusals| refusals.count).saturating_add(1);
+        let until = retry(now, count);
+        self.targets
+            .insert((target.scope, target.id), Refusals { count, until });
+    }
+
+    /// Forgets the refusals of a target, because a new credential works.
+    pub fn note_acceptance(&mut self, target: &Target) {
+        self.targets.remove(&(target.scope, target.id));
+    }
+
+    /// Returns the current limits for a target.
+    #[must_use]
+    pub fn see(&self, target: &Target, now: Timestamp) -> RateLimitState {
+        let still = |at: Option<Timestamp>| at.filter(|at| *at > now);
+        let probe_from = still(find_free(&self.refused, MOST_REFUSED));
+        let refusals = self.targets.get(&(target.scope, target.id));
+        RateLimitState {
+            probe_from,
+            mint_from: still(refusals.map(|refusals| refusals.until)).max(probe_from),
+            look_from: still(find_free(&self.looks, MOST_LOOKS)),
+        }
+    }
+}
+
+fn push(times: &mut VecDeque<Timestamp>, most: usize, now: Timestamp) {
+    times.push_back(now);
+    while times.len() > most {
+        times.pop_front();
+    }
+}
+
+/// Returns the time at which the limit allows another attempt, if it forbids one now.
+fn find_free(times: &VecDeque<Timestamp>, most: usize) -> Option<Timestamp> {
+    let oldest = times.front().filter(|_| times.len() >= most)?;
+    Some(later(*oldest, WINDOW))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::now;
+    use super::*;
+
+    fn target(id: u64) -> Target {
+        Target {
+            scope: Scope::Project,
+            id,
+            path: "group-1/a".to_owned(),
+        }
+    }
+
+    fn seconds(now: Timestamp, at: Option<Timestamp>) -> Option<i64> {
+        at.map(|at| at.duration_since(now).as_secs())
+    }
+
+    #[test]
+    fn a_target_that_refuses_waits_longer_each_time_and_no_other_does() {
+        let mut restraint = HostRateLimiter::default();
+        let waits: Vec<Option<i64>> = (0..8)
+            .map(|_| {
+                restraint.note_refusal(&target(1), now());
+                seconds(now(), restraint.see(&target(1), now()).mint_from)
+            })
+            .collect();
+        assert_eq!(waits, [60, 120, 240, 480, 960, 1_920, 3_600, 3_600].map(Some));
+        assert_eq!(restraint.see(&target(2), now()), RateLimitState::default());
+        assert_eq!(
+            restraint
+                .see(&target(1), later(now(), Duration::from_secs(3_600)))
+                .mint_from,
+            None
+        );
+        restraint.note_acceptance(&target(1));
+        assert_eq!(restraint.see(&target(1), now()), RateLimitState::default());
+    }
+
+    #[test]
+    fn refused_attempts_of_all_targets_stay_below_a_hosts_ban() {
+        let mut restraint = HostRateLimiter::default();
+        let (mut at, mut tried) = (now(), Vec::new());
+        for number in 0..100 {
+            let seen = restraint.see(&target(number), at);
+            at = seen.probe_from.unwrap_or(at);
+            restraint.record_refused_probe(at);
+            tried.push(at);
+            at = later(at, Duration::from_secs(1));
+        }
+        for window in tried.windows(MOST_REFUSED + 1) {
+            assert!(window[MOST_REFUSED].duration_since(window[0]).as_secs() >= 60);
+        }
+        assert_eq!(restraint.see(&target(1), later(at, WINDOW)), RateLimitState::default());
+    }
+
+    #[test]
+    fn looks_are_counted_and_targets_forgotten() {
+        let mut restraint = HostRateLimiter::default();
+        for _ in 0..MOST_LOOKS {
+            assert_eq!(restraint.see(&target(1), now()).look_from, None);
+            restraint.record_list(now());
+        }
+        assert_eq!(seconds(now(), restraint.see(&target(1), now()).look_from), Some(60));
+        for id in 0..20_000 {
+            restraint.note_refusal(&target(id), now());
+        }
+        assert_eq!(restraint.targets.len(), MOST_TARGETS);
+    }
+
+    #[test]
+    fn a_counted_target_keeps_its_count_when_the_table_is_full() {
+        let mut restraint = HostRateLimiter::default();
+        for id in 0..u64::try_from(MOST_TARGETS).unwrap() {
+            restraint.note_refusal(&target(id), now());
+        }
+        let waits: Vec<Option<i64>> = (0..2)
+            .map(|_| {
+                restraint.note_refusal(&target(0), now());
+                seconds(now(), restraint.see(&target(0), now()).mint_from)
+            })
+            .collect();
+        assert_eq!(waits, [120, 240].map(Some));
+        assert_eq!(restraint.targets.len(), MOST_TARGETS);
+    }
+}

@@ -1,0 +1,231 @@
+//! The host of the model: it makes, lists and revokes credentials, with every kind of trouble of a real host.
+
+use jiff::Timestamp;
+
+use super::super::{Answer, Probe, StagedFacts};
+use super::model::World;
+use tenure_remote_requests::git_host::{HostError, ListedCredential, MintRequest, MintedCredential, Target};
+
+/// A random generator with a seed.
+#[derive(Clone, Copy)]
+pub(super) struct Chance(pub(super) u64);
+
+impl Chance {
+    pub(super) fn draw(&mut self, below: u64) -> u64 {
+        // splitmix64
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % below.max(1)
+    }
+
+    pub(super) fn is_one_of(&mut self, percent: u64) -> bool {
+        self.draw(100) < percent
+    }
+}
+
+/// The kind of credentials at the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavour {
+    Token,
+    Key,
+    Hourly,
+}
+
+/// The kinds of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Harm {
+    KillBefore,
+    KillAfter,
+    /// Between the two parts of a step.
+    KillBetween,
+    /// The order takes effect, and its answer is lost.
+    LostAfter,
+    /// The order has no effect, and its answer is lost.
+    LostBefore,
+    /// The order takes effect a while after the sender has given it up.
+    Late,
+    Limited,
+    Banned,
+    Unauthenticated,
+    Refused,
+    Html,
+}
+
+impl Harm {
+    pub(super) const TROUBLES: [Self; 8] = [
+        Self::LostAfter,
+        Self::LostBefore,
+        Self::Late,
+        Self::Limited,
+        Self::Banned,
+        Self::Unauthenticated,
+        Self::Refused,
+        Self::Html,
+    ];
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Credential {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) fingerprint: String,
+    pub(super) expires: Option<i64>,
+    pub(super) is_revoked: bool,
+    /// A slow host refuses new credentials until this time.
+    pub(super) works_from: i64,
+}
+
+impl World {
+    /// Returns a time until which the host is unavailable.
+    pub(super) fn until(&mut self) -> Timestamp {
+        let wait = 1 + self.chance.draw(self.longest_trouble.min(1_800));
+        Timestamp::from_second(self.now + i64::try_from(wait).unwrap() + self.host_ahead).unwrap()
+    }
+
+    pub(super) fn trouble_of(&mut self, harm: Harm) -> Option<HostError> {
+        Some(match harm {
+            Harm::LostAfter | Harm::LostBefore | Harm::Late => HostError::Unknown("502".to_owned()),
+            Harm::Limited => HostError::Limited { until: self.until() },
+            Harm::Banned => HostError::Banned { until: self.until() },
+            Harm::Unauthenticated => {
+                // The trouble lasts for a while.
+                let wait = i64::try_from(self.chance.draw(self.longest_trouble)).unwrap();
+                self.unavailable = Some((self.now + wait, HostError::Unauthenticated));
+                HostError::Unauthenticated
+            }
+            Harm::Refused => HostError::Refused {
+                status: 422,
+                message: "no".to_owned(),
+            },
+            Harm::Html => HostError::NotUnderstood("HTML".to_owned()),
+            Harm::KillBefore | Harm::KillAfter | Harm::KillBetween => return None,
+        })
+    }
+
+    /// Checks whether the host answers. An error says whether the order takes effect.
+    pub(super) fn meet(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, HostError)> {
+        if let Some((until, trouble)) = self.unavailable.clone()
+            && self.now < until
+        {
+            return Err((false, trouble));
+        }
+        if let Some(harm) = harm
+            && let Some(trouble) = self.trouble_of(harm)
+        {
+            return Err((harm == Harm::LostAfter, trouble));
+        }
+        match target.path == self.path {
+            true => Ok(()),
+            false => Err((false, HostError::Moved)),
+        }
+    }
+
+    pub(super) fn make(&mut self, request: &MintRequest, fingerprint: &str) -> MintedCredential {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.minted += 1;
+        let host_now = self.now + self.host_ahead;
+        let expires = match self.flavour {
+            Flavour::Token => request.expires_at.map(Timestamp::as_second),
+            Flavour::Key => None,
+            Flavour::Hourly => Some(host_now + 3_600),
+        };
+        let slow = i64::try_from(self.chance.draw(20)).unwrap();
+        self.host.insert(
+            id,
+            Credential {
+                id,
+                name: request.name.clone(),
+                fingerprint: fingerprint.to_owned(),
+                expires,
+                is_revoked: false,
+                works_from: if self.refuses_new {
+                    i64::MAX
+                } else if self.chance.is_one_of(self.trouble) {
+                    self.now + slow
+                } else {
+                    self.now
+                },
+            },
+        );
+        MintedCredential {
+            id: (self.flavour != Flavour::Hourly).then_some(id),
+            username: None,
+            expires_at: expires.map(|at| Timestamp::from_second(at).unwrap()),
+            fingerprint: fingerprint.to_owned(),
+        }
+    }
+
+    pub(super) fn mint(&mut self, request: &MintRequest, harm: Option<Harm>) -> Answer {
+        self.orders += 1;
+        let nonce = request.name.rsplit('/').next().unwrap().to_owned();
+        let fingerprint = format!("value-{nonce}-{}", self.chance.draw(1 << 40));
+        if self.flavour == Flavour::Key {
+            self.staging = Some(StagedFacts {
+                nonce: nonce.clone(),
+                is_minted: false,
+                id: None,
+                fingerprint: fingerprint.clone(),
+                expires_at: None,
+            });
+        }
+        if harm == Some(Harm::KillBetween) && self.flavour == Flavour::Key {
+            return Answer::Recorded;
+        }
+        match self.meet(harm, &request.target) {
+            Err((has_effect, trouble)) => {
+                if has_effect {
+                    let _lost = self.make(request, &fingerprint);
+                }
+                if harm == Some(Harm::Late) && trouble.leaves_effect_unknown() {
+                    let at = self.now + 1 + i64::try_from(self.chance.draw(50)).unwrap();
+                    self.late.push((at, request.clone(), fingerprint));
+                }
+                Answer::MintFailed(trouble)
+            }
+            Ok(()) => {
+                let minted = self.make(request, &fingerprint);
+                if harm == Some(Harm::KillBetween) {
+                    return Answer::Recorded;
+                }
+                if self.chance.is_one_of(self.trouble / 5) && self.flavour != Flavour::Key {
+                    return Answer::MintedOnly(minted, "etcd is slow".to_owned());
+                }
+                self.staging = Some(StagedFacts {
+                    nonce,
+                    is_minted: true,
+                    id: minted.id,
+                    fingerprint,
+                    expires_at: minted.expires_at,
+                });
+                Answer::Minted(minted)
+            }
+        }
+    }
+
+    pub(super) fn list(&self) -> Vec<ListedCredential> {
+        let list = self.host.values().map(|credential| ListedCredential {
+            id: credential.id,
+            name: credential.name.clone(),
+            expires_at: credential.expires.map(|at| Timestamp::from_second(at).unwrap()),
+            is_revoked: credential.is_revoked,
+            is_expired: !credential.is_revoked && !self.is_alive(credential),
+            may_write: false,
+            last_used_at: None,
+        });
+        list.collect()
+    }
+
+    pub(super) fn probe(&mut self, fingerprint: Option<&str>, harm: Option<Harm>) -> Probe {
+        match harm {
+            Some(Harm::Banned | Harm::Limited) => Probe::Banned(self.until()),
+            Some(Harm::LostAfter | Harm::LostBefore | Harm::Late | Harm::Html) => {
+                Probe::Unreachable("timeout".to_owned())
+            }
+            _ if self.works(fingerprint) => Probe::Works,
+            _ => Probe::Refused("401".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! The machine on a model of a host and of a cluster, in all kinds of trouble, with checks at every moment and at the end.
+//!
+//! At every moment: each existing credential with a name of Tenure is recorded by its name, and all but one by their number. A credential that a source has fetched
+//! with still works. At the end, without further trouble: one credential exists, it is proven, and nothing is staged.
+
+mod accounts;
+mod entry;
+mod host;
+mod model;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use self::entry::Side;
+use self::host::{Chance, Flavour, Harm};
+use self::model::World;
+use super::{Order, WantedState, plan};
+use crate::request_plan::handover::is_living;
+
+const DAY: i64 = 86_400;
+/// The number of random interleavings, which are equal in every run.
+const SEEDS: u64 = 300;
+/// The number in a long run.
+const LONG_SEEDS: u64 = 1_500;
+
+/// Returns the number of seeds: `cargo xtask long` sets the variable.
+fn count_seeds() -> u64 {
+    std::env::var_os("TENURE_TEST_LONG").map_or(SEEDS, |_| LONG_SEEDS)
+}
+
+/// A harmful action of another user, with its name.
+type Deed = (&'static str, fn(&mut World));
+
+/// Runs for this number of seconds.
+fn run_for(world: &mut World, span: i64) {
+    let end = world.now + span;
+    world.wake();
+    while world.now < end {
+        world.turn();
+    }
+}
+
+/// Without further trouble, the machine comes to rest in the wanted state.
+fn settle(world: &mut World) {
+    world.trouble = 0;
+    world.kills = 0;
+    world.heal();
+    // Time for an hour of waiting, for overlaps, and for all other due steps.
+    run_for(world, DAY);
+    let ledger = &world.ledger;
+    let what = format!("seed {}: {ledger:?}", world.seed);
+    let current = ledger.current.as_ref().unwrap_or_else(|| panic!("{what}"));
+    assert!(ledger.trouble.is_none() && ledger.failures == 0, "{what}");
+    let is_resting = ledger.next.is_none() && ledger.retiring.is_empty();
+    if is_resting {
+        assert!(current.verified_at.is_some() && world.staging.is_none(), "{what}");
+        let live = world.live();
+        assert_eq!(live.len(), 1, "{what}");
+        assert_eq!(live[0].name, current.name, "{what}");
+    }
+    assert_eq!(world.sweep(), 0, "{what}");
+    assert_eq!(world.list_images(), ["of-somebody", "gitlab-flux-token"], "{what}");
+}
+
+/// After a revocation, nothing is left.
+fn revoke(world: &mut World) {
+    world.wanted = WantedState::Revoked("the grant was deleted".to_owned());
+    let mut last = None;
+    for _ in 0..50 {
+        run_for(world, 2 * 3_600);
+        let (snapshot, now) = (world.snapshot(), world.moment());
+        let planned = plan(&snapshot, now);
+        assert_eq!(planned, plan(&snapshot, now), "the same is planned twice");
+        let is_over = planned.is_over;
+        last = Some(planned);
+        if is_over {
+            break;
+        }
+    }
+    let last = last.unwrap();
+    assert!(last.is_over, "seed {}: {last:?}", world.seed);
+    assert!(
+        world.live().is_empty() && world.secret.is_none() && world.staging.is_none(),
+        "seed {}",
+        world.seed
+    );
+    assert_eq!(world.list_images(), ["of-somebody"], "seed {}", world.seed);
+}
+
+#[test]
+fn whatever_happens_no_source_is_without_a_credential_and_none_is_forgotten() {
+    let mut minted = 0;
+    for seed in 1..=count_seeds() {
+        let flavour = [Flavour::Token, Flavour::Key, Flavour::Token][usize::try_from(seed % 3).unwrap()];
+        let mut world = World::new(seed, flavour);
+        world.trouble = 25;
+        world.kills = 8;
+        run_for(&mut world, 2 * DAY);
+        settle(&mut world);
+        minted += world.minted;
+        world.trouble = 25;
+        world.kills = 8;
+        revoke(&mut world);
+    }
+    // The machine did real work.
+    assert!(minted > count_seeds() * 2, "{minted}");
+}
+
+/// Alternates randomly between two requests. A request that just got an answer continues before the other one acts.
+fn take_turns(world: &mut World) {
+    world.turn();
+    if world.answer.is_none() && world.chance.is_one_of(50) {
+        world.swap();
+        world.wake();
+    }
+}
+
+/// The entry asks for more, and it is approved: another request takes over, until nothing of the earlier one is left.
+fn hand_over(world: &mut World) {
+    world.other = Some(Side::new("request-2", "decade00-0000"));
+    let had_any = world.ledger.current.is_some();
+    let end = world.now + 20 * DAY;
+    // Some users change their entry back, and some of them again.
+    let mut turns = world.chance.draw(4).saturating_sub(1);
+    loop {
+        take_turns(world);
+        let both = [Some(&world.wanted), world.other.as_ref().map(|side| &side.wanted)];
+        // An ended request is gone. A later request for the same would be a new one.
+        let are_asked_for = both == [Some(&WantedState::Delivered); 2];
+        if turns > 0 && are_asked_for && world.chance.is_one_of(2) {
+            world.turn_back();
+            turns -= 1;
+        }
+        assert!(world.now < end, "seed {}: {:?}", world.seed, world.ledger);
+        if world.is_heir {
+            continue;
+        }
+        let heir = world.other.as_ref().unwrap();
+        let is_proven = heir
+            .ledger
+            .current
+            .as_ref()
+            .is_some_and(|held| held.verified_at.is_some());
+        assert!(
+            !had_any || is_proven || is_living(&world.ledger),
+            "seed {}: the earlier one ended before the new one was proven",
+            world.seed
+        );
+        if !is_living(&world.ledger) && is_proven {
+            // No entry asks for the request any more.
+            world.wanted = WantedState::Revoked("nobody asks for it any more".to_owned());
+        }
+        let (snapshot, now) = (world.snapshot(), world.moment());
+        world.answer.clone_from(&snapshot.answer);
+        if matches!(world.wanted, WantedState::Revoked(_)) && plan(&snapshot, now).is_over {
+            break;
+        }
+    }
+    while world.answer.is_some() {
+        world.turn();
+    }
+    world.swap();
+    world.other = None;
+}
+
+#[test]
+fn more_is_had_without_a_moment_of_having_nothing() {
+    let mut names = BTreeSet::new();
+    for seed in 1..=count_seeds() {
+        let mut world = World::new(seed, [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()]);
+        world.trouble = if seed % 3 == 0 { 0 } else { 20 };
+        world.kills = world.trouble / 3;
+        let established = i64::try_from(world.chance.draw(3 * 86_400)).unwrap();
+        run_for(&mut world, established);
+        hand_over(&mut world);
+        settle(&mut world);
+        let secret = world.secret.as_ref().unwrap();
+        assert_eq!(secret.marked_for.as_deref(), Some(world.name), "seed {seed}");
+        names.insert(world.name);
+        revoke(&mut world);
+    }
+    // Each request had the Secret at some time.
+    assert_eq!(names.len(), 2);
+}
+
+#[test]
+fn a_thousand_rotations_in_a_clone_loop_without_a_failure() {
+    for (flavour, trouble) in [(Flavour::Token, 0), (Flavour::Token, 15), (Flavour::Key, 15)] {
+        let mut world = World::new(7, flavour);
+        world.trouble = trouble;
+        world.kills = trouble / 5;
+        while world.verified < 1_000 {
+            world.turn();
+        }
+        assert!(world.fetches > 10_000, "{}", world.fetches);
+        settle(&mut world);
+        if trouble == 0 {
+            // Each credential has one order, and no source was asked to try twice.
+            assert_eq!(world.orders, world.minted);
+        }
+    }
+}
+
+#[test]
+fn tokens_of_an_hour_are_replaced_at_half_of_it() {
+    for (seed, trouble) in [(1, 0), (2, 10), (3, 10), (4, 10)] {
+        let mut world = World::new(seed, Flavour::Hourly);
+        world.trouble = trouble;
+        // Trouble of half an hour is an outage for hourly tokens, and their documentation says so.
+        world.longest_trouble = 60;
+        run_for(&mut world, 2 * DAY);
+        let days = world.minted / 2;
+        assert!((45..=70).contains(&days), "{days}");
+        world.trouble = 0;
+        revoke(&mut world);
+    }
+}
+
+/// The crash table: every step of the first credential, of its replacement and of its end, killed before its effect and after it.
+#[test]
+fn a_kill_at_any_step_loses_nothing() {
+    for flavour in [Flavour::Token, Flavour::Key] {
+        let mut killed = 0;
+        for at in 1..60 {
+            for harm in [Harm::KillBefore, Harm::KillAfter, Harm::KillBetween] {
+                let mut world = World::new(at, flavour);
+                world.planned_harm = Some((at, harm));
+                run_for(&mut world, 3 * DAY);
+                settle(&mut world);
+                // The remaining steps run while the credential ends.
+                revoke(&mut world);
+                killed += u64::from(world.planned_harm.is_none());
+            }
+        }
+        assert!(killed > 100, "{killed}");
+    }
+}
+
+/// Each kind of trouble at each step.
+#[test]
+fn each_trouble_at_any_step_is_got_over() {
+    for harm in Harm::TROUBLES {
+        let mut met = 0;
+        for at in 1..40 {
+            let mut world = World::new(at, Flavour::Token);
+            world.planned_harm = Some((at, harm));
+            run_for(&mut world, 3 * DAY);
+            met += u64::from(world.planned_harm.is_none());
+            settle(&mut world);
+            revoke(&mut world);
+        }
+        assert!(met > 0, "{harm:?} was never met");
+    }
+}
+
+#[test]
+fn what_others_do_to_it_is_repaired() {
+    let deeds: [Deed; 11] = [
+        ("the Secret is deleted", |world| world.secret = None),
+        ("the value is edited", |world| {
+            world.secret.as_mut().unwrap().fingerprint = Some("somebody's".to_owned());
+        }),
+        ("our mark is taken off", |world| {
+            world.secret.as_mut().unwrap().marked_for = None
+        }),
+        ("our mark is taken off, and the value edited", |world| {
+            let secret = world.secret.as_mut().unwrap();
+            secret.marked_for = None;
+            secret.fingerprint = Some("somebody's".to_owned());
+        }),
+        ("the host has certificates of another authority", |world| {
+            world.authority = Some("another".to_owned());
+        }),
+        ("it is revoked in the host's pages", |world| world.revoke_by_hand()),
+        ("the host forgets it", |world| world.host.clear()),
+        ("the staging Secret is emptied", |world| world.staging = None),
+        ("the account is made anew", |world| {
+            world.account = Some(accounts::make(1 << 40))
+        }),
+        ("an account names it no more", |world| {
+            world.account.as_mut().unwrap()["imagePullSecrets"] = serde_json::json!([{ "name": "of-somebody" }]);
+        }),
+        ("the project moves", |world| world.path = "group-1/elsewhere".to_owned()),
+    ];
+    for (what, deed) in deeds {
+        for seed in 1..=40 {
+            let mut world = World::new(seed, Flavour::Token);
+            world.trouble = if seed % 2 == 0 { 10 } else { 0 };
+            let mut chance = Chance(seed);
+            run_for(&mut world, DAY + i64::try_from(chance.draw(100_000)).unwrap());
+            // Damage by another user stays until it is repaired.
+            world.is_strict = false;
+            if world.secret.is_some() {
+                deed(&mut world);
+            }
+            run_for(&mut world, DAY);
+            world.heal_sources();
+            world.is_strict = true;
+            settle(&mut world);
+            let secret = world.secret.as_ref().unwrap_or_else(|| panic!("{what}: seed {seed}"));
+            assert_eq!(secret.marked_for.as_deref(), Some("request-1"), "{what}: seed {seed}");
+            assert_eq!(secret.authority, world.authority, "{what}: seed {seed}");
+        }
+    }
+}
+
+/// A project may refuse every new token. The host would ban the cluster's address after some refused attempts.
+#[test]
+fn a_project_that_refuses_its_tokens_gets_few_of_them() {
+    for flavour in [Flavour::Token, Flavour::Key] {
+        let mut world = World::new(9, flavour);
+        world.refuses_new = true;
+        run_for(&mut world, DAY);
+        assert!((15..=35).contains(&world.minted), "{}", world.minted);
+        assert!(world.refused < 10 * world.minted, "{} {}", world.refused, world.minted);
+        assert!(world.ledger.trouble.is_some() && world.live().len() <= 1);
+        // As soon as the project accepts new credentials, the next one is delivered.
+        world.refuses_new = false;
+        settle(&mut world);
+        assert_eq!(world.ledger.refusals, 0);
+    }
+}
+
+/// The host is listed within a minute of a source's failure, and only once.
+#[test]
+fn a_token_that_is_revoked_at_the_host_is_replaced_once_a_source_is_refused() {
+    for seed in 1..=20 {
+        let mut world = World::new(seed, Flavour::Token);
+        run_for(&mut world, DAY / 2);
+        world.is_strict = false;
+        let (revoked, begun) = (world.ledger.current.clone().unwrap(), world.now);
+        world.revoke_by_hand();
+        while world
+            .ledger
+            .current
+            .as_ref()
+            .is_none_or(|held| held.name == revoked.name)
+        {
+            world.turn();
+            // The longest interval of a source is 130 minutes, and the host is also listed each hour.
+            assert!(world.now < begun + 2 * 3_600, "seed {seed}");
+        }
+        world.heal_sources();
+        world.is_strict = true;
+        settle(&mut world);
+    }
+}
+
+#[test]
+fn a_leak_ends_the_old_one_as_soon_as_the_new_one_is_proven() {
+    let mut world = World::new(3, Flavour::Token);
+    run_for(&mut world, DAY / 2);
+    let leaked = world.ledger.current.clone().unwrap();
+    world.order = Some(Order {
+        id: "2026-01-01".to_owned(),
+        cause: "it was in a log".to_owned(),
+        is_leak: true,
+    });
+    let begun = world.now;
+    while world.live().iter().any(|credential| credential.name == leaked.name) {
+        world.turn();
+    }
+    assert!(world.now - begun < 15 * 60, "{}", world.now - begun);
+    assert_eq!(world.ledger.handled_order.as_deref(), Some("2026-01-01"));
+    // Each order makes one credential.
+    let minted = world.minted;
+    run_for(&mut world, 3_600);
+    assert_eq!(world.minted, minted);
+}
+
+#[test]
+fn a_clock_that_is_wrong_by_a_day_changes_nothing() {
+    for ahead in [-DAY, DAY] {
+        let mut world = World::new(5, Flavour::Token);
+        world.host_ahead = ahead;
+        run_for(&mut world, 5 * DAY);
+        settle(&mut world);
+        let end = world.ledger.current.as_ref().unwrap().expires_at.clone().unwrap().0;
+        let host_now = Timestamp::from_second(world.now + ahead).unwrap();
+        let days = end.duration_since(host_now).as_secs() / DAY;
+        assert!((13..=16).contains(&days), "{days}");
+    }
+}

@@ -1,0 +1,235 @@
+//! The origin of objects, from findings.
+
+use serde_json::json;
+
+use super::*;
+use tenure_planner::object::Object;
+use tenure_planner::refusal::{Failure, Reason};
+
+fn id(text: &str) -> ObjectId {
+    text.parse().expect("an id")
+}
+
+const KUSTOMIZATION: &str = "shop_web_kustomize.toolkit.fluxcd.io_Kustomization";
+
+struct World {
+    objects: Vec<(ObjectId, Live)>,
+    placement: Result<Placement, String>,
+}
+
+fn unclaimed() -> Placement {
+    Placement::Unclaimed {
+        default_service_account: "default".to_owned(),
+        is_protected: false,
+    }
+}
+
+impl World {
+    fn new(objects: Vec<Value>) -> Self {
+        let objects = objects
+            .into_iter()
+            .map(|object| (ObjectId::of(&object).expect("an id"), Live::Present(Object(object))))
+            .collect();
+        Self {
+            objects,
+            placement: Ok(unclaimed()),
+        }
+    }
+
+    fn trace(&self, start: &str) -> Trace {
+        let mut found = Findings::default();
+        loop {
+            match trace(&id(start), &found) {
+                Ok(trace) => return trace,
+                Err(MissingFacts::Object(id)) => {
+                    let live = self.objects.iter().find(|(known, _)| *known == id);
+                    let live = live.map_or(Live::Absent, |(_, live)| live.clone());
+                    assert!(found.objects.insert(id, live).is_none(), "nothing is asked for twice");
+                }
+                Err(MissingFacts::Placement(neighbours)) => {
+                    let before = found.placements.insert(neighbours, self.placement.clone());
+                    assert!(before.is_none(), "nothing is asked for twice");
+                }
+            }
+        }
+    }
+
+    fn check(&self, start: &str, verdict: Verdict, doubt: &str) -> Trace {
+        let trace = self.trace(start);
+        assert_eq!(trace.verdict, verdict, "{trace:#?}");
+        if doubt.is_empty() {
+            assert!(trace.doubts.is_empty(), "{trace:#?}");
+        } else {
+            assert!(trace.doubts.iter().any(|told| told.contains(doubt)), "{trace:#?}");
+        }
+        trace
+    }
+}
+
+fn deployment() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop", "uid": "d",
+        "labels": {"kustomize.toolkit.fluxcd.io/name": "web", "kustomize.toolkit.fluxcd.io/namespace": "shop"}}})
+}
+
+fn kustomization(entries: &[&str]) -> Value {
+    let entries: Vec<Value> = entries.iter().map(|entry| json!({"id": entry, "v": "v1"})).collect();
+    json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": "web", "namespace": "shop", "uid": "k",
+            "ownerReferences": [{"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "name": "web", "uid": "s", "controller": true}]},
+        "spec": {"serviceAccountName": "deployer", "path": "./apps", "sourceRef": {"kind": "GitRepository", "name": "web-web"}},
+        "status": {"lastAppliedRevision": "main@sha1:abc", "lastAttemptedRevision": "main@sha1:def", "inventory": {"entries": entries},
+            "conditions": [{"type": "Ready", "status": "False", "reason": "BuildFailed", "message": "no such file", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+}
+
+fn repository() -> Value {
+    json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "web-web", "namespace": "shop"},
+        "spec": {"url": "https://user:sesame@git.example/web", "ref": {"branch": "main"}},
+        "status": {"artifact": {"revision": "main@sha1:def"}}})
+}
+
+fn surface(source: &str) -> Value {
+    json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": {"name": "web", "namespace": "shop", "uid": "s"},
+        "spec": {"sources": [{"name": source, "url": "https://git.example/web"}]}, "status": {"tier": "Tenant"}})
+}
+
+const DEPLOYMENT: &str = "shop_web_apps_Deployment";
+
+fn whole() -> Vec<Value> {
+    let mut kustomization = kustomization(&[DEPLOYMENT]);
+    kustomization["metadata"]["name"] = json!("web-web");
+    let mut deployment = deployment();
+    deployment["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] = json!("web-web");
+    vec![deployment, kustomization, repository(), surface("web")]
+}
+
+#[test]
+fn the_whole_way_up() {
+    let trace = World::new(whole()).check(DEPLOYMENT, Verdict::Managed, "");
+    let told: Vec<(Role, &str)> = trace
+        .links
+        .iter()
+        .map(|link| (link.role, link.object.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Role::Object, "Deployment/shop/web"),
+            (Role::Applier, "Kustomization/shop/web-web"),
+            (Role::Source, "GitRepository/shop/web-web"),
+            (Role::Generator, "Surface/shop/web"),
+        ]
+    );
+    let text = serde_json::to_string(&trace).expect("text");
+    for word in [
+        "system:serviceaccount:shop:deployer",
+        "main@sha1:abc",
+        "main@sha1:def",
+        "BuildFailed",
+        "no such file",
+        "https://git.example/web",
+        "belongs to no Tenant",
+    ] {
+        assert!(text.contains(word), "no {word}: {text}");
+    }
+    assert!(!text.contains("sesame"), "{text}");
+}
+
+#[test]
+fn what_an_object_claims_and_nobody_confirms_is_said() {
+    // Labels that were copied.
+    let world = World::new(vec![
+        deployment(),
+        kustomization(&["shop_other_apps_Deployment"]),
+        repository(),
+        surface("web"),
+    ]);
+    world.check(DEPLOYMENT, Verdict::Unconfirmed, "whose inventory doesn't list it");
+    // Labels of one that is gone.
+    World::new(vec![deployment()]).check(DEPLOYMENT, Verdict::Unconfirmed, "which is not there");
+    // Labels with a name that no object can have.
+    let mut forged = deployment();
+    forged["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] = json!("../../secrets/x");
+    World::new(vec![forged]).check(DEPLOYMENT, Verdict::Unconfirmed, "can't be one");
+    // An object that may not be read.
+    let mut world = World::new(vec![deployment()]);
+    let failure = Failure {
+        code: 403,
+        reason: Reason::Forbidden,
+        message: "you may not".to_owned(),
+        ..Failure::default()
+    };
+    world.objects.push((id(KUSTOMIZATION), Live::Failed(failure)));
+    world.check(DEPLOYMENT, Verdict::Unknown, "you may not");
+    // A Kustomization whose objects are in another cluster.
+    let mut elsewhere = kustomization(&[DEPLOYMENT]);
+    elsewhere["spec"]["kubeConfig"] = json!({"secretRef": {"name": "x"}});
+    World::new(vec![deployment(), elsewhere]).check(DEPLOYMENT, Verdict::Unconfirmed, "another cluster");
+    // The control: the same with an inventory that lists it.
+    let world = World::new(vec![deployment(), kustomization(&[DEPLOYMENT]), repository()]);
+    world.check(DEPLOYMENT, Verdict::Managed, "Surface web owns it, which is not there");
+}
+
+/// Any account with rights on a status can forge it: an inventory proves nothing about objects that its namespace may not apply.
+#[test]
+fn a_forged_inventory_confirms_nothing() {
+    let mut victim = deployment();
+    victim["metadata"]["namespace"] = json!("victim");
+    let victims = "victim_web_apps_Deployment";
+    let mut world = World::new(vec![victim, kustomization(&[victims]), repository()]);
+    // The control: without tenants, Kubernetes' rights alone bound the applied objects.
+    world.check(victims, Verdict::Managed, "Surface");
+    let tenant = json!({"tenant": {"tenant": "shop", "home": "shop", "namespaces": ["shop"],
+        "gitops": {"Ok": "shop-gitops"}, "defaultServiceAccount": "default"}});
+    world.placement = Ok(serde_json::from_value(tenant).expect("a placement"));
+    world.check(victims, Verdict::Unconfirmed, "isn't believed");
+    world.placement = Err("tenants is forbidden".to_owned());
+    let trace = world.check(victims, Verdict::Managed, "Surface");
+    let text = serde_json::to_string(&trace).expect("text");
+    assert!(text.contains("may apply there can't be told"), "{text}");
+}
+
+#[test]
+fn owners_are_followed_by_their_uid() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "shop",
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": true}]}});
+    let mut objects = whole();
+    objects.push(pod.clone());
+    let world = World::new(objects);
+    let trace = world.check("shop_web-1__Pod", Verdict::Managed, "");
+    assert_eq!(trace.links.get(1).map(|link| link.role), Some(Role::Owner));
+    assert!(
+        trace.summary.contains("Kustomization/shop/web-web"),
+        "{}",
+        trace.summary
+    );
+
+    let mut other = pod;
+    other["metadata"]["ownerReferences"][0]["uid"] = json!("another");
+    let mut objects = whole();
+    objects.push(other);
+    World::new(objects).check("shop_web-1__Pod", Verdict::Unconfirmed, "means another one");
+
+    // A Surface that does not generate it.
+    let mut objects = whole();
+    objects.pop();
+    objects.push(surface("other"));
+    World::new(objects).check(DEPLOYMENT, Verdict::Managed, "generates nothing of that name");
+}
+
+#[test]
+fn what_is_nobodys_is_said_plainly_and_a_ring_ends() {
+    let mut plain = deployment();
+    plain["metadata"]["labels"] = json!({});
+    let trace = World::new(vec![plain]).check(DEPLOYMENT, Verdict::Unmanaged, "");
+    assert!(
+        trace.summary.contains("not managed by anything here"),
+        "{}",
+        trace.summary
+    );
+    assert_eq!(World::new(Vec::new()).trace(DEPLOYMENT).links.len(), 1);
+
+    let mut own = kustomization(&[KUSTOMIZATION]);
+    own["metadata"]["labels"] = deployment()["metadata"]["labels"].clone();
+    own["metadata"]["ownerReferences"] = json!([]);
+    let trace = World::new(vec![own, repository()]).check(KUSTOMIZATION, Verdict::Managed, "leads back to itself");
+    assert_eq!(trace.links.len(), 2, "{trace:#?}");
+}

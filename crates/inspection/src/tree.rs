@@ -1,0 +1,547 @@
+//! The results of an object: the inventory of a Kustomization, the objects that a Surface generated, and so on downwards.
+//!
+//! The module decides which objects those are, and how each is shown. Objects of another cluster are not looked up in this one. An inventory alone is no proof: an
+//! object whose labels don't name this Kustomization is shown as doubtful.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use serde::Serialize;
+use serde_json::Value;
+use tenure_api::{ObjectId, ObjectView, Surface};
+use tenure_tenancy::{inventory, owner};
+
+use crate::object_facts::{
+    DescribedState, Findings, KUSTOMIZE_GROUP, RECONCILED_GROUPS, SOURCE_GROUP, State, find_other_cluster,
+    is_kustomization, is_surface,
+};
+use tenure_planner::cycle::describe_cycle;
+use tenure_planner::surface::{name_kustomizations, name_repository};
+
+/// The deepest request: the output is nested as deep.
+pub const DEEPEST: usize = 32;
+
+/// The extent of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// The number of steps downwards; [`DEEPEST`] at most.
+    pub depth: usize,
+    /// The number of objects.
+    pub objects: usize,
+    /// Whether only objects with reconcilers are shown: sources, Kustomizations, Surfaces.
+    pub compact: bool,
+}
+
+/// An object with its results.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// `Kind/namespace/name`; of an entry that is no object, the entry.
+    pub object: String,
+    /// Namespace.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// API group.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// The state of the object.
+    #[serde(flatten)]
+    pub standing: DescribedState,
+    /// Further remarks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The results of the object.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Node>,
+    /// The number of further results that were not read.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl Node {
+    /// Counts the objects of the tree that the user may not read.
+    #[must_use]
+    pub fn count_forbidden(&self) -> usize {
+        let own = usize::from(self.standing.state == State::Forbidden);
+        own + self.children.iter().map(Self::count_forbidden).sum::<usize>()
+    }
+}
+
+/// A node while the tree is made: its place among the others instead of its children.
+struct Placed {
+    id: Option<ObjectId>,
+    above: Option<usize>,
+    depth: usize,
+    node: Node,
+}
+
+/// A child as its parent names it.
+struct Child {
+    id: Result<ObjectId, String>,
+    /// The cluster of the object, if it is another one.
+    elsewhere: Option<String>,
+    tie: Tie,
+}
+
+/// The claim of a child about its parent.
+enum Tie {
+    /// The labels name the Kustomization that applied the child.
+    Applied { namespace: String, name: String },
+    /// An ownerReference has the uid of the Surface.
+    Generated { uid: String },
+}
+
+/// Checks whether objects of this kind can have results.
+#[must_use]
+pub fn has_children(id: &ObjectId) -> bool {
+    is_kustomization(id) || is_surface(id)
+}
+
+/// Builds the tree below an object, or returns the objects to read first, in the order of the output.
+///
+/// # Errors
+/// The objects to read first.
+pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, Vec<ObjectId>> {
+    let mut placed = vec![place(Ok(root.clone()), None, 0)];
+    let mut queue = VecDeque::from([(0, None::<Tie>)]);
+    let mut expanded: BTreeSet<ObjectId> = BTreeSet::new();
+    let mut wanted = Vec::new();
+    // The walk goes level by level: so the shown objects are read first, even with a small bound.
+    while let Some((index, tie)) = queue.pop_front() {
+        let Some(current) = placed.get(index) else { continue };
+        let (Some(id), depth) = (current.id.clone(), current.depth) else {
+            continue;
+        };
+        let Some(live) = found.objects.get(&id) else {
+            wanted.push(id);
+            continue;
+        };
+        let ring = find_ring(&placed, index);
+        let object = live.object();
+        let mut notes = Vec::new();
+        if let (Some(object), Some(tie)) = (object, &tie) {
+            notes.extend(tie.find_doubt(object));
+        }
+        let children = object.map_or_else(Vec::new, |object| list_children(&id, object, extent.compact));
+        let (mut shown, mut more) = (Vec::new(), 0);
+        if let Some(ring) = ring {
+            notes.push(format!("it leads back to itself: {ring}"));
+        } else if !children.is_empty() && !expanded.insert(id) {
+            notes.push("what came of it is shown at another place".to_owned());
+        } else if depth >= extent.depth.min(DEEPEST) {
+            more = children.len();
+        } else {
+            shown = children;
+        }
+        for child in shown {
+            if placed.len() >= extent.objects {
+                more += 1;
+                continue;
+            }
+            let mut new = place(child.id, Some(index), depth + 1);
+            match child.elsewhere {
+                Some(where_) => new.node.standing = DescribedState::new(State::Elsewhere, where_),
+                None if new.id.is_some() => queue.push_back((placed.len(), Some(child.tie))),
+                None => {}
+            }
+            placed.push(new);
+        }
+        if let Some(current) = placed.get_mut(index) {
+            current.node.standing = DescribedState::of(live);
+            current.node.notes = notes;
+            current.node.more = more;
+        }
+    }
+    if !wanted.is_empty() {
+        wanted.sort();
+        wanted.dedup();
+        return Err(wanted);
+    }
+    Ok(fold(placed))
+}
+
+fn place(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> Placed {
+    let (id, object, standing) = match id {
+        Ok(id) => (Some(id.clone()), id.subject(), DescribedState::new(State::Unknown, "")),
+        Err(entry) => {
+            let standing = DescribedState::new(State::Unknown, "this entry of the inventory names no object");
+            (None, entry, standing)
+        }
+    };
+    let part = |read: fn(&ObjectId) -> &String| id.as_ref().map(read).cloned().unwrap_or_default();
+    let node = Node {
+        object,
+        namespace: part(|id| &id.namespace),
+        name: part(|id| &id.name),
+        group: part(|id| &id.group),
+        kind: part(|id| &id.kind),
+        standing,
+        notes: Vec::new(),
+        children: Vec::new(),
+        more: 0,
+    };
+    Placed { id, above, depth, node }
+}
+
+/// Finds the path from an object back to itself, if it is its own ancestor.
+fn find_ring(placed: &[Placed], index: usize) -> Option<String> {
+    let start = placed.get(index)?;
+    let id = start.id.as_ref()?;
+    let mut way = vec![id.subject()];
+    let mut above = start.above;
+    while let Some(at) = above.and_then(|above| placed.get(above)) {
+        way.push(at.node.object.clone());
+        if at.id.as_ref() == Some(id) {
+            way.reverse();
+            return Some(describe_cycle(&way));
+        }
+        above = at.above;
+    }
+    None
+}
+
+/// Puts each node below its parent. Children stand behind their parents in the list.
+fn fold(mut placed: Vec<Placed>) -> Node {
+    let root = loop {
+        match placed.pop() {
+            Some(mut last) => {
+                // They were put in from the last to the first.
+                last.node.children.reverse();
+                match last.above.and_then(|above| placed.get_mut(above)) {
+                    Some(above) => above.node.children.push(last.node),
+                    None => break Some(last.node),
+                }
+            }
+            None => break None,
+        }
+    };
+    root.unwrap_or_else(|| place(Err(String::new()), None, 0).node)
+}
+
+impl Tie {
+    /// Finds a contradiction to the parent's claim in the child's own metadata.
+    fn find_doubt(&self, object: &Value) -> Option<String> {
+        let view = ObjectView::of(object);
+        match self {
+            Self::Applied { namespace, name } if inventory::is_owned(object, namespace, name) => None,
+            Self::Applied { .. } => Some(match owner::read_owner_labels(object) {
+                Some((namespace, name)) => format!("its labels say that Kustomization {namespace}/{name} applied it"),
+                None => "its labels don't say that a Kustomization applied it".to_owned(),
+            }),
+            Self::Generated { uid } => {
+                let mut owners = view.list_views("/metadata/ownerReferences");
+                let is_own = owners.any(|owner| owner.read_text("/uid") == uid && !uid.is_empty());
+                (!is_own).then(|| "it doesn't say that this Surface generated it".to_owned())
+            }
+        }
+    }
+}
+
+fn list_children(id: &ObjectId, object: &Value, compact: bool) -> Vec<Child> {
+    let mut children = if is_kustomization(id) {
+        list_applied(id, ObjectView::of(object))
+    } else if is_surface(id) {
+        list_generated(id, object)
+    } else {
+        Vec::new()
+    };
+    let is_reconciled = |child: &Child| {
+        let id = child.id.as_ref();
+        id.is_ok_and(|id| RECONCILED_GROUPS.contains(&id.group.as_str()))
+    };
+    children.retain(|child| !compact || is_reconciled(child));
+    children
+}
+
+fn list_applied(id: &ObjectId, kustomization: ObjectView<'_>) -> Vec<Child> {
+    let elsewhere = find_other_cluster(kustomization);
+    let entries = kustomization.list_views("/status/inventory/entries");
+    entries
+        .map(|entry| Child {
+            id: entry
+                .read_text("/id")
+                .parse()
+                .map_err(|_| entry.read_text("/id").to_owned()),
+            elsewhere: elsewhere.clone(),
+            tie: Tie::Applied {
+                namespace: id.namespace.clone(),
+                name: id.name.clone(),
+            },
+        })
+        .collect()
+}
+
+fn list_generated(id: &ObjectId, object: &Value) -> Vec<Child> {
+    let Ok(surface) = serde_json::from_value::<Surface>(object.clone()) else {
+        return Vec::new();
+    };
+    let uid = surface.metadata.uid.clone().unwrap_or_default();
+    let child = |group: &str, kind: &str, name: String| Child {
+        id: Ok(ObjectId {
+            namespace: id.namespace.clone(),
+            name,
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        }),
+        elsewhere: None,
+        tie: Tie::Generated { uid: uid.clone() },
+    };
+    let mut children = Vec::new();
+    for source in &surface.spec.sources {
+        let repository = name_repository(&id.name, &source.name);
+        children.push(child(SOURCE_GROUP, "GitRepository", repository));
+        let names = name_kustomizations(&id.name, source);
+        children.extend(
+            names
+                .into_iter()
+                .map(|name| child(KUSTOMIZE_GROUP, "Kustomization", name)),
+        );
+    }
+    children
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use tenure_planner::answer::Live;
+    use tenure_planner::object::Object;
+    use tenure_planner::refusal::{Failure, Reason};
+
+    const EXTENT: Extent = Extent {
+        depth: 10,
+        objects: 100,
+        compact: false,
+    };
+
+    fn id(text: &str) -> ObjectId {
+        text.parse().expect("an id")
+    }
+
+    fn kustomization(name: &str, by: &str, entries: &[&str]) -> (ObjectId, Live) {
+        let entries: Vec<Value> = entries.iter().map(|entry| json!({"id": entry, "v": "v1"})).collect();
+        let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": name, "namespace": "a", "labels": labels(by)}, "spec": {},
+            "status": {"inventory": {"entries": entries}, "conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "Applied"}]}});
+        let id = id(&format!("a_{name}_kustomize.toolkit.fluxcd.io_Kustomization"));
+        (id, Live::Present(Object(object)))
+    }
+
+    fn labels(by: &str) -> Value {
+        json!({"kustomize.toolkit.fluxcd.io/name": by, "kustomize.toolkit.fluxcd.io/namespace": "a"})
+    }
+
+    fn config_map(name: &str, by: &str) -> (ObjectId, Live) {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "labels": labels(by)}});
+        (id(&format!("a_{name}__ConfigMap")), Live::Present(Object(object)))
+    }
+
+    /// Grows the tree from requested looks; the number of rounds is part of the result.
+    fn grow(root: &str, all: &[(ObjectId, Live)], extent: &Extent) -> (Node, usize) {
+        let mut found = Findings::default();
+        for rounds in 0.. {
+            match tree(&id(root), &found, extent) {
+                Ok(node) => return (node, rounds),
+                Err(wanted) => {
+                    for id in wanted {
+                        assert!(!found.objects.contains_key(&id), "{id} is asked for twice");
+                        let live = all.iter().find(|(known, _)| *known == id);
+                        let live = live.map_or(Live::Absent, |(_, live)| live.clone());
+                        found.objects.insert(id, live);
+                    }
+                }
+            }
+        }
+        unreachable!("the rounds have no end");
+    }
+
+    /// Writes subject, state and notes of every object, indented.
+    fn write(node: &Node, depth: usize, lines: &mut Vec<String>) {
+        let mut line = format!("{}{} {}", "  ".repeat(depth), node.object, node.standing.state.as_str());
+        node.notes.iter().for_each(|note| line.push_str(&format!("; {note}")));
+        if node.more > 0 {
+            line.push_str(&format!("; {} more", node.more));
+        }
+        lines.push(line);
+        node.children.iter().for_each(|child| write(child, depth + 1, lines));
+    }
+
+    fn shown(root: &str, all: &[(ObjectId, Live)], extent: &Extent) -> Vec<String> {
+        let mut lines = Vec::new();
+        write(&grow(root, all, extent).0, 0, &mut lines);
+        lines
+    }
+
+    const TOP: &str = "a_top_kustomize.toolkit.fluxcd.io_Kustomization";
+    const APPS: &str = "a_apps_kustomize.toolkit.fluxcd.io_Kustomization";
+
+    #[test]
+    fn nested_kustomizations_are_followed_and_every_object_has_a_state() {
+        let forbidden = Failure {
+            code: 403,
+            reason: Reason::Forbidden,
+            message: "you may not".to_owned(),
+            ..Failure::default()
+        };
+        let all = [
+            kustomization(
+                "top",
+                "nobody",
+                &[APPS, "a_first__ConfigMap", "a_gone__ConfigMap", "no id"],
+            ),
+            kustomization("apps", "top", &["a_hidden__Secret", "a_taken__ConfigMap"]),
+            config_map("first", "top"),
+            config_map("taken", "other"),
+            (id("a_hidden__Secret"), Live::Failed(forbidden)),
+        ];
+        assert_eq!(
+            shown(TOP, &all, &EXTENT),
+            [
+                "Kustomization/a/top Ready",
+                "  Kustomization/a/apps Ready",
+                "    Secret/a/hidden Forbidden",
+                "    ConfigMap/a/taken Ready; its labels say that Kustomization a/other applied it",
+                "  ConfigMap/a/first Ready",
+                "  ConfigMap/a/gone Absent",
+                "  no id Unknown",
+            ]
+        );
+        let (node, rounds) = grow(TOP, &all, &EXTENT);
+        assert_eq!((node.count_forbidden(), rounds), (1, 3));
+        let compact = Extent {
+            compact: true,
+            ..EXTENT
+        };
+        assert_eq!(
+            shown(TOP, &all, &compact),
+            ["Kustomization/a/top Ready", "  Kustomization/a/apps Ready"]
+        );
+    }
+
+    #[test]
+    fn rings_are_named_and_what_is_there_twice_is_followed_once() {
+        let all = [
+            kustomization("top", "top", &[APPS, TOP]),
+            kustomization("apps", "top", &[TOP, "a_first__ConfigMap"]),
+            config_map("first", "apps"),
+        ];
+        assert_eq!(
+            shown(TOP, &all, &EXTENT),
+            [
+                "Kustomization/a/top Ready",
+                "  Kustomization/a/apps Ready",
+                "    Kustomization/a/top Ready; its labels say that Kustomization a/top applied it; it leads back to itself: Kustomization/a/top -> Kustomization/a/apps -> Kustomization/a/top",
+                "    ConfigMap/a/first Ready",
+                "  Kustomization/a/top Ready; it leads back to itself: Kustomization/a/top -> Kustomization/a/top",
+            ]
+        );
+        let left = "a_left_kustomize.toolkit.fluxcd.io_Kustomization";
+        let all = [
+            kustomization("top", "top", &[APPS, left]),
+            kustomization("left", "top", &[APPS]),
+            kustomization("apps", "top", &["a_first__ConfigMap"]),
+            config_map("first", "apps"),
+        ];
+        let lines = shown(TOP, &all, &EXTENT);
+        assert_eq!(
+            lines.iter().filter(|line| line.contains("first")).count(),
+            1,
+            "{lines:#?}"
+        );
+        assert!(
+            lines.iter().any(|line| line.contains("shown at another place")),
+            "{lines:#?}"
+        );
+    }
+
+    #[test]
+    fn depth_and_numbers_have_a_bound() {
+        // Each has the same hundred, which have the same hundred: a hundred to the hundredth, were they followed.
+        let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+        let entries: Vec<String> = names
+            .iter()
+            .map(|name| format!("a_{name}_kustomize.toolkit.fluxcd.io_Kustomization"))
+            .collect();
+        let entries: Vec<&str> = entries.iter().map(String::as_str).collect();
+        let all: Vec<_> = names.iter().map(|name| kustomization(name, "n0", &entries)).collect();
+        let extent = Extent {
+            objects: 1_000,
+            ..EXTENT
+        };
+        let lines = shown(entries[0], &all, &extent);
+        assert_eq!(lines.len(), 1_000);
+        assert!(lines.iter().any(|line| line.ends_with("; 100 more")), "{lines:#?}");
+
+        // A chain without an end.
+        let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+        let all: Vec<_> = names
+            .windows(2)
+            .map(|pair| {
+                let next = format!("a_{}_kustomize.toolkit.fluxcd.io_Kustomization", pair[1]);
+                kustomization(&pair[0], "x", &[&next])
+            })
+            .collect();
+        let extent = Extent { depth: 1_000, ..EXTENT };
+        let lines = shown("a_n0_kustomize.toolkit.fluxcd.io_Kustomization", &all, &extent);
+        assert_eq!(lines.len(), DEEPEST + 1, "{lines:#?}");
+    }
+
+    #[test]
+    fn what_is_in_another_cluster_is_not_looked_at_here() {
+        let (root, live) = kustomization("top", "x", &["a_first__ConfigMap", APPS]);
+        let Live::Present(Object(mut object)) = live else {
+            unreachable!("it is there")
+        };
+        object["spec"]["kubeConfig"] = json!({"secretRef": {"name": "x"}});
+        let check = |object: &Value, word: &str| {
+            let all = [(root.clone(), Live::Present(Object(object.clone())))];
+            let (node, rounds) = grow(TOP, &all, &EXTENT);
+            assert_eq!((node.children.len(), rounds), (2, 1));
+            for child in &node.children {
+                assert_eq!(child.standing.state, State::Elsewhere);
+                assert!(child.standing.message.contains(word), "{}", child.standing.message);
+            }
+        };
+        check(&object, "spec.kubeConfig");
+        let conditions = object["status"]["conditions"].as_array_mut().expect("a list");
+        conditions.push(json!({"type": "AppliedElsewhere", "status": "True", "message": "abc123 is the cluster that"}));
+        check(&object, "abc123");
+        // A user who removes the field has not moved the objects into this cluster.
+        object["spec"] = json!({});
+        check(&object, "abc123");
+    }
+
+    #[test]
+    fn a_surface_has_what_it_generated() {
+        let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": {"name": "shop", "namespace": "a", "uid": "u"},
+            "spec": {"sources": [{"name": "web", "url": "https://x", "paths": [{"name": "one", "path": "1"}, {"name": "two", "path": "2"}]}]}});
+        let child = |kind: &str, group: &str, name: &str, uid: &str| {
+            let object = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name, "namespace": "a",
+                "ownerReferences": [{"uid": uid}]}});
+            (id(&format!("a_{name}_{group}_{kind}")), Live::Present(Object(object)))
+        };
+        let all = [
+            (id("a_shop_tenure.dev_Surface"), Live::Present(Object(surface))),
+            child("GitRepository", SOURCE_GROUP, "shop-web", "u"),
+            child("Kustomization", KUSTOMIZE_GROUP, "shop-web-one", "u"),
+            child("Kustomization", KUSTOMIZE_GROUP, "shop-web-two", "another"),
+        ];
+        let lines = shown("a_shop_tenure.dev_Surface", &all, &EXTENT);
+        let expected = [
+            "Surface/a/shop Unknown",
+            "  GitRepository/a/shop-web Unknown",
+            "  Kustomization/a/shop-web-one Unknown",
+            "  Kustomization/a/shop-web-two Unknown; it doesn't say that this Surface generated it",
+        ];
+        assert_eq!(lines, expected);
+    }
+}

@@ -1,0 +1,39 @@
+//! The request to download an artifact that another controller has made.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::artifact::{ArtifactFacts, StoredArtifact};
+
+/// An artifact that another controller has made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DownloadRequest {
+    /// The address.
+    pub url: String,
+    /// The digest: `sha256:<hex>`.
+    pub digest: String,
+    /// The name of the revision.
+    pub revision: String,
+    /// The origin of the artifact.
+    pub origin: Option<String>,
+    /// The time limit.
+    pub timeout: Duration,
+    /// The artifact in the store.
+    pub known: Option<StoredArtifact>,
+    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
+    pub platform: bool,
+}
+
+impl DownloadRequest {
+    /// Returns the identity of the content.
+    #[must_use]
+    pub fn facts(&self) -> ArtifactFacts {
+        ArtifactFacts {
+            revision: self.revision.clone(),
+            digest: self.digest.clone(),
+            origin_revision: self.origin.clone(),
+        }
+    }
+}
