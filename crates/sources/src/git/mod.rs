@@ -3,6 +3,7 @@
 //! The module reads pkt-lines, both protocol versions of today's servers, packs, and the objects in them. All input is untrusted: every length is checked against
 //! [`crate::Limits`] before memory is allocated for it. A fetch does not negotiate: it starts from nothing, requests one commit, and keeps no repository.
 
+pub(crate) mod config;
 pub(crate) mod delta;
 #[cfg(test)]
 mod malformed_input_tests;

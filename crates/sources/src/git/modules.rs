@@ -1,9 +1,10 @@
 //! Reads the file `.gitmodules` of a commit: the paths and addresses of its submodules.
 //!
-//! Supports the form of Git's configuration files as far as `.gitmodules` needs it, and relative addresses. Files that are too long are refused. Keys that only concern
-//! working trees are ignored, commands among them.
+//! Supports relative addresses. Files that are too long are refused. Keys that only concern working trees are ignored, commands among them.
 
 use std::collections::BTreeMap;
+
+use crate::git::config::{Variable, read_variables};
 
 /// The longest file in bytes.
 pub(crate) const LONGEST: u64 = 256 << 10;
@@ -14,32 +15,9 @@ pub(crate) const LONGEST: u64 = 256 << 10;
 /// The number of the wrong line.
 pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, String> {
     let mut modules: BTreeMap<String, (Option<String>, Option<String>)> = BTreeMap::new();
-    let mut section: Option<String> = None;
-    let mut lines = text.lines().enumerate();
-    while let Some((index, line)) = lines.next() {
-        let wrong = |problem: &str| format!("line {} {problem}", index + 1);
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
-            continue;
-        }
-        if let Some(header) = line.strip_prefix('[') {
-            let header = header.split(']').next().filter(|_| line.contains(']'));
-            let header = header.ok_or_else(|| wrong("is a section without an end"))?;
-            section = read_submodule(header);
-            continue;
-        }
-        let (key, value) = line.split_once('=').unwrap_or((line, ""));
-        let Some(section) = &section else { continue };
-        let mut value = value.trim().to_owned();
-        // A backslash at the end continues the line.
-        while value.ends_with('\\') && !value.ends_with("\\\\") {
-            value.pop();
-            let (_, more) = lines.next().ok_or_else(|| wrong("goes on where there is no line"))?;
-            value.push_str(more.trim_end());
-        }
-        let value = read_value(&value).ok_or_else(|| wrong("has a value that is not closed, or an unknown escape"))?;
-        let module = modules.entry(section.clone()).or_default();
-        match key.trim().to_ascii_lowercase().as_str() {
+    for Variable { section, key, value } in read_variables(text, read_submodule)? {
+        let module = modules.entry(section).or_default();
+        match key.as_str() {
             "path" => module.0 = Some(value),
             "url" => module.1 = Some(value),
             _ => {}
@@ -56,31 +34,6 @@ fn read_submodule(header: &str) -> Option<String> {
     let (word, name) = header.split_at_checked(end)?;
     let is_submodule = word.eq_ignore_ascii_case("submodule");
     is_submodule.then(|| name.trim().to_owned())
-}
-
-/// Reads a value and removes its quotes, escapes and comment.
-fn read_value(text: &str) -> Option<String> {
-    let mut value = String::with_capacity(text.len());
-    let mut is_quoted = false;
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '"' => is_quoted = !is_quoted,
-            '\\' => value.push(match letters.next()? {
-                'n' => '\n',
-                't' => '\t',
-                'b' => '\u{8}',
-                escaped @ ('"' | '\\') => escaped,
-                _ => return None,
-            }),
-            '#' | ';' if !is_quoted => {
-                value.truncate(value.trim_end().len());
-                break;
-            }
-            letter => value.push(letter),
-        }
-    }
-    (!is_quoted).then_some(value)
 }
 
 /// Resolves the address of a submodule, in the form of a URL: unchanged, or relative to its parent's if it begins with `./` or `../`.
