@@ -30,6 +30,7 @@ use tokio_util::io::ReaderStream;
 use crate::access::{Access, Verdict};
 use crate::error::GitServerError;
 use crate::git;
+use crate::large_files;
 use crate::repository::Repository;
 use crate::server::{HttpAuthentication, ProtocolVersions, Shared, Tls, trim_name};
 
@@ -117,6 +118,9 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
     if let Some(refusal) = refuse(&request, &path, shared) {
         return refusal;
     }
+    if large_files::is_storage(&path) || large_files::find_repository(&path).is_some() {
+        return answer_large_file(request, shared).await;
+    }
     let result = if let Some(name) = path.strip_suffix("/info/refs") {
         match (
             request.method(),
@@ -148,9 +152,37 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
     })
 }
 
+async fn answer_large_file(request: Request<Incoming>, shared: &Shared) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let Ok(body) = Limited::new(body, LARGEST_COMPRESSED).collect().await else {
+        return text(StatusCode::PAYLOAD_TOO_LARGE, "request too large\n");
+    };
+    let asked = (&head.method, head.uri.path(), head.uri.query());
+    let find = |name: &str| shared.existing(name);
+    let Some(answer) = shared.large_files.answer(asked, &head.headers, &body.to_bytes(), find) else {
+        return text(StatusCode::NOT_FOUND, "not found\n");
+    };
+    let body = if answer.is_chunked {
+        let pieces = futures::stream::iter([Ok(Frame::data(Bytes::from(answer.body)))]);
+        StreamBody::new(pieces).boxed()
+    } else {
+        full(answer.body.into())
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = answer.headers;
+    response
+}
+
 /// Returns a refusal unless the request's credentials may access the path.
 fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Response<Body>> {
     let shown = request.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
+    let is_large_file = large_files::find_repository(path).is_some();
+    // Addresses of the storage are signed.
+    if large_files::is_storage(path) || (is_large_file && shown.is_some_and(|shown| shared.large_files.accepts(shown)))
+    {
+        return None;
+    }
     let challenge = match (shared.authentication.as_ref(), shared.access.as_ref()) {
         (None, None) => return None,
         (None, Some(_)) => "Basic realm=\"tenure\"",
@@ -181,6 +213,12 @@ fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Re
             response
                 .headers_mut()
                 .insert(WWW_AUTHENTICATE, http::HeaderValue::from_static(challenge));
+            if is_large_file {
+                let name = http::HeaderName::from_static("lfs-authenticate");
+                response
+                    .headers_mut()
+                    .insert(name, http::HeaderValue::from_static(challenge));
+            }
             Some(response)
         }
     }
@@ -192,7 +230,8 @@ fn judge(access: &Access, shown: &[u8], path: &str, writes: bool) -> Option<Verd
     let pair = base64::engine::general_purpose::STANDARD.decode(pair.trim()).ok()?;
     let (username, token) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
     let ends = ["/info/refs", "/git-upload-pack", "/git-receive-pack"];
-    let name = ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+    let name = ends.iter().find_map(|end| path.strip_suffix(end));
+    let name = name.or_else(|| large_files::find_repository(path)).unwrap_or(path);
     Some(access.judge_token(username, token, trim_name(name), writes))
 }
 

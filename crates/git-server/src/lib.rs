@@ -8,6 +8,7 @@ mod access;
 mod error;
 mod git;
 mod http;
+mod large_files;
 mod mirror;
 mod repository;
 mod server;
@@ -15,6 +16,7 @@ mod ssh;
 
 pub use access::{Access, Clock, NewKey, NewToken, Repositories};
 pub use error::GitServerError;
+pub use large_files::{Damage, LargeFileOptions, LargeFileRequest};
 pub use mirror::Mirror;
 pub use repository::{Content, Repository};
 pub use server::{GitServer, HttpAuthentication, Options, ProtocolVersions, Push, Pushes, SshOptions, Tls};

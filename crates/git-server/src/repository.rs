@@ -175,7 +175,25 @@ impl Repository {
         ])
         .await?;
         let after = self.resolve(MAIN).await?;
-        Ok(after.filter(|after| before.as_ref() != Some(after)))
+        let new = after.filter(|after| before.as_ref() != Some(after));
+        if new.is_some() {
+            self.link_large_files(Path::new(other.as_ref())).await?;
+        }
+        Ok(new)
+    }
+
+    /// Remembers where another local repository has the contents of large files.
+    async fn link_large_files(&self, other: &Path) -> Result<(), GitServerError> {
+        let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        let common = git::run(other, arguments, &[]).await?;
+        let common = String::from_utf8_lossy(&common);
+        let path = self.folder.join(LARGE_FILES_OF);
+        let written = std::fs::write(&path, format!("{}/lfs/objects", common.trim_end()));
+        written.map_err(|source| GitServerError::Io {
+            action: "write",
+            path,
+            source,
+        })
     }
 
     async fn tree_of(&self, reference: &str) -> Result<Vec<u8>, GitServerError> {
@@ -275,6 +293,8 @@ impl Repository {
     }
 }
 
+/// The file with the path of another folder of large files.
+pub(crate) const LARGE_FILES_OF: &str = "large-files-of";
 /// The default branch of each repository.
 const MAIN: &str = "refs/heads/main";
 

@@ -14,6 +14,7 @@ use crate::access::Access;
 use crate::error::GitServerError;
 use crate::git;
 use crate::http;
+use crate::large_files::{LargeFileOptions, LargeFileRequest, LargeFiles};
 use crate::repository::Repository;
 use crate::ssh;
 
@@ -142,6 +143,7 @@ pub(crate) struct Shared {
     pub(crate) pushes: broadcast::Sender<Push>,
     pub(crate) packs: AtomicU64,
     pub(crate) requests: AtomicU64,
+    pub(crate) large_files: LargeFiles,
 }
 
 impl Shared {
@@ -240,10 +242,12 @@ impl GitServer {
             pushes: broadcast::Sender::new(256),
             packs: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            large_files: LargeFiles::default(),
         });
         let tls = options.tls.as_ref().map(http::acceptor).transpose()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let (listener, http_address) = listen(options.http).await?;
+        let _ = shared.large_files.base.set(format!("{scheme}://{http_address}"));
         let mut listeners = vec![tokio::spawn(http::serve(listener, tls, Arc::clone(&shared)))];
         let mut ssh_address = None;
         let authorized = ssh::Authorized::default();
@@ -368,6 +372,16 @@ impl GitServer {
     /// Subscribes to the following pushes.
     pub fn pushes(&self) -> Pushes {
         self.shared.pushes.subscribe()
+    }
+
+    /// Changes the way in which the server serves large files, and records the following requests for them. For tests.
+    pub fn serve_large_files(&self, options: LargeFileOptions) {
+        self.shared.large_files.set(options);
+    }
+
+    /// Returns the recorded requests for large files. Requests with refused credentials are not among them.
+    pub fn large_file_requests(&self) -> Vec<LargeFileRequest> {
+        self.shared.large_files.requests()
     }
 
     /// Counts the packs sent to clients so far.

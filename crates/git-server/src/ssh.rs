@@ -1,4 +1,4 @@
-//! Git over ssh: public keys only, and only the two commands that git clients send.
+//! Git over ssh: public keys only, and only the commands that git clients send.
 //!
 //! Each server has a new host key. Shells, forwarding, passwords and every other command are refused.
 
@@ -23,6 +23,9 @@ use crate::git;
 use crate::http::allowed_protocol;
 use crate::repository::Repository;
 use crate::server::Shared;
+
+/// The command that says where Git LFS is.
+const LFS: &str = "lfs-authenticate";
 
 /// Makes a host key; returns the configuration and the public key in OpenSSH's form.
 pub(crate) fn configure() -> Result<(Arc<russh::server::Config>, String), GitServerError> {
@@ -181,6 +184,11 @@ impl Handler for Client {
             return Ok(());
         };
         session.channel_success(id)?;
+        if service == LFS {
+            let answer = self.shared.large_files.authenticate(&repository);
+            tokio::spawn(send(channel, answer));
+            return Ok(());
+        }
         let protocol = self.protocols.remove(&id);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
@@ -193,15 +201,20 @@ impl Handler for Client {
 }
 
 impl Client {
-    /// Reads `git-upload-pack '/name.git'`; any other command is refused.
+    /// Reads `git-upload-pack '/name.git'`, or `git-lfs-authenticate '/name.git' download`; other commands are refused.
     fn command(&self, command: &str) -> Option<(&'static str, Repository)> {
         let (service, argument) = command.split_once(' ')?;
         let service = match service {
             "git-upload-pack" => "upload-pack",
+            "git-lfs-authenticate" => LFS,
             "git-receive-pack" if self.shared.accept_pushes => "receive-pack",
             _ => return None,
         };
         let argument = argument.trim();
+        let argument = match service {
+            LFS => argument.strip_suffix(" download")?,
+            _ => argument,
+        };
         let name = argument
             .strip_prefix('\'')
             .and_then(|rest| rest.strip_suffix('\''))
@@ -214,6 +227,14 @@ impl Client {
         };
         (verdict == Verdict::Allowed).then_some((service, repository))
     }
+}
+
+async fn send(channel: Channel<Msg>, answer: String) {
+    // The client may have disconnected already.
+    let _ = channel.data(answer.as_bytes()).await;
+    let _ = channel.exit_status(0).await;
+    let _ = channel.eof().await;
+    let _ = channel.close().await;
 }
 
 async fn refuse(channel: Channel<Msg>) {

@@ -31,7 +31,7 @@ pub(super) const CEILINGS: &[Ceiling] = &[
     ("crates/cluster", 2, 0),
     ("crates/controllers", 11, 0),
     ("crates/differential", 11, 0),
-    ("crates/git-server", 19, 5),
+    ("crates/git-server", 19, 4),
     ("crates/go-words", 4, 0),
     ("crates/go-yaml", 6, 0),
     ("crates/kinds", 3, 0),
