@@ -1,7 +1,7 @@
 //! Writes the archive of a commit: walks over the commit's trees in a pack and copies the blobs.
 //!
 //! An artifact holds regular files and symbolic links, sorted by path. Blobs go from the pack into the archive one at a time, without a working tree. Submodules are left
-//! out; a caller can request their list.
+//! out, and files in Git LFS are pointers; a caller can request their lists.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -14,6 +14,7 @@ use crate::git::modules;
 use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
+use crate::git::pointer_list::{PointerList, TooManyPointers};
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
 use crate::tree::check_path;
@@ -24,6 +25,9 @@ const IGNORE_BYTES: usize = 256 << 10;
 const IGNORE_FILE_BYTES: u64 = 64 << 10;
 /// The file that lists the addresses of submodules.
 const MODULES_FILE: &str = ".gitmodules";
+/// The file with settings for Git LFS, and its longest size in bytes.
+pub(crate) const LFS_CONFIG_FILE: &str = ".lfsconfig";
+const LFS_CONFIG_BYTES: u64 = 64 << 10;
 /// A placeholder name for all files of a folder that is not read.
 const ANY_FILE: &str = "\u{fffd}";
 /// The most submodules that one commit may list, with or without an address.
@@ -102,6 +106,15 @@ impl IgnoreFiles {
     }
 }
 
+impl From<TooManyPointers> for ArchiveError {
+    fn from(_: TooManyPointers) -> Self {
+        Self::TooLarge {
+            what: TooManyPointers::WHAT,
+            limit: TooManyPointers::limit(),
+        }
+    }
+}
+
 /// The files of a commit that go into its artifact.
 #[derive(Clone, Copy)]
 pub(crate) struct Selection<'a> {
@@ -124,11 +137,23 @@ pub(crate) struct Submodules {
     pub(crate) file: Option<String>,
 }
 
+/// The result of writing an archive, and what the commit says of content that is elsewhere.
+#[derive(Debug)]
+pub(crate) struct Archived {
+    pub(crate) written: Written,
+    pub(crate) submodules: Submodules,
+    pub(crate) lfs_config: LfsConfigFile,
+}
+
+/// The content of `.lfsconfig`, if there is one, or why it can't be read.
+pub(crate) type LfsConfigFile = Option<Result<String, String>>;
+
 /// The result of a walk over a commit's trees.
 struct Walked {
     files: Vec<Found>,
     ignores: Vec<(String, String)>,
     submodules: Submodules,
+    lfs_config: LfsConfigFile,
 }
 
 struct Found {
@@ -140,19 +165,21 @@ struct Found {
     problem: Option<String>,
 }
 
-/// Writes the archive of a tree.
+/// Writes the archive of a tree, and lists the pointers of Git LFS in it.
 pub(crate) fn write_archive(
     pack: &mut Pack<'_>,
     tree: Oid,
     selection: Selection<'_>,
     limits: &Limits,
     (trees, memory): (&BudgetLimits, &mut GrowingCharge),
+    mut pointers: Option<&mut PointerList>,
     out: impl Write,
-) -> Result<(Written, Submodules), ArchiveError> {
+) -> Result<Archived, ArchiveError> {
     let Walked {
         mut files,
         ignores,
         mut submodules,
+        lfs_config,
     } = walk(pack, tree, selection, limits, memory)?;
     if let Some(ignore) = selection.ignoring {
         let ignore = Ignore::new(&ignores, ignore);
@@ -181,11 +208,18 @@ pub(crate) fn write_archive(
         if file.mode == Mode::Link {
             archive.add_link(&file.path, &content)?;
         } else {
+            if let Some(pointers) = &mut pointers {
+                pointers.add(&file.path, 0, &content)?;
+            }
             let is_executable = file.mode == Mode::Executable;
             archive.add_file(&file.path, is_executable, (content.len() as u64, content.as_slice()))?;
         }
     }
-    Ok((archive.finish()?, submodules))
+    Ok(Archived {
+        written: archive.finish()?,
+        submodules,
+        lfs_config,
+    })
 }
 
 /// Lists the selected files and links, and the content of all ignore files among them with their folders.
@@ -201,6 +235,7 @@ fn walk(
     let mut ignores = IgnoreFiles::default();
     let mut taken = Taken::new(selection.sparse);
     let mut submodules = Submodules::default();
+    let mut lfs_config = None;
     let mut visited = 0_u32;
     let mut folders = vec![(String::new(), root)];
     while let Some((folder, oid)) = folders.pop() {
@@ -236,6 +271,9 @@ fn walk(
             };
             if selection.submodules && path == MODULES_FILE {
                 submodules.file = Some(modules_file(pack, entry.mode, entry.oid)?);
+            }
+            if path == LFS_CONFIG_FILE {
+                lfs_config = Some(read_text(pack, entry.mode, entry.oid, LFS_CONFIG_BYTES)?);
             }
             if !taken.takes(&path) {
                 continue;
@@ -288,21 +326,28 @@ fn walk(
         files,
         ignores: ignores.into_sorted(),
         submodules,
+        lfs_config,
     })
 }
 
 /// Reads the content of `.gitmodules`.
 fn modules_file(pack: &mut Pack<'_>, mode: Mode, oid: Oid) -> Result<String, ArchiveError> {
-    let invalid = |problem: &str| ArchiveError::InvalidTree(format!("{MODULES_FILE:?} {problem}"));
+    let text = read_text(pack, mode, oid, modules::LONGEST)?;
+    text.map_err(|problem| ArchiveError::InvalidTree(format!("{MODULES_FILE:?} {problem}")))
+}
+
+/// Reads a text. The inner error says why it can't be read, and completes the sentence "the file …".
+fn read_text(pack: &mut Pack<'_>, mode: Mode, oid: Oid, longest: u64) -> Result<Result<String, String>, ArchiveError> {
     if !matches!(mode, Mode::File | Mode::Executable) {
-        return Err(invalid("is no regular file"));
+        return Ok(Err("is no regular file".to_owned()));
     }
-    let content = pack.read(&oid, ObjectKind::Blob)?;
-    let content = content.ok_or_else(|| invalid("was not sent by the server"))?;
-    if content.len() as u64 > modules::LONGEST {
-        return Err(invalid("is larger than 256 KiB"));
+    let Some(content) = pack.read(&oid, ObjectKind::Blob)? else {
+        return Ok(Err("was not sent by the server".to_owned()));
+    };
+    if content.len() as u64 > longest {
+        return Ok(Err(format!("is larger than {}", describe_bytes(longest))));
     }
-    String::from_utf8(content.to_vec()).map_err(|_| invalid("is not UTF-8 text"))
+    Ok(String::from_utf8(content.to_vec()).map_err(|_| "is not UTF-8 text".to_owned()))
 }
 
 /// The selected folders and files, and which of them the walk has found.

@@ -224,6 +224,36 @@ pub enum FetchError {
         /// The cause.
         error: Box<Self>,
     },
+    /// The content of a file in Git LFS could not be fetched.
+    #[error(
+        "{path:?} is in Git LFS, and its content can't be fetched: {error}. If no build needs the file, leave it out with spec.ignore"
+    )]
+    LfsFile {
+        /// Its path.
+        path: String,
+        /// The cause.
+        error: Box<Self>,
+    },
+    /// A server of Git LFS refused a request, or one object.
+    #[error("{url} answered {code}: {problem}{}{}", describe_words(.words), describe_wait(*retry_after))]
+    LfsRefused {
+        /// The URL without credentials, path of an object and query.
+        url: String,
+        /// The HTTP status, or the server's code for the object.
+        code: u16,
+        /// The meaning of the code, and what to do.
+        problem: &'static str,
+        /// The server's words, cut to a line; empty if it has none.
+        words: String,
+        /// The wait that the server requests.
+        retry_after: Option<Duration>,
+    },
+    /// A pointer of Git LFS contradicts another, or itself.
+    #[error("its pointer is wrong: {problem}")]
+    InvalidPointer {
+        /// The problem.
+        problem: String,
+    },
     /// A required signature is missing, or no trusted key made it.
     #[error("{problem}")]
     Unverified {
@@ -340,8 +370,8 @@ impl FetchError {
             Self::InvalidProvider { .. } => FetchReason::InvalidProviderConfiguration,
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
             Self::Unverified { reason, .. } => *reason,
-            Self::Submodule { error, .. } => match error.reason() {
-                // The URL is the submodule's, not the object's.
+            Self::Submodule { error, .. } | Self::LfsFile { error, .. } => match error.reason() {
+                // The URL is not the object's.
                 FetchReason::UrlInvalid => FetchReason::GitOperationFailed,
                 reason => reason,
             },
@@ -366,6 +396,8 @@ impl FetchError {
             | Self::InvalidPack { .. }
             | Self::InvalidTree { .. }
             | Self::MissingFolder { .. }
+            | Self::LfsRefused { .. }
+            | Self::InvalidPointer { .. }
             | Self::Timeout { .. } => FetchReason::GitOperationFailed,
         }
     }
@@ -380,9 +412,11 @@ impl FetchError {
             | Self::Remote { .. } => true,
             Self::Storage(StorageError::Io { .. }) => true,
             Self::NotOpened(refusal) => refusal.failure == ConnectFailure::Unreachable,
-            Self::Submodule { error, .. } => error.transient(),
+            Self::Submodule { error, .. } | Self::LfsFile { error, .. } => error.transient(),
             Self::OverBudget(refused) | Self::Storage(StorageError::OverBudget(refused)) => refused.transient(),
-            Self::HttpStatus { status, .. } => *status == 408 || *status == 429 || *status >= 500,
+            Self::HttpStatus { status, .. } => is_transient_status(*status),
+            // Not implemented, no storage, no bandwidth.
+            Self::LfsRefused { code, .. } => is_transient_status(*code) && !matches!(code, 501 | 507 | 509),
             _ => false,
         }
     }
@@ -390,8 +424,8 @@ impl FetchError {
     /// Returns the wait that the server requests.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::HttpStatus { retry_after, .. } => *retry_after,
-            Self::Submodule { error, .. } => error.retry_after(),
+            Self::HttpStatus { retry_after, .. } | Self::LfsRefused { retry_after, .. } => *retry_after,
+            Self::Submodule { error, .. } | Self::LfsFile { error, .. } => error.retry_after(),
             _ => None,
         }
     }
@@ -407,6 +441,18 @@ pub(crate) fn describe_wait(retry_after: Option<Duration>) -> String {
     retry_after.map_or_else(String::new, |wait| {
         format!("; it asks to wait for {} s", wait.as_secs())
     })
+}
+
+fn is_transient_status(status: u16) -> bool {
+    status == 408 || status == 429 || status >= 500
+}
+
+fn describe_words(words: &str) -> String {
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!("; it says: {words}")
+    }
 }
 
 fn close_names(close: &[String]) -> String {

@@ -17,12 +17,13 @@ use crate::fetch_budgets::FetchBudgets;
 use crate::fingerprint::write_fingerprint;
 use crate::git::oid::Oid;
 use crate::git::wire::PackRequest;
+use crate::lfs::{self, Contents, LfsTransfer, Repository, plan_contents};
 use crate::limits::{Limits, describe_bytes};
 use crate::pack_transfer::{PackTransfer, ReceivedPack, RemoteRepository};
 use crate::reference_selection::{self, SelectedReference};
 use crate::request::{GitRequest, Reference};
-use crate::submodules::{self, Pending};
-use crate::unpack::{Unpacked, Wanted, Work};
+use crate::submodules::{self, Module, Pending};
+use crate::unpack::{PackedFiles, Unpacked, Wanted, Work};
 
 /// Bytes that merging archives begins with; the list of their files comes on top.
 const MERGE_BYTES: u64 = 512 << 10;
@@ -176,32 +177,107 @@ impl Fetch<'_> {
         }
     }
 
-    /// Stores the artifact of the received pack and of its submodules.
+    /// Stores the artifact of the received pack, of its submodules, and of its files in Git LFS.
     async fn store(&self, received: ReceivedPack, selected: SelectedReference) -> Result<Fetched, FetchError> {
         let cancel = CancelOnDrop::default();
         let mut used = Used::default();
         let wanted = Wanted::Own(selected.clone());
         let own = self.unpack(&self.home, received, wanted, (&cancel, &mut used)).await?;
         let modules = self.fetch_submodules(&own, (&cancel, &mut used)).await?;
+        let mut repositories = vec![Repository {
+            path: String::new(),
+            remote: self.home.clone(),
+            lfs_config: own.lfs_config,
+        }];
+        let mut parts = Vec::new();
+        for (module, unpacked) in modules {
+            parts.push((module.path.clone(), unpacked.files));
+            repositories.push(Repository {
+                path: module.path,
+                remote: module.remote,
+                lfs_config: unpacked.lfs_config,
+            });
+        }
+        let mut files = own.files;
+        let commit = own.facts.commit;
+        if self.work(&self.home, &cancel).merges() {
+            files = self.merge((files, parts), commit, &cancel).await?;
+        }
+        if !files.pointers.is_empty() {
+            let contents = self.fetch_contents(&files, &repositories, &selected).await?;
+            if !contents.is_empty() {
+                files = self.replace_pointers((files, contents), commit, &cancel).await?;
+            }
+        }
         let work = self.work(&self.home, &cancel);
-        let FetchBudgets { lane, memory, .. } = self.account;
-        let (turn, held) = if work.merges() {
-            let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
-            (
-                Some(turn),
-                Some(memory.acquire(lane, MERGE_BYTES, self.deadline).await?),
-            )
-        } else {
-            (None, None)
-        };
-        let stored = self
-            .blocking(move || {
-                let _turn = turn;
-                work.keep(own, &selected, &modules, held)
-            })
-            .await;
+        let stored = self.blocking(move || work.keep(own.facts, files, &selected)).await;
         drop(cancel);
         stored
+    }
+
+    /// Merges the files of a commit with those of its submodules and of included sources.
+    async fn merge(
+        &self,
+        (own, modules): (PackedFiles, Vec<(String, PackedFiles)>),
+        commit: Oid,
+        cancel: &CancelOnDrop,
+    ) -> Result<PackedFiles, FetchError> {
+        let work = self.work(&self.home, cancel);
+        let FetchBudgets { lane, memory, .. } = self.account;
+        let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
+        let memory = memory.acquire(lane, MERGE_BYTES, self.deadline).await?;
+        self.blocking(move || {
+            let _turn = turn;
+            work.merge(&own, &modules, &commit, memory)
+        })
+        .await
+    }
+
+    /// Fetches the contents of the files in Git LFS, each from the server of its repository.
+    async fn fetch_contents(
+        &self,
+        files: &PackedFiles,
+        repositories: &[Repository],
+        selected: &SelectedReference,
+    ) -> Result<Contents, FetchError> {
+        let sizes = (files.written.unpacked, &self.account.trees);
+        let wanted = plan_contents(&files.pointers, repositories, sizes, self.limits)?;
+        let mut contents = Contents::default();
+        for (index, (server, pointers)) in wanted {
+            let Some(repository) = repositories.get(index) else {
+                continue;
+            };
+            let transfer = LfsTransfer {
+                remote: &repository.remote,
+                reference: selected.name.as_deref().filter(|_| index == 0),
+                dialer: self.dialer,
+                store: self.store,
+                account: self.account,
+                deadline: self.deadline,
+            };
+            let fetched = transfer.fetch(server, &pointers, files.pointers.bytes(), &mut contents);
+            fetched.await?;
+        }
+        Ok(contents)
+    }
+
+    /// Puts contents in place of pointers.
+    async fn replace_pointers(
+        &self,
+        (files, contents): (PackedFiles, Contents),
+        commit: Oid,
+        cancel: &CancelOnDrop,
+    ) -> Result<PackedFiles, FetchError> {
+        let work = self.work(&self.home, cancel);
+        let FetchBudgets { lane, memory, .. } = self.account;
+        let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
+        let needed = lfs::REPLACING_BYTES.saturating_add(files.pointers.bytes());
+        let memory = memory.acquire(lane, needed, self.deadline).await?;
+        self.blocking(move || {
+            let _held = (turn, memory);
+            work.replace_pointers(&files, &contents, &commit)
+        })
+        .await
     }
 
     /// Fetches the submodules of a commit, each at exactly the named commit, and their submodules.
@@ -209,7 +285,7 @@ impl Fetch<'_> {
         &self,
         own: &Unpacked,
         (cancel, used): (&CancelOnDrop, &mut Used),
-    ) -> Result<Vec<(String, Unpacked)>, FetchError> {
+    ) -> Result<Vec<(Module, Unpacked)>, FetchError> {
         let mut modules = Vec::new();
         if !self.request.asked.submodules {
             return Ok(modules);
@@ -230,7 +306,7 @@ impl Fetch<'_> {
             let unpacked = self.unpack(&module.remote, received, wanted, (cancel, used));
             let unpacked = unpacked.await.map_err(fail)?;
             pending.add_of(&module, &unpacked.submodules)?;
-            modules.push((module.path, unpacked));
+            modules.push((module, unpacked));
         }
         Ok(modules)
     }
@@ -268,7 +344,7 @@ impl Fetch<'_> {
             work.unpack(&pack, algorithm, &wanted, (measure, memory))
         });
         let unpacked = unpacked.await?;
-        used.add_unpacked(unpacked.written.unpacked, self.limits)?;
+        used.add_unpacked(unpacked.files.written.unpacked, self.limits)?;
         Ok(unpacked)
     }
 

@@ -15,6 +15,7 @@ use crate::archive_writer::{ArchiveWriter, Written};
 use crate::budget::BudgetLimits;
 use crate::fetch_budgets::GrowingCharge;
 use crate::git::pack::PackError;
+use crate::git::pointer_list::PointerList;
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::Limits;
 use crate::tar_reader::{TarEntry, TarError, TarKind, TarReader};
@@ -33,6 +34,8 @@ pub(crate) struct Part {
     pub(crate) from: String,
     /// The target; the root if empty.
     pub(crate) to: String,
+    /// The repository that has the contents of its pointers of Git LFS. `None` for an included artifact: its own source has fetched them.
+    pub(crate) repository: Option<usize>,
 }
 
 /// The places of the files of an artifact, each with its part.
@@ -42,7 +45,7 @@ struct Places {
     ignores: IgnoreFiles,
 }
 
-/// Writes the archive of all parts together.
+/// Writes the archive of all parts together, and lists the pointers of Git LFS in it.
 pub(crate) fn merge_archives(
     parts: &mut [Part],
     ignore: Option<&str>,
@@ -50,7 +53,8 @@ pub(crate) fn merge_archives(
     (trees, memory): (&BudgetLimits, &mut GrowingCharge),
     out: impl Write,
     cancelled: &AtomicBool,
-) -> Result<Written, ArchiveError> {
+) -> Result<(Written, PointerList), ArchiveError> {
+    let mut pointers = PointerList::default();
     let mut places = Places::default();
     let mut left = limits.unpacked_bytes.saturating_mul(READ_FACTOR);
     for index in 0..parts.len() {
@@ -61,6 +65,7 @@ pub(crate) fn merge_archives(
     let mut archive = ArchiveWriter::new(out, limits, trees);
     for part in parts.iter_mut() {
         let (from, to, name) = (part.from.clone(), part.to.clone(), part.name.clone());
+        let repository = part.repository;
         let mut entries = part.open(u64::MAX)?;
         while let Some(entry) = next(&mut entries, &name, cancelled)? {
             let Some(path) = move_path(&entry.path, &from, &to) else {
@@ -71,6 +76,14 @@ pub(crate) fn merge_archives(
             })?;
             match entry.kind {
                 _ if excluded => {}
+                TarKind::File { size, is_executable } if PointerList::may_contain(size) => {
+                    let mut content = Vec::new();
+                    entries.read_to_end(&mut content).map_err(ArchiveError::Write)?;
+                    if let Some(repository) = repository {
+                        pointers.add(&path, repository, &content)?;
+                    }
+                    archive.add_file(&path, is_executable, (content.len() as u64, content.as_slice()))?;
+                }
                 TarKind::File { size, is_executable } => {
                     archive.add_file(&path, is_executable, (size, &mut entries))?;
                 }
@@ -79,7 +92,7 @@ pub(crate) fn merge_archives(
             }
         }
     }
-    Ok(archive.finish()?)
+    Ok((archive.finish()?, pointers))
 }
 
 /// Walks over one part and records the places of its files.

@@ -11,9 +11,11 @@ use futures::stream;
 use russh::client::{AuthResult, Config, Handle, Handler};
 use russh::keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
 use russh::{ChannelMsg, ChannelWriteHalf, Preferred};
+use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_util::io::StreamReader;
+use zeroize::Zeroizing;
 
 use crate::dialer::Dialer;
 use crate::error::FetchError;
@@ -23,6 +25,31 @@ use crate::known_hosts::KnownHosts;
 use crate::secret::Credentials;
 use crate::transport::Input;
 use crate::url::{RemoteUrl, decode_percent};
+
+/// The longest answer to `git-lfs-authenticate`.
+const LFS_ANSWER_BYTES: u64 = 64 << 10;
+
+/// Asks the ssh server where Git LFS is for a repository, and returns its answer. The answer has a token.
+pub(crate) async fn authenticate_lfs(
+    dialer: &Dialer,
+    url: &RemoteUrl,
+    credentials: &Credentials,
+) -> Result<Zeroizing<Vec<u8>>, FetchError> {
+    let command = format!("git-lfs-authenticate {} download", quote_path(url)?);
+    let (session, input) = SshTransport::run(dialer, url, credentials, command).await?;
+    let mut answer = Zeroizing::new(Vec::new());
+    let read = input.take(LFS_ANSWER_BYTES).read_to_end(&mut answer).await;
+    match session.complaint() {
+        Some(message) if answer.is_empty() => Err(FetchError::Remote {
+            url: url.to_string(),
+            message,
+        }),
+        _ => read.map(|_| answer).map_err(|error| FetchError::Broken {
+            url: url.to_string(),
+            problem: error.to_string(),
+        }),
+    }
+}
 
 /// The ssh side of one fetch.
 pub(crate) struct SshTransport {
@@ -40,11 +67,21 @@ impl Drop for SshTransport {
 }
 
 impl SshTransport {
-    /// Connects, checks the host, logs in and starts the command.
+    /// Connects, checks the host, logs in and starts the command of a fetch.
     pub(crate) async fn open(
         dialer: &Dialer,
         url: &RemoteUrl,
         credentials: &Credentials,
+    ) -> Result<(Self, Input), FetchError> {
+        let command = format!("git-upload-pack {}", quote_path(url)?);
+        Self::run(dialer, url, credentials, command).await
+    }
+
+    async fn run(
+        dialer: &Dialer,
+        url: &RemoteUrl,
+        credentials: &Credentials,
+        command: String,
     ) -> Result<(Self, Input), FetchError> {
         let Credentials::SshKey {
             user,
@@ -127,7 +164,7 @@ impl SshTransport {
             .set_env(false, "GIT_PROTOCOL", "version=2")
             .await
             .map_err(broken)?;
-        channel.exec(false, command(url)?).await.map_err(broken)?;
+        channel.exec(false, command).await.map_err(broken)?;
 
         let complaint = Arc::new(Mutex::new(Vec::new()));
         let (mut read, write) = channel.split();
@@ -177,8 +214,8 @@ impl SshTransport {
     }
 }
 
-/// Writes the command of git's own client, quoted for the shell that may read it.
-fn command(url: &RemoteUrl) -> Result<String, FetchError> {
+/// Writes the path as git's own client does, quoted for the shell that may read it.
+fn quote_path(url: &RemoteUrl) -> Result<String, FetchError> {
     let invalid = |problem: &str| FetchError::InvalidUrl {
         url: url.to_string(),
         problem: problem.to_owned(),
@@ -197,7 +234,7 @@ fn command(url: &RemoteUrl) -> Result<String, FetchError> {
         return Err(invalid("its path starts with a dash"));
     }
     let quoted = path.replace('\'', "'\\''").replace('!', "'\\!'");
-    Ok(format!("git-upload-pack '{quoted}'"))
+    Ok(format!("'{quoted}'"))
 }
 
 fn host_port(url: &RemoteUrl) -> String {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_remote_requests::fetch::Fetched;
 
-use crate::archive::{self, ArchiveError, Selection, Submodules};
+use crate::archive::{self, ArchiveError, Archived, LfsConfigFile, Selection, Submodules};
 use crate::archive_writer::Written;
 use crate::artifact::{ArtifactStore, IncomingFile};
 use crate::budget::{BudgetLimits, HeldBytes};
@@ -17,6 +17,8 @@ use crate::git::measure::Measure;
 use crate::git::object;
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
+use crate::git::pointer_list::PointerList;
+use crate::lfs::{Contents, replace_pointers};
 use crate::limits::Limits;
 use crate::merge::{Part, merge_archives};
 use crate::reference_selection::{self, SelectedReference};
@@ -44,12 +46,26 @@ pub(crate) enum Wanted {
     Submodule(Oid),
 }
 
-/// A commit after it was made into an archive.
-pub(crate) struct Unpacked {
+/// An archive before it is stored.
+pub(crate) struct PackedFiles {
     pub(crate) archive: IncomingFile,
     pub(crate) written: Written,
-    pub(crate) commit: Oid,
+    /// The files in it whose content is in Git LFS. Empty for an archive that is merged with others.
+    pub(crate) pointers: PointerList,
+}
+
+/// A commit after it was made into an archive.
+pub(crate) struct Unpacked {
+    pub(crate) files: PackedFiles,
+    pub(crate) facts: CommitFacts,
     pub(crate) submodules: Submodules,
+    pub(crate) lfs_config: LfsConfigFile,
+}
+
+/// The facts about a commit that go into the record of its artifact.
+#[derive(Clone)]
+pub(crate) struct CommitFacts {
+    pub(crate) commit: Oid,
     subject: String,
     verified: Option<String>,
 }
@@ -110,16 +126,30 @@ impl Work {
         let mut archive = self.store.incoming_file(&self.lane)?;
         let room = (&self.trees, &mut memory);
         let out = archive.writer(&self.store);
-        let written = archive::write_archive(&mut pack, commit.tree, selection, &self.limits, room, out);
-        let (written, submodules) = written.map_err(|error| self.archive_error(error, &commit_id, archive.path()))?;
+        // An archive that is merged may lose files to the ignore patterns of the whole.
+        let mut pointers = PointerList::default();
+        let listed = (!self.merges()).then_some(&mut pointers);
+        let made = archive::write_archive(&mut pack, commit.tree, selection, &self.limits, room, listed, out);
+        let made = made.map_err(|error| self.archive_error(error, &commit_id, archive.path()))?;
+        let Archived {
+            written,
+            submodules,
+            lfs_config,
+        } = made;
         archive.complete();
         Ok(Unpacked {
-            archive,
-            written,
-            commit: commit_id,
+            files: PackedFiles {
+                archive,
+                written,
+                pointers,
+            },
+            facts: CommitFacts {
+                commit: commit_id,
+                subject: commit.subject,
+                verified,
+            },
             submodules,
-            subject: commit.subject,
-            verified,
+            lfs_config,
         })
     }
 
@@ -152,21 +182,16 @@ impl Work {
         self.request.asked.submodules || !self.request.asked.include.is_empty()
     }
 
-    /// Makes the artifact of a commit and its included parts, and stores it. `memory` is set if there are parts to merge.
+    /// Stores the artifact of a commit.
     pub(crate) fn keep(
         &self,
-        own: Unpacked,
+        own: CommitFacts,
+        files: PackedFiles,
         selected: &SelectedReference,
-        modules: &[(String, Unpacked)],
-        memory: Option<HeldBytes>,
     ) -> Result<Fetched, FetchError> {
         let asked = &self.request.asked;
-        let (mut archive, mut written) = (own.archive, own.written);
-        if let Some(memory) = memory.filter(|_| self.merges()) {
-            let mut memory = GrowingCharge::unused(memory);
-            (archive, written) = self.merge(&archive, modules, &own.commit, &mut memory)?;
-        }
-        let path = self.store.keep(&self.request.source, archive, &written.digest)?;
+        let written = files.written;
+        let path = self.store.keep(&self.request.source, files.archive, &written.digest)?;
         let artifact = StoredArtifact {
             facts: ArtifactFacts {
                 revision: reference_selection::write_revision(
@@ -192,30 +217,54 @@ impl Work {
         })
     }
 
-    /// Merges the included parts with a commit's own files.
-    fn merge(
+    /// Makes the archive again with the contents of files in Git LFS.
+    pub(crate) fn replace_pointers(
         &self,
-        own: &IncomingFile,
-        modules: &[(String, Unpacked)],
+        files: &PackedFiles,
+        contents: &Contents,
         commit: &Oid,
-        memory: &mut GrowingCharge,
-    ) -> Result<(IncomingFile, Written), FetchError> {
+    ) -> Result<PackedFiles, FetchError> {
+        let mut target = self.store.incoming_file(&self.lane)?;
+        let contents = contents.find();
+        let bounds = (&self.limits, &self.trees);
+        let out = target.writer(&self.store);
+        let written = replace_pointers(files.archive.file(), &contents, bounds, out, &self.cancelled);
+        let written = written.map_err(|error| self.archive_error(error, commit, target.path()))?;
+        target.complete();
+        Ok(PackedFiles {
+            archive: target,
+            written,
+            pointers: PointerList::default(),
+        })
+    }
+
+    /// Merges the included parts with a commit's own files.
+    pub(crate) fn merge(
+        &self,
+        own: &PackedFiles,
+        modules: &[(String, PackedFiles)],
+        commit: &Oid,
+        memory: HeldBytes,
+    ) -> Result<PackedFiles, FetchError> {
+        let mut memory = GrowingCharge::unused(memory);
         let reopen = |archive: &IncomingFile| {
             let file = archive.reopen();
             file.map_err(|error| self.store.io("read", archive.path(), error))
         };
         let mut parts = vec![Part {
             name: "the repository itself".to_owned(),
-            file: reopen(own)?,
+            file: reopen(&own.archive)?,
             from: String::new(),
             to: String::new(),
+            repository: Some(0),
         }];
-        for (path, module) in modules {
+        for (index, (path, module)) in modules.iter().enumerate() {
             parts.push(Part {
                 name: format!("the submodule {path:?}"),
                 file: reopen(&module.archive)?,
                 from: String::new(),
                 to: path.clone(),
+                repository: Some(index + 1),
             });
         }
         for (include, source) in self.request.asked.include.iter().zip(&self.request.included) {
@@ -224,15 +273,20 @@ impl Work {
                 file: self.store.open_verified(source, &include.artifact.facts.digest)?,
                 from: include.from.clone(),
                 to: include.to.clone(),
+                repository: None,
             });
         }
         let mut target = self.store.incoming_file(&self.lane)?;
         let ignore = self.request.asked.ignore.as_deref();
-        let room = (&self.trees, memory);
+        let room = (&self.trees, &mut memory);
         let out = target.writer(&self.store);
-        let written = merge_archives(&mut parts, ignore, &self.limits, room, out, &self.cancelled);
-        let written = written.map_err(|error| self.archive_error(error, commit, target.path()))?;
-        Ok((target, written))
+        let merged = merge_archives(&mut parts, ignore, &self.limits, room, out, &self.cancelled);
+        let (written, pointers) = merged.map_err(|error| self.archive_error(error, commit, target.path()))?;
+        Ok(PackedFiles {
+            archive: target,
+            written,
+            pointers,
+        })
     }
 
     /// Follows tag objects to the commit. Also returns the first tag object if its signature has to be verified.

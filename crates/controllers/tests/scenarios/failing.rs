@@ -154,7 +154,7 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
     stage.end().await;
 }
 
-/// A file in Git LFS is not in the repository. That matters only where a build reads it.
+/// A file in Git LFS is not in the repository, and this repository keeps it from being fetched. That matters only where a build reads it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pointer_of_git_lfs_is_not_applied_as_the_content() {
     let stage = Stage::set("failing-lfs").await;
@@ -165,7 +165,8 @@ async fn a_pointer_of_git_lfs_is_not_applied_as_the_content() {
     let generated = "configMapGenerator: [{ name: d, files: [dashboard.json] }]\ngeneratorOptions: { disableNameSuffixHash: true }\n";
     let files = [
         ("dashboard.json", pointer.as_str()),
-        ("logo.png", &pointer),
+        ("logo.svg", &pointer),
+        (".lfsconfig", "[lfs]\nfetchexclude = *\n"),
         ("kustomization.yaml", generated),
     ];
     let repository = stage.repository("failing-lfs", "app", &files).await;

@@ -27,6 +27,7 @@ mod failing;
 mod faults;
 mod guards;
 mod interrupted;
+mod large_files;
 mod lifecycle;
 mod losing_nothing;
 mod modes;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_admission_rules::policy;
 use tenure_cluster::{Connection, Token};
 use tenure_controllers::{Budgets, Config, Metrics, ReceiverEndpoint, run};
-use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
+use tenure_git_server::{GitServer, HttpAuthentication, LargeFileOptions, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_testkit::{Admin, Canary, Cluster, Reductions, SOON, eventually};
@@ -180,6 +180,9 @@ impl Stage {
         let private = GitServer::start(cluster.folder().join("private"), locked())
             .await
             .unwrap();
+        for server in [&git, &private] {
+            server.serve_large_files(LargeFileOptions::default());
+        }
         let allow = [&git, &private].map(|server| format!("http://{}", server.http_address()).parse().unwrap());
         let more = more.iter().map(|endpoint| endpoint.parse().unwrap());
         means.policy = Policy {

@@ -76,8 +76,8 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
         ignoring: Some(None),
         submodules: true,
     };
-    let written = archive::write_archive(&mut pack, commit.tree, selection, &limits, memory, out);
-    Ok(written.ok().map(|(written, _)| written.digest))
+    let written = archive::write_archive(&mut pack, commit.tree, selection, &limits, memory, None, out);
+    Ok(written.ok().map(|made| made.written.digest))
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 pub(crate) mod config;
 pub(crate) mod delta;
+pub(crate) mod lfs_pointer;
 #[cfg(test)]
 mod malformed_input_tests;
 pub(crate) mod measure;
@@ -15,5 +16,6 @@ pub(crate) mod pack;
 #[cfg(test)]
 mod pack_bomb_tests;
 pub(crate) mod pktline;
+pub(crate) mod pointer_list;
 pub(crate) mod scan;
 pub(crate) mod wire;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_api::GitRepositorySpec;
-use tenure_git_server::{GitServer, Options, Repository};
+use tenure_git_server::{GitServer, LargeFileOptions, Options, Repository};
 use tenure_remote_requests::artifact::StoredArtifact;
 use tenure_remote_requests::fetch::Fetched;
 use tenure_remote_requests::git::FetchRequest;
@@ -36,6 +36,7 @@ impl Bed {
         let server = GitServer::start(folder.path().join("repositories"), options)
             .await
             .unwrap();
+        server.serve_large_files(LargeFileOptions::default());
         let repository = server.create("app").await.unwrap();
         let store = ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap();
         let mut allow = vec![endpoint(&server.http_url("app"))];

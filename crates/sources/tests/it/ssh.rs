@@ -10,11 +10,11 @@ use tenure_sources::{FetchError, GitRequest};
 
 use crate::bed::{Bed, secret, source};
 
-fn key(seed: u8) -> PrivateKey {
+pub(crate) fn key(seed: u8) -> PrivateKey {
     PrivateKey::new(KeypairData::Ed25519(Ed25519Keypair::from_seed(&[seed; 32])), "test").unwrap()
 }
 
-fn write_key(key: &PrivateKey) -> String {
+pub(crate) fn write_key(key: &PrivateKey) -> String {
     key.to_openssh(LineEnding::LF).unwrap().to_string()
 }
 
