@@ -1,7 +1,7 @@
 //! Reads tar archives of others piece by piece.
 //!
 //! An entry is a file, a folder or a symbolic link, with a name in ustar's, GNU's or PAX's form. Everything that tar readers interpret differently is refused (a size
-//! that is declared twice, links with content, sparse files). So are hard links and devices, and names that are longer than any path. No content is held in memory.
+//! or a name that is declared twice or for all entries, links with content, sparse files). So are hard links and devices, and names that are longer than any path. No content is held in memory.
 
 use std::io::{self, Read};
 
@@ -66,6 +66,17 @@ struct Extensions {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
+    /// Whether a header of PAX was among them, and whether anything was.
+    has_pax: bool,
+    is_there: bool,
+}
+
+/// Sets a value that may be declared once. Readers differ about which of two counts.
+fn set_once<T>(place: &mut Option<T>, value: T, what: &str) -> Result<(), TarError> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(TarError::Invalid(format!("an entry has two {what}"))),
+    }
 }
 
 impl<R: Read> TarReader<R> {
@@ -101,6 +112,9 @@ impl<R: Read> TarReader<R> {
             let mut header = Header::new_old();
             self.inner.read_exact(header.as_mut_bytes())?;
             if header.as_bytes().iter().all(|byte| *byte == 0) {
+                if extensions.is_there {
+                    return Err(invalid("it ends after a header of an entry that is missing"));
+                }
                 return Ok(None);
             }
             if !is_sum_right(&header) {
@@ -108,12 +122,17 @@ impl<R: Read> TarReader<R> {
             }
             let size = header.entry_size().map_err(|_| invalid("an entry has no size"))?;
             self.content = size;
-            self.filling = size.next_multiple_of(BLOCK as u64).saturating_sub(size);
+            let whole = size.checked_next_multiple_of(BLOCK as u64);
+            let whole = whole.ok_or_else(|| invalid("an entry is larger than any archive"))?;
+            self.filling = whole.saturating_sub(size);
             let kind = header.entry_type();
             if matches!(
                 kind,
                 EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader | EntryType::XGlobalHeader
             ) {
+                if header.as_ustar().is_none() && header.as_gnu().is_none() {
+                    return Err(invalid("an entry has a header in a form older than such headers"));
+                }
                 headers = headers.saturating_add(size).saturating_add(BLOCK as u64);
                 if headers > HEADER_BYTES {
                     return Err(invalid("an entry has headers of more than 64 KiB"));
@@ -128,30 +147,33 @@ impl<R: Read> TarReader<R> {
     }
 
     fn extend(&self, extensions: &mut Extensions, kind: EntryType, text: Vec<u8>) -> Result<(), TarError> {
-        let until_zero = |text: &[u8]| text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
+        let invalid = |problem: &str| TarError::Invalid(problem.to_owned());
+        let is_global = kind == EntryType::XGlobalHeader;
+        extensions.is_there |= !is_global;
         match kind {
-            EntryType::GNULongName => extensions.path = Some(until_zero(&text)),
-            EntryType::GNULongLink => extensions.link = Some(until_zero(&text)),
-            EntryType::XHeader => {
-                for (key, value) in read_records(&text)? {
-                    match key {
-                        b"path" => extensions.path = Some(value.to_vec()),
-                        b"linkpath" => extensions.link = Some(value.to_vec()),
-                        b"size" => {
-                            let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                            extensions.size = Some(size.ok_or_else(|| {
-                                TarError::Invalid("an entry has a size that is no number".to_owned())
-                            })?);
-                        }
-                        key if key.starts_with(b"GNU.sparse.") => {
-                            return Err(TarError::Invalid("an entry is a sparse file".to_owned()));
-                        }
-                        _ => {}
-                    }
-                }
+            EntryType::GNULongName => return set_once(&mut extensions.path, read_long_name(text)?, "names"),
+            EntryType::GNULongLink => return set_once(&mut extensions.link, read_long_name(text)?, "targets"),
+            EntryType::XHeader if std::mem::replace(&mut extensions.has_pax, true) => {
+                return Err(invalid("an entry has two headers of PAX"));
             }
-            // Records for all following entries; in practice a comment.
             _ => {}
+        }
+        for (key, value) in read_records(&text)? {
+            match key {
+                // In practice a global header has a comment.
+                b"path" | b"linkpath" | b"size" if is_global => {
+                    return Err(invalid("a name or a size is declared for all entries"));
+                }
+                b"path" => set_once(&mut extensions.path, value.to_vec(), "names")?,
+                b"linkpath" => set_once(&mut extensions.link, value.to_vec(), "targets")?,
+                b"size" => {
+                    let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                    let size = size.ok_or_else(|| invalid("an entry has a size that is no number"))?;
+                    set_once(&mut extensions.size, size, "sizes")?;
+                }
+                key if key.starts_with(b"GNU.sparse.") => return Err(invalid("an entry is a sparse file")),
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -230,11 +252,20 @@ fn is_sum_right(header: &Header) -> bool {
     header.cksum().is_ok_and(|said| said == sum)
 }
 
+/// Reads a name in GNU's form: all bytes up to the zero at the end.
+fn read_long_name(mut text: Vec<u8>) -> Result<Vec<u8>, TarError> {
+    text.pop_if(|last| *last == 0);
+    if text.contains(&0) {
+        return Err(TarError::Invalid("a name has a zero byte in it".to_owned()));
+    }
+    Ok(text)
+}
+
 /// A key and its value.
-type Record<'t> = (&'t [u8], &'t [u8]);
+pub(crate) type Record<'t> = (&'t [u8], &'t [u8]);
 
 /// Reads the records of PAX: `<length> <key>=<value>\n`.
-fn read_records(text: &[u8]) -> Result<Vec<Record<'_>>, TarError> {
+pub(crate) fn read_records(text: &[u8]) -> Result<Vec<Record<'_>>, TarError> {
     let invalid = || TarError::Invalid("an entry has a header that can't be read".to_owned());
     let mut records = Vec::new();
     let mut rest = text;
@@ -319,8 +350,60 @@ mod tests {
         );
     }
 
+    /// Found by fuzzing beside the crate tar: each of these archives had other names, other content or an end elsewhere for other readers.
+    #[test]
+    fn names_and_sizes_that_are_said_twice_are_refused() {
+        let long = |name: &[u8]| entry("././@LongLink", EntryType::GNULongName, name);
+        let pax = |records: &[u8]| entry("pax", EntryType::XHeader, records);
+        let file = || entry("a", EntryType::Regular, b"two");
+        let mut oldest = Header::new_old();
+        oldest.set_entry_type(EntryType::GNULongName);
+        oldest.set_size(0);
+        oldest.set_cksum();
+        let cases = [
+            (vec![long(b"one\0"), pax(b"12 path=two\n"), file()], "two names"),
+            (vec![pax(b"12 path=two\n"), long(b"one\0"), file()], "two names"),
+            (vec![long(b"one\0"), long(b"two\0"), file()], "two names"),
+            (vec![pax(b"12 path=one\n12 path=two\n"), file()], "two names"),
+            (vec![pax(b"12 path=one\n"), pax(b"11 mtime=1\n"), file()], "two headers"),
+            (vec![pax(b"9 size=3\n9 size=3\n"), file()], "two sizes"),
+            (
+                vec![entry("g", EntryType::XGlobalHeader, b"12 path=two\n"), file()],
+                "for all entries",
+            ),
+            (
+                vec![entry("g", EntryType::XGlobalHeader, b"9 size=1\n"), file()],
+                "for all entries",
+            ),
+            (vec![long(b"one\0more\0"), file()], "zero byte"),
+            (vec![oldest.as_bytes().to_vec(), file()], "older than"),
+            (vec![file(), long(b"one\0")], "ends after a header"),
+            (vec![file(), pax(b"12 path=one\n")], "ends after a header"),
+        ];
+        for (parts, problem) in cases {
+            let error = list(&parts).unwrap_err();
+            assert!(error.contains(problem), "{problem}: {error}");
+        }
+    }
+
+    /// Found by fuzzing: the next multiple of a block is no number of 64 bits.
+    #[test]
+    fn sizes_have_a_bound() {
+        for size in [u64::MAX, u64::MAX - 510, 1 << 63] {
+            for kind in [EntryType::Regular, EntryType::XHeader, EntryType::XGlobalHeader] {
+                let mut header = Header::new_gnu();
+                header.set_entry_type(kind);
+                header.set_size(size);
+                header.set_cksum();
+                let archive = [header.as_bytes().as_slice(), &[0; 1024]].concat();
+                assert!(read(&archive).is_err(), "{size} {kind:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_readers_differ_about_is_refused() {
+        let comment = format!("600 comment={}\n", "1".repeat(587));
         for (parts, problem) in [
             (
                 vec![
@@ -352,7 +435,7 @@ mod tests {
                 "more than 64 KiB",
             ),
             (
-                vec![entry("l", EntryType::XGlobalHeader, &[b'1'; 600]); 100],
+                vec![entry("l", EntryType::XGlobalHeader, comment.as_bytes()); 100],
                 "more than 64 KiB",
             ),
         ] {
