@@ -22,6 +22,8 @@ use crate::limits::{Limits, describe_bytes};
 const LONGEST_CHAIN: usize = 4096;
 /// Bytes that producing an object counts for, besides its own bytes.
 const STEP: u64 = 1 << 10;
+/// Bytes that a cached object counts for, besides its own: its places in the tables of the cache.
+const CACHED: u64 = 128;
 /// The index that stands for no entry.
 const NONE: u32 = u32::MAX;
 
@@ -345,7 +347,7 @@ impl<'a> Pack<'a> {
 
     /// Caches an object, in place of the oldest cached ones.
     fn remember(&mut self, index: u32, content: Rc<Vec<u8>>) {
-        let bytes = content.len() as u64;
+        let bytes = content.len() as u64 + CACHED;
         if bytes > self.spare / 8 || self.cache.contains_key(&index) {
             return;
         }
@@ -355,7 +357,7 @@ impl<'a> Pack<'a> {
         while self.cached_bytes > self.spare / 2 {
             let Some(oldest) = self.cached.pop_front() else { break };
             if let Some(content) = self.cache.remove(&oldest) {
-                self.cached_bytes -= content.len() as u64;
+                self.cached_bytes -= content.len() as u64 + CACHED;
             }
         }
     }
