@@ -27,6 +27,8 @@ pub mod collision;
 mod cordon;
 mod finalizers;
 mod flux;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod identity_overlap;
 mod image;
 mod ingress;

@@ -15,6 +15,8 @@
 
 mod arithmetic;
 mod certificate;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod keys;
 mod openpgp;
 mod payload;

@@ -4,4 +4,6 @@
 //! cryptography.
 
 pub mod armor;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod packet;

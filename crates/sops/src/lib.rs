@@ -7,6 +7,8 @@ mod cipher;
 mod decrypt;
 mod error;
 mod format;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod keys;
 mod limits;
 mod metadata;

@@ -62,6 +62,12 @@ impl KnownHosts {
         algorithms
     }
 
+    /// Returns the accepted and the revoked keys.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn into_keys(self) -> (Vec<PublicKey>, Vec<PublicKey>) {
+        (self.believed, self.revoked)
+    }
+
     pub(crate) fn check(&self, shown: &PublicKey) -> Result<(), String> {
         let same = |known: &PublicKey| known.key_data() == shown.key_data();
         let print = shown.fingerprint(HashAlg::Sha256);

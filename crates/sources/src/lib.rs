@@ -20,6 +20,8 @@ mod error;
 mod fetch;
 mod fetch_budgets;
 mod fingerprint;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod git;
 mod github_app;
 mod host_client;

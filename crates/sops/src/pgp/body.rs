@@ -23,7 +23,7 @@ const CODE: usize = 22;
 /// The most bytes of a data key's message after decompression: a key has 32, a share 33.
 const LARGEST: u64 = 4096;
 /// The deepest nesting of packets.
-const DEEPEST: usize = 4;
+pub(super) const DEEPEST: usize = 4;
 
 /// Checks whether a packet of this tag has data that a session key opens.
 pub(super) fn is_encrypted(tag: u8) -> bool {
@@ -104,7 +104,7 @@ fn open_protected(sealed: &[u8], session: &Session) -> Option<Zeroizing<Vec<u8>>
 }
 
 /// Returns the literal data in packets, which may be compressed.
-fn literal(packets: &[u8], depth: usize) -> Option<Zeroizing<Vec<u8>>> {
+pub(super) fn literal(packets: &[u8], depth: usize) -> Option<Zeroizing<Vec<u8>>> {
     let mut rest = packets;
     let packet = packet::take(&mut rest)?;
     let mut body = packet.body.as_slice();

@@ -18,6 +18,12 @@ const SESSION_KEY: u8 = 1;
 /// The most session key packets of one message. SOPS makes one message per recipient.
 const MOST_SESSION_KEYS: usize = 16;
 
+/// Returns the literal data in the packets of a message.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_literal(packets: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    body::literal(packets, body::DEEPEST)
+}
+
 /// Decrypts a data key; `None` if no key opens it or it is damaged. The result doesn't say which, so that an answer gives no help in guessing.
 ///
 /// # Errors

@@ -164,7 +164,7 @@ impl TaskWrite for BufWriter<ChargedFile<'_>> {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl TaskWrite for Vec<u8> {
     async fn write_ready(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)

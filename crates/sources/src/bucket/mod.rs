@@ -10,6 +10,8 @@
 mod client;
 mod error;
 mod fetch;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod index;
 mod listing;
 mod request;

@@ -329,6 +329,18 @@ impl<'a> Pack<'a> {
         Ok(content)
     }
 
+    /// Lists all objects, sorted by id.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn list_objects(&self) -> Vec<(Oid, ObjectKind)> {
+        self.objects.iter().map(|(oid, _, kind)| (*oid, *kind)).collect()
+    }
+
+    /// Returns the number of cached objects.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn count_cached(&self) -> usize {
+        self.cache.len()
+    }
+
     /// Returns an error if the fetch was cancelled.
     pub(crate) fn check(&self) -> Result<(), PackError> {
         check(self.cancelled)

@@ -15,6 +15,8 @@ mod cosign;
 mod credentials;
 mod error;
 mod fetch;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod layer;
 mod manifest;
 mod reference;
