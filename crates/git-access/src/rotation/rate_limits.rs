@@ -1,15 +1,15 @@
 //! Limits for requests that a host may refuse, and for lists that refused sources cause. Hosts ban an address for too many refused requests, and the whole cluster
 //! has one address.
 //!
-//! The counts of one host are in memory. No limit stops anything for longer than an hour.
+//! The counts of one host are in memory. No count stops anything for longer than an hour, and no demand of a host for longer than a day.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::schedule::{later, retry};
-use tenure_remote_requests::git_host::{Scope, Target};
+use super::schedule::{later, retry, wait_for};
+use tenure_remote_requests::git_host::{HostError, Scope, Target};
 
 /// The window in which refusals and lists are counted.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -26,6 +26,17 @@ pub struct HostRateLimiter {
     refused: VecDeque<Timestamp>,
     looks: VecDeque<Timestamp>,
     targets: BTreeMap<(Scope, u64), Refusals>,
+    block: Option<Block>,
+}
+
+/// A time in which the host takes no requests.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// The end, by the local clock.
+    end: Timestamp,
+    /// The end, by the host's clock.
+    until: Timestamp,
+    is_ban: bool,
 }
 
 /// New credentials of a target that its host refused in a row.
@@ -55,6 +66,29 @@ impl HostRateLimiter {
     /// Counts a list that a refused source caused.
     pub fn record_list(&mut self, now: Timestamp) {
         push(&mut self.looks, MOST_LOOKS, now);
+    }
+
+    /// Records that the host takes no requests for a while, for no target. A shorter block does not end a longer one.
+    pub fn record_block(&mut self, answer: &HostError, host_ahead: SignedDuration, now: Timestamp) {
+        let (until, is_ban) = match answer {
+            HostError::Banned { until } => (*until, true),
+            HostError::Limited { until } => (*until, false),
+            _ => return,
+        };
+        let end = wait_for(now, until.checked_sub(host_ahead).unwrap_or(until));
+        if self.block.is_none_or(|block| block.end < end) {
+            self.block = Some(Block { end, until, is_ban });
+        }
+    }
+
+    /// Returns the host's answer that is still valid: no request is sent before its end.
+    #[must_use]
+    pub fn find_block(&self, now: Timestamp) -> Option<HostError> {
+        let Block { until, is_ban, .. } = self.block.filter(|block| now < block.end)?;
+        Some(match is_ban {
+            true => HostError::Banned { until },
+            false => HostError::Limited { until },
+        })
     }
 
     /// Counts a new credential that its host finally refused.
@@ -158,6 +192,26 @@ mod tests {
             assert!(window[MOST_REFUSED].duration_since(window[0]).as_secs() >= 60);
         }
         assert_eq!(restraint.see(&target(1), later(at, WINDOW)), RateLimitState::default());
+    }
+
+    #[test]
+    fn a_block_holds_for_all_targets_until_its_end() {
+        let mut restraint = HostRateLimiter::default();
+        let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        let ahead = SignedDuration::from_secs(100);
+        assert_eq!(restraint.find_block(now()), None);
+        restraint.record_block(&HostError::Unauthenticated, ahead, now());
+        assert_eq!(restraint.find_block(now()), None);
+        // The host's clock is ahead: 400 there is 300 here.
+        let banned = HostError::Banned { until: at(400) };
+        restraint.record_block(&banned, ahead, now());
+        restraint.record_block(&HostError::Limited { until: at(200) }, ahead, now());
+        assert_eq!(restraint.find_block(at(299)), Some(banned));
+        assert_eq!(restraint.find_block(at(300)), None);
+        // No host stops requests for ever.
+        restraint.record_block(&HostError::Limited { until: Timestamp::MAX }, ahead, now());
+        assert_eq!(restraint.find_block(at(86_400)), None);
+        assert!(restraint.find_block(at(86_399)).is_some());
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::conditions::{self, Finding};
 use super::name::CredentialName;
 use super::schedule::{self, later, record_time};
 use super::{
-    Answer, NamespaceState, Plan, RotationEvent, SecretFacts, SecretState, Snapshot, StagedFacts, StagingState, Step,
-    WantedState,
+    Answer, NamespaceState, Order, Plan, RotationEvent, SecretFacts, SecretState, Snapshot, StagedFacts, StagingState,
+    Step, WantedState,
 };
 use tenure_remote_requests::git_host::{MintRequest, Target};
 
@@ -340,9 +340,9 @@ impl<'a> StateMachine<'a> {
         if running().all(|source| source.has_used(&token)) {
             return self.probe(Step::ProbeDelivered);
         }
-        // After a leak, a source that never fetches must not keep the old credential open.
+        // After a leak, a source that never fetches must not keep the old credential open, and not delay its replacement either.
         let deadline = later(distributed_at(next), schedule::LEAK_DEADLINE);
-        if next.cause == LEAK && self.now >= deadline {
+        if (next.cause == LEAK || self.is_leak_ordered()) && self.now >= deadline {
             return self.probe(Step::ProbeDelivered);
         }
         Next::Wait(later(self.now, schedule::LOOK))
@@ -365,7 +365,10 @@ impl<'a> StateMachine<'a> {
         let old = self.ledger.current.replace(hold(next));
         self.ledger.retiring.extend(old);
         self.ledger.next = None;
-        self.note_order(next);
+        // The leaked credential still works. Its order is executed once a successor is proven.
+        if next.cause != LEAK {
+            self.note_order(next);
+        }
         Next::Record
     }
 
@@ -486,6 +489,16 @@ impl<'a> StateMachine<'a> {
         retiring.filter_map(|held| held.retire_at.as_ref().map(|at| at.0)).min()
     }
 
+    /// Returns the order that was not executed yet.
+    fn find_order(&self) -> Option<&Order> {
+        let order = self.seen.order.as_ref();
+        order.filter(|order| Some(&order.id) != self.ledger.handled_order.as_ref())
+    }
+
+    fn is_leak_ordered(&self) -> bool {
+        self.find_order().is_some_and(|order| order.is_leak)
+    }
+
     /// Returns the cause and the time of the next credential.
     fn find_cause(&self, current: Option<&HeldCredential>, own: Option<&SecretFacts>) -> (String, Timestamp) {
         let Some(held) = current else {
@@ -504,8 +517,7 @@ impl<'a> StateMachine<'a> {
             }
             Some(_) => {}
         }
-        let order = self.seen.order.as_ref();
-        if let Some(order) = order.filter(|order| Some(&order.id) != self.ledger.handled_order.as_ref()) {
+        if let Some(order) = self.find_order() {
             let cause = if order.is_leak { LEAK } else { ORDERED };
             return (cause.to_owned(), soon);
         }

@@ -1,6 +1,6 @@
 //! The host of the model: it makes, lists and revokes credentials, with every kind of trouble of a real host.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::super::{Answer, Probe, StagedFacts};
 use super::model::World;
@@ -50,11 +50,13 @@ pub(super) enum Harm {
     Banned,
     Unauthenticated,
     Refused,
+    Forbidden,
+    Missing,
     Html,
 }
 
 impl Harm {
-    pub(super) const TROUBLES: [Self; 8] = [
+    pub(super) const TROUBLES: [Self; 10] = [
         Self::LostAfter,
         Self::LostBefore,
         Self::Late,
@@ -62,6 +64,8 @@ impl Harm {
         Self::Banned,
         Self::Unauthenticated,
         Self::Refused,
+        Self::Forbidden,
+        Self::Missing,
         Self::Html,
     ];
 }
@@ -99,13 +103,53 @@ impl World {
                 status: 422,
                 message: "no".to_owned(),
             },
+            Harm::Forbidden => HostError::Forbidden("403".to_owned()),
+            Harm::Missing => HostError::Refused {
+                status: 404,
+                message: "404 Not Found".to_owned(),
+            },
             Harm::Html => HostError::NotUnderstood("HTML".to_owned()),
             Harm::KillBefore | Harm::KillAfter | Harm::KillBetween => return None,
         })
     }
 
-    /// Checks whether the host answers. An error says whether the order takes effect.
+    /// Sends a request, unless the host takes none now: then the shell itself answers.
     pub(super) fn meet(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, HostError)> {
+        if let Some(block) = self.restraint.find_block(self.moment()) {
+            return Err((false, block));
+        }
+        let met = self.reach_host(harm, target);
+        if let Err((_, trouble)) = &met {
+            self.note_block(trouble);
+        }
+        met
+    }
+
+    /// Notes that the host takes no more requests for a while.
+    pub(super) fn note_block(&mut self, trouble: &HostError) {
+        let ahead = SignedDuration::from_secs(self.host_ahead);
+        self.restraint.record_block(trouble, ahead, self.moment());
+        if let HostError::Banned { until } | HostError::Limited { until } = trouble {
+            self.closed_until = self.closed_until.max(until.as_second() - self.host_ahead);
+        }
+    }
+
+    /// Checks whether the host answers. An error says whether the order takes effect.
+    fn reach_host(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, HostError)> {
+        assert!(
+            self.now >= self.closed_until,
+            "seed {}: the host takes no requests before {}, and gets one at {}: {:?}",
+            self.seed,
+            self.closed_until,
+            self.now,
+            self.ledger
+        );
+        if self.host_authority.is_some() && self.authority != self.host_authority {
+            return Err((
+                false,
+                HostError::Unreachable("the certificate is of an unknown authority".to_owned()),
+            ));
+        }
         if let Some((until, trouble)) = self.unavailable.clone()
             && self.now < until
         {
@@ -126,6 +170,16 @@ impl World {
         let id = self.next_id;
         self.next_id += 1;
         self.minted += 1;
+        let now = self.now;
+        self.mints.retain(|at| *at > now - 3_600);
+        self.mints.push_back(now);
+        assert!(
+            self.mints.len() <= self.most_mints,
+            "seed {}: {} credentials in an hour: {:?}",
+            self.seed,
+            self.mints.len(),
+            self.ledger
+        );
         let host_now = self.now + self.host_ahead;
         let expires = match self.flavour {
             Flavour::Token => request.expires_at.map(Timestamp::as_second),
@@ -205,7 +259,33 @@ impl World {
         }
     }
 
+    /// Reads a list page by page. The list is known only once its last page is.
+    pub(super) fn list_pages(
+        &mut self,
+        harm: Option<Harm>,
+        target: &Target,
+    ) -> Result<Vec<ListedCredential>, HostError> {
+        let all = self.list();
+        let pages = (all.len() as u64).div_ceil(self.page_size.max(1)).max(1);
+        // The trouble comes with one of the pages.
+        let troubled = self.chance.draw(pages);
+        for page in 0..pages {
+            let harm = harm.filter(|_| page == troubled);
+            self.meet(harm, target).map_err(|(_, trouble)| trouble)?;
+        }
+        Ok(all)
+    }
+
     pub(super) fn list(&self) -> Vec<ListedCredential> {
+        let others = (0..self.others).map(|number| ListedCredential {
+            id: (1 << 50) + number,
+            name: format!("of-somebody-{number}"),
+            expires_at: None,
+            is_revoked: number % 3 == 0,
+            is_expired: number % 5 == 0,
+            may_write: true,
+            last_used_at: None,
+        });
         let list = self.host.values().map(|credential| ListedCredential {
             id: credential.id,
             name: credential.name.clone(),
@@ -215,12 +295,24 @@ impl World {
             may_write: false,
             last_used_at: None,
         });
-        list.collect()
+        others.chain(list).collect()
     }
 
     pub(super) fn probe(&mut self, fingerprint: Option<&str>, harm: Option<Harm>) -> Probe {
+        if let Some(HostError::Banned { until } | HostError::Limited { until }) =
+            self.restraint.find_block(self.moment())
+        {
+            return Probe::Banned(until);
+        }
+        if self.host_authority.is_some() && self.authority != self.host_authority {
+            return Probe::Unreachable("the certificate is of an unknown authority".to_owned());
+        }
         match harm {
-            Some(Harm::Banned | Harm::Limited) => Probe::Banned(self.until()),
+            Some(Harm::Banned | Harm::Limited) => {
+                let until = self.until();
+                self.note_block(&HostError::Banned { until });
+                Probe::Banned(until)
+            }
             Some(Harm::LostAfter | Harm::LostBefore | Harm::Late | Harm::Html) => {
                 Probe::Unreachable("timeout".to_owned())
             }

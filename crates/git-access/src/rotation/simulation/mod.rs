@@ -7,6 +7,7 @@ mod accounts;
 mod entry;
 mod host;
 mod model;
+mod outside;
 
 use std::collections::BTreeSet;
 
@@ -311,6 +312,7 @@ fn a_project_that_refuses_its_tokens_gets_few_of_them() {
     for flavour in [Flavour::Token, Flavour::Key] {
         let mut world = World::new(9, flavour);
         world.refuses_new = true;
+        world.most_mints = 6;
         run_for(&mut world, DAY);
         assert!((15..=35).contains(&world.minted), "{}", world.minted);
         assert!(world.refused < 10 * world.minted, "{} {}", world.refused, world.minted);

@@ -1,6 +1,6 @@
 //! A host, a cluster and a shell that follow their orders, except for random trouble.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,10 +18,12 @@ use tenure_remote_requests::git_host::{
     Capabilities, CredentialKind, HostError, MintRequest, Role, Scope, Target, TargetDescription,
 };
 
-struct Source {
+pub(super) struct Source {
     seen: SourceState,
-    cached: Option<String>,
-    next_fetch: i64,
+    pub(super) cached: Option<String>,
+    pub(super) next_fetch: i64,
+    /// The source never fetches again, even on request.
+    pub(super) is_dead: bool,
 }
 
 pub(super) struct World {
@@ -45,9 +47,23 @@ pub(super) struct World {
     pub(super) is_strict: bool,
     pub(super) host_ahead: i64,
     pub(super) path: String,
+    pub(super) target_id: u64,
     pub(super) host: BTreeMap<u64, Credential>,
     pub(super) late: Vec<(i64, MintRequest, String)>,
     pub(super) unavailable: Option<(i64, HostError)>,
+    /// The certificate authority of the host. A client with another one doesn't reach it.
+    pub(super) host_authority: Option<String>,
+    /// The host takes no requests before this time, and has said so.
+    pub(super) closed_until: i64,
+    /// Credentials of others at the host. Lists have pages of this size.
+    pub(super) others: u64,
+    pub(super) page_size: u64,
+    /// In percent of turns, another user interferes.
+    pub(super) outside: u64,
+    /// The times of the credentials that were made in the last hour.
+    pub(super) mints: VecDeque<i64>,
+    /// The largest number of credentials that the host may be asked for in an hour.
+    pub(super) most_mints: usize,
     pub(super) next_id: u64,
     pub(super) wanted: WantedState,
     pub(super) order: Option<Order>,
@@ -55,11 +71,11 @@ pub(super) struct World {
     pub(super) secret: Option<SecretFacts>,
     pub(super) staging: Option<StagedFacts>,
     pub(super) account: Option<serde_json::Value>,
-    sources: Vec<Source>,
+    pub(super) sources: Vec<Source>,
     pub(super) answer: Option<Answer>,
     pub(super) authority: Option<String>,
     pub(super) listing: Option<Listing>,
-    restraint: HostRateLimiter,
+    pub(super) restraint: HostRateLimiter,
     /// True if the host refuses all new credentials.
     pub(super) refuses_new: bool,
     /// The time of the next plan, if no change is observed before.
@@ -87,6 +103,7 @@ impl World {
             },
             cached: None,
             next_fetch: 0,
+            is_dead: false,
         };
         let sources = vec![
             source("GitRepository/a", 60 * (10 + chance.draw(60)), false),
@@ -109,9 +126,17 @@ impl World {
             is_strict: true,
             host_ahead: 0,
             path: "group-1/a".to_owned(),
+            target_id: 42,
             host: BTreeMap::new(),
             late: Vec::new(),
             unavailable: None,
+            host_authority: None,
+            closed_until: 0,
+            others: 0,
+            page_size: 100,
+            outside: 0,
+            mints: VecDeque::new(),
+            most_mints: usize::MAX,
             next_id: 1,
             wanted: WantedState::Delivered,
             order: None,
@@ -146,7 +171,7 @@ impl World {
     fn target(&self) -> Target {
         Target {
             scope: Scope::Project,
-            id: 42,
+            id: self.target_id,
             path: "group-1/a".to_owned(),
         }
     }
@@ -219,6 +244,7 @@ impl World {
     /// Runs one round of the shell, or waits until a step is due.
     pub(super) fn turn(&mut self) {
         self.pass();
+        self.interfere();
         if self.now < self.again {
             self.sleep();
             return;
@@ -279,6 +305,9 @@ impl World {
 
     fn die(&mut self) {
         self.answer = None;
+        // The limits are in memory only, and so is what the host said last.
+        self.restraint = HostRateLimiter::default();
+        self.closed_until = 0;
         self.now += i64::try_from(self.chance.draw(90)).unwrap();
     }
 
@@ -306,8 +335,8 @@ impl World {
         match harm {
             Some(Harm::LostAfter) => (true, Err(WriteFailure::Unknown("timeout".to_owned()))),
             Some(Harm::LostBefore | Harm::Late) => (false, Err(WriteFailure::Unknown("timeout".to_owned()))),
-            Some(Harm::Limited | Harm::Html) => (false, Err(WriteFailure::Changed)),
-            Some(Harm::Refused | Harm::Banned | Harm::Unauthenticated) => {
+            Some(Harm::Limited | Harm::Html | Harm::Missing) => (false, Err(WriteFailure::Changed)),
+            Some(Harm::Refused | Harm::Banned | Harm::Unauthenticated | Harm::Forbidden) => {
                 (false, Err(WriteFailure::Refused("may not update secrets".to_owned())))
             }
             None | Some(Harm::KillBefore | Harm::KillAfter | Harm::KillBetween) => (true, Ok(())),
@@ -353,14 +382,14 @@ impl World {
             Step::MintAndStage(request) => self.mint(&request, harm),
             Step::List(target) => {
                 self.restraint.record_list(self.moment());
-                let listed = self.meet(harm, &target).map(|()| self.list());
+                let listed = self.list_pages(harm, &target);
                 if let Ok(credentials) = &listed {
                     self.listing = Some(Listing {
                         asked_at: self.moment(),
                         credentials: credentials.clone(),
                     });
                 }
-                Answer::Listed(listed.map_err(|(_, trouble)| trouble))
+                Answer::Listed(listed)
             }
             Step::Find(mut target) => {
                 // A lookup by number needs no path, so it can't be moved.
@@ -421,7 +450,9 @@ impl World {
                     .filter(|source| has_effect && sources.contains(&source.seen.name))
                 {
                     source.seen.asked = Some(token.clone());
-                    source.next_fetch = self.now + i64::try_from(self.chance.draw(40)).unwrap();
+                    if !source.is_dead {
+                        source.next_fetch = self.now + i64::try_from(self.chance.draw(40)).unwrap();
+                    }
                 }
                 Answer::Asked
             }
@@ -460,7 +491,7 @@ impl World {
         let is_wanted = self.wanted == WantedState::Delivered;
         for index in 0..self.sources.len() {
             let value = self.secret.as_ref().and_then(|secret| secret.fingerprint.clone());
-            let works = self.works(value.as_deref());
+            let works = self.works(value.as_deref()) && self.is_trusted();
             let source = &mut self.sources[index];
             if source.seen.is_suspended || source.next_fetch > now {
                 continue;
@@ -558,25 +589,9 @@ impl World {
         leftover_credentials::plan(&snapshot, self.moment()).revoke.len()
     }
 
-    pub(super) fn heal(&mut self) {
-        self.unavailable = None;
-    }
-
-    /// Repairs the damage of other users.
-    pub(super) fn heal_sources(&mut self) {
-        for source in &mut self.sources {
-            source.cached = None;
-        }
-    }
-
-    pub(super) fn revoke_by_hand(&mut self) {
-        let secret = self.secret.clone().unwrap();
-        for credential in self
-            .host
-            .values_mut()
-            .filter(|credential| Some(&credential.fingerprint) == secret.fingerprint.as_ref())
-        {
-            credential.is_revoked = true;
-        }
+    /// Checks whether a client with the Secret trusts the host's certificate.
+    fn is_trusted(&self) -> bool {
+        let authority = self.secret.as_ref().and_then(|secret| secret.authority.as_ref());
+        self.host_authority.is_none() || authority == self.host_authority.as_ref()
     }
 }
