@@ -49,6 +49,7 @@ mod silence;
 mod sources;
 mod stage;
 mod stored_form;
+mod stories;
 mod switching;
 mod tenant_contents;
 mod tenants;
