@@ -1,6 +1,7 @@
 //! Label selectors in Kubernetes' form: `a=b,c!=d,e in (f, g),!h,i>1`. This module has the scanner, the grammar and
 //! the errors, in the order of kube-apiserver's errors.
 
+use tenure_checkpoint::checkpoint;
 use tenure_kinds::schema::go_quoted;
 use tenure_kinds::schema::validation::metadata::{label_value, qualified_name};
 
@@ -22,27 +23,6 @@ pub(super) struct Requirement {
     pub(super) values: Vec<String>,
 }
 
-impl Requirement {
-    /// Checks whether an object matches whose label has this value; `None` for a missing label.
-    pub(super) fn matches(&self, value: Option<&str>) -> bool {
-        let contains = |value: &str| self.values.iter().any(|candidate| candidate == value);
-        match (&self.operator, value) {
-            (Operator::In, Some(value)) => contains(value),
-            (Operator::NotIn, Some(value)) => !contains(value),
-            (Operator::NotIn | Operator::DoesNotExist, None) | (Operator::Exists, Some(_)) => true,
-            (Operator::GreaterThan | Operator::LessThan, Some(value)) => {
-                let bound = self.values.first().and_then(|bound| bound.parse::<i64>().ok());
-                match (value.parse::<i64>(), bound) {
-                    (Ok(value), Some(bound)) if self.operator == Operator::GreaterThan => value > bound,
-                    (Ok(value), Some(bound)) => value < bound,
-                    _ => false,
-                }
-            }
-            _ => false,
-        }
-    }
-}
-
 /// Reads a selector; an empty one has no requirements.
 ///
 /// # Errors
@@ -51,6 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
     let mut words = RequirementScanner { rest: text };
     let mut requirements = Vec::new();
     loop {
+        checkpoint();
         match words.peek() {
             Word::End => return Ok(requirements),
             Word::Name(_) | Word::Symbol("!") => {}
@@ -141,6 +122,7 @@ fn set(words: &mut RequirementScanner<'_>) -> Result<Vec<String>, String> {
         other => return Err(format!("found '{other}', expected: ',', ')' or identifier")),
     }
     loop {
+        checkpoint();
         match words.next() {
             Word::Name(value) => {
                 values.push(value.to_owned());

@@ -1,32 +1,51 @@
 //! The selectors of a request, by labels and by fields, and the fields by which a kind can be selected.
 
+mod field_selector;
 mod label_selector;
+mod merged_labels;
+
+use std::sync::Arc;
 
 use serde_json::Value;
 use tenure_kinds::object::ObjectExt as _;
 
+use self::field_selector::FieldSelector;
 use self::label_selector::{Operator, Requirement};
+use self::merged_labels::MergedLabels;
 use crate::catalog::{Origin, Resource};
 use crate::http::ApiError;
 
-/// Both selectors of a request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The label selector and the field selector of a request. Copies are cheap.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Selectors {
-    labels: Vec<Requirement>,
-    /// Field path, whether the value must be equal, value.
-    fields: Vec<(String, bool, String)>,
+    labels: Arc<MergedLabels>,
+    fields: Arc<FieldSelector>,
 }
 
 impl Selectors {
     pub(crate) fn parse(resource: &Resource, labels: Option<&str>, fields: Option<&str>) -> Result<Self, ApiError> {
+        Self::parse_labels(labels)?.with_fields(resource, fields)
+    }
+
+    pub(crate) fn parse_labels(labels: Option<&str>) -> Result<Self, ApiError> {
         let labels = label_selector::parse(labels.unwrap_or_default()).map_err(ApiError::bad_request)?;
-        let fields = parse_fields(fields.unwrap_or_default())?;
-        for (field, _, _) in &fields {
-            if !is_selectable(resource, field) {
-                return Err(not_selectable(resource, field));
+        Ok(Self {
+            labels: Arc::new(MergedLabels::new(labels)),
+            fields: Arc::default(),
+        })
+    }
+
+    pub(crate) fn with_fields(self, resource: &Resource, fields: Option<&str>) -> Result<Self, ApiError> {
+        let fields = FieldSelector::parse(fields.unwrap_or_default(), |field| {
+            if is_selectable(resource, field) {
+                return Ok(());
             }
-        }
-        Ok(Self { labels, fields })
+            Err(not_selectable(resource, field))
+        })?;
+        Ok(Self {
+            fields: Arc::new(fields),
+            ..self
+        })
     }
 
     /// Reads a `LabelSelector` object; a missing one selects everything.
@@ -57,8 +76,8 @@ impl Selectors {
             }
         });
         Self {
-            labels: equal.chain(expressions).collect(),
-            fields: Vec::new(),
+            labels: Arc::new(MergedLabels::new(equal.chain(expressions))),
+            fields: Arc::default(),
         }
     }
 
@@ -68,40 +87,13 @@ impl Selectors {
 
     /// Returns the name, if only one object can match.
     pub(crate) fn only_name(&self) -> Option<&str> {
-        self.fields
-            .iter()
-            .find(|(field, equal, _)| field == "metadata.name" && *equal)
-            .map(|(_, _, value)| value.as_str())
+        self.fields.only_value("metadata.name")
     }
 
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = object.metadata().and_then(|metadata| metadata.get("labels"));
-        let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-        self.labels
-            .iter()
-            .all(|requirement| requirement.matches(label(&requirement.key)))
-            && self
-                .fields
-                .iter()
-                .all(|(field, equal, value)| (field_value(object, field) == *value) == *equal)
+        self.labels.matches(labels.and_then(Value::as_object)) && self.fields.matches(object)
     }
-}
-
-fn parse_fields(text: &str) -> Result<Vec<(String, bool, String)>, ApiError> {
-    let mut fields = Vec::new();
-    for term in text.split(',').map(str::trim).filter(|term| !term.is_empty()) {
-        let (key, equal, value) = if let Some((key, value)) = term.split_once("!=") {
-            (key, false, value)
-        } else if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
-            (key, true, value)
-        } else {
-            return Err(ApiError::bad_request(format!(
-                "invalid selector: '{text}'; can't understand '{term}'"
-            )));
-        };
-        fields.push((key.to_owned(), equal, value.to_owned()));
-    }
-    Ok(fields)
 }
 
 fn is_selectable(resource: &Resource, field: &str) -> bool {
@@ -128,34 +120,6 @@ fn not_selectable(resource: &Resource, field: &str) -> ApiError {
     })
 }
 
-/// Returns the text of a field as selectors compare it; empty if the field is missing.
-fn field_value(object: &Value, field: &str) -> String {
-    let mut current = object;
-    // An Event's source is an object, and selectors compare its component.
-    let path = match field {
-        "source" if current.get("source").is_some_and(Value::is_object) => "source.component",
-        "status.successful" => "status.succeeded",
-        other => other,
-    };
-    for part in path.split('.') {
-        match current.get(part) {
-            Some(next) => current = next,
-            None => {
-                return match field {
-                    "spec.unschedulable" | "spec.hostNetwork" => "false".to_owned(),
-                    "status.replicas" | "status.successful" => "0".to_owned(),
-                    _ => String::new(),
-                };
-            }
-        }
-    }
-    match current {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,8 +128,8 @@ mod tests {
     fn check(selector: &str, expect: bool) {
         let object = json!({"metadata": {"labels": {"app": "web", "n": "5"}}});
         let selectors = Selectors {
-            labels: label_selector::parse(selector).unwrap(),
-            fields: Vec::new(),
+            labels: Arc::new(MergedLabels::new(label_selector::parse(selector).unwrap())),
+            fields: Arc::default(),
         };
         assert_eq!(selectors.matches(&object), expect, "{selector}");
     }
