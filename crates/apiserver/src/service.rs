@@ -398,10 +398,10 @@ impl ApiService {
             user,
         };
         if info.verb == "watch" {
-            let place = shared.fairness.watch(&request.user)?;
-            let response = routes::serve_objects(&request, Bytes::new()).await?;
+            let watching = shared.fairness.watch(&request.user)?;
+            let (response, charge) = self.begin_watch(request).await?;
             let open = shared.metrics.watch(counted);
-            return Ok(body::hold_until_end(response, (place, open)));
+            return Ok(body::hold_until_end(response, (watching, open, charge)));
         }
         let _counted = shared.metrics.enter(info);
         let place = shared.fairness.place(&request.user).await?;
@@ -414,6 +414,29 @@ impl ApiService {
         let served = self.serve(request, taken, &place).await;
         holding.place = place.held();
         served
+    }
+
+    /// Starts a watch. Its selectors may be long to read. They are charged until the watch ends.
+    async fn begin_watch(&self, request: routes::ObjectRequest) -> Result<(Response<Body>, Option<Charge>), Refused> {
+        let (selectors, has_long_head) = {
+            let parts = request.parts(&[]);
+            (parts.weigh_selectors(), parts.has_long_head())
+        };
+        if selectors == 0 && !has_long_head {
+            return Ok((routes::serve_objects(&request, Bytes::new()).await?, None));
+        }
+        let fairness = &self.shared.fairness;
+        let place = fairness.place(&request.user).await?;
+        let account = place.account(MemoryUse::Objects);
+        let charge = account.charge_within(selectors, fairness.patience()).await;
+        let charge = charge.ok_or_else(|| fairness.reject())?;
+        let beginning = async move { routes::serve_objects(&request, Bytes::new()).await };
+        let begun = if has_long_head {
+            self.run_long(beginning, &place, is_error_of_client).await?
+        } else {
+            beginning.await
+        };
+        Ok((begun?, Some(charge)))
     }
 
     /// Counts a request that is rejected with the advice to retry.
@@ -431,7 +454,7 @@ impl ApiService {
         place: &UserPermit<'_>,
     ) -> Result<Response<Body>, Refused> {
         let is_list = request.info.verb == "list";
-        let asked = long_requests::measure_request(&request.registry, &request.info, &request.headers, &taken.bytes);
+        let asked = long_requests::measure_request(&request.registry, &request.parts(&taken.bytes));
         let is_long = asked.is_long;
         let burden = WorkingMemory::new(taken, asked, &request.headers, &request.info.verb);
         let (objects, patience) = (
@@ -442,7 +465,11 @@ impl ApiService {
             let serving = async move {
                 let (bytes, room) = burden.lift(&objects, patience).await?;
                 let served = routes::serve_objects(&request, bytes).await;
-                drop(room);
+                // The rest of a list is selected while it is sent.
+                let served = served.map(|response| match is_list {
+                    true => body::hold_until_end(response, room),
+                    false => response,
+                });
                 Ok::<_, BodyRejection>(served)
             };
             let served = self.run_long(serving, place, is_refusal).await?;
@@ -504,10 +531,18 @@ impl ApiService {
 
 /// Checks whether a request was refused because of its content: a retry would be refused, too.
 fn is_refusal(served: &Result<Result<Response<Body>, ApiError>, BodyRejection>) -> bool {
-    let error = match served {
-        Ok(Ok(_)) | Err(BodyRejection::NoRoom) => return false,
-        Ok(Err(error)) | Err(BodyRejection::Wrong(error)) => error,
-    };
+    match served {
+        Ok(served) => is_error_of_client(served),
+        Err(BodyRejection::NoRoom) => false,
+        Err(BodyRejection::Wrong(error)) => is_refused_again(error),
+    }
+}
+
+fn is_error_of_client(served: &Result<Response<Body>, ApiError>) -> bool {
+    served.as_ref().is_err_and(is_refused_again)
+}
+
+fn is_refused_again(error: &ApiError) -> bool {
     matches!(error.code, 400 | 413 | 415 | 422)
 }
 

@@ -11,6 +11,7 @@
 
 mod deadline;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
 
 pub(crate) use deadline::{Deadline, WithDeadline};
 use tenure_background::run_behind_others;
@@ -129,6 +131,7 @@ where
             let runtime = Handle::current();
             let polled = run_behind_others(|| {
                 let _within = runtime.enter();
+                IS_STEP.set(true);
                 Pin::new(&mut work).poll(&mut Context::from_waker(&waker))
             });
             let busy = busy.saturating_add(began.elapsed());
@@ -158,6 +161,36 @@ where
         }
         woken.0.notified().await;
     }
+}
+
+thread_local! {
+    /// Whether this thread carries out a step of long work. Each step has a thread of its own.
+    static IS_STEP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a part of an answer that computes for long on another thread, within the user's share. Long work is such a
+/// thread already, and has its permits: it runs the part in place. If it waited for permits that it holds itself, it
+/// would never end.
+///
+/// # Errors
+/// If the part panics.
+pub(crate) async fn run_part<T: Send + 'static>(
+    turns: Option<&StepLimiter>,
+    part: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if IS_STEP.get() {
+        return Ok(part());
+    }
+    let turn = match turns {
+        Some(turns) => Some(turns.take().await),
+        None => None,
+    };
+    let running = tokio::task::spawn_blocking(move || {
+        // The permits belong to the thread, and not to the task that waits for it.
+        let _turn = turn;
+        part()
+    });
+    running.await
 }
 
 /// The place in line that [`enter_line`] returns.

@@ -1,6 +1,7 @@
 //! Lists: one consistent snapshot, selectors and pages. A list is read batch by batch, so that it is never in memory
 //! as a whole.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -12,6 +13,7 @@ use super::{ContinueToken, Operation, Registry, Selectors, revision};
 use crate::contents::{is_verbatim, stored_prefixes};
 use crate::conversion::BATCH;
 use crate::http::ApiError;
+use crate::long_work::{StepLimiter, run_part};
 use crate::stored::decode_stored;
 
 /// The meaning of a list's resourceVersion.
@@ -29,6 +31,8 @@ pub(crate) struct ListOptions {
     pub(crate) continue_token: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) resource_version_match: Option<RevisionMatch>,
+    /// Permits to search for the objects of a page; `None` for a user that is not counted.
+    pub(crate) turns: Option<StepLimiter>,
 }
 
 /// One object of a list, decoded if an earlier step needed its value.
@@ -140,7 +144,8 @@ impl Registry {
         } else {
             // The end of the page is known only after the selection.
             listing.items.slot = SourceSlot::new(range(usize::MAX));
-            let (entries, next) = listing.items.choose(options.limit).await?;
+            let (items, entries, next) = listing.items.choose(options.limit, options.turns.as_ref()).await?;
+            listing.items = items;
             if next && let Some(name) = entries.last().map(|entry| key_below(&prefix, op, entry)).transpose()? {
                 listing.next = Some(ContinueToken::after(revision, &name).encode());
             }
@@ -258,8 +263,7 @@ impl PageReader {
 
     /// Returns the next objects without waiting, for lists without a conversion webhook.
     pub(crate) fn batch_now(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
-        let batch = self.batch(bytes).now_or_never();
-        batch.unwrap_or_else(|| Err(ApiError::internal("a list waits where nothing is to be waited for")))
+        without_waiting(self.batch(bytes))
     }
 
     async fn read(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
@@ -289,28 +293,64 @@ impl PageReader {
             .is_none_or(|object| self.selectors.matches(object))
     }
 
-    /// Returns the first selected entries, and whether more entries follow.
-    async fn choose(&mut self, limit: usize) -> Result<(Vec<Arc<Entry>>, bool), ApiError> {
-        let mut chosen = Vec::new();
+    /// Returns the first selected entries, and whether more entries follow. Only the first few are searched on this
+    /// thread: a search may visit all objects of the resource.
+    async fn choose(
+        mut self,
+        limit: usize,
+        turns: Option<&StepLimiter>,
+    ) -> Result<(Self, Vec<Arc<Entry>>, bool), ApiError> {
+        let (mut chosen, mut bytes) = (Vec::new(), LITTLE);
         loop {
-            let Some(items) = self.read(SEARCHED).await? else {
-                return Ok((chosen, false));
+            let found;
+            if bytes <= LITTLE || self.are_converted_elsewhere() {
+                found = self.search(bytes).await?;
+            } else {
+                let searching = run_part(turns, move || {
+                    let found = without_waiting(self.search(bytes))?;
+                    Ok::<_, ApiError>((self, found))
+                });
+                (self, found) = searching.await.map_err(ApiError::internal)??;
+            }
+            let Some(found) = found else {
+                return Ok((self, chosen, false));
             };
-            for item in items {
+            for (entry, is_selected) in found {
                 if chosen.len() == limit {
                     // Whether the remaining entries match the selectors shows only on the next page.
-                    return Ok((chosen, true));
+                    return Ok((self, chosen, true));
                 }
-                if self.selects(&item) {
-                    chosen.push(item.entry);
+                if is_selected {
+                    chosen.push(entry);
                 }
             }
+            bytes = SEARCHED;
             // A long search yields to other tasks.
             tokio::task::yield_now().await;
         }
     }
+
+    /// Returns the next entries, and whether each is selected; `None` at the end.
+    async fn search(&mut self, bytes: usize) -> Result<Option<Vec<(Arc<Entry>, bool)>>, ApiError> {
+        let Some(items) = self.read(bytes).await? else {
+            return Ok(None);
+        };
+        let found = items.into_iter().map(|item| {
+            let is_selected = self.selects(&item);
+            (item.entry, is_selected)
+        });
+        Ok(Some(found.collect()))
+    }
 }
 
+/// Returns the result of reading objects that no webhook converts.
+pub(super) fn without_waiting<T>(reading: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+    let read = reading.now_or_never();
+    read.unwrap_or_else(|| Err(ApiError::internal("a list waits where nothing is to be waited for")))
+}
+
+/// Bytes of entries that are searched on a thread where other requests wait.
+const LITTLE: usize = 16 * 1024;
 /// Bytes of entries that one step searches.
 const SEARCHED: usize = 256 * 1024;
 

@@ -12,12 +12,12 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use futures::FutureExt as _;
 
-use super::list::{Item, ListOptions, PageReader};
+use super::list::{Item, ListOptions, PageReader, without_waiting};
 use super::{Operation, Registry, Selectors, revision};
 use crate::contents::is_verbatim;
 use crate::conversion::BATCH;
 use crate::http::ApiError;
-use crate::long_work::StepLimiter;
+use crate::long_work::{StepLimiter, run_part};
 
 /// Interval of bookmarks for a client that asked for them.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -64,6 +64,8 @@ pub(crate) struct WatchStream {
     initial: Option<(PageReader, u64)>,
     turns: Option<StepLimiter>,
     watcher: Option<Watcher>,
+    /// A change that must be translated away from this thread.
+    postponed: Option<Arc<Event>>,
     pending: VecDeque<WatchFrame>,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -133,6 +135,7 @@ impl Registry {
             initial,
             turns: options.turns,
             watcher,
+            postponed: None,
             pending,
             bookmarks: options.bookmarks,
             next_bookmark: now + BOOKMARK_EVERY,
@@ -150,6 +153,11 @@ impl WatchStream {
         &self.op
     }
 
+    /// Returns the permits to compute large frames; `None` for a user that is not counted.
+    pub(crate) fn turns(&self) -> Option<&StepLimiter> {
+        self.turns.as_ref()
+    }
+
     /// Returns the next frame without waiting, so that a burst is sent as one piece.
     pub(crate) fn ready(&mut self) -> Option<WatchFrame> {
         loop {
@@ -157,10 +165,14 @@ impl WatchStream {
                 return Some(frame);
             }
             follow_definition(&self.registry, &mut self.op);
-            if self.initial.is_some() || self.op.resource.webhook().is_some() {
+            if self.initial.is_some() || self.postponed.is_some() || self.op.resource.webhook().is_some() {
                 return None;
             }
             let event = self.watcher.as_mut()?.taken()?;
+            if is_long_to_translate(&self.op, &self.selectors, &event) {
+                self.postponed = Some(event);
+                return None;
+            }
             let translated = translate(&self.registry, &self.op, &self.selectors, &event).now_or_never();
             match translated.transpose() {
                 Ok(frame) => self.pending.extend(frame.flatten()),
@@ -228,6 +240,7 @@ impl WatchStream {
             }
             let event = tokio::select! {
                 biased;
+                Some(event) = std::future::ready(self.postponed.take()) => Some(Ok(event)),
                 event = watcher.next() => event,
                 () = self.shutdown.as_mut() => return None,
                 () = self.alarm.as_mut() => {
@@ -251,7 +264,7 @@ impl WatchStream {
                     }
                     let translated = tokio::select! {
                         biased;
-                        translated = translate_patiently(&self.registry, &mut self.op, &self.selectors, &event) => translated,
+                        translated = translate_patiently(&self.registry, &mut self.op, (&self.selectors, self.turns.as_ref()), event) => translated,
                         () = self.shutdown.as_mut() => return None,
                         () = self.alarm.as_mut() => return None,
                     };
@@ -287,13 +300,7 @@ async fn read(mut items: PageReader, turns: Option<StepLimiter>) -> Result<(Page
         let batch = items.batch(READ).await?;
         return Ok((items, batch));
     }
-    let turn = match turns {
-        Some(turns) => Some(turns.take().await),
-        None => None,
-    };
-    let reading = tokio::task::spawn_blocking(move || {
-        // The turn belongs to the work, and not to the task that waits for it.
-        let _turn = turn;
+    let reading = run_part(turns.as_ref(), move || {
         let batch = items.batch_now(READ)?;
         Ok((items, batch))
     });
@@ -304,13 +311,20 @@ async fn read(mut items: PageReader, turns: Option<StepLimiter>) -> Result<(Page
 async fn translate_patiently(
     registry: &Registry,
     op: &mut Arc<Operation>,
-    selectors: &Selectors,
-    event: &Event,
+    (selectors, turns): (&Selectors, Option<&StepLimiter>),
+    event: Arc<Event>,
 ) -> Result<Option<WatchFrame>, ApiError> {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let served = follow_definition(registry, op);
-        let translated = translate(registry, op, selectors, event).await;
+        if op.resource.webhook().is_none() && is_long_to_translate(op, selectors, &event) {
+            let (registry, op, selectors, event) = (registry.clone(), op.clone(), selectors.clone(), event.clone());
+            let translating = run_part(turns, move || {
+                without_waiting(translate(&registry, &op, &selectors, &event))
+            });
+            return translating.await.map_err(ApiError::internal)?;
+        }
+        let translated = translate(registry, op, selectors, &event).await;
         match &translated {
             Err(error) if served && op.resource.webhook().is_some() => {
                 tracing::debug!(resource = op.resource.qualified(), %error, "a watch waits for a conversion");
@@ -320,6 +334,15 @@ async fn translate_patiently(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Checks whether a change has to be decoded, and is large. Each of a client's watches decodes each change.
+fn is_long_to_translate(op: &Operation, selectors: &Selectors, event: &Event) -> bool {
+    if selectors.is_empty() && is_verbatim(&op.resource) {
+        return false;
+    }
+    let previous = event.previous.as_ref().filter(|_| !selectors.is_empty());
+    event.entry.bytes.len() + previous.map_or(0, |previous| previous.bytes.len()) > LITTLE
 }
 
 /// Updates the resource of a watch after a change of its definition, which may name another webhook. Returns whether

@@ -193,8 +193,8 @@ fn joined(before: &[u8], data: &[u8], capacity: usize) -> BytesMut {
     joined
 }
 
-/// The memory that the work on a request will need: its body, the values decoded from the body, and the stored object
-/// of the request.
+/// The memory that the work on a request will need: its body, the values decoded from the body, its selectors, and the
+/// stored object of the request.
 #[derive(Debug)]
 pub(crate) struct WorkingMemory {
     taken: ReceivedBody,
@@ -241,7 +241,7 @@ impl WorkingMemory {
     /// Checks whether the request is so small that it is not charged.
     pub(crate) fn is_light(&self) -> bool {
         let stored = self.asked.stored.as_ref().map_or(0, |entry| entry.bytes.len());
-        self.taken.bytes.len() <= LIGHT && stored <= LIGHT && !self.asked.multiplies
+        self.taken.bytes.len() <= LIGHT && stored <= LIGHT && !self.asked.multiplies && self.asked.selectors == 0
     }
 
     /// Returns an upper bound for the size of the values decoded from the body.
@@ -265,7 +265,7 @@ impl WorkingMemory {
             _ if self.changes => stored + sent,
             _ => 0,
         };
-        body.len() + sent + stored + changed
+        body.len() + sent + stored + changed + self.asked.selectors
     }
 
     /// Returns the body once its decoded values are charged. The caller holds the returned charge until the work has

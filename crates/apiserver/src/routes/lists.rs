@@ -23,7 +23,7 @@ use crate::conversion::BATCH;
 use crate::http::negotiate::View;
 use crate::http::{ApiError, Body, BoxError, body, respond};
 use crate::kind_properties;
-use crate::long_work::StepLimiter;
+use crate::long_work::{StepLimiter, run_part};
 use crate::operation::Operation;
 use crate::registry::{Item, Listing, PageReader};
 use crate::responses::PIECE;
@@ -232,13 +232,8 @@ impl Writer {
         let cheap = self.is_copied();
         self.fill_now(&mut out, if cheap { usize::MAX } else { LITTLE })?;
         while !self.is_filled(&out) {
-            let turn = match &self.turns {
-                Some(turns) => Some(turns.take().await),
-                None => None,
-            };
-            let filling = tokio::task::spawn_blocking(move || {
-                // The turn belongs to the work, and not to the task that waits for it.
-                let _turn = turn;
+            let turns = self.turns.clone();
+            let filling = run_part(turns.as_ref(), move || {
                 self.fill_now(&mut out, READ)?;
                 Ok::<_, ApiError>((self, out))
             });

@@ -165,28 +165,20 @@ fn check_reading(query: &Query, watch: bool) -> Result<Option<RevisionMatch>, Ap
     }))
 }
 
-fn selectors(query: &Query, resource: &Resource, name: Option<&str>) -> Result<Selectors, ApiError> {
-    let fields = query.get("fieldSelector");
-    let named = name.map(|name| match fields {
-        Some(fields) => format!("{fields},metadata.name={name}"),
-        None => format!("metadata.name={name}"),
-    });
-    Selectors::parse(resource, query.get("labelSelector"), named.as_deref().or(fields))
-}
-
 pub(crate) fn list(query: &Query, resource: &Resource) -> Result<ListOptions, ApiError> {
     let limit = query.number("limit")?.unwrap_or(0);
     query.number("timeoutSeconds")?;
     // The order of errors: first the syntax of the label selector, then the options together, then the fields of the
     // field selector.
-    Selectors::parse(resource, query.get("labelSelector"), None)?;
+    let selectors = Selectors::parse_labels(query.get("labelSelector"))?;
     let resource_version_match = check_reading(query, false)?;
     Ok(ListOptions {
-        selectors: selectors(query, resource, None)?,
+        selectors: selectors.with_fields(resource, query.get("fieldSelector"))?,
         limit: usize::try_from(limit).unwrap_or(0),
         continue_token: query.get("continue").map(str::to_owned),
         resource_version: query.get("resourceVersion").map(str::to_owned),
         resource_version_match,
+        turns: None,
     })
 }
 
@@ -198,8 +190,13 @@ pub(crate) fn watch(query: &Query, resource: &Resource, name: Option<&str>) -> R
     };
     query.number("limit")?;
     check_reading(query, true)?;
+    let fields = query.get("fieldSelector");
+    let named = name.map(|name| match fields {
+        Some(fields) => format!("{fields},metadata.name={name}"),
+        None => format!("metadata.name={name}"),
+    });
     Ok(WatchOptions {
-        selectors: selectors(query, resource, name)?,
+        selectors: Selectors::parse(resource, query.get("labelSelector"), named.as_deref().or(fields))?,
         resource_version: query.get("resourceVersion").map(str::to_owned),
         send_initial_events: query
             .get("sendInitialEvents")

@@ -19,6 +19,7 @@ use crate::gate::Gate;
 use crate::http::negotiate::{UNTYPED, view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
+use crate::long_requests::RequestParts;
 use crate::long_work::StepLimiter;
 use crate::operation::{ExplicitOptions, Operation, Warnings};
 use crate::registry::{Answer, Outcome, PatchKind, Registry, internal_package};
@@ -40,6 +41,18 @@ pub(crate) struct ObjectRequest {
     pub(crate) account: Arc<Account>,
     /// The permits to compute pieces of an answer during its sending; `None` for a user that is not counted.
     pub(crate) turns: Option<StepLimiter>,
+}
+
+impl ObjectRequest {
+    /// Returns the parts whose lengths the client chose.
+    pub(crate) fn parts<'a>(&'a self, body: &'a [u8]) -> RequestParts<'a> {
+        RequestParts {
+            info: &self.info,
+            query: &self.query,
+            headers: &self.headers,
+            body,
+        }
+    }
 }
 
 /// Answers a request about objects. `body` is complete.
@@ -193,7 +206,9 @@ async fn dispatch(
     match (info.verb.as_str(), info.name.as_deref()) {
         ("list", _) => {
             let op = Arc::new(op.clone());
-            let page = registry.list(&op, &options::list(query, &op.resource)?).await?;
+            let mut options = options::list(query, &op.resource)?;
+            options.turns.clone_from(&request.turns);
+            let page = registry.list(&op, &options).await?;
             lists::respond(&op, form, request, page).await
         }
         ("watch", _) => {

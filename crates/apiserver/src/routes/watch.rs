@@ -12,11 +12,15 @@ use super::render::{Form, format_object};
 use crate::http::Body;
 use crate::http::body::BoxError;
 use crate::http::negotiate::View;
+use crate::long_work::run_part;
 use crate::registry::{Registry, WatchFrame, WatchStream};
 use crate::stored::decode_stored;
 
 /// Size after which a piece is sent although more lines are ready.
 const PIECE: usize = 64 * 1024;
+
+/// Most bytes of an object that is decoded on a thread where other requests wait.
+const LITTLE: usize = 16 * 1024;
 
 /// A size into which most lines fit.
 const LINE: usize = 2 * 1024;
@@ -32,10 +36,10 @@ pub(crate) fn respond(registry: Registry, form: Form, stream: WatchStream) -> Re
     let pieces = futures::stream::unfold(state, |mut state| async move {
         let frame = state.stream.next().await?;
         let mut out = Vec::with_capacity(LINE);
-        state.write(&mut out, frame);
+        state.write(&mut out, frame).await;
         while out.len() < PIECE {
             let Some(frame) = state.stream.ready() else { break };
-            state.write(&mut out, frame);
+            state.write(&mut out, frame).await;
         }
         Some((Bytes::from(out), state))
     });
@@ -58,7 +62,7 @@ struct State {
 }
 
 impl State {
-    fn write(&mut self, out: &mut Vec<u8>, frame: WatchFrame) {
+    async fn write(&mut self, out: &mut Vec<u8>, frame: WatchFrame) {
         let op = self.stream.operation().clone();
         match frame {
             WatchFrame::Change { kind, item } => {
@@ -68,13 +72,23 @@ impl State {
                 match (item.decoded, self.form.is_plain()) {
                     (None, true) => out.extend_from_slice(&item.entry.bytes),
                     (decoded, _) => {
-                        let object = match decoded {
-                            Some(object) => object,
-                            None => decode_stored(&item.entry).unwrap_or(Value::Null),
+                        let is_small = item.entry.bytes.len() <= LITTLE;
+                        let (registry, form, columns) = (self.registry.clone(), self.form, !self.columns_sent);
+                        let shape = move || {
+                            let object = decoded.or_else(|| decode_stored(&item.entry).ok());
+                            let shaped = format_object(&registry, &op, form, object.unwrap_or(Value::Null), columns);
+                            serde_json::to_vec(&shaped).unwrap_or_default()
                         };
-                        let shaped = format_object(&self.registry, &op, self.form, object, !self.columns_sent);
                         self.columns_sent = true;
-                        let _ = serde_json::to_writer(&mut *out, &shaped);
+                        let shaped = if is_small {
+                            shape()
+                        } else {
+                            let turns = self.stream.turns().cloned();
+                            // A panic is reported where it happens, and this watch goes on.
+                            let shaped = run_part(turns.as_ref(), shape).await;
+                            shaped.unwrap_or_else(|_| b"null".to_vec())
+                        };
+                        out.extend_from_slice(&shaped);
                     }
                 }
                 out.extend_from_slice(b"}\n");
