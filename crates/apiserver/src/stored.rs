@@ -1,6 +1,7 @@
 //! The stored form of objects: JSON with a place for the revision.
 
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use tenure_kinds::kind::Resource;
 use tenure_store::{Entry, Payload};
 
@@ -11,6 +12,17 @@ use crate::http::body::MAX_BODY;
 pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
     serde_json::from_slice(&entry.bytes)
         .map_err(|error| ApiError::internal(format!("a stored object is unreadable: {error}")))
+}
+
+/// Decodes the metadata of a stored entry, as an object without other fields.
+pub(crate) fn decode_metadata(entry: &Entry) -> Result<Value, ApiError> {
+    #[derive(Deserialize)]
+    struct Described {
+        metadata: Value,
+    }
+    let described: Described = serde_json::from_slice(&entry.bytes)
+        .map_err(|error| ApiError::internal(format!("a stored object is unreadable: {error}")))?;
+    Ok(json!({"metadata": described.metadata}))
 }
 
 /// Encodes an object for the store, and marks the place of the resourceVersion.

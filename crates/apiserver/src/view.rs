@@ -10,7 +10,7 @@ use tenure_kinds::kind::{Allocated, Objects, ServiceRange};
 use tenure_store::{Entry, Snapshot};
 
 use crate::keys;
-use crate::stored::decode_stored;
+use crate::stored::{decode_metadata, decode_stored};
 use crate::unique_values::UniqueValueIndex;
 
 /// All objects at one revision, for rules that look at other objects.
@@ -47,6 +47,20 @@ impl View {
         self.snapshot
             .range(&keys::of_resource(group, plural, namespace), None)
             .filter_map(|(_, entry)| decode_stored(entry).ok())
+            .collect()
+    }
+
+    /// Returns an object with its metadata only. The rest may be large, and is not decoded.
+    pub(crate) fn get_metadata(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
+        let key = keys::of_object(group, plural, namespace, name);
+        decode_metadata(self.snapshot.get(&key)?).ok()
+    }
+
+    /// Returns the objects of one resource with their metadata only.
+    pub(crate) fn list_metadata(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
+        self.snapshot
+            .range(&keys::of_resource(group, plural, namespace), None)
+            .filter_map(|(_, entry)| decode_metadata(entry).ok())
             .collect()
     }
 

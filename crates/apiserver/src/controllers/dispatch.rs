@@ -292,13 +292,14 @@ impl Dispatcher {
     }
 
     fn see_owners(&mut self, name: &ObjectName, object: &Value, tasks: &mut Vec<Task>) {
-        let knew = self.owners.contains(name);
+        // An owner may have waited for a reference that was removed or no longer blocks. Other owners than the object's
+        // own are not checked: a client can make any number of owners wait.
+        if !self.waiting.is_empty() {
+            let waiting = self.owners.uids_of(name).filter_map(|uid| self.waiting.get(uid));
+            tasks.extend(waiting.cloned().map(Task::Foreground));
+        }
         if self.owners.insert(name, object) {
             tasks.push(Task::Dependent(name.clone()));
-        }
-        // An owner may have waited for a reference that was removed or no longer blocks.
-        if knew && !self.waiting.is_empty() {
-            tasks.extend(self.waiting.values().cloned().map(Task::Foreground));
         }
         if !is_deleting(object) {
             return;
@@ -440,6 +441,26 @@ mod tests {
             [Task::Dependent(child.clone()), Task::Foreground(owner.clone())]
         );
         assert_eq!(dispatcher.gone(&child, &owned_by("o1")), [Task::Foreground(owner)]);
+    }
+
+    #[test]
+    fn a_change_wakes_only_owners_of_its_own_object() {
+        let mut dispatcher = with_shop(false);
+        for number in 0..1_000 {
+            let waiting = json!({ "metadata": { "uid": format!("w{number}"), "deletionTimestamp": "x", "finalizers": [FOREGROUND] } });
+            dispatcher.seen(&config_map(&format!("waiting-{number}")), &waiting, now());
+        }
+        let child = config_map("child");
+        dispatcher.seen(&child, &owned_by("w7"), now());
+        // The reference that blocked its owner is removed.
+        assert_eq!(
+            dispatcher.seen(&child, &owned_by("other"), now()),
+            [
+                Task::Foreground(config_map("waiting-7")),
+                Task::Dependent(child.clone())
+            ]
+        );
+        assert_eq!(dispatcher.seen(&child, &owned_by("another"), now()).len(), 1);
     }
 
     #[test]

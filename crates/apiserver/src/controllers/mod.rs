@@ -10,6 +10,7 @@
 mod definitions;
 mod dispatch;
 mod expiry;
+mod found_objects;
 mod garbage;
 mod namespace;
 mod object_name;

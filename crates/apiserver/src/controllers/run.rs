@@ -13,11 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::dispatch::{Dispatcher, Task};
 use super::expiry::last_written;
+use super::found_objects::owner_of;
 use super::object_name::ObjectName;
 use super::queue::Queue;
-use super::tasks::{TaskError, TaskOutcome, Worker, owner_of};
+use super::tasks::{TaskError, TaskOutcome, Worker};
 use crate::authentication::ServiceAccountTokens;
 use crate::keys;
+use crate::long_work::StepLimiter;
 use crate::registry::Registry;
 use crate::stored::decode_stored;
 
@@ -57,7 +59,12 @@ pub(crate) fn start(registry: Registry, settings: Settings, shutdown: Cancellati
 }
 
 async fn run(registry: Registry, settings: Arc<Settings>, shutdown: CancellationToken) {
-    let worker = Worker { registry, settings };
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    let worker = Worker {
+        registry,
+        settings,
+        turns: StepLimiter::of_server((processors / 2).max(1)),
+    };
     let mut running = JoinSet::new();
     while !shutdown.is_cancelled() {
         let mut controllers = Controllers {
@@ -205,11 +212,7 @@ impl Controllers {
             let dependents = owner_of(&self.worker.registry, &task)
                 .map(|uid| self.dispatcher.dependents(&uid))
                 .unwrap_or_default();
-            let worker = self.worker.clone();
-            running.spawn(async move {
-                let outcome = worker.run(&task, &dependents).await;
-                (task, outcome)
-            });
+            running.spawn(self.worker.clone().run_task(task, dependents));
         }
     }
 

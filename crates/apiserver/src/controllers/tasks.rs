@@ -3,6 +3,7 @@
 //! older state.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use serde_json::Value;
@@ -12,10 +13,8 @@ use thiserror::Error;
 
 use super::dispatch::Task;
 use super::expiry::ExpiredEvent;
-use super::garbage::{
-    OwnerReference, OwnerState, Verdict, decide, finish_foreground, finish_orphaning, owner_state, owners_of,
-    without_owners,
-};
+use super::found_objects::{content_of, read_metadata, resolve_owners};
+use super::garbage::{Verdict, decide, finish_foreground, finish_orphaning, without_owners};
 use super::namespace::{Remaining, finalized, is_ending, with_conditions};
 use super::object_name::{ObjectName, is_deleting, text};
 use super::policy_types;
@@ -26,6 +25,9 @@ use crate::admission::quota;
 use crate::authentication::{TokenError, secret_token};
 use crate::catalog::{Catalog, Resource};
 use crate::http::ApiError;
+use crate::keys;
+use crate::long_requests::is_long_object;
+use crate::long_work::{self, Deadline, StepLimiter, Stopped};
 use crate::operation::{DeleteOptions, Operation};
 use crate::registry::Registry;
 use crate::view::View;
@@ -34,6 +36,11 @@ const MANAGER: &str = "kube-controller-manager";
 const AGGREGATION_MANAGER: &str = "clusterrole-aggregation-controller";
 /// Objects of a namespace that are deleted at the same time: enough to share the store's transactions.
 const AT_ONCE: usize = 64;
+
+/// Dependents of an object that are read on a thread where requests wait.
+const FEW_DEPENDENTS: usize = 32;
+/// Longest duration of a task that visits many objects.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// The reason why a task failed. The task is retried.
 #[derive(Debug, Error)]
@@ -60,6 +67,9 @@ pub(super) enum TaskError {
     /// A token could not be minted.
     #[error("a token could not be minted")]
     Token(#[from] TokenError),
+    /// The task took too long, or reported too much.
+    #[error("the task was stopped: {0:?}")]
+    Stopped(Stopped),
 }
 
 /// The result of a task that did not fail.
@@ -76,6 +86,8 @@ pub(super) enum TaskOutcome {
 pub(super) struct Worker {
     pub(super) registry: Registry,
     pub(super) settings: Arc<Settings>,
+    /// The permits for steps of tasks that visit many objects.
+    pub(super) turns: StepLimiter,
 }
 
 impl TaskError {
@@ -87,8 +99,39 @@ impl TaskError {
 }
 
 impl Worker {
-    /// Runs a task. `dependents` are the objects that name the task's object as an owner.
-    pub(super) async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
+    /// Runs a task. A task that may visit many objects, or a large one, runs away from the threads that answer requests.
+    pub(super) async fn run_task(
+        self,
+        task: Task,
+        dependents: Vec<ObjectName>,
+    ) -> (Task, Result<TaskOutcome, TaskError>) {
+        if !self.is_long(&task, &dependents) {
+            let outcome = self.run(&task, &dependents).await;
+            return (task, outcome);
+        }
+        let (turns, deadline) = (self.turns.clone(), Deadline::new(Instant::now() + LONGEST));
+        let same = task.clone();
+        let work = async move { self.run(&same, &dependents).await };
+        let outcome = long_work::run(Some(turns), deadline, work, |_| false).await;
+        (task, outcome.unwrap_or_else(|stopped| Err(TaskError::Stopped(stopped))))
+    }
+
+    /// Checks whether a task may compute for long. A client chooses how many objects a namespace has, how many
+    /// dependents an owner has, and how many owners an object has.
+    fn is_long(&self, task: &Task, dependents: &[ObjectName]) -> bool {
+        let name = match task {
+            Task::Namespace(_) | Task::Count(_) => return true,
+            Task::Dependent(name) | Task::Foreground(name) | Task::Orphan(name) | Task::Workload(name) => name,
+            _ => return false,
+        };
+        let key = keys::of_object(&name.group, &name.plural, name.namespace.as_deref(), &name.name);
+        let snapshot = self.registry.store().snapshot();
+        let stored = snapshot.get(&key).map_or(&[][..], |entry| &entry.bytes);
+        dependents.len() > FEW_DEPENDENTS || is_long_object(stored)
+    }
+
+    /// `dependents` are the objects that name the task's object as an owner.
+    async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
         match task {
             Task::Namespace(name) => self.empty(name).await?,
             Task::Furnish(name) => self.furnish(name).await?,
@@ -207,11 +250,8 @@ impl Worker {
             return Ok(TaskOutcome::Yes);
         };
         let catalog = self.registry.catalog();
-        let states: Vec<OwnerState> = owners_of(&object)
-            .iter()
-            .map(|reference| resolve(reference, name, &view, &catalog))
-            .collect();
-        let dependents = self.read_all(&view, dependents);
+        let states = resolve_owners(&object, name, (&view, &catalog));
+        let dependents = read_metadata(&view, dependents);
         match decide(&object, &states, &dependents) {
             Verdict::Keep => Ok(TaskOutcome::Yes),
             Verdict::Later => Ok(TaskOutcome::Unresolved),
@@ -236,7 +276,7 @@ impl Worker {
         let Some(owner) = self.read(&view, name) else {
             return Ok(());
         };
-        match finish_foreground(&owner, &self.read_all(&view, dependents)) {
+        match finish_foreground(&owner, &read_metadata(&view, dependents)) {
             Some(owner) => self.update(name, None, MANAGER, owner).await,
             None => Ok(()),
         }
@@ -398,6 +438,8 @@ impl Worker {
 
     /// Recounts the use of a namespace's quotas, while no request is charged there.
     async fn count(&self, namespace: &str) -> Result<(), TaskError> {
+        // Requests in the namespace wait for the lock: from here on, the task waits for no permit.
+        let _place = long_work::enter_line().await;
         let _turn = self.registry.admission().turns().of(namespace).await;
         let view = self.registry.view();
         for quota in view.list("", "resourcequotas", Some(namespace)) {
@@ -508,54 +550,4 @@ fn exactly(object: &Value) -> DeleteOptions {
 /// Returns the resource under which an object is stored, in its storage version.
 fn stored_resource<'a>(catalog: &'a Catalog, name: &ObjectName) -> Option<&'a Arc<Resource>> {
     catalog.find_any_version(&name.group, &name.plural)
-}
-
-/// Returns all objects in a namespace.
-fn content_of(view: &View, catalog: &Catalog, namespace: &str) -> Vec<(ObjectName, Value)> {
-    let mut stored: Vec<&(String, String)> = catalog
-        .iter()
-        .filter(|resource| resource.namespaced)
-        .map(|resource| &resource.stored_as)
-        .collect();
-    stored.sort();
-    stored.dedup();
-    let mut content = Vec::new();
-    for (group, plural) in stored {
-        for object in view.list(group, plural, Some(namespace)) {
-            let name = ObjectName::namespaced(group, plural, namespace, text(&object, "/metadata/name"));
-            content.push((name, object));
-        }
-    }
-    content
-}
-
-/// Returns the state of an owner of the object `dependent`.
-fn resolve(reference: &OwnerReference, dependent: &ObjectName, view: &View, catalog: &Catalog) -> OwnerState {
-    let (group, version) = reference
-        .api_version
-        .split_once('/')
-        .unwrap_or(("", reference.api_version.as_str()));
-    let Some(resource) = catalog.find_kind(group, version, &reference.kind) else {
-        return OwnerState::Unresolved;
-    };
-    let namespace = match (resource.namespaced, dependent.namespace.as_deref()) {
-        // A cluster-scoped object can't have an owner in a namespace: the reference names no namespace.
-        (true, None) => return OwnerState::Unresolved,
-        (true, namespace) => namespace,
-        (false, _) => None,
-    };
-    let (group, plural) = &resource.stored_as;
-    let found = view.get(group, plural, namespace, &reference.name);
-    owner_state(reference, found.as_deref())
-}
-
-/// Returns the UID of the object of a task, for its dependents.
-pub(super) fn owner_of(registry: &Registry, task: &Task) -> Option<String> {
-    let (Task::Dependent(name) | Task::Foreground(name) | Task::Orphan(name) | Task::Workload(name)) = task else {
-        return None;
-    };
-    let object = registry
-        .view()
-        .get(&name.group, &name.plural, name.namespace.as_deref(), &name.name)?;
-    Some(text(&object, "/metadata/uid").to_owned()).filter(|uid| !uid.is_empty())
 }

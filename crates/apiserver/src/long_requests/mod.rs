@@ -138,6 +138,11 @@ pub(crate) fn measure_request(registry: &Registry, request: &RequestParts<'_>) -
     asked
 }
 
+/// Checks whether the work on a stored object may take long.
+pub(crate) fn is_long_object(stored: &[u8]) -> bool {
+    stored.len() > SMALL_OBJECT || terms::count_json(stored, FEW_TERMS) > FEW_TERMS
+}
+
 /// Returns the stored object that a request works on, unless the request only sends it.
 fn find_stored(
     registry: &Registry,

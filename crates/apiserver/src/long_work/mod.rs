@@ -70,6 +70,20 @@ impl RefusalPause {
 pub(crate) type StepPermits = (Vec<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 impl StepLimiter {
+    /// Returns a limiter for the server's own work, of which this many steps run at once.
+    pub(crate) fn of_server(steps: usize) -> Self {
+        Self {
+            own: Vec::new(),
+            all: Arc::new(Semaphore::new(steps)),
+            line: Arc::new(Semaphore::new(1)),
+            patience: Duration::MAX,
+            rest: RefusalPause {
+                times: 0,
+                longest: Duration::ZERO,
+            },
+        }
+    }
+
     /// Takes a permit in the user's own line first, then in its tenant's. So at most the tenant's share of requests
     /// waits in the line of all users.
     pub(crate) async fn take(&self) -> StepPermits {

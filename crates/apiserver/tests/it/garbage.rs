@@ -230,3 +230,30 @@ async fn new_kinds_are_collected_and_emptied_like_old_ones() {
     cluster.until_gone("", "namespaces", None, "shop").await;
     assert!(cluster.get("acme.io", "widgets", Some("shop"), "last").is_none());
 }
+
+/// Each reference would read a megabyte, and each reference that goes would be compared with all others.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_large_owner_named_by_many_references_is_read_once() {
+    let cluster = Cluster::with_namespace(false).await;
+    let mut owner = named("large");
+    owner["data"] = json!({ "a": "x".repeat(1 << 20) });
+    let owner = cluster.create("", "configmaps", Some("shop"), owner).await;
+    let uids: Vec<String> = (0..20_000).map(|number| format!("u{number}")).collect();
+    let strange = uids.iter().map(|uid| ("ConfigMap", "large", uid.as_str(), false));
+    let strange: Vec<_> = strange.collect();
+    cluster
+        .create("", "configmaps", Some("shop"), owned("of-strangers", &strange))
+        .await;
+    let mut also_own = strange.clone();
+    also_own.push(("ConfigMap", "large", uid(&owner), false));
+    cluster
+        .create("", "configmaps", Some("shop"), owned("of-both", &also_own))
+        .await;
+    cluster.until_gone("", "configmaps", Some("shop"), "of-strangers").await;
+    cluster
+        .until("the references to strangers are removed", |cluster| {
+            let both = cluster.config_map("of-both")?;
+            (both["metadata"]["ownerReferences"].as_array()?.len() == 1).then_some(())
+        })
+        .await;
+}

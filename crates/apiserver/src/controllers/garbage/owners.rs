@@ -100,6 +100,15 @@ impl OwnerIndex {
         self.dependents.get(uid).into_iter().flatten()
     }
 
+    /// Returns the UIDs of the owners that the index has of an object.
+    pub(crate) fn uids_of<'a>(&'a self, name: &ObjectName) -> impl Iterator<Item = &'a str> {
+        self.owners
+            .get(name)
+            .into_iter()
+            .flatten()
+            .map(|owner| owner.uid.as_str())
+    }
+
     /// Checks whether the index has owners of the object.
     #[must_use]
     pub(crate) fn contains(&self, name: &ObjectName) -> bool {
