@@ -133,6 +133,27 @@ async fn many_owners_of_one_object() {
 }
 
 #[tokio::test]
+async fn many_finalizers_of_an_object_that_is_deleted() {
+    let cluster = Cluster::with_namespace(false).await;
+    let service = cluster.server.admin_service();
+    let finalizers = |domain: &str| -> Value { (0..60_000).map(|index| format!("{domain}/{index}")).collect() };
+    let mut object = map("finalized");
+    object["metadata"]["finalizers"] = finalizers("a");
+    assert_eq!(create(&service, MAPS, &object).await.0, 201);
+    let path = format!("{MAPS}/finalized");
+    assert_eq!(call(&service, "DELETE", &path, "application/json", "").await.0, 200);
+    let patch = json!({"metadata": {"finalizers": finalizers("b")}}).to_string();
+    let (code, answer) = call(&service, "PATCH", &path, MERGE, &patch).await;
+    assert_eq!(code, 422);
+    let message = answer["message"].as_str().unwrap();
+    assert!(
+        message.contains("no new finalizers can be added"),
+        "{}",
+        &message[..200]
+    );
+}
+
+#[tokio::test]
 async fn many_variables_of_one_pod() {
     let cluster = Cluster::with_namespace(false).await;
     let service = cluster.server.admin_service();

@@ -1,8 +1,10 @@
 //! Metadata: names, labels, annotations, owners, finalizers, and their immutable parts.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
+use tenure_checkpoint::checkpoint;
 
 use super::names::{self, NameRule};
 use super::{empty, immutable, internal, internal_list, items, text};
@@ -203,18 +205,8 @@ pub fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: 
         immutable(metadata, before, field, path, errors);
     }
     if !empty(before, "deletionTimestamp") {
-        let known = before
-            .get("finalizers")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default();
-        let added: Vec<&Value> = metadata
-            .get("finalizers")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter(|one| !known.contains(one))
-            .collect();
+        let known: HashSet<&Value> = list_finalizers(before).collect();
+        let added: Vec<&Value> = list_finalizers(metadata).filter(|one| !known.contains(one)).collect();
         if !added.is_empty() {
             let mut names: Vec<String> = added
                 .iter()
@@ -230,6 +222,11 @@ pub fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: 
         }
     }
     non_specific(metadata, path, errors);
+}
+
+fn list_finalizers(metadata: &Value) -> impl Iterator<Item = &Value> {
+    let finalizers = metadata.get("finalizers").and_then(Value::as_array);
+    finalizers.into_iter().flatten().inspect(|_| checkpoint())
 }
 
 /// Checks a label selector.
