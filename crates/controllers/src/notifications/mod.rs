@@ -22,7 +22,9 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use tenure_api::{Alert, ObjectMeta, reason};
 use tenure_planner::Event;
-use tenure_planner::alert::{Candidate, Combined, SelectedAlerts, estimate_work, is_about, may_name, select_alerts};
+use tenure_planner::alert::{
+    Candidate, Combined, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts,
+};
 use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_TOLD};
 use tenure_tenancy::Placement;
@@ -34,8 +36,6 @@ use failure_event::{NotificationFailure, write_failure_event};
 
 /// The pause until a Provider may be called again.
 const TURN: Duration = Duration::from_millis(100);
-/// The text size that is counted for each checked Alert, in bytes.
-const GLANCE: usize = 256;
 
 /// Queues an event about an object for the receivers of Alerts. The caller does not wait for them.
 pub(crate) async fn queue_event<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
@@ -125,7 +125,8 @@ async fn list_about(lane: &Lane, news: &AlertEvent) -> Vec<SelectedAlert> {
             let about = alerts.iter().filter(|alert| is_about(alert, news));
             about.take(ALERTS_LOOKED_AT).cloned().collect::<Vec<_>>()
         };
-        let about = lane.limits.turns.run(alerts.len().saturating_mul(GLANCE), look).await;
+        let work = alerts.iter().map(|alert| estimate_glance(alert, news)).sum();
+        let about = lane.limits.turns.run(work, look).await;
         if about.is_empty() {
             continue;
         }

@@ -20,7 +20,7 @@ use tenure_tenancy::Placement;
 
 pub use deduplication::{RECENT, RecentEvents, SAME_FOR};
 pub use metadata::{Combined, combine};
-pub use selection::{Candidate, SelectedAlerts, estimate_work, is_about, may_name, select_alerts};
+pub use selection::{Candidate, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts};
 
 use crate::plan::Status;
 use crate::validation_plan::{ValidatedObject, ValidationPlan};

@@ -9,7 +9,10 @@ use super::check::list_patterns;
 use super::metadata::{Combined, combine};
 use super::pattern;
 use crate::alert_event::{AlertEvent, Severity};
-use crate::list_limits::{ALERTS_TOLD, PATTERNS_BYTES, PATTERNS_TRIED};
+use crate::list_limits::{ALERTS_TOLD, EVENT_SOURCES, PATTERNS_BYTES, PATTERNS_TRIED};
+
+/// The text size that is counted for an Alert, for one of its entries, and for a label of an entry, in bytes.
+const COMPARED: usize = 128;
 
 /// An Alert that may want an event, and the owner of the Alert's namespace.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +41,20 @@ pub fn is_about(alert: &Alert, news: &AlertEvent) -> bool {
     let spec = &alert.spec;
     let wants_errors = spec.event_severity.as_deref() == Some("error");
     let is_severe = !wants_errors || news.severity == Severity::Error;
-    !spec.suspend && is_severe && spec.event_sources.iter().any(|source| names(source, namespace, news))
+    !spec.suspend && is_severe && list_sources(alert).any(|source| names(source, namespace, news))
+}
+
+/// Lists the entries of an Alert that are compared with an event. An Alert with more has a mistake in its spec.
+fn list_sources(alert: &Alert) -> impl Iterator<Item = &EventSource> {
+    alert.spec.event_sources.iter().take(EVENT_SOURCES)
+}
+
+/// Estimates the weight of [`is_about`] in bytes of text: each entry, and each label of it, is compared.
+#[must_use]
+pub fn estimate_glance(alert: &Alert, news: &AlertEvent) -> usize {
+    let compared = |source: &EventSource| 1 + source.match_labels.len().min(news.labels.len());
+    let terms: usize = list_sources(alert).map(compared).sum();
+    (1 + terms).saturating_mul(COMPARED)
 }
 
 /// Checks whether an Alert may name the object of an event. The caller checks this before it counts the candidate: in the pool, which several namespaces share, foreign
@@ -57,6 +73,7 @@ fn names(source: &EventSource, own_namespace: &str, news: &AlertEvent) -> bool {
     namespace == object.namespace
         && source.kind == object.kind
         && (source.name == "*" || source.name == object.name)
+        && source.match_labels.len() <= news.labels.len()
         && source
             .match_labels
             .iter()

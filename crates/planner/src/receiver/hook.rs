@@ -10,6 +10,7 @@ use tenure_tenancy::{Placement, ServiceAccount, identity, reference};
 
 use super::HOOK_PREFIX;
 use super::types::HookPath;
+use crate::list_limits::RECEIVER_RESOURCES;
 
 /// The headers that are used, in lower case; no other header is handed on.
 pub const HEADERS: [&str; 10] = [
@@ -146,6 +147,7 @@ impl HookTarget<'_> {
     pub fn is_meant(&self, name: &str, labels: Option<&BTreeMap<String, String>>) -> bool {
         match self.name {
             Some(own) => own == name,
+            None if self.labels.len() > labels.map_or(0, BTreeMap::len) => false,
             None => self
                 .labels
                 .iter()
@@ -161,7 +163,8 @@ pub fn list_sought<'a>(
     placement: &Placement,
 ) -> impl Iterator<Item = Result<HookTarget<'a>, String>> {
     let own = receiver.metadata.namespace.as_deref().unwrap_or_default();
-    let resources = receiver.spec.resources.iter().enumerate();
+    // A Receiver with more has a mistake in its spec, and its status says so.
+    let resources = receiver.spec.resources.iter().take(RECEIVER_RESOURCES).enumerate();
     resources.map(move |(entry, resource)| {
         let target = (resource.kind.as_str(), resource.name.as_str());
         reference::check_receiver_resource(placement, own, resource.namespace.as_deref(), target)

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{Alert, ObjectMeta, Provider};
 use tenure_planner::alert::{
-    Candidate, Plan, RECENT, RecentEvents, SAME_FOR, SelectedAlerts, Snapshot, combine, is_about, may_name, plan,
-    select_alerts,
+    Candidate, Plan, RECENT, RecentEvents, SAME_FOR, SelectedAlerts, Snapshot, combine, estimate_glance, is_about,
+    may_name, plan, select_alerts,
 };
 use tenure_planner::alert_event::AlertEvent;
-use tenure_planner::list_limits::{ALERTS_TOLD, PATTERNS_TRIED};
+use tenure_planner::list_limits::{ALERTS_TOLD, EVENT_SOURCES, PATTERNS_TRIED};
 use tenure_planner::{Event, EventKind, EventPlace, Next, invariants};
 
 use crate::receiver::{realm, start};
@@ -546,4 +546,34 @@ fn news_are_fluxs_event() {
         })
     );
     assert_eq!(news.write(&BTreeMap::new()).get("metadata"), None);
+}
+
+/// The work for an event grows with the entries of Alerts and their labels. A longer list than allowed is not read to its end.
+#[test]
+fn entries_and_labels_of_an_alert_are_weighed() {
+    let source = |name: &str, labels: usize| {
+        let labels: BTreeMap<String, String> = (0..labels)
+            .map(|number| (format!("l{number}"), "x".to_owned()))
+            .collect();
+        json!({ "kind": "Kustomization", "name": name, "matchLabels": labels })
+    };
+    let of = |sources: Vec<Value>| alert("blue", &json!({ "eventSources": sources }));
+    let mut news = failure("it fails");
+    let weight = |alert: &Alert, news: &AlertEvent| estimate_glance(alert, news) / estimate_glance(&of(vec![]), news);
+    assert_eq!(weight(&of(vec![source("a", 0); 50]), &news), 51);
+    // The object has one label, so an entry with more labels never matches.
+    assert_eq!(weight(&of(vec![source("a", 100); 50]), &news), 101);
+    news.labels = (0..100).map(|number| (format!("l{number}"), "x".to_owned())).collect();
+    assert_eq!(weight(&of(vec![source("a", 100); 50]), &news), 5_051);
+    assert!(is_about(&of(vec![source("app", 100)]), &news));
+
+    let mut many = vec![source("a", 0); EVENT_SOURCES];
+    many.push(source("app", 0));
+    assert_eq!(weight(&of(many.clone()), &news), EVENT_SOURCES + 1);
+    assert!(
+        !is_about(&of(many.clone()), &news),
+        "the Alert is Stalled, and its status says so"
+    );
+    many.remove(0);
+    assert!(is_about(&of(many), &news));
 }
