@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::pressure::{Prepared, Repeated};
+use super::pressure::{NUMBER, Prepared, Repeated, SLOT};
 use super::repositories;
 use crate::stage::{HOSTILE, Stage};
 
@@ -43,11 +43,15 @@ pub(crate) enum Load {
     DenseBodies,
     /// Large Pods that 24 ServiceAccounts apply, each in a namespace of its own.
     ManyAccounts,
+    /// Lists and watches with a label selector of 5,000 terms.
+    ManyTerms,
+    /// Applies of one field of 64 ConfigMaps, each with a new field manager.
+    ManyManagers,
 }
 
 impl Load {
     /// Every load.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::DoublingPatches,
         Self::LargeRenderings,
         Self::LongRequests,
@@ -61,6 +65,8 @@ impl Load {
         Self::FilledObjects,
         Self::DenseBodies,
         Self::ManyAccounts,
+        Self::ManyTerms,
+        Self::ManyManagers,
     ];
 
     /// Returns the name in the report.
@@ -79,6 +85,8 @@ impl Load {
             Self::FilledObjects => "filled objects",
             Self::DenseBodies => "dense bodies",
             Self::ManyAccounts => "many accounts",
+            Self::ManyTerms => "selectors of 5,000 terms",
+            Self::ManyManagers => "ever new field managers",
         }
     }
 
@@ -98,6 +106,8 @@ impl Load {
             Self::FilledObjects => prepare_filled(stage).await,
             Self::DenseBodies => Ok(prepare_dense()),
             Self::ManyAccounts => prepare_accounts(stage).await,
+            Self::ManyTerms => prepare_terms(stage).await,
+            Self::ManyManagers => Ok(prepare_managers()),
         }
     }
 }
@@ -195,6 +205,52 @@ async fn prepare_accounts(stage: &Stage) -> anyhow::Result<Prepared> {
         });
     }
     Ok(prepared)
+}
+
+/// Prepares 200 ConfigMaps, lists of them with 5,000 terms, and watches with as many that no change matches.
+async fn prepare_terms(stage: &Stage) -> anyhow::Result<Prepared> {
+    for number in 0..200 {
+        apply_config_map(stage, &format!("listed-{number}"), json!({"a": "b"})).await?;
+    }
+    let terms: String = (0..5_000).map(|number| format!("k{number}!=v,")).collect();
+    let path = |more: &str| format!("{}?labelSelector={terms}{more}", config_maps());
+    let list = Repeated {
+        method: "GET",
+        path: path("last!=v"),
+        form: "",
+        body: Bytes::new(),
+        at_once: 24,
+        sender: None,
+    };
+    let change = |letter: &str| Repeated {
+        method: "PATCH",
+        path: format!("{}/listed-0", config_maps()),
+        form: "application/merge-patch+json",
+        body: Bytes::from(json!({"data": {"b": letter}}).to_string()),
+        at_once: 1,
+        sender: None,
+    };
+    Ok(Prepared {
+        repeated: vec![list, change("a"), change("b")],
+        unread: vec![path("last=v&watch=true"); 60],
+        ..Prepared::default()
+    })
+}
+
+fn prepare_managers() -> Prepared {
+    let metadata = json!({"name": format!("managed-{SLOT}")});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}});
+    Prepared {
+        repeated: vec![Repeated {
+            method: "PATCH",
+            path: format!("{}/managed-{SLOT}?fieldManager=m{NUMBER}&force=true", config_maps()),
+            form: APPLY,
+            body: Bytes::from(object.to_string()),
+            at_once: 24,
+            sender: None,
+        }],
+        ..Prepared::default()
+    }
 }
 
 /// Stores 100 ConfigMaps of 1 MB.

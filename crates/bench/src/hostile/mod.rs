@@ -1,5 +1,8 @@
 //! The cost of a hostile tenant's loads for two other tenants, in time and in memory. `loads` has the loads, and `crate::stage` the environment. A bad figure does not
 //! end the run: even the end of a process is reported as a figure.
+//!
+//! A second, idle server with the same tenants is measured at the same moments: the *control*. The load takes processors from both servers. So the difference between the
+//! two is what the load costs inside the attacked server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,16 +54,24 @@ pub(crate) async fn measure(
 async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut Report) -> anyhow::Result<()> {
     // One process: there a tenant is closest to the others, and its memory can be read. `lanes` measures processes.
     let mut stage = Stage::set(program, &["--lanes", "task"]).await?;
+    let control = Stage::set(program, &["--lanes", "task"]).await.context("control")?;
     let prepared = load.prepare(&stage).await.context("prepare")?;
     settle(&stage).await;
     let before = memory_of(stage.process_id())?.0;
     let memory = Memory::follow(stage.process_id());
     let (mut rest, mut loaded) = (Side::default(), Side::default());
+    let (mut control_rest, mut control_loaded) = (Side::default(), Side::default());
     for _ in 0..TURNS {
-        take_turn(&stage, samples, &mut rest).await;
+        futures::join!(
+            take_turn(&stage, samples, &mut rest),
+            take_turn(&control, samples, &mut control_rest)
+        );
         let pressure = prepared.begin(&stage).await;
         tokio::time::sleep(LEAD).await;
-        take_turn(&stage, samples, &mut loaded).await;
+        futures::join!(
+            take_turn(&stage, samples, &mut loaded),
+            take_turn(&control, samples, &mut control_loaded)
+        );
         pressure.end(&stage).await;
         settle(&stage).await;
         if !stage.is_running() {
@@ -75,16 +86,10 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
         "the process ended".to_owned()
     };
     let name = load.name();
-    let pair = |side: &mut [Duration], share: f64| time(percentile(side, share));
     report.add(
         format!("{name}: a third tenant's GET p99, at rest → under load"),
-        format!(
-            "{} → {} ({} failed)",
-            pair(&mut rest.gets, 0.99),
-            pair(&mut loaded.gets, 0.99),
-            loaded.failed_gets
-        ),
-        None,
+        describe_gets(&mut rest, &mut loaded),
+        Some(describe_gets(&mut control_rest, &mut control_loaded)),
         "20 ms, or twice its rest",
     );
     report.add(
@@ -92,9 +97,15 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
             "{name}: another tenant's commit to applied, p50 of {}",
             loaded.commits.len()
         ),
-        format!("{} → {}", pair(&mut rest.commits, 0.5), pair(&mut loaded.commits, 0.5)),
-        None,
+        describe_commits(&mut rest, &mut loaded),
+        Some(describe_commits(&mut control_rest, &mut control_loaded)),
         "1.5 times its rest",
+    );
+    report.add(
+        format!("{name}: commit under load, of the attacked server by the control"),
+        describe_ratio(&mut loaded.commits, &mut control_loaded.commits),
+        None,
+        "1.5",
     );
     report.add(format!("{name}: peak memory"), megabytes(peak), None, "600 MB");
     report.add(
@@ -104,6 +115,32 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
         "120 MB in 60 s",
     );
     Ok(())
+}
+
+fn describe_gets(rest: &mut Side, loaded: &mut Side) -> String {
+    format!(
+        "{} → {} ({} failed)",
+        time(percentile(&mut rest.gets, 0.99)),
+        time(percentile(&mut loaded.gets, 0.99)),
+        loaded.failed_gets
+    )
+}
+
+fn describe_commits(rest: &mut Side, loaded: &mut Side) -> String {
+    format!(
+        "{} → {}",
+        time(percentile(&mut rest.commits, 0.5)),
+        time(percentile(&mut loaded.commits, 0.5))
+    )
+}
+
+/// Describes the ratio of two medians.
+fn describe_ratio(attacked: &mut [Duration], control: &mut [Duration]) -> String {
+    let (attacked, control) = (percentile(attacked, 0.5), percentile(control, 0.5));
+    format!(
+        "{:.2}",
+        attacked.as_secs_f64() / control.as_secs_f64().max(f64::MIN_POSITIVE)
+    )
 }
 
 /// Waits until the memory is that of a process at rest, and describes the result.

@@ -1,5 +1,7 @@
 //! A load as data, and its start and end: repeated requests, unread answers, and repeated reconciliations. A load ends with its turn.
 
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +17,12 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// The window of a client that reads nothing: the smallest initial one of HTTP/2.
 const SMALL_WINDOW: u32 = 65_535;
 
+/// In a path or a body: a number that no other request has.
+pub(crate) const NUMBER: &str = "{number}";
+
+/// In a path or a body with a number: one of 64 names, in turn.
+pub(crate) const SLOT: &str = "{slot}";
+
 /// A request that is sent repeatedly.
 #[derive(Clone)]
 pub(crate) struct Repeated {
@@ -26,6 +34,23 @@ pub(crate) struct Repeated {
     pub(crate) at_once: usize,
     /// The sender; the hostile tenant's GitOps account if absent.
     pub(crate) sender: Option<Target>,
+}
+
+impl Repeated {
+    /// Returns the path and the body of the next request.
+    fn next_request(&self) -> (Cow<'_, str>, Bytes) {
+        static SENT: AtomicUsize = AtomicUsize::new(0);
+        if !self.path.contains(NUMBER) {
+            return (Cow::Borrowed(&self.path), self.body.clone());
+        }
+        let number = SENT.fetch_add(1, Ordering::Relaxed);
+        let fill = |text: &str| {
+            let text = text.replace(NUMBER, &number.to_string());
+            text.replace(SLOT, &(number % 64).to_string())
+        };
+        let body = fill(&String::from_utf8_lossy(&self.body));
+        (Cow::Owned(fill(&self.path)), Bytes::from(body))
+    }
 }
 
 /// The parts of a load.
@@ -110,7 +135,8 @@ async fn repeat(target: Target, repeated: Repeated) {
     loop {
         if let Ok(connection) = target.connect().await {
             loop {
-                let sent = connection.call(repeated.method, &repeated.path, repeated.form, repeated.body.clone());
+                let (path, body) = repeated.next_request();
+                let sent = connection.call(repeated.method, &path, repeated.form, body);
                 // A refusal is an answer; after a broken connection, a new one is made.
                 if let Err(error) = sent.await
                     && error.downcast_ref::<hyper::Error>().is_some()
