@@ -108,12 +108,16 @@ pub fn check(facts: &FactIndex, request: &Value) {
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let review = |operation: &str, (group, resource): (&str, &str), user: &str, object: Value, old: Value| {
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or("blue").to_owned();
+        let namespace = object
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str)
+            .unwrap_or("blue")
+            .to_owned();
         json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
                 "uid": "u", "operation": operation, "resource": { "group": group, "version": "v1", "resource": resource },
-                "namespace": namespace, "name": object["metadata"]["name"], "dryRun": false,
+                "namespace": namespace, "name": object.pointer("/metadata/name"), "dryRun": false,
                 "userInfo": { "username": user, "groups": ["blue-devs", "system:authenticated"], "extra": { "authentication.kubernetes.io/credential-id": ["JTI=x"] } },
                 "object": object, "oldObject": old,
             }

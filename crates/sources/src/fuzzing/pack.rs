@@ -5,7 +5,7 @@ use std::io::{Seek as _, Write as _};
 use std::sync::atomic::AtomicBool;
 
 use super::{Meter, recorded, unlimited};
-use crate::archive::{self, Selection};
+use crate::archive::{self, Archived, Selection};
 use crate::budget::BudgetLimits;
 use crate::git::measure::Measure;
 use crate::git::object;
@@ -102,8 +102,8 @@ fn write_archive(pack: &mut Pack<'_>, tree: Oid, limits: &Limits) {
     };
     let (trees, mut memory) = (BudgetLimits::unlimited("files"), unlimited());
     let mut out = Vec::new();
-    let written = archive::write_archive(pack, tree, selection, limits, (&trees, &mut memory), &mut out);
-    let Ok((written, _)) = written else { return };
+    let written = archive::write_archive(pack, tree, selection, limits, (&trees, &mut memory), None, &mut out);
+    let Ok(Archived { written, .. }) = written else { return };
     check_archive(&out, (&written.digest, written.size), limits);
 }
 

@@ -246,7 +246,7 @@ impl<'s> World<'s> {
             Sign::NewMessage(before) => message != *before,
         };
         let is_current = ready["observedGeneration"] == object["metadata"]["generation"];
-        if !(is_seen && is_current || is_held) || !(is_over || is_held) {
+        if !(is_held || is_seen && is_current && is_over) {
             return None;
         }
         Some(Rest {
