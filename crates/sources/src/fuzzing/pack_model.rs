@@ -59,7 +59,7 @@ fn write_number(mut number: usize, out: &mut Vec<u8>) {
 fn draw_delta(draw: &mut Draw<'_>, base: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut instructions, mut result) = (Vec::new(), Vec::new());
     for _ in 0..=draw.below(6) {
-        if draw.next() % 3 == 0 && !base.is_empty() {
+        if draw.next().is_multiple_of(3) && !base.is_empty() {
             let offset = draw.below(base.len());
             let length = 1 + draw.below((base.len() - offset).min(0xffff));
             // Each of the bytes that are not zero, and some that are.
@@ -101,7 +101,7 @@ fn draw_entries(mut draw: Draw<'_>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     while entries.len() < ENTRIES && (entries.is_empty() || !draw.0.is_empty()) {
         let kind = draw.next();
-        let entry = if entries.is_empty() || kind % 4 == 0 {
+        let entry = if entries.is_empty() || kind.is_multiple_of(4) {
             let length = draw.below(3000);
             let step = draw.next();
             Entry {

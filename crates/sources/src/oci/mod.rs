@@ -16,7 +16,7 @@ mod credentials;
 mod error;
 mod fetch;
 #[cfg(any(test, fuzzing))]
-pub mod fuzzing;
+pub(crate) mod fuzzing;
 mod layer;
 mod manifest;
 mod reference;
