@@ -144,7 +144,7 @@ pub async fn download(
             timeout: request.timeout,
         })),
     };
-    // If too much arrived, that is the reason, whatever error the protocol made of it.
+    // Too much data is the reason, also if the protocol reported another error.
     let (incoming, size) = received.map_err(|error| dialer.budget().exceeded().map_or(error, DownloadError::from))?;
     let path = store.keep(source, incoming, &request.digest)?;
     Ok(Fetched::Stored {

@@ -94,7 +94,7 @@ async fn fetch_in_time(
         // The token may have been revoked before its end.
         request.tokens.forget(&request.source);
     }
-    // If too much arrived, that is the reason, whatever error the protocol made of it.
+    // Too much data is the reason, also if the protocol reported another error.
     result.map_err(|error| dialer.budget().exceeded().unwrap_or(error))
 }
 

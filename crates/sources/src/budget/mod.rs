@@ -9,8 +9,8 @@
 //! share limits what is allowed here, but the whole decides whether a request can ever fit. Growth here waits for an answer of the other process, and no longer
 //! (`growth_wait`).
 //!
-//! A budget can be *divided* among the lanes that exist ([`ByteBudget::divided`]): while they are few, each may hold an equal part of the limit of all lanes, if that is
-//! more than the limit of one lane. So nobody loses bytes to an absent neighbour, and all lanes together still fit.
+//! A budget can be *divided* among the lanes that exist ([`ByteBudget::divided`]). While few exist, each may hold an equal part of the limit of all lanes, if that part is
+//! larger than its own limit. All lanes together still fit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,9 +20,11 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use self::growth_wait::WaitingGrowth;
+pub use self::held_bytes::HeldBytes;
 pub use self::refusal::OverBudget;
 
 mod growth_wait;
+mod held_bytes;
 mod refusal;
 
 /// How often smaller requests may pass a request that waits for the limit of all lanes. After that, free bytes are reserved for it.
@@ -540,75 +542,6 @@ impl Drop for Waiting<'_> {
         state.give_up(self.lane, self.ticket, &room);
         drop(state);
         self.shared.settle();
-    }
-}
-
-/// Bytes of a budget; released when dropped.
-pub struct HeldBytes {
-    shared: Arc<Shared>,
-    lane: Arc<str>,
-    bytes: u64,
-}
-
-impl HeldBytes {
-    /// Returns the number of bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Returns the budget of these bytes.
-    pub fn budget(&self) -> ByteBudget {
-        ByteBudget {
-            shared: Arc::clone(&self.shared),
-        }
-    }
-
-    /// Releases all but this many bytes. A larger number changes nothing.
-    pub fn shrink_to(&mut self, bytes: u64) {
-        let back = self.bytes.saturating_sub(bytes);
-        self.bytes -= back;
-        self.shared.give_back(&self.lane, back);
-    }
-
-    /// Adds the bytes of `other` to these if both are of the same budget and lane.
-    ///
-    /// # Errors
-    /// `other`, unchanged, if its budget or lane differs.
-    pub fn join(&mut self, mut other: Self) -> Result<(), Self> {
-        if !Arc::ptr_eq(&self.shared, &other.shared) || self.lane != other.lane {
-            return Err(other);
-        }
-        self.bytes += std::mem::take(&mut other.bytes);
-        Ok(())
-    }
-
-    /// Acquires more bytes, up to this many in all, if they are free now. Never waits.
-    ///
-    /// # Errors
-    /// As [`ByteBudget::try_acquire`]; the bytes held so far stay held.
-    pub fn try_grow_to(&mut self, bytes: u64) -> Result<(), OverBudget> {
-        let more = bytes.saturating_sub(self.bytes);
-        if more == 0 {
-            return Ok(());
-        }
-        let budget = self.budget();
-        budget.room().check(bytes)?;
-        let mut added = budget.try_acquire(&self.lane, more)?;
-        self.bytes += added.bytes;
-        added.bytes = 0;
-        Ok(())
-    }
-}
-
-impl Drop for HeldBytes {
-    fn drop(&mut self) {
-        self.shared.give_back(&self.lane, self.bytes);
-    }
-}
-
-impl fmt::Debug for HeldBytes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Held({} bytes of {})", self.bytes, self.lane)
     }
 }
 

@@ -82,7 +82,7 @@ async fn fetch_in_time(
             timeout: request.asked.timeout,
         }));
     };
-    // If too much arrived, that is the reason, whatever error the protocol made of it.
+    // Too much data is the reason, also if the protocol reported another error.
     result.map_err(|error| dialer.budget().exceeded().map_or(error, OciError::from))
 }
 

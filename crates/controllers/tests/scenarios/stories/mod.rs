@@ -72,7 +72,7 @@ async fn whatever_is_committed_nothing_is_lost_and_a_good_commit_is_applied() {
 /// Plays a story.
 ///
 /// # Errors
-/// What failed, with the seed and the story as it was played.
+/// The failure, with the seed and the story as it was played.
 async fn play_guarded(stage: &Stage, seed: u64) -> Result<Tally, String> {
     let plot = Plot::draw(seed);
     let namespace = format!("story-{seed}");

@@ -193,7 +193,7 @@ async fn credentials_are_for_the_repositorys_server_alone() {
             .iter()
             .all(|request| request.authorization.is_none())
     );
-    // A batch that is redirected has the objects of the other server, which has them for everybody.
+    // A batch that is redirected has the objects of the other server, which has them for all clients.
     let redirected = LargeFileOptions {
         redirect_batches: Some(address.clone()),
         ..Default::default()
