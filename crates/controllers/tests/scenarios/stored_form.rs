@@ -94,17 +94,41 @@ async fn a_variable_that_kubectl_set_gets_its_value_from_elsewhere() {
 /// Kubernetes' aggregation controller writes the rules of an aggregated role. `rules: []`, as its documentation writes the role, takes none of them away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_aggregated_role_keeps_the_rules_that_are_added_to_it() {
-    let namespace = "stored-form-c";
+    let namespace = "cozy-stored-form";
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
     let cluster_role = (version.as_str(), "ClusterRole");
     let stage = Stage::set(namespace).await;
-    let all = json!({
-        "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": { "name": namespace },
-        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin" },
-        "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": namespace }]
-    });
-    stage.admin.apply(all).await.unwrap();
+    // Only an administrator may write a role that aggregates. So the namespace has a lane of its own, and the lane may request this account's token.
+    let bind = |kind: &str, name: &str, role: (&str, &str), subject: (&str, &str)| {
+        let metadata = match kind {
+            "RoleBinding" => json!({ "name": name, "namespace": namespace }),
+            _ => json!({ "name": name }),
+        };
+        json!({
+            "apiVersion": version, "kind": kind, "metadata": metadata,
+            "roleRef": { "apiGroup": group, "kind": role.0, "name": role.1 },
+            "subjects": [{ "kind": "ServiceAccount", "name": subject.1, "namespace": subject.0 }]
+        })
+    };
+    let lane = format!("tenure-lane-protected-{namespace}");
+    for object in [
+        bind(
+            "ClusterRoleBinding",
+            namespace,
+            ("ClusterRole", "cluster-admin"),
+            (namespace, "default"),
+        ),
+        json!({
+            "apiVersion": version, "kind": "Role", "metadata": { "name": "mints", "namespace": namespace },
+            "rules": [{
+                "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint-administrator"], "resourceNames": ["default"]
+            }]
+        }),
+        bind("RoleBinding", "mints", ("Role", "mints"), ("tenure-system", &lane)),
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
     let whole = |labels: Value| {
         json!({
             "apiVersion": version, "kind": "ClusterRole", "metadata": { "name": "stored-form-whole", "labels": labels },
@@ -151,5 +175,7 @@ async fn an_aggregated_role_keeps_the_rules_that_are_added_to_it() {
     assert_eq!(own["fieldsV1"].get("f:rules"), None, "{own}");
     let kustomization = stage.get(KUSTOMIZATION, (namespace, "app")).await.unwrap();
     assert_eq!(condition(&kustomization, "Contested"), None);
+    let bound = (version.as_str(), "ClusterRoleBinding");
+    stage.admin.delete(bound, ("", namespace)).await.unwrap();
     stage.end().await;
 }
