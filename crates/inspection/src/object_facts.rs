@@ -1,4 +1,4 @@
-//! Answers to users about existing objects: the results of an object ([`tree`]), the origin of an object ([`trace`]), and its form as a manifest ([`portable`]).
+//! Answers to users about existing objects: the results of an object ([`tree`](crate::tree)), the origin of an object ([`trace`](crate::trace)), and its form as a manifest ([`portable`](crate::portable)).
 //!
 //! These are functions of the findings so far. Each returns what it has to know next, until it knows enough ([`MissingFacts`]). A label alone proves nothing, because any
 //! editor of the object writes it. A status alone proves nothing, because any account with rights on the status writes it. Only both together are a proof. An object

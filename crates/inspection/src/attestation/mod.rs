@@ -2,7 +2,7 @@
 //! control: a request that must succeed, so that a refusal of the attack proves something.
 //!
 //! The module has the table ([`list_attacks`]), the objects that are created for it ([`list_fixtures`]), the meaning of an answer ([`assess`]), the report ([`Report`]),
-//! and the end of the created objects ([`cleanup`]). An attack is never reported as held if its control did not succeed. A request that would reach beyond the created
+//! and the end of the created objects ([`tenure_planner::attestation_cleanup`]). An attack is never reported as held if its control did not succeed. A request that would reach beyond the created
 //! objects is always a dry run.
 
 mod access;
