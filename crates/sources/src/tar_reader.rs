@@ -350,7 +350,7 @@ mod tests {
         );
     }
 
-    /// Found by fuzzing beside the crate tar: each of these archives had other names, other content or an end elsewhere for other readers.
+    /// Found beside the crate tar: each of these archives had other names, other content or an end elsewhere for other readers.
     #[test]
     fn names_and_sizes_that_are_said_twice_are_refused() {
         let long = |name: &[u8]| entry("././@LongLink", EntryType::GNULongName, name);
@@ -386,7 +386,7 @@ mod tests {
         }
     }
 
-    /// Found by fuzzing: the next multiple of a block is no number of 64 bits.
+    /// The next multiple of a block is no number of 64 bits.
     #[test]
     fn sizes_have_a_bound() {
         for size in [u64::MAX, u64::MAX - 510, 1 << 63] {
