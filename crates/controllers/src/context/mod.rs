@@ -84,15 +84,11 @@ impl ControllerContext {
         }
     }
 
-    /// Sets the number of lanes among which the budgets are divided.
+    /// Sets the number of lanes among which the budgets of memory are divided. Archives stay on the disk after the work, so a lane that was alone would leave no disk
+    /// to later ones: that budget is not divided.
     pub(crate) fn divide_budgets(&self, lanes: usize) {
         let artifacts = &self.artifact_storage;
-        for budget in [
-            artifacts.tree_room(),
-            artifacts.fetch_room(),
-            artifacts.store.disk(),
-            &self.object_memory,
-        ] {
+        for budget in [artifacts.tree_room(), artifacts.fetch_room(), &self.object_memory] {
             budget.set_lane_count(lanes);
         }
     }

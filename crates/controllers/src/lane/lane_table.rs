@@ -110,6 +110,9 @@ mod tests {
         // One lane has all bytes, until another exists.
         let memory = lanes.context.object_memory.clone();
         assert_eq!(memory.room().lane, memory.whole().all);
+        // But not all of the disk, where archives stay.
+        let disk = lanes.context.artifact_storage.store.disk();
+        assert_eq!(disk.room().lane, disk.whole().lane);
         let permit = Arc::clone(&named("works").limits.work).try_acquire_owned().unwrap();
         for number in 0..10_000 {
             named(&format!("team-{number}"));

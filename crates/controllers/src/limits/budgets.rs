@@ -10,7 +10,7 @@ pub struct BudgetLimit {
     pub tenant: u64,
     /// For all together.
     pub all: u64,
-    /// Whether a tenant may have more while few lanes exist: an equal part of `all`. True for the defaults, false for the value of an administrator.
+    /// Whether a tenant may have more while few lanes exist: an equal part of `all`. True for the defaults of memory, false for disk and for the value of an administrator.
     pub is_divided: bool,
 }
 
@@ -55,7 +55,11 @@ impl Default for Budgets {
         Self {
             trees: share(64 << 20, 160 << 20),
             fetches: share(64 << 20, 128 << 20),
-            archives: share(1 << 30, 8 << 30),
+            // Archives stay after the work: a tenant that was alone would leave nothing to others.
+            archives: BudgetLimit {
+                is_divided: false,
+                ..share(1 << 30, 8 << 30)
+            },
             object_memory: share(192 << 20, 320 << 20),
         }
     }

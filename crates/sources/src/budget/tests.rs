@@ -77,7 +77,7 @@ async fn few_lanes_may_hold_equal_parts_of_the_whole() {
     assert!(granted(&mut more).await.is_none());
     budget.set_lane_count(1);
     assert!(granted(&mut more).await.is_some());
-    // A process with a share has the limits of the whole, whatever it counts.
+    // A process with a share has the limits of the whole, with any number of lanes.
     budget.follow_share(false);
     assert_eq!(budget.room().lane, 60);
 }

@@ -6,7 +6,7 @@ use tenure_controllers::{BudgetLimit, Budgets};
 use crate::quantity::parse_bytes;
 
 /// Memory and disk for repositories. Work beyond what is free waits. Work beyond what a tenant can ever have is refused, with the name of the flag. While few tenants
-/// exist, each has an equal part of the budget for all, if its own flag is not given and this part is larger.
+/// exist, each has an equal part of the memory for all, if its own flag is not given and this part is larger.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "What repositories may take")]
 #[group(id = "budgets")]
@@ -42,7 +42,7 @@ impl Flags {
         let or = |tenant: Option<u64>, all: Option<u64>, default: BudgetLimit| BudgetLimit {
             tenant: tenant.unwrap_or(default.tenant),
             all: all.unwrap_or(default.all),
-            is_divided: tenant.is_none(),
+            is_divided: default.is_divided && tenant.is_none(),
         };
         let default = Budgets::default();
         Budgets {
