@@ -160,6 +160,18 @@ impl HostSlot {
         self.kept().restraint.record_refused_probe(now);
     }
 
+    /// Records that the host takes no requests for a while, if the answer says so.
+    pub(super) fn record_block(&self, answer: &HostError) {
+        let mut kept = self.kept();
+        let ahead = kept.ahead;
+        kept.restraint.record_block(answer, ahead, Timestamp::now());
+    }
+
+    /// Returns the host's answer that is still valid, if it takes no requests now.
+    pub(super) fn find_block(&self) -> Option<HostError> {
+        self.kept().restraint.find_block(Timestamp::now())
+    }
+
     /// Counts a new credential that was refused permanently.
     pub(super) fn note_refusal(&self, target: &Target) {
         self.kept().restraint.note_refusal(target, Timestamp::now());
@@ -246,6 +258,10 @@ impl HostSlot {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) | Err(_) => return Err(late()),
         };
+        // A request during a ban makes the ban longer, and a host bans the address of the whole cluster.
+        if let Some(block) = self.find_block() {
+            return Err(block);
+        }
         let now = Timestamp::now();
         let answer = match tokio::time::timeout(left(), connected.host.ask(ask, now)).await {
             Ok(answer) => answer,
@@ -260,7 +276,7 @@ impl HostSlot {
                 }
             }
             Err(HostError::Unauthenticated) => self.forget().await,
-            Err(_) => {}
+            Err(trouble) => self.record_block(trouble),
         }
         answer
     }
