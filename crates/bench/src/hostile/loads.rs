@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::pressure::{NUMBER, Prepared, Repeated, SLOT};
-use super::repositories;
+use super::{many, repositories};
 use crate::stage::{HOSTILE, Stage};
 
 const JSON: &str = "application/json";
@@ -47,11 +47,19 @@ pub(crate) enum Load {
     ManyTerms,
     /// Applies of one field of 64 ConfigMaps, each with a new field manager.
     ManyManagers,
+    /// 100 GitRepositories that are fetched each second.
+    ManySources,
+    /// 500 Alerts for each event of twenty Kustomizations, whose receiver refuses them.
+    ManyAlerts,
+    /// 400 Kustomizations that depend on one that is applied again and again.
+    ManyDependents,
+    /// Namespaces that an owner creates without end, of a Tenant that may have any number.
+    ManyNamespaces,
 }
 
 impl Load {
     /// Every load.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::DoublingPatches,
         Self::LargeRenderings,
         Self::LongRequests,
@@ -67,6 +75,10 @@ impl Load {
         Self::ManyAccounts,
         Self::ManyTerms,
         Self::ManyManagers,
+        Self::ManySources,
+        Self::ManyAlerts,
+        Self::ManyDependents,
+        Self::ManyNamespaces,
     ];
 
     /// Returns the name in the report.
@@ -87,6 +99,10 @@ impl Load {
             Self::ManyAccounts => "many accounts",
             Self::ManyTerms => "selectors of 5,000 terms",
             Self::ManyManagers => "ever new field managers",
+            Self::ManySources => "100 sources at 1 s",
+            Self::ManyAlerts => "500 Alerts",
+            Self::ManyDependents => "400 dependents",
+            Self::ManyNamespaces => "namespaces without end",
         }
     }
 
@@ -108,6 +124,10 @@ impl Load {
             Self::ManyAccounts => prepare_accounts(stage).await,
             Self::ManyTerms => prepare_terms(stage).await,
             Self::ManyManagers => Ok(prepare_managers()),
+            Self::ManySources => many::prepare_sources(stage).await,
+            Self::ManyAlerts => many::prepare_alerts(stage).await,
+            Self::ManyDependents => many::prepare_dependents(stage).await,
+            Self::ManyNamespaces => many::prepare_namespaces(stage).await,
         }
     }
 }
@@ -357,11 +377,11 @@ async fn prepare_chains(stage: &Stage) -> anyhow::Result<Prepared> {
 }
 
 async fn prepare_waiting(stage: &Stage) -> anyhow::Result<Prepared> {
-    prepare_many(stage, "waiting", 100, repositories::never_ready, &json!({"wait": true})).await
+    many::prepare_many(stage, "waiting", 100, repositories::never_ready, &json!({"wait": true})).await
 }
 
 async fn prepare_refused(stage: &Stage) -> anyhow::Result<Prepared> {
-    prepare_many(stage, "refused", 20, repositories::refused, &json!({})).await
+    many::prepare_many(stage, "refused", 20, repositories::refused, &json!({})).await
 }
 
 /// Prepares four Kustomizations of ten ConfigMaps, each with 20,000 entries that Git doesn't have.
@@ -375,7 +395,7 @@ async fn prepare_filled(stage: &Stage) -> anyhow::Result<Prepared> {
             apply_config_map(stage, &format!("filled-{number}-{map}"), data).await?;
         }
     }
-    prepare_many(stage, "filled", KUSTOMIZATIONS, repositories::small_maps, &json!({})).await
+    many::prepare_many(stage, "filled", KUSTOMIZATIONS, repositories::small_maps, &json!({})).await
 }
 
 fn prepare_dense() -> Prepared {
@@ -395,30 +415,4 @@ fn prepare_dense() -> Prepared {
         }],
         ..Prepared::default()
     }
-}
-
-/// Prepares one repository with a folder for each of `count` Kustomizations. They are not requested again: their own retries are the load.
-async fn prepare_many(
-    stage: &Stage,
-    name: &str,
-    count: usize,
-    files: fn(usize) -> std::collections::BTreeMap<String, Vec<u8>>,
-    more: &Value,
-) -> anyhow::Result<Prepared> {
-    let repository = stage.git.create(name).await?;
-    repository.commit((0..count).flat_map(files), "many").await?;
-    stage.apply_source(HOSTILE, name).await?;
-    let mut prepared = Prepared::default();
-    for number in 0..count {
-        let own = format!("{name}-{number}");
-        let mut spec = json!({"sourceRef": {"kind": "GitRepository", "name": name}, "path": format!("./{number}"), "suspend": true});
-        for (key, value) in more.as_object().into_iter().flatten() {
-            if let Some(spec) = spec.as_object_mut() {
-                spec.insert(key.clone(), value.clone());
-            }
-        }
-        stage.apply_kustomization(HOSTILE, &own, &spec).await?;
-        prepared.kustomizations.push(own);
-    }
-    Ok(prepared)
 }

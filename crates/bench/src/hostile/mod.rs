@@ -18,6 +18,7 @@ use crate::stage::Stage;
 use crate::turns::{Side, settle, take_turn};
 
 pub(crate) mod loads;
+mod many;
 pub(crate) mod pressure;
 mod repositories;
 

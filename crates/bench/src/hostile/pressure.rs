@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::load::Target;
@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// The window of a client that reads nothing: the smallest initial one of HTTP/2.
 const SMALL_WINDOW: u32 = 65_535;
 
-/// In a path or a body: a number that no other request has.
+/// In a path, and then also in the body: a number that no other request has.
 pub(crate) const NUMBER: &str = "{number}";
 
 /// In a path or a body with a number: one of 64 names, in turn.
@@ -63,6 +63,10 @@ pub(crate) struct Prepared {
     pub(crate) sources: Vec<String>,
     /// Names of Kustomizations in this namespace.
     pub(crate) kustomizations: Vec<String>,
+    /// Whether only the objects' own intervals are the load, without requests to reconcile.
+    pub(crate) unasked: bool,
+    /// The beginning of the names of namespaces that the load creates. The end of the load deletes them.
+    pub(crate) namespaces: Option<&'static str>,
 }
 
 /// A running load.
@@ -88,7 +92,7 @@ impl Prepared {
         let sources = self.sources.iter().map(|name| source_path(HOSTILE, name));
         let kustomizations = self.kustomizations.iter().map(|name| kustomization_path(HOSTILE, name));
         let reconciled: Vec<String> = sources.chain(kustomizations).collect();
-        if !reconciled.is_empty() {
+        if !reconciled.is_empty() && !self.unasked {
             tasks.spawn(ask_again(stage.hostile.clone(), reconciled));
         }
         Pressure { prepared: self, tasks }
@@ -108,6 +112,31 @@ impl Pressure<'_> {
     pub(crate) async fn end(mut self, stage: &Stage) {
         self.tasks.shutdown().await;
         self.prepared.suspend(stage, true).await;
+        if let Some(prefix) = self.prepared.namespaces {
+            let _told_by_the_figures = delete_namespaces(stage, prefix).await;
+        }
+    }
+}
+
+/// Deletes all namespaces whose names begin with this, and waits until they are gone.
+async fn delete_namespaces(stage: &Stage, prefix: &str) -> anyhow::Result<()> {
+    loop {
+        let list: Value = serde_json::from_slice(&stage.admin.get("/api/v1/namespaces").await?)?;
+        let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+        let names = items.filter_map(|item| item.pointer("/metadata/name")?.as_str());
+        let names: Vec<&str> = names.filter(|name| name.starts_with(prefix)).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        for name in names {
+            let path = format!("/api/v1/namespaces/{name}");
+            // One that is being deleted already is no failure.
+            let _gone = stage
+                .admin
+                .call("DELETE", &path, "application/json", Bytes::new())
+                .await;
+        }
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
@@ -130,7 +159,7 @@ async fn ask_again(target: Target, reconciled: Vec<String>) {
     }
 }
 
-/// Sends a request again after each answer, whatever the answer.
+/// Sends a request again after each answer, also after a refusal.
 async fn repeat(target: Target, repeated: Repeated) {
     loop {
         if let Ok(connection) = target.connect().await {

@@ -57,6 +57,12 @@ pub(super) fn refused(number: usize) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
+/// Makes one small object.
+pub(super) fn small() -> BTreeMap<String, Vec<u8>> {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: small\ndata:\n  a: b\n";
+    BTreeMap::from([("app.yaml".to_owned(), text.into())])
+}
+
 /// Makes ConfigMaps with one entry each, with the names that [`super::loads`] fills.
 pub(super) fn small_maps(number: usize) -> BTreeMap<String, Vec<u8>> {
     let map = |map: usize| {
