@@ -1,5 +1,7 @@
 //! The invariants of every plan, for any snapshot. All tests check them on every plan that they make.
 
+use std::collections::BTreeSet;
+
 use tenure_api::{KustomizationStatus, ObjectId};
 use tenure_tenancy::inventory;
 
@@ -93,7 +95,92 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
     }
     violations.extend(loses_inventory(snapshot, plan));
     violations.extend(deletes_own_rights(snapshot, plan));
+    violations.extend(deletes_before_all_is_known(snapshot, plan));
+    violations.extend(puts_off_recreated(snapshot, plan));
+    violations.extend(deletes_unasked(snapshot, plan));
     violations
+}
+
+/// Lists the deletions of a plan.
+fn list_deletes(plan: &kustomization::Plan) -> impl Iterator<Item = &Delete> {
+    plan.steps.iter().filter_map(|step| match step {
+        kustomization::Step::Ask(Request::Delete(delete)) => Some(delete),
+        _ => None,
+    })
+}
+
+/// Checks that a recreation deletes nothing in a stage with an object that can't be applied: everything refused in the stage is deleted for its own recreation. With
+/// `tenure.dev/apply: Partial`, each object stands alone.
+fn deletes_before_all_is_known(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let attempt = &snapshot.attempt;
+    if !matches!(attempt.apply.as_deref(), None | Some("" | "All")) {
+        return Vec::new();
+    }
+    let deleted: BTreeSet<&ObjectId> = list_deletes(plan).map(|delete| &delete.target.id).collect();
+    let mut violations = Vec::new();
+    for id in deleted.iter().filter(|id| attempt.dry_runs.contains_key(**id)) {
+        let stage = kustomization::find_stage(snapshot, id);
+        let refused = attempt.dry_runs.iter().filter(|(other, answer)| {
+            matches!(answer, WriteAnswer::Failed(_))
+                && kustomization::find_stage(snapshot, other) == stage
+                && !deleted.contains(other)
+                && !attempt.deleted.contains_key(*other)
+        });
+        violations.extend(refused.map(|(other, _)| {
+            format!(
+                "deletes {} although {} is refused in the same stage",
+                id.subject(),
+                other.subject()
+            )
+        }));
+    }
+    violations
+}
+
+/// Checks that a deleted object is re-created before any other object is written or deleted. An object that needs another recreated one comes after that.
+fn puts_off_recreated(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let attempt = &snapshot.attempt;
+    let recreating = &plan.memory.recreating;
+    let is_needed =
+        |id: &ObjectId| ["Namespace", "CustomResourceDefinition", "Role", "ClusterRole"].contains(&id.kind.as_str());
+    if recreating.iter().any(is_needed) {
+        return Vec::new();
+    }
+    let is_missing = |id: &&ObjectId| {
+        let is_absent = matches!(snapshot.live.get(*id), Some(Live::Absent));
+        let is_deleted = matches!(
+            attempt.deleted.get(*id),
+            Some(DeleteAnswer::Accepted | DeleteAnswer::Absent)
+        );
+        let is_refused = matches!(attempt.dry_runs.get(*id), Some(WriteAnswer::Failed(_))) && !is_deleted;
+        is_absent && !is_refused && !attempt.applied.contains_key(*id)
+    };
+    let Some(missing) = recreating.iter().find(is_missing) else {
+        return Vec::new();
+    };
+    let written = plan.steps.iter().filter_map(|step| match step {
+        kustomization::Step::Ask(Request::Apply(apply)) => Some(&apply.id),
+        kustomization::Step::Ask(Request::Delete(delete)) => Some(&delete.target.id),
+        kustomization::Step::Ask(Request::TakeOver(take_over)) => Some(&take_over.target.id),
+        _ => None,
+    });
+    let others = written.filter(|id| !recreating.contains(*id));
+    others
+        .map(|id| format!("writes {} before {} is re-created", id.subject(), missing.subject()))
+        .collect()
+}
+
+/// Checks that an object of a protected kind is deleted only if exactly this incarnation was allowed to go, or goes with its namespace.
+fn deletes_unasked(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let allowed = plan.memory.allowed.as_ref();
+    let unasked = list_deletes(plan).filter(|delete| {
+        let id = &delete.target.id;
+        let uid = allowed.and_then(|allowed| allowed.objects.get(id));
+        kustomization::is_guarded(snapshot, id) && uid != Some(&delete.uid.clone().unwrap_or_default())
+    });
+    unasked
+        .map(|delete| format!("deletes {}, which is protected, unasked", delete.target.id.subject()))
+        .collect()
 }
 
 /// Checks that the rights of the acting ServiceAccount are deleted in a plan of their own, after all children of the Kustomization are gone.
@@ -101,10 +188,7 @@ fn deletes_own_rights(snapshot: &kustomization::Snapshot, plan: &kustomization::
     let Some(identity) = plan.identity.as_ref().filter(|_| plan.target.is_none()) else {
         return Vec::new();
     };
-    let deletes = plan.steps.iter().filter_map(|step| match step {
-        kustomization::Step::Ask(Request::Delete(delete)) => Some(&delete.target.id),
-        _ => None,
-    });
+    let deletes = list_deletes(plan).map(|delete| &delete.target.id);
     let gives_rights = |id: &ObjectId| {
         let is_account =
             id.kind == "ServiceAccount" && id.namespace == identity.namespace() && id.name == identity.name();

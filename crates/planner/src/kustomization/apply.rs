@@ -311,12 +311,13 @@ fn stage<'a>(
             message.to_owned(),
         ));
     }
-    if !guarded.free.is_empty() {
-        return Err(delete(context, guarded.free));
-    }
+    // An object that is invalid until its fields are taken over may be refused afterwards, too. So take-overs come before deletions.
     if !found.take_overs.is_empty() {
         let steps = found.take_overs.into_iter().map(Request::TakeOver).collect();
         return Err(context.fork().again(steps));
+    }
+    if !guarded.free.is_empty() {
+        return Err(delete(context, guarded.free));
     }
     if !found.applies.is_empty() {
         return Err(write(context, desired, Some(stage), found.applies));

@@ -12,6 +12,7 @@ use super::apply_mode::ApplyMode;
 use super::context::Context;
 use super::order;
 use super::stored_form;
+use super::types::Snapshot;
 use super::{Phase, flux_components, outcome, watched_objects};
 use crate::answer::KindAnswer;
 use crate::confidential;
@@ -140,7 +141,7 @@ pub(super) fn find_desired(
             digest: context.ignored.digest_desired(&object),
             object: Object(object),
             origin,
-            stage: find_stage(context, &id),
+            stage: find_stage_in_mode(context, &id),
             confidential: rendered.confidential || confidential::is_secret(&id),
         });
     }
@@ -176,10 +177,19 @@ pub(super) fn find_desired(
 
 /// Finds the stage of an object. The administrator's own stage is only for objects without another stage. The stage for bounds exists only if the bounded objects may
 /// be applied without their bounds.
-fn find_stage(context: &Context<'_>, id: &ObjectId) -> Stage {
+fn find_stage_in_mode(context: &Context<'_>, id: &ObjectId) -> Stage {
+    match find_stage(context.snapshot, id) {
+        Stage::Rest | Stage::Custom if context.mode == ApplyMode::Partial && order::is_protection(id) => {
+            Stage::Protections
+        }
+        stage => stage,
+    }
+}
+
+/// Finds the stage of an object if all objects of a stage are applied or none.
+pub(crate) fn find_stage(snapshot: &Snapshot, id: &ObjectId) -> Stage {
     match order::find_stage(id) {
-        Stage::Rest if context.mode == ApplyMode::Partial && order::is_protection(id) => Stage::Protections,
-        Stage::Rest if context.snapshot.settings.stages(id) => Stage::Custom,
+        Stage::Rest if snapshot.settings.stages(id) => Stage::Custom,
         stage => stage,
     }
 }

@@ -273,9 +273,8 @@ pub(super) fn guard_recreation(
 /// Decides which deletions may happen when the Kustomization is deleted. Objects in a namespace that is being deleted are not guarded.
 pub(super) fn guard_deletion(context: &mut Context<'_>, deletes: Vec<Delete>, owners: &BTreeSet<ObjectId>) -> Guarded {
     let snapshot = context.snapshot;
-    let is_guarded = |id: &ObjectId| snapshot.guards.protects(id) && !is_being_deleted(snapshot, id);
     let why = "deletion stopped: these would go and are protected";
-    hold(context, deletes, owners, is_guarded, why)
+    hold(context, deletes, owners, |id| is_guarded(snapshot, id), why)
 }
 
 /// Takes the objects of protected kinds out of these that existed before the Kustomization applied them. The deletion of a Kustomization
@@ -285,9 +284,14 @@ pub(super) fn exclude_adopted(context: &Context<'_>, deletes: &mut Vec<Delete>) 
     let adopted = tracking::list_adopted(context.status().inventory.as_ref());
     let is_left = |delete: &mut Delete| {
         let id = &delete.target.id;
-        adopted.contains(id) && snapshot.guards.protects(id) && !is_being_deleted(snapshot, id)
+        adopted.contains(id) && is_guarded(snapshot, id)
     };
     deletes.extract_if(.., is_left).collect()
+}
+
+/// Checks whether an object is of a protected kind, and does not go with its namespace anyway.
+pub(crate) fn is_guarded(snapshot: &Snapshot, id: &ObjectId) -> bool {
+    snapshot.guards.protects(id) && !is_being_deleted(snapshot, id)
 }
 
 /// Checks whether an object is a namespace that is being deleted, or in one.
