@@ -72,6 +72,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-background", "crates/background", &[]),
     ("tenure-exposition", "crates/exposition", &[]),
     ("tenure-trials", "crates/trials", &[]),
+    ("tenure-test-ports", "crates/test-ports", &[]),
     ("tenure-auth", "crates/auth", &["tenure-checkpoint", "go-words"]),
     (
         "tenure-kinds",
@@ -175,6 +176,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-planner",
             "tenure-tenancy",
             "tenure-admission-rules",
+            "tenure-test-ports",
         ],
     ),
     (

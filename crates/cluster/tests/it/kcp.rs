@@ -54,11 +54,7 @@ async fn kcp_workspace_is_read_and_written() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = tenure_test_ports::reserve_port();
     let started = Command::new(binary)
         .arg("start")
         .arg(format!("--root-directory={}", folder.path().display()))

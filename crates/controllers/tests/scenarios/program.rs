@@ -9,6 +9,7 @@ use std::process::Stdio;
 
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::{Cluster, HEARD, Kubelet, LANE_IMAGE, TEST_KUBECONFIG};
 use tokio_util::sync::CancellationToken;
 
@@ -39,12 +40,6 @@ pub(crate) fn has_lane_processes() -> bool {
 /// Checks whether its lanes have their own Pods, for which a test plays the kubelet. Their artifacts are in none of the program's folders.
 pub(crate) fn has_lane_pods() -> bool {
     find().is_some() && std::env::var_os(TEST_LANES).is_some_and(|lanes| lanes == "deployment")
-}
-
-/// Returns a port on which no process listens at the moment.
-fn find_free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// The program's settings.
@@ -81,7 +76,7 @@ pub(crate) fn run(
         command.arg("--lanes").arg(lanes);
     }
     if has_lane_pods() {
-        let address = format!("127.0.0.1:{}", find_free_port());
+        let address = format!("127.0.0.1:{}", reserve_port());
         command.args(["--lane-address", &address, "--lane-url", &address]);
         command.args(["--lane-image", LANE_IMAGE]);
     }

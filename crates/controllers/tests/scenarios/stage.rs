@@ -11,6 +11,7 @@ use tenure_controllers::{Budgets, Config, Metrics, ReceiverEndpoint, run};
 use tenure_git_server::{GitServer, HttpAuthentication, LargeFileOptions, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::{Admin, Canary, Cluster, Reductions, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -190,9 +191,7 @@ impl Stage {
             cluster: Vec::new(),
         };
         if program::find().is_some() {
-            // Another process may take these ports before the program listens, which is unlikely.
-            let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-            let [hooks, metrics] = free.map(|free| free.local_addr().unwrap());
+            let [hooks, metrics] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], reserve_port())));
             means.hook_address = Some(hooks);
             means.metrics_address = Some(metrics);
         }

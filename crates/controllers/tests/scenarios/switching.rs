@@ -4,13 +4,13 @@
 //! Flux's objects were recorded (`tests/data/flux-objects.json`) from its real controllers, on a real kube-apiserver, by the last test here.
 //! `TENURE_BESIDE` names the folder with them, `TENURE_TEST_KUBECONFIG` the cluster, and `TENURE_RECORD=1` writes the file again.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use go_yaml::read::{Lines, Source, first_document};
 use go_yaml::scalar::Dialect;
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::TEST_KUBECONFIG;
 
 use crate::stage::{CONFIG_MAP, DEPLOYMENT, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
@@ -200,13 +200,7 @@ struct FluxControllers {
 
 impl FluxControllers {
     fn start(folder: &std::path::Path, storage: &std::path::Path) -> Self {
-        let port = || {
-            TcpListener::bind("127.0.0.1:0")
-                .unwrap()
-                .local_addr()
-                .unwrap()
-                .to_string()
-        };
+        let port = || format!("127.0.0.1:{}", reserve_port());
         let kubeconfig = std::env::var_os(TEST_KUBECONFIG).unwrap();
         let start = |name: &str, arguments: &[String]| {
             let log = std::fs::File::create(storage.join(format!("{name}.log"))).unwrap();

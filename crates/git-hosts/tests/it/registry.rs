@@ -1,6 +1,5 @@
 //! Credentials for a container registry: Debian's `docker-registry`, with tokens from the fake. The tests use the real `skopeo`, the client of sources, and the probe.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,6 +9,7 @@ use tempfile::TempDir;
 use tenure_registry_server::{digest, pack};
 use tenure_remote_requests::git_host::{CredentialKind, HostKind, MintRequest, ProbeResult, Role};
 use tenure_sources::{Connector, SecretData, probe_registry};
+use tenure_test_ports::reserve_port;
 use tokio::process::{Child, Command};
 
 use crate::bed::{Bed, find_program, mint, order, reach, revoke};
@@ -28,7 +28,7 @@ impl Registry {
     async fn start(bed: &Bed) -> Option<Self> {
         let program = find_program("docker-registry")?;
         let folder = TempDir::new().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = reserve_port();
         let address = format!("127.0.0.1:{port}");
         let (realm, issuer, certificate) = bed.forge.registry_authority();
         std::fs::write(folder.path().join("authority.pem"), certificate).unwrap();

@@ -254,13 +254,8 @@ async fn servers_that_are_no_git_servers() {
     bed.policy.allow = vec![endpoint(&url)];
     let (_, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
     assert!(message.contains("encoded"), "{message}");
-    // The port was just released, so no server listens there.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .await
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    // No server listens there.
+    let port = tenure_test_ports::reserve_port();
     let url = format!("http://127.0.0.1:{port}/app.git");
     bed.policy.allow = vec![endpoint(&url)];
     let (error, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;

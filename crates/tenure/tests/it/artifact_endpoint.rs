@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use tenure_bucket_server::BucketServer;
 use tenure_git_server::{GitServer, Options};
 use tenure_registry_server::{Artifact, RegistryServer, digest, pack};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
-use crate::process::{Up, client, fails, free_port};
+use crate::process::{Up, client, fails};
 
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 
@@ -228,7 +229,7 @@ async fn serve_all(lanes: &str) {
         .unwrap();
     let registry = RegistryServer::start().await.unwrap();
     let store = BucketServer::start().await.unwrap();
-    let (proven, open) = (free_port(), free_port());
+    let (proven, open) = (reserve_port(), reserve_port());
     let data = folder.path().join("data");
     let allowed = [git.http_address(), registry.address(), store.address()];
     let allowed = allowed.map(|address| format!("--allow-source=http://{address}"));
@@ -376,7 +377,7 @@ fn make_noise(length: usize) -> String {
 async fn who_reads_slowly_keeps_nobody_else_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let registry = RegistryServer::start().await.unwrap();
-    let port = free_port();
+    let port = reserve_port();
     let (data, allowed) = (folder.path(), format!("--allow-source=http://{}", registry.address()));
     let _up = Up::start(data, &[&format!("--artifact-address=127.0.0.1:{port}"), &allowed]);
     let admin = Admin(client(data).await);
@@ -530,7 +531,7 @@ async fn a_certificate_is_somebody_with_that_ones_rights() {
     }
     let registry = RegistryServer::start().await.unwrap();
     registry.push("blue/image", "latest", &Artifact::of(&[("b.yaml", "b: 1\n")]));
-    let (data, port) = (files.join("data"), free_port());
+    let (data, port) = (files.join("data"), reserve_port());
     let file = |flag: &str, name: &str| format!("{flag}={}", files.join(name).display());
     let flags = [
         format!("--allow-source=http://{}", registry.address()),

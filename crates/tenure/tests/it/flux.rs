@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use tenure_test_ports::reserve_port;
 
-use crate::process::{Up, free_port, named};
+use crate::process::{Up, named};
 
 /// Returns the objects of a Flux user: a source and a Kustomization, as `flux export` writes them.
 fn objects(port: u16) -> String {
@@ -109,7 +110,7 @@ fn the_flux_command_works() {
     };
     std::fs::write(app.join("greeting.yaml"), greeting("hello")).unwrap();
     std::fs::write(app.join("kustomization.yaml"), "resources: [greeting.yaml]\n").unwrap();
-    let port = free_port();
+    let port = reserve_port();
     let up = Up::start(
         &folder.path().join("data"),
         &[

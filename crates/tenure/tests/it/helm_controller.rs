@@ -7,10 +7,11 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
 use tenure_registry_server::{Artifact, RegistryServer, pack};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
 use crate::artifact_endpoint::Admin;
-use crate::process::{Up, client, free_port, named};
+use crate::process::{Up, client, named};
 
 const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
@@ -63,8 +64,8 @@ fn start(program: &Path, data: &Path) -> Up {
     let log = std::fs::File::create(data.join("helm-controller.log")).unwrap();
     let child = named(program)
         .args([
-            &format!("--health-addr=127.0.0.1:{}", free_port()),
-            &format!("--metrics-addr=127.0.0.1:{}", free_port()),
+            &format!("--health-addr=127.0.0.1:{}", reserve_port()),
+            &format!("--metrics-addr=127.0.0.1:{}", reserve_port()),
             "--feature-gates=ExternalArtifact=true",
             "--http-retry=3",
         ])
@@ -119,7 +120,7 @@ async fn a_real_helm_controller_installs_what_is_served() {
     let git = GitServer::start(folder.path().join("git"), Options::default())
         .await
         .unwrap();
-    let port = free_port();
+    let port = reserve_port();
     let flags = [
         format!("--allow-source=http://{}", registry.address()),
         format!("--allow-source=http://{}", git.http_address()),

@@ -8,9 +8,10 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 use tenure_api::{GitRepository, Receiver};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
-use crate::process::{Up, client, free_port};
+use crate::process::{Up, client};
 
 /// Sends this text and reads the whole answer; returns its status, or 0 without an answer.
 fn send(port: u16, head: &str, body: &[u8]) -> u16 {
@@ -72,7 +73,7 @@ async fn a_served_folder_says_itself_that_it_is_another() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_come_in_over_http_and_nothing_else_does() {
     let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
+    let port = reserve_port();
     let _up = Up::start(folder.path(), &["--hook-address", &format!("127.0.0.1:{port}")]);
     let client = client(folder.path()).await;
     let new = PostParams::default();

@@ -5,9 +5,10 @@ use std::process::{Command, Stdio};
 
 use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_git_server::{GitServer, Options, SshOptions};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
-use crate::process::{free_port, named};
+use crate::process::named;
 
 /// Returns the shell blocks of a page, in order.
 fn shell_blocks(page: &str) -> String {
@@ -83,7 +84,7 @@ fn the_first_tenant_from_nothing() {
         return;
     }
     // The script gets free ports; everything else runs as written.
-    let port = free_port();
+    let port = reserve_port();
     let script = shell_blocks(&read_page("first-tenant.md"))
         .replace("tenure up ", &format!("tenure up --port 0 --repository-port {port} "))
         .replace("127.0.0.1:6480", &format!("127.0.0.1:{port}"));
@@ -113,7 +114,7 @@ fn a_cluster_that_is_there_already() {
     let data = folder.path().join("cluster");
     let _up = crate::process::Up::start(&data, &["--bare"]);
     let script = shell_blocks(&read_page("another-cluster.md")) + &shell_blocks(&read_page("uninstall.md"));
-    let script = script.replace("127.0.0.1:9440", &format!("127.0.0.1:{}", free_port()));
+    let script = script.replace("127.0.0.1:9440", &format!("127.0.0.1:{}", reserve_port()));
     for words in ["tenure install --image", "tenure run", "tenure uninstall --yes"] {
         assert!(script.contains(words), "{words}: {script}");
     }
@@ -305,7 +306,7 @@ fn the_platform_is_tuned_from_a_repository() {
         println!("skipped: there is no kubectl on PATH");
         return;
     }
-    let port = free_port();
+    let port = reserve_port();
     let script = shell_blocks(&read_page("customize-the-platform.md"))
         .replace("tenure up ", &format!("tenure up --port 0 --repository-port {port} "))
         .replace("127.0.0.1:6480", &format!("127.0.0.1:{port}"));
@@ -345,8 +346,8 @@ fn run_on_a_cluster(page: &str) -> Option<String> {
     let data = folder.path().join("cluster");
     let _up = crate::process::Up::start(&data, &["--bare"]);
     let script = shell_blocks(&read_page(page))
-        .replace("127.0.0.1:9440", &format!("127.0.0.1:{}", free_port()))
-        .replace("127.0.0.1:9443", &format!("127.0.0.1:{}", free_port()));
+        .replace("127.0.0.1:9440", &format!("127.0.0.1:{}", reserve_port()))
+        .replace("127.0.0.1:9443", &format!("127.0.0.1:{}", reserve_port()));
     Some(run_script(folder.path(), &script, |command| {
         command.env("KUBECONFIG", data.join("kubeconfig"));
     }))

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 
 use crate::commands::{Place, apply};
-use crate::process::{client, free_port};
+use crate::process::client;
 
 /// A text that must never be printed by default.
 pub(crate) const CANARY: &str = "canary-5af1";
@@ -32,7 +33,7 @@ pub(crate) async fn set_with(folder: tempfile::TempDir, more: &[&str]) -> Place 
         "apps/deployment.yaml",
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: a, image: a}]}\n".to_owned(),
     );
-    let port = free_port().to_string();
+    let port = reserve_port().to_string();
     let repository = format!("web={}", files.display());
     let allowed = format!("http://127.0.0.1:{port}");
     let mut flags = vec![

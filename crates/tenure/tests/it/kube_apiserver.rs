@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAccount};
 use kube::api::{Api, ObjectMeta, PostParams};
+use tenure_test_ports::reserve_port;
 
 use crate::process::{Up, fails, named};
 
@@ -29,10 +30,7 @@ impl Assets {
         for (from, to) in [("server.crt", "apiserver.crt"), ("server.key", "apiserver.key")] {
             std::fs::copy(other.join("pki").join(from), certificates.join(to)).unwrap();
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .unwrap()
-            .port();
+        let port = reserve_port();
         let url = format!("http://127.0.0.1:{port}");
         let mut command = named(&folder.path().join("etcd"));
         command

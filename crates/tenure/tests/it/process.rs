@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Returns the program with a clean environment, so no test sees the user's kubeconfig.
 pub(crate) fn tenure(arguments: &[&str]) -> Command {
@@ -21,21 +20,6 @@ pub(crate) fn named(program: &Path) -> Command {
         .env("HOME", "/nonexistent")
         .stdin(Stdio::null());
     command
-}
-
-/// Returns a free loopback port.
-pub(crate) fn free_port() -> u16 {
-    // The range is below the ports that Linux assigns, so no other process takes the port before the program listens.
-    const FIRST: u32 = 15_000;
-    const COUNT: u32 = 15_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let begins = std::process::id().wrapping_mul(97);
-    let mut ports = (0..COUNT).map(|_| FIRST + begins.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT);
-    let port = ports.find_map(|port| {
-        let port = u16::try_from(port).expect("a port");
-        std::net::TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
-    });
-    port.expect("a free port")
 }
 
 /// Runs the program to its end.

@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::commands::{Place, apply};
-use crate::process::{client, fails, free_port};
+use crate::process::{client, fails};
 
 /// A text that no span may contain.
 const CANARY: &str = "canary-77c2";
@@ -86,7 +87,7 @@ fn write_files(folder: &std::path::Path) -> std::path::PathBuf {
 async fn trace(endpoint: &str, lanes: &str) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let files = write_files(folder.path());
-    let port = free_port().to_string();
+    let port = reserve_port().to_string();
     let served = format!("web={}", files.display());
     let flags = [
         "--repository",
@@ -225,7 +226,7 @@ async fn expect_spans(lanes: &str) {
 async fn nobody_waits_for_a_collector() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for endpoint in [
-        format!("http://127.0.0.1:{}", free_port()),
+        format!("http://127.0.0.1:{}", reserve_port()),
         format!("http://{}", silent.local_addr().unwrap()),
     ] {
         trace(&endpoint, "task").await;

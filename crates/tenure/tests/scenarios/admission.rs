@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 
-use crate::process::free_port;
 use crate::world::{Admin, Cluster, Controllers, PATIENCE, ask_probe, list_webhook_flags, wait_for_probe};
 
 fn configuration(kind: &str) -> Value {
@@ -40,8 +40,8 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     };
     admin.apply(tenant("orchard", "alice")).await;
     admin.apply(tenant("quarry", "bob")).await;
-    let port = free_port();
-    let health = free_port();
+    let port = reserve_port();
+    let health = reserve_port();
     let flags = list_webhook_flags(port, health);
     let flags = flags.each_ref().map(String::as_str);
     // Before the installation no webhook exists, and an owner can't create namespaces.
@@ -162,7 +162,7 @@ async fn webhooks_of_the_dead_are_taken_away() {
         0,
         &["applied ClusterRole tenure-admission"],
     );
-    let (port, health) = (free_port(), free_port());
+    let (port, health) = (reserve_port(), reserve_port());
     let flags = list_webhook_flags(port, health);
     let flags = flags.each_ref().map(String::as_str);
     let mut controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);

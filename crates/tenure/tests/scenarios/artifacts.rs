@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tenure_git_server::{GitServer, Options};
+use tenure_test_ports::reserve_port;
 
-use crate::process::free_port;
 use crate::world::{Cluster, Controllers, PATIENCE, prepare_shop, wait_for_greeting};
 
 /// Returns the answer for a token: the status, and the length of the body.
@@ -41,7 +41,7 @@ async fn artifacts_are_served_with_the_rights_of_an_installation() {
     ] {
         admin.apply(object).await;
     }
-    let port = free_port();
+    let port = reserve_port();
     let (address, allowed) = (format!("127.0.0.1:{port}"), format!("http://{}", git.http_address()));
     let more = ["--artifact-address", &address, "--allow-source", &allowed];
     let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &more);

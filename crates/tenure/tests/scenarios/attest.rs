@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 
-use crate::process::free_port;
 use crate::world::{Cluster, Controllers, list_webhook_flags, wait_for_probe};
 
 #[tokio::test]
@@ -142,8 +142,8 @@ async fn where_policies_judge_what_they_can_tell_holds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_webhooks_judge_everything_holds() {
     let cluster = Cluster::start_own_with("--admission", "applied ClusterRole tenure-admission").await;
-    let port = free_port();
-    let health = free_port();
+    let port = reserve_port();
+    let health = reserve_port();
     let flags = list_webhook_flags(port, health);
     let flags = flags.each_ref().map(String::as_str);
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);

@@ -9,9 +9,10 @@ use std::process::Child;
 use base64::Engine as _;
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options, Repository};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::eventually;
 
-use crate::process::{free_port, named};
+use crate::process::named;
 use crate::world::{Admin, Cluster, Controllers, manifest, name_object, prepare_shop, wait_for_greeting};
 
 /// The group of Capsule's users.
@@ -67,7 +68,7 @@ impl Capsule {
             .await;
         let certificates = cluster.data("capsule-certificates");
         std::fs::create_dir(&certificates).unwrap();
-        let port = free_port();
+        let port = reserve_port();
         admin
             .apply(write_configuration(port, &make_certificate(&certificates)))
             .await;

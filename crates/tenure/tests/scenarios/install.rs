@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 
-use crate::process::{fails, free_port, named, run};
+use crate::process::{fails, named, run};
 use crate::world::{Cluster, Controllers, describe, lease, wait_for_probe};
 
 const IMAGE: &str =
@@ -314,7 +315,7 @@ async fn it_runs_as_in_a_pod() {
     let token = cluster.make_token("tenure-system", "tenure-controller").await;
     std::fs::write(mounted.join("token"), &token).unwrap();
 
-    let probes = free_port();
+    let probes = reserve_port();
     let program = env!("CARGO_BIN_EXE_tenure");
     let script = format!(
         "set -e; mount -t tmpfs tmpfs /var/run; folder=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $folder; \

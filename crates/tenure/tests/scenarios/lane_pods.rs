@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::Kubelet;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -39,10 +40,7 @@ impl Scene {
         let cluster = Cluster::start_real(&["--lanes", "deployment"]).await?;
         let git_folder = tempfile::tempdir().unwrap();
         let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
-        let address = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], reserve_port()));
         let (allowed, place) = (format!("http://{}", git.http_address()), address.to_string());
         let mut arguments = vec!["--lanes", "deployment", "--lane-address", &place, "--lane-url", &place];
         arguments.extend(["--lane-image", tenure_testkit::LANE_IMAGE, "--allow-source", &allowed]);

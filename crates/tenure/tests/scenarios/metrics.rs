@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
+use tenure_test_ports::reserve_port;
 
-use crate::process::free_port;
 use crate::world::{Admin, Cluster, Controllers, PATIENCE, prepare_shop, wait_for_greeting};
 
 /// Returns the status and the text of a scrape with this token.
@@ -75,7 +75,7 @@ async fn metrics_are_for_who_may_read_them_and_dashboards_name_only_what_there_i
     let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
     let _repository = prepare_shop(admin, &git).await;
     prepare_readers(admin).await;
-    let port = free_port();
+    let port = reserve_port();
     let (address, allowed) = (format!("127.0.0.1:{port}"), format!("http://{}", git.http_address()));
     // Lanes that are processes report their metrics over their lines.
     let lanes = if cfg!(target_os = "linux") { "process" } else { "task" };

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 
-use crate::process::free_port;
 use crate::world::{Cluster, Controllers, PATIENCE, list_webhook_flags, name_object, wait_for_probe};
 
 const PLUGIN: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
@@ -21,7 +21,7 @@ async fn owners_create_namespaces_where_owner_references_are_guarded_on_a_real_a
     tenant["spec"] = json!({ "owners": [{ "kind": "User", "name": "guarded-owner" }],
         "resourceQuotas": { "scope": "Namespace", "items": [{ "hard": { "pods": "10" } }] } });
     admin.apply(tenant.clone()).await;
-    let (port, health) = (free_port(), free_port());
+    let (port, health) = (reserve_port(), reserve_port());
     let flags = list_webhook_flags(port, health);
     let flags = flags.each_ref().map(String::as_str);
     let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);

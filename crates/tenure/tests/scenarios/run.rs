@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
+use tenure_test_ports::reserve_port;
 
-use crate::process::{fails, free_port, run as run_to_the_end};
+use crate::process::{fails, run as run_to_the_end};
 use crate::world::{
     Admin, Cluster, Controllers, ask_probe, describe, manifest, path, prepare_shop, wait_for_greeting, wait_for_probe,
 };
@@ -149,7 +150,7 @@ async fn who_cannot_read_the_leases_is_not_ready() {
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": {"namespace": "tenure-system", "name": "tenure-leader"}});
     admin.delete(&binding).await;
-    let port = free_port();
+    let port = reserve_port();
     let address = format!("127.0.0.1:{port}");
     let controllers = Controllers::start(
         &cluster.kubeconfig,
@@ -203,7 +204,7 @@ async fn one_that_waits_is_ready() {
     let cluster = Cluster::start_installed().await;
     let leader = Controllers::start(&cluster.kubeconfig, &cluster.data("first"), &[]);
     cluster.admin.wait_for_leader(&leader.candidate).await;
-    let port = free_port();
+    let port = reserve_port();
     let address = format!("127.0.0.1:{port}");
     let second = Controllers::start(
         &cluster.kubeconfig,

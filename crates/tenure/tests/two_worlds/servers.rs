@@ -2,11 +2,11 @@
 
 use nix::sys::signal::Signal;
 use tenure_git_server::{GitServer, Options};
+use tenure_test_ports::reserve_port;
 
 use crate::PER_SERVER;
 use crate::api::User;
 use crate::host::Host;
-use crate::process::free_port;
 use crate::world::{Cluster, Controllers, list_webhook_flags, wait_for_probe};
 
 /// The API server and the admission points of a world.
@@ -44,7 +44,7 @@ impl Server {
             .await
             .unwrap();
         let host = Host::start(&git_folder.path().join("host"), PER_SERVER).await;
-        let (port, health) = (free_port(), free_port());
+        let (port, health) = (reserve_port(), reserve_port());
         let mut flags = vec![format!("--allow-source=http://{}", git.http_address())];
         flags.extend(host.list_addresses().map(|address| format!("--allow-source={address}")));
         let cluster = match mode {

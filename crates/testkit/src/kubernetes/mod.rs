@@ -5,7 +5,6 @@
 mod credentials;
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tempfile::TempDir;
+use tenure_test_ports::reserve_port;
 
 use self::credentials::Credentials;
 
@@ -110,7 +110,7 @@ impl Kubernetes {
 
     async fn try_start(binaries: &KubernetesBinaries, controllers: bool, more: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let [port, etcd, etcd_peers] = free_ports()?;
+        let [port, etcd, etcd_peers] = std::array::from_fn(|_| reserve_port());
         let credentials = Credentials::write(folder.path(), port)?;
         let mut started = Self {
             processes: Vec::new(),
@@ -226,17 +226,6 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Returns ports that are free at the moment.
-fn free_ports() -> std::io::Result<[u16; 3]> {
-    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let listeners = [listen()?, listen()?, listen()?];
-    let mut ports = [0; 3];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
 }
 
 fn etcd_arguments(folder: &Path, port: u16, peers: u16) -> Vec<String> {

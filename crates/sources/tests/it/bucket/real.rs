@@ -27,11 +27,7 @@ async fn a_real_store_is_understood() {
     for name in ["data", "marks"] {
         std::fs::create_dir_all(folder.join(name)).unwrap();
     }
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = tenure_test_ports::reserve_port();
     let address = format!("127.0.0.1:{port}");
     let _child = Command::new(program)
         .args([

@@ -20,11 +20,7 @@ async fn a_real_registry_is_understood() {
         return;
     };
     let folder = TempDir::new().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = tenure_test_ports::reserve_port();
     let config = format!(
         "version: 0.1\nlog: {{ level: error }}\nstorage: {{ filesystem: {{ rootdirectory: {} }} }}\nhttp: {{ addr: '127.0.0.1:{port}' }}\n",
         folder.path().join("data").display()
