@@ -32,18 +32,18 @@ pub struct CrdError {
 /// [`CrdError`] when a generated schema is not representable as JSON. That would be a defect, and a test prevents it.
 pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
-        finished::<Alert>("Alert", None)?,
-        finished::<ArtifactGenerator>("ArtifactGenerator", None)?,
-        finished::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
-        finished::<Enforcement>("Enforcement", None)?,
-        finished::<ExternalArtifact>("ExternalArtifact", None)?,
-        finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
-        finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
-        finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
-        finished::<Provider>("Provider", None)?,
-        finished::<Receiver>("Receiver", Some(json!({ "observedGeneration": -1 })))?,
-        finished::<Surface>("Surface", None)?,
-        finished::<Tenant>("Tenant", None)?,
+        complete_definition::<Alert>("Alert", None)?,
+        complete_definition::<ArtifactGenerator>("ArtifactGenerator", None)?,
+        complete_definition::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
+        complete_definition::<Enforcement>("Enforcement", None)?,
+        complete_definition::<ExternalArtifact>("ExternalArtifact", None)?,
+        complete_definition::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
+        complete_definition::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
+        complete_definition::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
+        complete_definition::<Provider>("Provider", None)?,
+        complete_definition::<Receiver>("Receiver", Some(json!({ "observedGeneration": -1 })))?,
+        complete_definition::<Surface>("Surface", None)?,
+        complete_definition::<Tenant>("Tenant", None)?,
     ];
     for crd in &mut crds {
         match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
@@ -72,9 +72,9 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
 /// As [`crds`].
 pub fn package_crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
-        finished::<Package>("Package", None)?,
-        finished::<PackageSource>("PackageSource", None)?,
-        finished::<PackageValues>("PackageValues", None)?,
+        complete_definition::<Package>("Package", None)?,
+        complete_definition::<PackageSource>("PackageSource", None)?,
+        complete_definition::<PackageValues>("PackageValues", None)?,
     ];
     for crd in &mut crds {
         if let Some(metadata) = crd.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -95,12 +95,12 @@ pub fn package_crds() -> Result<Vec<Value>, CrdError> {
 /// As [`crds`].
 pub fn access_crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
-        finished::<AccessProvider>("AccessProvider", None)?,
-        finished::<FluxAccess>("FluxAccess", None)?,
-        finished::<FluxAccessGrant>("FluxAccessGrant", None)?,
-        finished::<FluxAccessRequest>("FluxAccessRequest", None)?,
-        finished::<FluxAccessStandingGrant>("FluxAccessStandingGrant", None)?,
-        finished::<FluxAccessTarget>("FluxAccessTarget", None)?,
+        complete_definition::<AccessProvider>("AccessProvider", None)?,
+        complete_definition::<FluxAccess>("FluxAccess", None)?,
+        complete_definition::<FluxAccessGrant>("FluxAccessGrant", None)?,
+        complete_definition::<FluxAccessRequest>("FluxAccessRequest", None)?,
+        complete_definition::<FluxAccessStandingGrant>("FluxAccessStandingGrant", None)?,
+        complete_definition::<FluxAccessTarget>("FluxAccessTarget", None)?,
     ];
     for crd in &mut crds {
         match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
@@ -123,7 +123,11 @@ pub fn file_name(crd: &Value) -> String {
     format!("{}_{}.yaml", text("/spec/group"), text("/spec/names/plural"))
 }
 
-fn finished<K: CustomResourceExt>(kind: &'static str, status_default: Option<Value>) -> Result<Value, CrdError> {
+/// Makes the definition of a kind, and completes what the derived one leaves out: the default of the status, the name of lists.
+fn complete_definition<K: CustomResourceExt>(
+    kind: &'static str,
+    status_default: Option<Value>,
+) -> Result<Value, CrdError> {
     let mut crd = serde_json::to_value(K::crd()).map_err(|source| CrdError { kind, source })?;
     if let Some(status) = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/status") {
         // The derive makes the status nullable; Flux's and Kubernetes' own kinds never are.

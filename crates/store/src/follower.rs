@@ -158,8 +158,8 @@ impl Work {
         }
     }
 
-    /// Creates the files that are reserved for a full disk, as far as there is space now.
-    fn emptied(&self, job: Job) -> Emptied {
+    /// Refills the files that are reserved for a full disk, as far as there is space now. Returns the emptied segment of the job, and its reserve.
+    fn refill_reserves(&self, job: Job) -> Emptied {
         let reserve = job
             .reserve
             .or_else(|| job.make_reserve.then(|| self.reserve().ok()).flatten());
