@@ -42,7 +42,7 @@ pub(crate) const IMAGE: &str = concat!("tenure:", env!("CARGO_PKG_VERSION"));
 /// When a file can't be read or written; with `check` also when one differs.
 pub(crate) fn run(check: bool) -> Result<()> {
     let root = root()?;
-    let files = generated()?;
+    let files = generate_files()?;
     let mut wrong = Vec::new();
     for folder in FOLDERS {
         for path in present(&root.join(folder))? {
@@ -96,7 +96,7 @@ fn present(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn generated() -> Result<BTreeMap<PathBuf, String>> {
+fn generate_files() -> Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::new();
     let mut listed = Vec::new();
     for object in objects()? {

@@ -15,7 +15,7 @@ pub(super) struct ImpersonationRight {
     pub(super) is_named: bool,
 }
 
-const fn named(verb: &'static str, resource: &'static str) -> ImpersonationRight {
+const fn make_named_right(verb: &'static str, resource: &'static str) -> ImpersonationRight {
     ImpersonationRight {
         verb,
         group: "",
@@ -37,8 +37,8 @@ const fn any(verb: &'static str, group: &'static str, resource: &'static str) ->
 /// policy may ask for a limited number of rights.
 pub(super) const WAYS: [&[ImpersonationRight]; 2] = [
     &[
-        named("create", "serviceaccounts/token"),
-        named("impersonate", "serviceaccounts"),
+        make_named_right("create", "serviceaccounts/token"),
+        make_named_right("impersonate", "serviceaccounts"),
         any("get", "", "secrets"),
         any("list", "", "secrets"),
         any("create", "", "pods/exec"),

@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 /// Returns the text with invisible characters written as `\u{202e}`. Line feeds stay.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
-    escaped(text, |character| character == '\n' || character == '\t')
+    escape(text, |character| character == '\n' || character == '\t')
 }
 
 /// Returns the text with invisible characters and line feeds escaped: for names, which have one
 /// line.
 #[must_use]
 pub fn visible_line(text: &str) -> Cow<'_, str> {
-    escaped(text, |_| false)
+    escape(text, |_| false)
 }
 
-fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+fn escape(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_shown = |character: char| !is_hidden(character) || is_kept(character);
     if text.chars().all(is_shown) {
         return Cow::Borrowed(text);

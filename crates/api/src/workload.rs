@@ -241,10 +241,10 @@ fn selector() -> Value {
 }
 
 fn labels() -> Value {
-    labelled(selector(), MANAGED_BY, MANAGED_BY_TENURE)
+    add_label(selector(), MANAGED_BY, MANAGED_BY_TENURE)
 }
 
-fn labelled(mut labels: Value, label: &str, value: &str) -> Value {
+fn add_label(mut labels: Value, label: &str, value: &str) -> Value {
     if let Some(labels) = labels.as_object_mut() {
         labels.insert(label.to_owned(), json!(value));
     }
@@ -270,7 +270,7 @@ impl Part<'_> {
     }
 
     fn labels(&self) -> Value {
-        labelled(self.selector(), MANAGED_BY, MANAGED_BY_TENURE)
+        add_label(self.selector(), MANAGED_BY, MANAGED_BY_TENURE)
     }
 
     fn metadata(&self) -> Value {
@@ -544,17 +544,19 @@ fn open_blocks(cluster: &[String]) -> Vec<Value> {
             .map(|(address, length)| format!("{address}/{length}")),
     );
     // 6to4 has an IPv4 address after its prefix, and NAT64 has one at its end. This address decides.
-    global.extend(ranges(&|address, length| carried("2002:", "::", address, 16 + length)));
+    global.extend(ranges(&|address, length| {
+        write_ipv6_range("2002:", "::", address, 16 + length)
+    }));
     vec![
         json!({"ipBlock": {"cidr": "0.0.0.0/0", "except": ranges(&|address, length| format!("{address}/{length}"))}}),
         json!({"ipBlock": {"cidr": "2000::/3", "except": global}}),
         json!({"ipBlock": {"cidr": "64:ff9b::/96",
-            "except": ranges(&|address, length| carried("64:ff9b::", "", address, 96 + length))}}),
+            "except": ranges(&|address, length| write_ipv6_range("64:ff9b::", "", address, 96 + length))}}),
     ]
 }
 
 /// Returns a range of IPv6 addresses that contain the addresses of a range of IPv4.
-fn carried(before: &str, after: &str, address: &str, length: u8) -> String {
+fn write_ipv6_range(before: &str, after: &str, address: &str, length: u8) -> String {
     let octets = address.parse().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
     let [a, b, c, d] = octets.map(u16::from);
     let text = format!("{before}{:x}:{:x}{after}", a << 8 | b, c << 8 | d);

@@ -139,7 +139,7 @@ pub(crate) fn set_stored_defaults(resource: &Resource, object: &mut Value) {
 }
 
 /// Returns an object in the version for validation: the version that has all fields.
-fn validated<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
+fn convert_for_validation<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     match resource.behavior.convert.filter(|_| resource.says_otherwise()) {
         Some(convert) => Cow::Owned(convert(object.clone(), &resource.storage_api_version)),
         None => Cow::Borrowed(object),
@@ -149,7 +149,7 @@ fn validated<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
 /// Returns the faults of an object that is about to be created.
 pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     schema(resource)
-        .map(|schema| schema.validate(&validated(resource, object)))
+        .map(|schema| schema.validate(&convert_for_validation(resource, object)))
         .unwrap_or_default()
 }
 
@@ -163,7 +163,10 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
     if let Some(errors) = (op.resource.behavior.validate_part)(new, live, subresource) {
         return errors;
     }
-    let (new, live) = (validated(&op.resource, new), validated(&op.resource, live));
+    let (new, live) = (
+        convert_for_validation(&op.resource, new),
+        convert_for_validation(&op.resource, live),
+    );
     let errors = if subresource == Some("status") {
         schema.validate_status_update(&new, &live)
     } else {

@@ -255,7 +255,7 @@ impl Metrics {
             "apiserver_current_inflight_requests",
             [in_flight("readOnly", reading), in_flight("mutating", writing)],
         );
-        let open = sorted(&self.watches).into_iter();
+        let open = sort_series(&self.watches).into_iter();
         let open = open.map(|series| (series.labels.write(None), series.open.load(Ordering::Relaxed)));
         gauges(&mut out, "apiserver_longrunning_requests", open);
         let rejected = [(Labels::of(&[("reason", "concurrency-limit")]), fairness.rejected())];
@@ -290,7 +290,7 @@ impl Metrics {
     }
 
     fn write_requests(&self, out: &mut String) {
-        let requests = sorted(&self.requests);
+        let requests = sort_series(&self.requests);
         let counts = requests.iter().map(|series| {
             let labels = series.labels.write(Some(series.code));
             (labels, series.count.load(Ordering::Relaxed))
@@ -395,7 +395,7 @@ fn counters<V: std::fmt::Display>(out: &mut String, name: &str, series: impl Int
     write_family(out, (name, FamilyKind::Counter, ""), series);
 }
 
-fn sorted(table: &RwLock<HashMap<u64, Arc<Series>>>) -> Vec<Arc<Series>> {
+fn sort_series(table: &RwLock<HashMap<u64, Arc<Series>>>) -> Vec<Arc<Series>> {
     let mut all: Vec<_> = table.read().values().cloned().collect();
     all.sort_by(|left, right| (&left.labels, left.code).cmp(&(&right.labels, right.code)));
     all

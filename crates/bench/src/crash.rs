@@ -38,7 +38,7 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
     let mut plane = ControlPlane::start(program, &[]).await?;
     let told = Arc::new(Mutex::new(Told::default()));
     let mut watchers: Vec<Seen> = Vec::new();
-    let mut revision = listed(&Target::read(&plane.kubeconfig()).await?.connect().await?)
+    let mut revision = list_objects(&Target::read(&plane.kubeconfig()).await?.connect().await?)
         .await?
         .0;
     for _ in 0..WATCHERS {
@@ -73,7 +73,7 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
             watchers.push(task.await??);
         }
         let target = Target::read(&plane.kubeconfig()).await?;
-        let (now, objects) = listed(&target.connect().await?).await?;
+        let (now, objects) = list_objects(&target.connect().await?).await?;
         ensure!(now >= revision, "round {round}: revision {now} after {revision}");
         let highest = compare(&told, &objects, now).with_context(|| format!("round {round}"))?;
         revision = now.max(highest);
@@ -158,7 +158,7 @@ fn revision_of(object: &Value) -> Option<u64> {
 }
 
 /// Lists the objects: the list's revision, and each object's by name.
-async fn listed(connection: &Connection) -> anyhow::Result<(u64, BTreeMap<String, u64>)> {
+async fn list_objects(connection: &Connection) -> anyhow::Result<(u64, BTreeMap<String, u64>)> {
     let list: Value = serde_json::from_slice(&connection.get(PATH).await?)?;
     let items = list
         .get("items")

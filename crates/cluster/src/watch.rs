@@ -129,7 +129,7 @@ pub async fn watch(
             // The watch continues from its last revision, and the reader is not notified of the pause.
             None => SHORT,
         };
-        tokio::time::sleep(jittered(pause.min(longest))).await;
+        tokio::time::sleep(add_jitter(pause.min(longest))).await;
         pause = (pause * 2).min(PAUSES.1);
     }
 }
@@ -316,7 +316,7 @@ fn tell(
     let RawEvent { kind, object } = event;
     if kind == "ERROR" {
         let status = object.read().map_err(|error| broken(resource, error.to_string()))?;
-        return Err(ended(&status));
+        return Err(describe_end(&status));
     }
     if !bounds.admit(&object, known.versions.len()) {
         return Err(too_many(resource, bounds.objects));
@@ -345,7 +345,7 @@ fn tell(
 }
 
 /// Returns the reason why the server ended a watch: its last event is a Status.
-fn ended(status: &Value) -> ClusterError {
+fn describe_end(status: &Value) -> ClusterError {
     let status = ObjectView::of(status);
     let code = status.find("/code").and_then(Value::as_u64);
     let message = status.read_text("/message").to_owned();
@@ -369,7 +369,7 @@ fn broken(resource: &Resource, problem: String) -> ClusterError {
 }
 
 /// Returns a pause that is up to a quarter longer, so watches that failed together don't restart together. The clock's nanoseconds are random enough.
-fn jittered(pause: Duration) -> Duration {
+fn add_jitter(pause: Duration) -> Duration {
     let nanoseconds = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |time| time.subsec_nanos());

@@ -252,7 +252,7 @@ impl Dependents<'_> {
     /// Returns the step that writes an object, unless this attempt did it already. A failure of the write, or a wait after an earlier failure, is a problem.
     pub(crate) fn write(&mut self, wanted: &Wanted, problems: &mut Vec<String>) -> Option<Request> {
         let id = &wanted.id;
-        let asked = self.asked(&digest_value(&wanted.object));
+        let asked = self.describe_request(&digest_value(&wanted.object));
         match self.attempt.applied.get(id) {
             Some(WriteAnswer::Done(_)) => {
                 self.memory.refused.remove(id);
@@ -274,7 +274,7 @@ impl Dependents<'_> {
     }
 
     /// Writes the input of a request about an object.
-    fn asked(&self, what: &str) -> String {
+    fn describe_request(&self, what: &str) -> String {
         let generation = self.attempt.generation.unwrap_or_default();
         let requested_at = self.attempt.requested_at.as_deref().unwrap_or_default();
         format!("{generation} {requested_at} {what}")
@@ -385,7 +385,7 @@ impl Dependents<'_> {
             if is_wanted(id) || !is_ours(live) || ObjectView::of(live).is_being_deleted() {
                 continue;
             }
-            let asked = self.asked("delete");
+            let asked = self.describe_request("delete");
             match (self.attempt.deleted.get(id), self.waits(id, &asked)) {
                 (Some(DeleteAnswer::Failed(failure)), _) => {
                     self.remember(id, asked, failure);

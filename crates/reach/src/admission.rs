@@ -390,8 +390,8 @@ fn selects_objects(matcher: &Value, write: &Write, namespace: Option<&Value>) ->
     let labels = |object: &Value| object.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
     let selector = |pointer: &str| matcher.pointer(pointer).filter(|selector| selector.is_object());
     let of_namespace = match (write.resource, namespace) {
-        ("namespaces", _) => Some(named(labels(&write.object), &write.name)),
-        (_, Some(namespace)) => Some(named(labels(namespace), &write.namespace)),
+        ("namespaces", _) => Some(add_name_label(labels(&write.object), &write.name)),
+        (_, Some(namespace)) => Some(add_name_label(labels(namespace), &write.namespace)),
         _ => None,
     };
     let selects_namespace =
@@ -402,7 +402,7 @@ fn selects_objects(matcher: &Value, write: &Write, namespace: Option<&Value>) ->
 }
 
 /// Returns the labels with the one that the API server sets on every namespace.
-fn named(mut labels: Value, name: &str) -> Value {
+fn add_name_label(mut labels: Value, name: &str) -> Value {
     if let Some(labels) = labels.as_object_mut() {
         labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
     }

@@ -126,7 +126,7 @@ impl Fetch<'_> {
 
     /// Finds the stored artifact of the commit that the request names.
     fn find_commit(&self) -> Result<Option<Fetched>, FetchError> {
-        Ok(self.read_commit()?.and_then(|selected| self.unchanged(&selected)))
+        Ok(self.read_commit()?.and_then(|selected| self.find_unchanged(&selected)))
     }
 
     async fn run(&self) -> Result<Fetched, FetchError> {
@@ -155,7 +155,7 @@ impl Fetch<'_> {
                 &references,
             )));
         };
-        if let Some(unchanged) = self.unchanged(&selected) {
+        if let Some(unchanged) = self.find_unchanged(&selected) {
             return Ok(unchanged);
         }
         let ask = PackRequest::new(&advertisement, &[selected.want], true);
@@ -373,7 +373,7 @@ impl Fetch<'_> {
         })
     }
 
-    fn unchanged(&self, selected: &SelectedReference) -> Option<Fetched> {
+    fn find_unchanged(&self, selected: &SelectedReference) -> Option<Fetched> {
         let known = self.request.asked.known.as_ref()?;
         let revision =
             reference_selection::write_revision(&self.request.reference, selected.name.as_deref(), &selected.commit);

@@ -45,7 +45,7 @@ pub(crate) fn list_neighbours(reference: &Reference) -> Vec<String> {
 
 /// Selects a reference; `None` if it is missing. A commit needs no selection and gives `None`.
 pub(crate) fn select_reference(reference: &Reference, references: &[RemoteReference]) -> Option<SelectedReference> {
-    let named = |name: String| references.iter().find(|remote| remote.name == name).map(selected);
+    let named = |name: String| references.iter().find(|remote| remote.name == name).map(make_selection);
     match reference {
         Reference::Branch(branch) => named(format!("refs/heads/{branch}")),
         Reference::Tag(tag) => named(format!("refs/tags/{tag}")),
@@ -56,12 +56,12 @@ pub(crate) fn select_reference(reference: &Reference, references: &[RemoteRefere
             .filter(|(version, _)| range.matches(version))
             // Versions that differ only in build metadata are ordered by it, then by name, so that the choice is always the same.
             .max_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.name.cmp(&right.name)))
-            .map(|(_, remote)| selected(remote)),
+            .map(|(_, remote)| make_selection(remote)),
         Reference::Commit { .. } => None,
     }
 }
 
-fn selected(remote: &RemoteReference) -> SelectedReference {
+fn make_selection(remote: &RemoteReference) -> SelectedReference {
     SelectedReference {
         name: Some(remote.name.clone()),
         want: remote.oid,

@@ -36,7 +36,7 @@ impl Event {
     }
 
     /// Returns the bytes that are kept only because this event is in the history.
-    fn retained(&self) -> usize {
+    fn count_retained_bytes(&self) -> usize {
         let deleted = if self.kind == EventKind::Delete {
             self.entry.bytes.len()
         } else {
@@ -76,14 +76,14 @@ impl Ring {
     }
 
     pub(crate) fn push(&mut self, event: Arc<Event>, limits: &Limits) {
-        self.retained += event.retained();
-        self.displaced += event.retained() as u64;
+        self.retained += event.count_retained_bytes();
+        self.displaced += event.count_retained_bytes() as u64;
         self.events.push_back(event);
         while self.events.len() > limits.history_events || self.retained > limits.history_bytes {
             let Some(oldest) = self.events.pop_front() else {
                 break;
             };
-            self.retained = self.retained.saturating_sub(oldest.retained());
+            self.retained = self.retained.saturating_sub(oldest.count_retained_bytes());
             self.compacted = oldest.revision;
         }
     }

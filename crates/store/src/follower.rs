@@ -70,7 +70,7 @@ impl Follower {
                 let followed = followed
                     .unwrap_or_else(|_| Err(JournalError::Failed("the tables' library failed on them".to_owned())));
                 let answer = match followed {
-                    Ok(()) => Ok(work.emptied(job)),
+                    Ok(()) => Ok(work.refill_reserves(job)),
                     Err(error) => {
                         // After an error the tables refuse everything until they are opened again.
                         work.tables.close();

@@ -201,7 +201,7 @@ impl LoggedJournal {
         Ok(missing)
     }
 
-    fn opened(&mut self) -> Result<&mut Open, JournalError> {
+    fn require_open(&mut self) -> Result<&mut Open, JournalError> {
         match &mut self.state {
             State::Open(open) => Ok(open),
             _ => Err(JournalError::Failed("the log was not read".to_owned())),
@@ -220,7 +220,7 @@ impl Journal for LoggedJournal {
     }
 
     fn append(&mut self, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError> {
-        let open = self.opened()?;
+        let open = self.require_open()?;
         let frame = log::encode(open.identity, records);
         open.make_room(frame.len() as u64)?;
         open.put(Place::Current, &frame, records)?;
@@ -229,22 +229,22 @@ impl Journal for LoggedJournal {
     }
 
     fn append_from_reserve(&mut self, records: &[Record]) -> Result<(), JournalError> {
-        let open = self.opened()?;
+        let open = self.require_open()?;
         let frame = log::encode(open.identity, records);
         let place = open.place_without_growing(frame.len() as u64)?;
         open.put(place, &frame, records)
     }
 
     fn recover(&mut self, _revision: u64) -> Result<Vec<Record>, JournalError> {
-        self.opened()?.take_back()?;
+        self.require_open()?.take_back()?;
         // A failed write did not happen.
         Ok(Vec::new())
     }
 
     fn make_ready(&mut self) -> Result<(), JournalError> {
-        let open = self.opened()?;
+        let open = self.require_open()?;
         open.make_room(ORDINARY)?;
-        open.current.as_mut().ok_or_else(ended)?.make_room(ORDINARY)
+        open.current.as_mut().ok_or_else(make_end_error)?.make_room(ORDINARY)
     }
 }
 
@@ -261,7 +261,7 @@ impl Drop for LoggedJournal {
 impl Open {
     fn put(&mut self, place: Place, frame: &[u8], records: &[Record]) -> Result<(), JournalError> {
         self.unsure = Some(place);
-        self.segment(place).ok_or_else(ended)?.append(frame)?;
+        self.segment(place).ok_or_else(make_end_error)?.append(frame)?;
         self.unsure = None;
         self.records.extend_from_slice(records);
         Ok(())
@@ -277,7 +277,7 @@ impl Open {
     /// Removes the remains of a failed append.
     fn take_back(&mut self) -> Result<(), JournalError> {
         if let Some(place) = self.unsure {
-            self.segment(place).ok_or_else(ended)?.take_back()?;
+            self.segment(place).ok_or_else(make_end_error)?.take_back()?;
             self.unsure = None;
         }
         Ok(())
@@ -365,15 +365,15 @@ impl Open {
     }
 
     fn send(&mut self, job: Job) -> Result<(), JournalError> {
-        let follower = self.follower.as_ref().ok_or_else(ended)?;
+        let follower = self.follower.as_ref().ok_or_else(make_end_error)?;
         match follower.jobs.send(job) {
             Ok(()) => {
                 self.other = Other::Going;
                 Ok(())
             }
             Err(mpsc::SendError(job)) => {
-                self.other = Other::Stuck(Box::new(job), ended());
-                Err(ended())
+                self.other = Other::Stuck(Box::new(job), make_end_error());
+                Err(make_end_error())
             }
         }
     }
@@ -383,14 +383,14 @@ impl Open {
         if !matches!(self.other, Other::Going) {
             return Ok(());
         }
-        let follower = self.follower.as_ref().ok_or_else(ended)?;
+        let follower = self.follower.as_ref().ok_or_else(make_end_error)?;
         let done = if wait {
-            follower.done.recv().map_err(|_| ended())?
+            follower.done.recv().map_err(|_| make_end_error())?
         } else {
             match follower.done.try_recv() {
                 Ok(done) => done,
                 Err(mpsc::TryRecvError::Empty) => return Ok(()),
-                Err(mpsc::TryRecvError::Disconnected) => return Err(ended()),
+                Err(mpsc::TryRecvError::Disconnected) => return Err(make_end_error()),
             }
         };
         self.other = match done {
@@ -459,6 +459,6 @@ impl Open {
     }
 }
 
-fn ended() -> JournalError {
+fn make_end_error() -> JournalError {
     JournalError::Failed("what keeps the tables has ended".to_owned())
 }

@@ -65,7 +65,7 @@ impl RedbJournal {
         if self.database.is_none() {
             let path = self.path.clone();
             // A damaged file may make the database library panic, which counts as a damaged file.
-            let opened = guarded(move || {
+            let opened = catch_panic(move || {
                 let mut builder = Database::builder();
                 builder.set_cache_size(CACHE_BYTES);
                 builder.create(&path).map_err(opening)
@@ -84,31 +84,31 @@ impl RedbJournal {
 
     /// Returns the identity that distinguishes this store from all others.
     pub(crate) fn identity(&mut self) -> Result<Option<u64>, JournalError> {
-        let transaction = self.database()?.begin_read().map_err(failed)?;
-        let numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-        let identity = numbers.get("identity").map_err(failed)?;
+        let transaction = self.database()?.begin_read().map_err(make_error)?;
+        let numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
+        let identity = numbers.get("identity").map_err(make_error)?;
         Ok(identity.map(|guard| guard.value()))
     }
 
     /// Checks whether the files of its log contain their length.
     pub(crate) fn has_headed_log(&mut self) -> Result<bool, JournalError> {
-        let transaction = self.database()?.begin_read().map_err(failed)?;
-        let numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-        let format = numbers.get("format").map_err(failed)?;
+        let transaction = self.database()?.begin_read().map_err(make_error)?;
+        let numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
+        let format = numbers.get("format").map_err(make_error)?;
         Ok(format.is_some_and(|guard| guard.value() >= HEADED_LOG))
     }
 
     /// Upgrades a store of an older format. `identity` distinguishes it from all others. After this, older programs
     /// refuse the store.
     pub(crate) fn modernise(&mut self, identity: u64) -> Result<(), JournalError> {
-        let mut transaction = self.database()?.begin_write().map_err(failed)?;
-        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        let mut transaction = self.database()?.begin_write().map_err(make_error)?;
+        transaction.set_durability(Durability::Immediate).map_err(make_error)?;
         {
-            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-            numbers.insert("format", FORMAT).map_err(failed)?;
-            numbers.insert("identity", identity).map_err(failed)?;
+            let mut numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
+            numbers.insert("format", FORMAT).map_err(make_error)?;
+            numbers.insert("identity", identity).map_err(make_error)?;
         }
-        transaction.commit().map_err(failed)
+        transaction.commit().map_err(make_error)
     }
 
     /// Writes `records` with as little space as possible, and drops all history for that. Keys that they delete, or
@@ -121,28 +121,28 @@ impl RedbJournal {
         let all = || records.iter().chain(ahead);
         let last: HashMap<&str, EventKind> = all().map(|record| (&*record.key, record.kind)).collect();
         let gone = |key: &str| last.get(key) == Some(&EventKind::Delete);
-        let mut transaction = database.begin_write().map_err(failed)?;
-        transaction.set_durability(Durability::Immediate).map_err(failed)?;
-        transaction.delete_table(HISTORY).map_err(failed)?;
+        let mut transaction = database.begin_write().map_err(make_error)?;
+        transaction.set_durability(Durability::Immediate).map_err(make_error)?;
+        transaction.delete_table(HISTORY).map_err(make_error)?;
         let known = {
-            transaction.open_table(HISTORY).map_err(failed)?;
-            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-            let known = numbers.get("revision").map_err(failed)?.map(|guard| guard.value());
+            transaction.open_table(HISTORY).map_err(make_error)?;
+            let mut numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
+            let known = numbers.get("revision").map_err(make_error)?.map(|guard| guard.value());
             if let Some(last) = all().last() {
-                numbers.insert("compacted", last.revision).map_err(failed)?;
+                numbers.insert("compacted", last.revision).map_err(make_error)?;
             }
             known.unwrap_or(FIRST_REVISION)
         };
-        transaction.commit().map_err(failed)?;
-        let mut transaction = database.begin_write().map_err(failed)?;
-        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        transaction.commit().map_err(make_error)?;
+        let mut transaction = database.begin_write().map_err(make_error)?;
+        transaction.set_durability(Durability::Immediate).map_err(make_error)?;
         {
-            let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
+            let mut objects = transaction.open_table(OBJECTS).map_err(make_error)?;
             for key in last.keys().filter(|key| gone(key)) {
-                objects.remove(*key).map_err(failed)?;
+                objects.remove(*key).map_err(make_error)?;
             }
         }
-        transaction.commit().map_err(failed)?;
+        transaction.commit().map_err(make_error)?;
         // The database takes new pages from the end of its file, even pages without allocated disk space. So free
         // pages within the file are returned to the disk first.
         if let Some(database) = &mut self.database {
@@ -165,22 +165,22 @@ impl RedbJournal {
     }
 
     fn initialise(database: &Database) -> Result<(), JournalError> {
-        let mut transaction = database.begin_write().map_err(failed)?;
-        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        let mut transaction = database.begin_write().map_err(make_error)?;
+        transaction.set_durability(Durability::Immediate).map_err(make_error)?;
         {
-            transaction.open_table(OBJECTS).map_err(failed)?;
-            transaction.open_table(HISTORY).map_err(failed)?;
-            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-            numbers.insert("format", FORMAT).map_err(failed)?;
-            numbers.insert("identity", new_identity()).map_err(failed)?;
-            numbers.insert("revision", FIRST_REVISION).map_err(failed)?;
-            numbers.insert("compacted", FIRST_REVISION).map_err(failed)?;
+            transaction.open_table(OBJECTS).map_err(make_error)?;
+            transaction.open_table(HISTORY).map_err(make_error)?;
+            let mut numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
+            numbers.insert("format", FORMAT).map_err(make_error)?;
+            numbers.insert("identity", new_identity()).map_err(make_error)?;
+            numbers.insert("revision", FIRST_REVISION).map_err(make_error)?;
+            numbers.insert("compacted", FIRST_REVISION).map_err(make_error)?;
         }
-        transaction.commit().map_err(failed)
+        transaction.commit().map_err(make_error)
     }
 
     fn read(database: &Database) -> Result<Loaded, JournalError> {
-        let transaction = database.begin_read().map_err(failed)?;
+        let transaction = database.begin_read().map_err(make_error)?;
         let numbers = match transaction.open_table(NUMBERS) {
             Ok(numbers) => numbers,
             Err(redb::TableError::TableDoesNotExist(_)) => {
@@ -188,10 +188,10 @@ impl RedbJournal {
                 Self::initialise(database)?;
                 return Self::read(database);
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(make_error(error)),
         };
         let number = |name: &str| -> Result<u64, JournalError> {
-            let value = numbers.get(name).map_err(failed)?;
+            let value = numbers.get(name).map_err(make_error)?;
             value
                 .map(|guard| guard.value())
                 .ok_or_else(|| JournalError::Damaged(format!("the number {name:?} is missing")))
@@ -207,11 +207,11 @@ impl RedbJournal {
         };
         for item in transaction
             .open_table(OBJECTS)
-            .map_err(failed)?
+            .map_err(make_error)?
             .iter()
-            .map_err(failed)?
+            .map_err(make_error)?
         {
-            let (key, value) = item.map_err(failed)?;
+            let (key, value) = item.map_err(make_error)?;
             let entry = decode_object(key.value(), value.value())?;
             if entry.revision > loaded.revision {
                 return Err(JournalError::Damaged(format!(
@@ -221,9 +221,12 @@ impl RedbJournal {
             }
             loaded.objects.push((Arc::from(key.value()), Arc::new(entry)));
         }
-        let history = transaction.open_table(HISTORY).map_err(failed)?;
-        for item in history.range(loaded.compacted.saturating_add(1)..).map_err(failed)? {
-            let (revision, value) = item.map_err(failed)?;
+        let history = transaction.open_table(HISTORY).map_err(make_error)?;
+        for item in history
+            .range(loaded.compacted.saturating_add(1)..)
+            .map_err(make_error)?
+        {
+            let (revision, value) = item.map_err(make_error)?;
             loaded.history.push(decode_record(revision.value(), value.value())?);
         }
         Ok(loaded)
@@ -241,21 +244,21 @@ impl RedbJournal {
     ) -> Result<(), E> {
         let database = self.database()?;
         Self::initialise(database)?;
-        let mut transaction = database.begin_write().map_err(failed)?;
-        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        let mut transaction = database.begin_write().map_err(make_error)?;
+        transaction.set_durability(Durability::Immediate).map_err(make_error)?;
         {
-            let mut table = transaction.open_table(OBJECTS).map_err(failed)?;
+            let mut table = transaction.open_table(OBJECTS).map_err(make_error)?;
             for object in objects {
                 let (key, entry) = object?;
                 table
                     .insert(&*key, encode_object(&key, entry.revision, &entry.bytes).as_slice())
-                    .map_err(failed)?;
+                    .map_err(make_error)?;
             }
-            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-            numbers.insert("revision", revision).map_err(failed)?;
-            numbers.insert("compacted", revision).map_err(failed)?;
+            let mut numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
+            numbers.insert("revision", revision).map_err(make_error)?;
+            numbers.insert("compacted", revision).map_err(make_error)?;
         }
-        transaction.commit().map_err(failed)?;
+        transaction.commit().map_err(make_error)?;
         Ok(())
     }
 
@@ -266,14 +269,14 @@ impl RedbJournal {
         compacted: Option<u64>,
         gone: impl Fn(&str) -> bool,
     ) -> Result<(), JournalError> {
-        let mut transaction = database.begin_write().map_err(failed)?;
-        transaction.set_durability(Durability::Immediate).map_err(failed)?;
+        let mut transaction = database.begin_write().map_err(make_error)?;
+        transaction.set_durability(Durability::Immediate).map_err(make_error)?;
         {
-            let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
-            let mut history = transaction.open_table(HISTORY).map_err(failed)?;
-            let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
+            let mut objects = transaction.open_table(OBJECTS).map_err(make_error)?;
+            let mut history = transaction.open_table(HISTORY).map_err(make_error)?;
+            let mut numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
             // Dropped history stays dropped: more may be dropped than the caller knows.
-            let forgotten = numbers.get("compacted").map_err(failed)?.map(|guard| guard.value());
+            let forgotten = numbers.get("compacted").map_err(make_error)?.map(|guard| guard.value());
             let forgotten = forgotten.unwrap_or(FIRST_REVISION);
             // If a key changed several times, its last change is the current value.
             let mut settled = HashSet::with_capacity(records.len());
@@ -286,10 +289,10 @@ impl RedbJournal {
                                 &*record.key,
                                 encode_object(&record.key, record.revision, &record.value).as_slice(),
                             )
-                            .map_err(failed)?;
+                            .map_err(make_error)?;
                     }
                     EventKind::Delete => {
-                        objects.remove(&*record.key).map_err(failed)?;
+                        objects.remove(&*record.key).map_err(make_error)?;
                     }
                 }
             }
@@ -297,25 +300,25 @@ impl RedbJournal {
             for record in records.iter().filter(|record| record.revision > remembered) {
                 history
                     .insert(record.revision, encode_record(record).as_slice())
-                    .map_err(failed)?;
+                    .map_err(make_error)?;
             }
             if let Some(last) = records.last() {
-                numbers.insert("revision", last.revision).map_err(failed)?;
+                numbers.insert("revision", last.revision).map_err(make_error)?;
             }
             if let Some(compacted) = compacted {
                 let compacted = compacted.max(forgotten);
-                history.retain_in(..=compacted, |_, _| false).map_err(failed)?;
-                numbers.insert("compacted", compacted).map_err(failed)?;
+                history.retain_in(..=compacted, |_, _| false).map_err(make_error)?;
+                numbers.insert("compacted", compacted).map_err(make_error)?;
             }
         }
-        transaction.commit().map_err(failed)
+        transaction.commit().map_err(make_error)
     }
 }
 
 impl Journal for RedbJournal {
     fn load(&mut self) -> Result<Loaded, JournalError> {
         let database = self.database()?;
-        guarded(std::panic::AssertUnwindSafe(|| Self::read(database)))
+        catch_panic(std::panic::AssertUnwindSafe(|| Self::read(database)))
     }
 
     fn append(&mut self, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError> {
@@ -342,7 +345,7 @@ pub(crate) fn new_identity() -> u64 {
     std::hash::RandomState::new().hash_one("identity")
 }
 
-fn guarded<T>(work: impl FnOnce() -> Result<T, JournalError> + std::panic::UnwindSafe) -> Result<T, JournalError> {
+fn catch_panic<T>(work: impl FnOnce() -> Result<T, JournalError> + std::panic::UnwindSafe) -> Result<T, JournalError> {
     std::panic::catch_unwind(work)
         .unwrap_or_else(|_| Err(JournalError::Damaged("its structure is inconsistent".to_owned())))
 }
@@ -359,7 +362,7 @@ fn opening(error: DatabaseError) -> JournalError {
     }
 }
 
-fn failed(error: impl Into<redb::Error>) -> JournalError {
+fn make_error(error: impl Into<redb::Error>) -> JournalError {
     match error.into() {
         redb::Error::Corrupted(detail) => JournalError::Damaged(detail),
         redb::Error::Io(error) => storage(StorageError::Io(error)),

@@ -284,7 +284,8 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
             .unwrap_or_else(|| defaults.issuer.clone()),
         services: options.settings.services,
         left_out_plugins: options.settings.left_out_plugins.clone(),
-        guard: (!options.bare).then(|| Arc::new(EmbeddedGuard::new(guarded(options.controllers.write_tenancy()))) as _),
+        guard: (!options.bare)
+            .then(|| Arc::new(EmbeddedGuard::new(mark_guarded(options.controllers.write_tenancy()))) as _),
         audit: options.settings.audit.clone(),
         controllers: !options.bare,
         counters: vec![Counter {
@@ -303,7 +304,7 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
 }
 
 /// Returns the administrator's settings for a server that admits writes itself.
-fn guarded(settings: tenure_tenancy::Settings) -> tenure_tenancy::Settings {
+fn mark_guarded(settings: tenure_tenancy::Settings) -> tenure_tenancy::Settings {
     tenure_tenancy::Settings {
         is_guarded: true,
         ..settings

@@ -122,7 +122,7 @@ impl Cluster {
             }
             Kind::Existing(_) => install(&admin, objects.collect()).await?,
         }
-        eventually(SOON, || served(&admin)).await?;
+        eventually(SOON, || check_kinds_are_served(&admin)).await?;
         if let Kind::Existing(_) = kind {
             clear(&admin).await?;
             admin = Admin::marking(client, TEST_LABEL);
@@ -294,7 +294,7 @@ async fn check_not_ending(admin: &Admin) -> anyhow::Result<()> {
     }
 }
 
-async fn served(admin: &Admin) -> anyhow::Result<()> {
+async fn check_kinds_are_served(admin: &Admin) -> anyhow::Result<()> {
     for kind in KINDS {
         admin.list(kind, "").await?;
     }

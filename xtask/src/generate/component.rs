@@ -137,7 +137,7 @@ mod tests {
     /// Builds a folder, beside the generated files.
     fn build(folder: &str, more: &[(&str, &str)]) -> Result<Vec<String>> {
         let mut tree = MapTree::new();
-        for (path, text) in super::super::generated()? {
+        for (path, text) in super::super::generate_files()? {
             tree.insert(&path.display().to_string(), text);
         }
         for (path, text) in more {

@@ -330,7 +330,7 @@ fn data(random: &mut Random, made: &Made) -> Value {
     if random.chance(90) {
         let mut data = data_map(random, made.kind == "ConfigMap");
         if made.kind == "ConfigMap" && random.chance(15) {
-            data.put("config.json", structured(random));
+            data.put("config.json", make_structured_text(random));
         }
         let field = if made.kind == "Secret" && random.chance(50) {
             "stringData"
@@ -460,7 +460,7 @@ fn binding(random: &mut Random, made: &Made, known: &[Made]) -> Value {
 }
 
 /// Makes a text that is JSON or YAML itself, into which replacements may write.
-fn structured(random: &mut Random) -> Value {
+fn make_structured_text(random: &mut Random) -> Value {
     Value::Text(
         random
             .pick(&[

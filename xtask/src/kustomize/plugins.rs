@@ -273,7 +273,7 @@ fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str,
             } else if random.chance(40) {
                 patches::merge(random, &made, visible)
             } else {
-                annotated(random, &made)
+                make_annotation_patch(random, &made)
             };
             let text = folder.patch(random, &content);
             if random.chance(50) {
@@ -305,7 +305,7 @@ fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str,
             }
         }
         _ => {
-            let content = annotated(random, &made);
+            let content = make_annotation_patch(random, &made);
             let text = folder.patch(random, &content);
             if random.chance(50) {
                 config.put("patches", as_block(text));
@@ -318,7 +318,7 @@ fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str,
 }
 
 /// Makes a small patch that always fits.
-fn annotated(random: &mut Random, made: &Made) -> Value {
+fn make_annotation_patch(random: &mut Random, made: &Made) -> Value {
     let mut metadata = map([
         ("name", made.name.as_str().into()),
         ("annotations", map([("patched", label(random))])),

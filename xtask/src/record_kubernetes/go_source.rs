@@ -153,7 +153,7 @@ fn read_file(package: &str, text: &str, structs: &mut StructIndex) {
                 .insert(protobuf_name.to_owned(), definition_of(package, go_type));
         } else {
             let field = Field {
-                go_type: qualified(package, go_type),
+                go_type: qualify_type(package, go_type),
                 omit_empty: flags.contains(&"omitempty"),
                 omit_zero: flags.contains(&"omitzero"),
             };
@@ -182,16 +182,16 @@ fn definition_of(package: &str, go_type: &str) -> String {
 }
 
 /// Names a type as Go's errors do: with the last element of its package.
-fn qualified(package: &str, go_type: &str) -> String {
+fn qualify_type(package: &str, go_type: &str) -> String {
     for prefix in ["*", "[]"] {
         if let Some(rest) = go_type.strip_prefix(prefix) {
-            return format!("{prefix}{}", qualified(package, rest));
+            return format!("{prefix}{}", qualify_type(package, rest));
         }
     }
     if let Some(rest) = go_type.strip_prefix("map[")
         && let Some((key, value)) = rest.split_once(']')
     {
-        return format!("map[{}]{}", qualified(package, key), qualified(package, value));
+        return format!("map[{}]{}", qualify_type(package, key), qualify_type(package, value));
     }
     let builtin = matches!(
         go_type,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{Finding, tracked};
+use super::{Finding, list_tracked_files};
 
 /// A known circle: the crate's folder, and its modules.
 type Known = (&'static str, &'static [&'static str]);
@@ -33,7 +33,7 @@ type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Compares the circles with the known ones.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
-    let files = tracked(root)?;
+    let files = list_tracked_files(root)?;
     let mut findings = Vec::new();
     for folder in CRATES {
         let found = circles(&edges(root, folder, &files)?);

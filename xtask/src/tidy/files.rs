@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Finding, tracked};
+use super::{Finding, list_tracked_files};
 
 /// The most lines: a longer file nearly always has two ideas.
 const LONGEST: usize = 600;
@@ -27,7 +27,7 @@ const EXEMPT: &[&str] = &["Cargo.lock", ".ci/run"];
 /// Checks every tracked file.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for path in tracked(root)? {
+    for path in list_tracked_files(root)? {
         let Ok(text) = std::fs::read_to_string(root.join(&path)) else {
             continue;
         };

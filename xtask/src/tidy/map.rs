@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Finding, tracked};
+use super::{Finding, list_tracked_files};
 
 /// Documents whose links and paths are checked.
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
@@ -13,7 +13,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     for document in DOCUMENTS.iter().filter(|document| !root.join(document).exists()) {
         findings.push(Finding::new(*document, "is missing"));
     }
-    for path in tracked(root)?
+    for path in list_tracked_files(root)?
         .iter()
         .filter(|path| path.ends_with(".md") && !path.contains("/tests/"))
     {

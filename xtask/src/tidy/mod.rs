@@ -67,7 +67,7 @@ pub(crate) fn list_plain(below: &[String]) -> anyhow::Result<()> {
 }
 
 /// Lists the files that git tracks or would track, relative to the root.
-fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
+fn list_tracked_files(root: &Path) -> anyhow::Result<Vec<String>> {
     let output = std::process::Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)

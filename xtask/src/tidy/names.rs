@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{Finding, tracked};
+use super::{Finding, list_tracked_files};
 
 const KEYWORDS: [&str; 4] = ["struct ", "enum ", "trait ", "type "];
 
@@ -15,7 +15,7 @@ const KEYWORDS: [&str; 4] = ["struct ", "enum ", "trait ", "type "];
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut findings = Vec::new();
-    for path in tracked(root)? {
+    for path in list_tracked_files(root)? {
         let Some((folder, file)) = path.rsplit_once('/').filter(|_| path.contains("/src/")) else {
             continue;
         };

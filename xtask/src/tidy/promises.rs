@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::{Finding, tracked};
+use super::{Finding, list_tracked_files};
 
 /// The title of a last column whose rows all have to name a test.
 const SHOWN_BY: &str = "shown by";
@@ -15,7 +15,10 @@ const SHOWN_BY: &str = "shown by";
 /// Lists the named tests that don't exist.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for path in tracked(root)?.into_iter().filter(|path| path.ends_with(".md")) {
+    for path in list_tracked_files(root)?
+        .into_iter()
+        .filter(|path| path.ends_with(".md"))
+    {
         let text = fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
         let folder = Path::new(&path).parent().unwrap_or(Path::new(""));
         for (name, target) in find_promises(&text) {

@@ -191,9 +191,9 @@ impl CertificateKeeper {
             let (mut kept, unread) = match &found {
                 Some(secret) => match StoredCertificate::read(secret) {
                     Ok(kept) => (kept, None),
-                    Err(error) => (self.remembered(), Some(error)),
+                    Err(error) => (self.copy_certificate(), Some(error)),
                 },
-                None => (self.remembered(), None),
+                None => (self.copy_certificate(), None),
             };
             if let Some(error) = &unread {
                 self.say(&format!(
@@ -227,7 +227,7 @@ impl CertificateKeeper {
         Err(CertificateKeeperError::Contested)
     }
 
-    fn remembered(&self) -> StoredCertificate {
+    fn copy_certificate(&self) -> StoredCertificate {
         self.state.lock().kept.clone().unwrap_or_default()
     }
 

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    HEALTH_PORT, PROGRAM, Sources, Workload, confine_container, confine_pod, labelled, list_ways, mebibytes, metadata,
+    HEALTH_PORT, PROGRAM, Sources, Workload, add_label, confine_container, confine_pod, list_ways, mebibytes, metadata,
     probe, selector, tcp,
 };
 use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
@@ -91,7 +91,7 @@ pub fn is_lane_deployment(labels: &Value) -> bool {
 #[must_use]
 pub fn lane_deployment(pods: &LanePods, lane: &str, account: &str) -> Value {
     let own = Value::Object(select(lane));
-    let labels = labelled(own.clone(), MANAGED_BY, MANAGED_BY_TENURE);
+    let labels = add_label(own.clone(), MANAGED_BY, MANAGED_BY_TENURE);
     let arguments = [
         "lane".to_owned(),
         format!("--hub={}", pods.hub),

@@ -271,8 +271,11 @@ fn the_cluster_is_closed_in_every_form_of_its_addresses() {
 
 #[test]
 fn an_address_is_carried_where_it_belongs() {
-    assert_eq!(carried("2002:", "::", "10.0.0.0", 24), "2002:a00::/24");
-    assert_eq!(carried("64:ff9b::", "", "192.168.0.0", 112), "64:ff9b::c0a8:0/112");
+    assert_eq!(write_ipv6_range("2002:", "::", "10.0.0.0", 24), "2002:a00::/24");
+    assert_eq!(
+        write_ipv6_range("64:ff9b::", "", "192.168.0.0", 112),
+        "64:ff9b::c0a8:0/112"
+    );
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl<'a> ReviewedRequest<'a> {
         Ok(Self {
             object: shown(object).await?,
             old_object: shown(attributes.old).await?,
-            request: described(attributes, shown_as, resource),
+            request: describe_request(attributes, shown_as, resource),
         })
     }
 
@@ -48,7 +48,7 @@ impl<'a> ReviewedRequest<'a> {
         Self {
             object: self.object.clone(),
             old_object: self.old_object.clone(),
-            request: described(attributes, shown_as, resource),
+            request: describe_request(attributes, shown_as, resource),
         }
     }
 
@@ -82,7 +82,7 @@ impl<'a> ReviewedRequest<'a> {
 }
 
 /// Returns the request as a review describes it. Fields that expressions get as separate variables are empty.
-fn described(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
+fn describe_request(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
     let mut request = subject::request(attributes, shown_as, resource);
     if let Some(map) = request.as_object_mut() {
         map.insert("uid".to_owned(), Value::from(""));

@@ -70,8 +70,8 @@ fn parameters(names: &[String], now: Timestamp, days: i64) -> Result<Certificate
     let mut params = CertificateParams::new(names.to_vec())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     // A few minutes back, for clients with a slow clock.
-    params.not_before = SystemTime::from(shifted(now, -300)).into();
-    params.not_after = SystemTime::from(shifted(now, days.saturating_mul(DAY))).into();
+    params.not_before = SystemTime::from(shift_time(now, -300)).into();
+    params.not_after = SystemTime::from(shift_time(now, days.saturating_mul(DAY))).into();
     // One key may get several certificates: without a random serial number they would share one.
     let mut serial = [0_u8; 16];
     SystemRandom::new()
@@ -84,6 +84,6 @@ fn parameters(names: &[String], now: Timestamp, days: i64) -> Result<Certificate
     Ok(params)
 }
 
-fn shifted(now: Timestamp, seconds: i64) -> Timestamp {
+fn shift_time(now: Timestamp, seconds: i64) -> Timestamp {
     now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(now)
 }

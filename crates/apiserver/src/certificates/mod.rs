@@ -246,8 +246,8 @@ impl Authority {
         {
             let der = certificate(&path, &pem, "")?;
             let good = belongs(&path, &der, key, "")?
-                && self.signed(&path, &der)?
-                && (purpose == Purpose::Admin || names_of(&path, &der)? == sorted(&self.names));
+                && self.has_signed(&path, &der)?
+                && (purpose == Purpose::Admin || names_of(&path, &der)? == sort_names(&self.names));
             if good {
                 return Ok((pem, false));
             }
@@ -260,10 +260,10 @@ impl Authority {
     }
 
     /// Checks whether this CA signed the certificate.
-    fn signed(&self, path: &Path, der: &CertificateDer<'_>) -> Result<bool, AuthorityError> {
-        let leaf = parsed(path, der, "")?;
+    fn has_signed(&self, path: &Path, der: &CertificateDer<'_>) -> Result<bool, AuthorityError> {
+        let leaf = parse_certificates(path, der, "")?;
         let ca_path = self.directory.join("ca.crt");
-        let ca = parsed(&ca_path, &self.ca_der, NEW_AUTHORITY)?;
+        let ca = parse_certificates(&ca_path, &self.ca_der, NEW_AUTHORITY)?;
         Ok(leaf.verify_signature(Some(ca.public_key())).is_ok())
     }
 
@@ -395,7 +395,7 @@ fn certificate(path: &Path, pem: &str, loss: &'static str) -> Result<Certificate
     })
 }
 
-fn parsed<'a>(
+fn parse_certificates<'a>(
     path: &Path,
     der: &'a CertificateDer<'_>,
     loss: &'static str,
@@ -413,7 +413,7 @@ fn parsed<'a>(
 /// Checks whether the certificate is valid now and for the next 30 days.
 fn holds(path: &Path, pem: &str, loss: &'static str, now: Timestamp) -> Result<bool, AuthorityError> {
     let der = certificate(path, pem, loss)?;
-    let certificate = parsed(path, &der, loss)?;
+    let certificate = parse_certificates(path, &der, loss)?;
     let due = now
         .checked_add(SignedDuration::from_hours(24 * issue::RENEW_DAYS))
         .unwrap_or(now)
@@ -424,11 +424,11 @@ fn holds(path: &Path, pem: &str, loss: &'static str, now: Timestamp) -> Result<b
 
 /// Checks whether the certificate is for this key.
 fn belongs(path: &Path, der: &CertificateDer<'_>, key: &KeyPair, loss: &'static str) -> Result<bool, AuthorityError> {
-    let certificate = parsed(path, der, loss)?;
+    let certificate = parse_certificates(path, der, loss)?;
     Ok(certificate.public_key().subject_public_key.data.as_ref() == key.der_bytes())
 }
 
-fn sorted(names: &[String]) -> Vec<String> {
+fn sort_names(names: &[String]) -> Vec<String> {
     let mut names = names.to_vec();
     names.sort();
     names.dedup();
@@ -437,7 +437,7 @@ fn sorted(names: &[String]) -> Vec<String> {
 
 /// Returns the names in the certificate, sorted.
 fn names_of(path: &Path, der: &CertificateDer<'_>) -> Result<Vec<String>, AuthorityError> {
-    let certificate = parsed(path, der, "")?;
+    let certificate = parse_certificates(path, der, "")?;
     let Ok(Some(extension)) = certificate.subject_alternative_name() else {
         return Ok(Vec::new());
     };
@@ -451,7 +451,7 @@ fn names_of(path: &Path, der: &CertificateDer<'_>) -> Result<Vec<String>, Author
             _ => None,
         })
         .collect();
-    Ok(sorted(&names))
+    Ok(sort_names(&names))
 }
 
 fn address(bytes: &[u8]) -> Option<String> {

@@ -80,7 +80,7 @@ fn look_at(registry: &Registry, definition: Value, emptying: &mut JoinSet<()>) {
 
 /// Returns an operation on the resource whose objects are deleted. A definition whose names were never accepted has
 /// no objects of its own.
-fn defined(registry: &Registry, definition: &Value) -> Option<Operation> {
+fn find_operation(registry: &Registry, definition: &Value) -> Option<Operation> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let served = registry
         .catalog()
@@ -102,7 +102,7 @@ fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
 
 /// Writes into the definition why it still exists.
 async fn note(registry: &Registry, definition: &Value, error: &ApiError) {
-    let listed = match defined(registry, definition) {
+    let listed = match find_operation(registry, definition) {
         Some(op) => registry.check_list(&op).await,
         None => Ok(()),
     };
@@ -143,7 +143,7 @@ async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> 
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
     let prefix = keys::of_resource(group, plural, None);
-    if let Some(op) = defined(registry, definition).map(Arc::new) {
+    if let Some(op) = find_operation(registry, definition).map(Arc::new) {
         loop {
             let seen = registry.store().revision();
             registry

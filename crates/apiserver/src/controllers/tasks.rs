@@ -333,7 +333,7 @@ impl Worker {
             Ok(_) => Ok(()),
             Err(error) if error.code == 404 => Ok(()),
             Err(error) if error.code == 409 => Err(TaskError::Raced),
-            Err(error) => Err(refused("reporting on", &name, error)),
+            Err(error) => Err(make_task_error("reporting on", &name, error)),
         }
     }
 
@@ -485,7 +485,7 @@ impl Worker {
             // Another client created the object, or its namespace is deleted or terminating. Other refusals are
             // returned, for example a quota that is not counted yet.
             Err(error) if error.code == 409 || error.code == 404 || error.is_namespace_terminating() => Ok(()),
-            Err(error) => Err(refused("creating", name, error)),
+            Err(error) => Err(make_task_error("creating", name, error)),
         }
     }
 
@@ -503,7 +503,7 @@ impl Worker {
             .contents()
             .present_object(object, &operation.resource)
             .await
-            .map_err(|error| refused("changing", name, error))?;
+            .map_err(|error| make_task_error("changing", name, error))?;
         if let Some(subresource) = subresource {
             operation = operation.subresource(subresource);
         }
@@ -511,7 +511,7 @@ impl Worker {
             Ok(_) => Ok(()),
             Err(error) if error.code == 404 => Ok(()),
             Err(error) if error.code == 409 => Err(TaskError::Raced),
-            Err(error) => Err(refused("changing", name, error)),
+            Err(error) => Err(make_task_error("changing", name, error)),
         }
     }
 
@@ -521,12 +521,12 @@ impl Worker {
             Ok(_) => Ok(()),
             Err(error) if error.code == 404 => Ok(()),
             Err(error) if error.code == 409 => Err(TaskError::Raced),
-            Err(error) => Err(refused("deleting", name, error)),
+            Err(error) => Err(make_task_error("deleting", name, error)),
         }
     }
 }
 
-fn refused(verb: &str, name: &ObjectName, source: ApiError) -> TaskError {
+fn make_task_error(verb: &str, name: &ObjectName, source: ApiError) -> TaskError {
     let place = name
         .namespace
         .as_ref()

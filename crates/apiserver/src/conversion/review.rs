@@ -160,13 +160,13 @@ pub(super) fn accept(original: &Value, converted: Value, wanted: &str) -> Result
             return Err(Fault::Identity(format!("must have the same {what}: {sent} != {found}")));
         }
     }
-    let metadata = restored(original.metadata(), answered.as_ref()).map_err(Fault::Metadata)?;
+    let metadata = restore_metadata(original.metadata(), answered.as_ref()).map_err(Fault::Metadata)?;
     object.insert("metadata".to_owned(), Value::Object(metadata));
     Ok(Value::Object(object))
 }
 
 /// Returns the original metadata with the labels and annotations of the answer.
-fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Result<Map<String, Value>, String> {
+fn restore_metadata(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Result<Map<String, Value>, String> {
     let answered = match answered {
         None => return Err("missing metadata in converted object".to_owned()),
         Some(Value::Object(answered)) => answered,

@@ -45,7 +45,7 @@ impl Registry {
                 .map_err(make_apply_error)?;
             let (merged, changed) = match applied {
                 Applied::Unchanged => {
-                    repeated(op, &patch.repeated)?;
+                    report_repeated_keys(op, &patch.repeated)?;
                     return Ok(Computed::Unchanged);
                 }
                 Applied::OwnersChanged(live) => (live, false),
@@ -65,7 +65,7 @@ impl Registry {
                     .map_err(|error| inconvertible(op, config, &error))?
                     .value
             };
-            repeated(op, &patch.repeated)?;
+            report_repeated_keys(op, &patch.repeated)?;
             if changed {
                 kind_properties::set_defaults(&op.resource, &mut object);
             }
@@ -101,7 +101,7 @@ impl Registry {
 }
 
 /// Reports repeated keys of the body: as an error or a warning, as the client wishes.
-fn repeated(op: &Operation, faults: &[String]) -> Result<(), ApiError> {
+fn report_repeated_keys(op: &Operation, faults: &[String]) -> Result<(), ApiError> {
     match op.field_validation {
         FieldValidation::Strict if !faults.is_empty() => Err(ApiError::bad_request(format!(
             "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",

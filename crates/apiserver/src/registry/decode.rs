@@ -20,19 +20,19 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
     let refused = |error: ApiError| if of_scale { untyped_scale() } else { error };
     let twice = if custom { Twice::Last } else { Twice::Filled };
     let (mut object, repeated) =
-        parse(body, format, twice).map_err(|error| refused(unrecognized(op, body, &error.message)))?;
+        parse(body, format, twice).map_err(|error| refused(refuse_unrecognized(op, body, &error.message)))?;
     if object.is_null() && !custom {
         // For a typed decoder this is an empty object.
         object = json!({});
     }
     if !object.is_object() && !object.is_null() {
-        return Err(refused(unrecognized(op, body, &untyped(&object))));
+        return Err(refused(refuse_unrecognized(op, body, &untyped(&object))));
     }
     for key in ["apiVersion", "kind"] {
         if let Some(value) = object.get(key).filter(|value| !value.is_string() && !value.is_null()) {
             let found = found(value);
             let detail = format!("json: cannot unmarshal {found} into Go struct field .{key} of type string");
-            return Err(refused(unrecognized(op, body, &format!("{UNTYPED}{detail}"))));
+            return Err(refused(refuse_unrecognized(op, body, &format!("{UNTYPED}{detail}"))));
         }
     }
     if custom && !of_scale {
@@ -55,12 +55,12 @@ fn decode_custom(op: &Operation, mut object: Value, repeated: Vec<String>, body:
                 "{0} in version {1:?} cannot be handled as a {0}: {why}",
                 resource.kind, resource.version
             )),
-            _ => unrecognized(op, body, &why),
+            _ => refuse_unrecognized(op, body, &why),
         });
     }
     if version.matches('/').count() > 1 {
         let why = format!("unexpected GroupVersion string: {version}");
-        return Err(unrecognized(op, body, &why));
+        return Err(refuse_unrecognized(op, body, &why));
     }
     let wanted = resource.api_version();
     if kind == resource.kind && version == wanted {
@@ -109,7 +109,7 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
     };
     if version.matches('/').count() > 1 {
         let why = format!("unexpected GroupVersion string: {version}");
-        return Err(unrecognized(op, body, &why));
+        return Err(refuse_unrecognized(op, body, &why));
     }
     if !kind_properties::is_known(version, kind) && !resource.is_custom() {
         return cannot(format!(
@@ -161,7 +161,7 @@ pub(crate) fn internal_package(group: &str) -> &str {
 /// Bytes of a body in an error message.
 const SHOWN: usize = 30;
 
-fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
+fn refuse_unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
     // A message never repeats a Secret's body.
     let body = if op.resource.is_confidential() { &[] } else { body };
     let head = body.get(..SHOWN).unwrap_or(body);

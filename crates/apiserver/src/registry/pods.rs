@@ -164,7 +164,7 @@ impl Registry {
                 return refused("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
             }
             if allowed == 0 {
-                return Err(violated(0, &why_none_is_left(budget, live)));
+                return Err(make_violation_error(0, &why_none_is_left(budget, live)));
             }
             if allowed == 1 {
                 set_condition(
@@ -349,7 +349,7 @@ fn spares_unready(budget: &Value) -> bool {
     policy == Some("AlwaysAllow") || (current >= desired && desired > 0)
 }
 
-fn violated(seconds: u64, cause: &str) -> ApiError {
+fn make_violation_error(seconds: u64, cause: &str) -> ApiError {
     let mut error = ApiError::new(429, "TooManyRequests", VIOLATED);
     if seconds > 0 {
         error
@@ -364,7 +364,7 @@ fn violated(seconds: u64, cause: &str) -> ApiError {
 }
 
 fn being_processed(budget: &str) -> ApiError {
-    violated(
+    make_violation_error(
         10,
         &format!("The disruption budget {budget} is still being processed by the server."),
     )

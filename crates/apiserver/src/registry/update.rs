@@ -119,14 +119,14 @@ impl Registry {
                 if admitted == live {
                     // The steps below would find nothing to do.
                     let _charged = self.admit(&attributes, &live, true).await?;
-                    return Ok(unchanged(op, entry, live));
+                    return Ok(answer_unchanged(op, entry, live));
                 }
                 admitted = live.clone();
             }
             match self.replace(op, name, entry, &live, admitted).await {
                 Err(Refusal::Raced) => {}
                 Err(Refusal::Error(error)) => return Err(error),
-                Ok(Replaced::Unchanged) => return Ok(unchanged(op, entry, live)),
+                Ok(Replaced::Unchanged) => return Ok(answer_unchanged(op, entry, live)),
                 Ok(Replaced::By(answer)) => return Ok(Outcome { answer, created: false }),
             }
         }
@@ -340,7 +340,7 @@ enum Replaced {
 }
 
 /// Returns the answer to a request that changed nothing.
-fn unchanged(op: &Operation, entry: &Arc<Entry>, live: Value) -> Outcome {
+fn answer_unchanged(op: &Operation, entry: &Arc<Entry>, live: Value) -> Outcome {
     let answer = if is_verbatim(&op.resource) {
         Answer::Stored(entry.clone())
     } else {

@@ -109,7 +109,7 @@ impl Registry {
             // Faults of the first objects are an error of the request, and not a frame of the watch.
             let converted = page.items.are_converted_elsewhere();
             let first = page.items.batch(if converted { BATCH.1 } else { LITTLE }).await?;
-            pending.extend(first.into_iter().flatten().map(added));
+            pending.extend(first.into_iter().flatten().map(make_added_frame));
             page.items.hold();
             (page.revision, Some((page.items, page.revision)))
         } else {
@@ -200,7 +200,7 @@ impl WatchStream {
         };
         match read {
             Ok((items, Some(batch))) => {
-                self.pending.extend(batch.into_iter().map(added));
+                self.pending.extend(batch.into_iter().map(make_added_frame));
                 self.initial = Some((items, revision));
             }
             Ok((_, None)) if self.bookmarks => self.pending.push_back(WatchFrame::Bookmark {
@@ -286,7 +286,7 @@ impl WatchStream {
     }
 }
 
-fn added(item: Item) -> WatchFrame {
+fn make_added_frame(item: Item) -> WatchFrame {
     WatchFrame::Change { kind: "ADDED", item }
 }
 

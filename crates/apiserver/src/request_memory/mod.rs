@@ -134,8 +134,8 @@ impl IncomingBody {
             }
             match (&mut gathered, first.take()) {
                 (None, None) => first = Some(data),
-                (None, Some(head)) => gathered = Some(joined(&head, &data, charged)),
-                (Some(before), _) if before.capacity() < length => *before = joined(before, &data, charged),
+                (None, Some(head)) => gathered = Some(join_bytes(&head, &data, charged)),
+                (Some(before), _) if before.capacity() < length => *before = join_bytes(before, &data, charged),
                 (Some(before), _) => before.extend_from_slice(&data),
             }
         }
@@ -186,7 +186,7 @@ fn late() -> ApiError {
     ApiError::new(408, "Timeout", "the request's body did not arrive in time")
 }
 
-fn joined(before: &[u8], data: &[u8], capacity: usize) -> BytesMut {
+fn join_bytes(before: &[u8], data: &[u8], capacity: usize) -> BytesMut {
     let mut joined = BytesMut::with_capacity(capacity);
     joined.extend_from_slice(before);
     joined.extend_from_slice(data);

@@ -17,7 +17,11 @@ pub(crate) fn serve(path: &str, headers: &HeaderMap, catalog: &Catalog, address:
         ["api"] | ["apis"] => {
             let core = parts == ["api"];
             if wants_aggregated(headers) {
-                return Some(etag::cached(headers, AGGREGATED, to_line(&aggregated(catalog, core))));
+                return Some(etag::cached(
+                    headers,
+                    AGGREGATED,
+                    to_line(&write_aggregated_discovery(catalog, core)),
+                ));
             }
             if core {
                 return answer(json!({
@@ -142,7 +146,7 @@ fn storage_hash(resource: &Resource) -> String {
     base64::engine::general_purpose::STANDARD.encode(digest.get(..8).unwrap_or_default())
 }
 
-fn aggregated(catalog: &Catalog, core: bool) -> Value {
+fn write_aggregated_discovery(catalog: &Catalog, core: bool) -> Value {
     let mut items = Vec::new();
     for (group, versions) in catalog.groups() {
         if group.is_empty() != core {

@@ -34,7 +34,7 @@ pub(crate) fn serve(
         return Some(match checks.iter().find(|(name, _)| *name == wanted) {
             None => respond::not_found(),
             Some((_, true)) => respond::text(StatusCode::OK, "ok"),
-            Some((name, false)) => failed(&format!("internal server error: {name} failed\n")),
+            Some((name, false)) => answer_failure(&format!("internal server error: {name} failed\n")),
         });
     }
     let mut unmatched: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
@@ -64,10 +64,10 @@ pub(crate) fn serve(
     Some(match (healthy, query.flag("verbose")) {
         (true, false) => respond::text(StatusCode::OK, "ok"),
         (true, true) => respond::text(StatusCode::OK, report),
-        (false, _) => failed(&report),
+        (false, _) => answer_failure(&report),
     })
 }
 
-fn failed(report: &str) -> Response<Body> {
+fn answer_failure(report: &str) -> Response<Body> {
     respond::text(StatusCode::INTERNAL_SERVER_ERROR, report.to_owned())
 }

@@ -152,7 +152,7 @@ fn list_metadata(op: &Operation, revision: u64) -> Value {
 }
 
 /// Returns an object as an item of a list: built-in items have no kind, as the list's kind implies it.
-fn listed(op: &Operation, mut object: Value) -> Value {
+fn make_list_item(op: &Operation, mut object: Value) -> Value {
     if !op.resource.is_custom()
         && let Some(map) = object.as_object_mut()
     {
@@ -295,7 +295,7 @@ impl Writer {
         let value = match (self.form.view, &self.columns) {
             (View::Table, Some(columns)) => columns.row(&object, self.form.include, self.now),
             (View::Metadata, _) => partial_metadata(&object),
-            _ => listed(&self.op, object),
+            _ => make_list_item(&self.op, object),
         };
         serde_json::to_writer(out, &value).map_err(ApiError::internal)
     }

@@ -31,12 +31,14 @@ pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &R
         name => {
             if let Some((_, hash)) = catalog.custom_documents().find(|(path, _)| *path == name) {
                 let text = registry.contents().openapi_document(name)?;
-                return Some(addressed(path, query, hash, || {
+                return Some(answer_hashed_url(path, query, hash, || {
                     respond::bytes(StatusCode::OK, respond::JSON, text)
                 }));
             }
             let document = openapi::document(name).filter(|document| is_served(&catalog, document.path))?;
-            Some(addressed(path, query, document.hash, || built_in(&document, headers)))
+            Some(answer_hashed_url(path, query, document.hash, || {
+                built_in(&document, headers)
+            }))
         }
     }
 }
@@ -104,7 +106,12 @@ fn is_served(catalog: &Catalog, path: &str) -> bool {
 }
 
 /// Answers a URL with a hash: the right hash may be cached forever, another hash is redirected to the right one.
-fn addressed(path: &str, query: &Query, hash: &str, document: impl FnOnce() -> Response<Body>) -> Response<Body> {
+fn answer_hashed_url(
+    path: &str,
+    query: &Query,
+    hash: &str,
+    document: impl FnOnce() -> Response<Body>,
+) -> Response<Body> {
     match query.get("hash") {
         Some(asked) if asked != hash => {
             let mut response = respond::text(StatusCode::MOVED_PERMANENTLY, "");

@@ -200,7 +200,7 @@ pub(crate) async fn post(view: View, endpoint: &Endpoint, bounds: Bounds, review
             answer.content_type
         )),
         Ok(Ok(answer)) if answer.status.is_success() => Ok(answer.body),
-        Ok(Ok(answer)) => Err(refused(&answer)),
+        Ok(Ok(answer)) => Err(describe_refusal(&answer)),
         Ok(Err(why)) => Err(failed(&why)),
         Err(_) => Err(failed(bounds.out_of_time)),
     }
@@ -293,7 +293,7 @@ fn tls_failure(error: &std::io::Error) -> String {
 }
 
 /// Returns the error for a status other than success.
-fn refused(answer: &Answer) -> String {
+fn describe_refusal(answer: &Answer) -> String {
     let body = &answer.body;
     if let Ok(sent) = serde_json::from_slice::<Value>(body)
         && sent.get("kind").and_then(Value::as_str) == Some("Status")

@@ -79,7 +79,7 @@ impl TreeCache {
         })
     }
 
-    fn cached(&self) -> MutexGuard<'_, HashMap<Key, Cached>> {
+    fn lock_cache(&self) -> MutexGuard<'_, HashMap<Key, Cached>> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +91,7 @@ impl TreeCache {
         deadline: tokio::time::Instant,
     ) -> Result<TreeInUse, StorageError> {
         let slot = {
-            let mut cached = self.cached();
+            let mut cached = self.lock_cache();
             let key = (source.clone(), digest.to_owned());
             let now = Instant::now();
             let entry = cached.entry(key).or_insert_with(|| Cached {
@@ -160,7 +160,7 @@ impl TreeCache {
     /// Drops unused trees while callers wait for their memory.
     fn drop_unused(&self) {
         while self.budget.is_wanted() {
-            let mut cached = self.cached();
+            let mut cached = self.lock_cache();
             let idle = cached.iter().filter(|(_, cached)| self.is_in_the_way(cached));
             let oldest = idle.min_by_key(|(_, cached)| cached.used).map(|(key, _)| key.clone());
             let Some(gone) = oldest.and_then(|key| cached.remove(&key)) else {
@@ -190,7 +190,7 @@ impl TreeCache {
 
     fn drop_all_but(&self, is_kept: impl Fn(&Cached) -> bool) {
         let mut gone = Vec::new();
-        let mut cached = self.cached();
+        let mut cached = self.lock_cache();
         cached.retain(|_, cached| {
             let keep = is_kept(cached);
             if !keep {
@@ -287,7 +287,7 @@ mod tests {
         }
 
         fn loaded(&self) -> usize {
-            let cached = self.trees.cached();
+            let cached = self.trees.lock_cache();
             cached.values().filter(|cached| cached.slot.get().is_some()).count()
         }
     }

@@ -59,13 +59,13 @@ impl LaneTable {
     /// Returns the lane of a namespace: its tenant's, the platform's, or its own if it has no tenant. Namespaces without a tenant share one account,
     /// but each has its own limits.
     pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
-        self.named(
+        self.find_or_make_lane(
             name_share(placement, namespace),
             identity::decide_for_lane(placement, namespace),
         )
     }
 
-    fn named(&self, name: String, account: LaneAccount) -> Arc<Lane> {
+    fn find_or_make_lane(&self, name: String, account: LaneAccount) -> Arc<Lane> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.by_name.len() >= lanes.full && !lanes.by_name.contains_key(&name) {
             lanes.by_name.retain(|_, lane| !lane.is_idle());

@@ -36,7 +36,7 @@ impl HubChannel {
         (line, sent)
     }
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Answer>>> {
+    fn lock_questions(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Answer>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,19 +56,19 @@ impl HubChannel {
         let _room = self.room.acquire().await.ok()?;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (send, receive) = oneshot::channel();
-        self.asked().insert(number, send);
+        self.lock_questions().insert(number, send);
         let answered = async {
             self.send(FromLane::Question { number, question }).await;
             receive.await.ok()
         };
         let answer = tokio::time::timeout(ANSWER, answered).await.ok().flatten();
-        self.asked().remove(&number);
+        self.lock_questions().remove(&number);
         answer
     }
 
     /// Handles an answer.
     pub(super) fn answer(&self, number: u64, answer: Answer) {
-        let waiting = self.asked().remove(&number);
+        let waiting = self.lock_questions().remove(&number);
         if let Some(waiting) = waiting {
             // The caller may have given up.
             let _gone = waiting.send(answer);

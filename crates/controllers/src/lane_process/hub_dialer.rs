@@ -45,7 +45,7 @@ impl HubDialer {
         })
     }
 
-    fn asked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Opened>>> {
+    fn lock_questions(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Opened>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +63,7 @@ impl HubDialer {
                 (None, None) => Err(refuse(&io::Error::other("no socket came with the answer"))),
             };
             // The caller may have given up. Then the connection is closed.
-            let waiting = self.asked().remove(&answer.number);
+            let waiting = self.lock_questions().remove(&answer.number);
             drop(waiting.map(|waiting| waiting.send(opened)));
         }
     }
@@ -76,7 +76,7 @@ impl HubDialer {
         let _room = room.acquire().await;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (send, receive) = oneshot::channel();
-        self.asked().insert(number, send);
+        self.lock_questions().insert(number, send);
         // Removed however this ends.
         let _entry = Entry { dialer: self, number };
         let answered = async {
@@ -128,7 +128,7 @@ struct Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.dialer.asked().remove(&self.number);
+        self.dialer.lock_questions().remove(&self.number);
     }
 }
 

@@ -57,12 +57,12 @@ pub(crate) struct IncomingFile<'a, R> {
 
 impl<R> Drop for IncomingFile<'_, R> {
     fn drop(&mut self) {
-        self.deliveries.asked().remove(&self.number);
+        self.deliveries.lock_questions().remove(&self.number);
     }
 }
 
 impl<R> FileReceiver<R> {
-    fn asked(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<FileMessage<R>>>> {
+    fn lock_questions(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<FileMessage<R>>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ impl<R> FileReceiver<R> {
     pub(crate) fn expect(&self) -> IncomingFile<'_, R> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (send, pieces) = mpsc::channel(WAITING);
-        self.asked().insert(number, send);
+        self.lock_questions().insert(number, send);
         IncomingFile {
             deliveries: self,
             number,
@@ -80,7 +80,7 @@ impl<R> FileReceiver<R> {
 
     /// Handles a received piece, and returns whether a receiver waits for it. A slow writer slows down the line.
     pub(crate) async fn take_piece(&self, number: u64, bytes: Vec<u8>) -> bool {
-        let waiting = self.asked().get(&number).cloned();
+        let waiting = self.lock_questions().get(&number).cloned();
         match waiting {
             Some(waiting) => waiting.send(FileMessage::Piece(bytes)).await.is_ok(),
             None => false,
@@ -89,7 +89,7 @@ impl<R> FileReceiver<R> {
 
     /// Ends a request: the file does not exist.
     pub(crate) async fn refuse(&self, number: u64, refusal: R) {
-        let waiting = self.asked().remove(&number);
+        let waiting = self.lock_questions().remove(&number);
         if let Some(waiting) = waiting {
             let _given_up = waiting.send(FileMessage::Refused(refusal)).await;
         }
@@ -225,6 +225,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let refused = delivery.receive(folder.path(), 1).await.unwrap_err();
         assert!(matches!(refused, TransferError::Refused("no")));
-        assert!(deliveries.asked().is_empty());
+        assert!(deliveries.lock_questions().is_empty());
     }
 }

@@ -251,15 +251,15 @@ async fn resolve(client: &Client, kind: &KindReference) -> KindAnswer {
 /// Reads an object. If its version is no longer served, any other version of its kind is used, so that the object is not lost.
 async fn read(client: &Client, target: &Watched) -> Result<Option<Value>, ClusterError> {
     let find = async |resource: Resource| client.find(&resource, &target.id.namespace, &target.id.name).await;
-    match find(served(client, target).await?).await {
+    match find(find_served_resource(client, target).await?).await {
         // The kind was removed after discovery was read. Discovery is read again.
-        Err(ClusterError::PathGone { .. }) => find(served(client, target).await?).await,
+        Err(ClusterError::PathGone { .. }) => find(find_served_resource(client, target).await?).await,
         other => other,
     }
 }
 
 /// Returns the resource by which an object can be reached now.
-async fn served(client: &Client, target: &Watched) -> Result<Resource, ClusterError> {
+async fn find_served_resource(client: &Client, target: &Watched) -> Result<Resource, ClusterError> {
     client
         .resource_in_any_version(&target.api_version(), &target.id.kind)
         .await
@@ -314,8 +314,8 @@ async fn remove(client: &Client, delete: &Delete, dry_run: bool) -> Result<(), C
             .delete(&resource, &target.id.namespace, &target.id.name, &options)
             .await
     };
-    match remove(served(client, target).await?).await {
-        Err(ClusterError::PathGone { .. }) => remove(served(client, target).await?).await,
+    match remove(find_served_resource(client, target).await?).await {
+        Err(ClusterError::PathGone { .. }) => remove(find_served_resource(client, target).await?).await,
         other => other,
     }
 }

@@ -244,7 +244,7 @@ impl Renderer {
             let files = TreeFiles(&held.0);
             let noted = RecordingTree::new(&files);
             let outcome = build_tree(&noted, &path, (&overlay, &inputs), bounds).map(|(built, changed_files)| {
-                let objects = rendered(built);
+                let objects = list_rendered_objects(built);
                 let bytes: u64 = objects.iter().map(|object| estimate_memory(&object.object.0)).sum();
                 let seen = Arc::new(noted.into_seen());
                 let bytes = bytes.saturating_add(seen.held_bytes());
@@ -279,7 +279,7 @@ impl Renderer {
 pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> Rendered {
     let inputs = (&request.overlay, &request.inputs);
     let (outcome, changed_files) = match build_tree(files, &request.path, inputs, RunLimits::default()) {
-        Ok((built, changed_files)) => (Ok(rendered(built)), changed_files),
+        Ok((built, changed_files)) => (Ok(list_rendered_objects(built)), changed_files),
         Err(BuildFailure { message, .. }) => {
             let failure = RenderFailure {
                 message,
@@ -428,7 +428,7 @@ fn lines(error: &kustomize::Error) -> Vec<String> {
     }
 }
 
-fn rendered(built: Build) -> Vec<RenderedObject> {
+fn list_rendered_objects(built: Build) -> Vec<RenderedObject> {
     let resources = built.resources.into_iter();
     resources
         .map(|resource| RenderedObject {

@@ -245,7 +245,7 @@ pub(super) fn list_contested(context: &Context<'_>) -> Vec<String> {
 /// Finds the fields that are put back again and again, though too slowly for a back-off, and their writers.
 fn slow<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, BTreeSet<&'m str>)> {
     let mut found: BTreeMap<ObjectId, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
-    for (key, reversals) in named(context) {
+    for (key, reversals) in list_named_writers(context) {
         let Some((id, path)) = key.split_once('#') else {
             continue;
         };
@@ -261,7 +261,7 @@ fn slow<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, 
     found
 }
 
-fn named<'m>(context: &'m Context<'_>) -> impl Iterator<Item = (&'m String, &'m Vec<DriftCorrection>)> {
+fn list_named_writers<'m>(context: &'m Context<'_>) -> impl Iterator<Item = (&'m String, &'m Vec<DriftCorrection>)> {
     let now = context.now;
     context.memory.reversals.iter().filter(move |(_, reversals)| {
         reversals.len() >= NAMED && remembered_until(reversals).is_some_and(|until| now < until)
@@ -271,7 +271,7 @@ fn named<'m>(context: &'m Context<'_>) -> impl Iterator<Item = (&'m String, &'m 
 /// Returns the end of the next back-off, or the time at which a named writer is forgotten without further changes.
 pub(super) fn find_next_end(context: &Context<'_>) -> Option<jiff::Timestamp> {
     let ends = context.memory.backed_off.values().map(|back_off| back_off.until);
-    let over = named(context).filter_map(|(_, reversals)| remembered_until(reversals));
+    let over = list_named_writers(context).filter_map(|(_, reversals)| remembered_until(reversals));
     ends.chain(over).filter(|end| *end > context.now).min()
 }
 

@@ -78,7 +78,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         spec.service_account_name.as_deref(),
     ) {
         Ok(identity) => identity,
-        Err(denial) => return blocked(snapshot, now, memory, denial.reason.as_str(), &denial.message),
+        Err(denial) => return plan_blocked(snapshot, now, memory, denial.reason.as_str(), &denial.message),
     };
     match &snapshot.service_account {
         ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => {}
@@ -91,7 +91,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         }
         ServiceAccountFacts::Forbidden(message) | ServiceAccountFacts::Unanswered(message) => {
             let why = format!("no token for {identity}: {message}");
-            return blocked(snapshot, now, memory, reason::IDENTITY_MISSING, &why);
+            return plan_blocked(snapshot, now, memory, reason::IDENTITY_MISSING, &why);
         }
     }
     let looked = remote_cluster::resolve_target(snapshot, &identity);
@@ -122,10 +122,10 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Ok(target) => context.target = target,
         Err(TargetError::Ask(step)) => return *context.again(vec![*step]),
         Err(TargetError::Failed { message, .. }) => {
-            return blocked(snapshot, now, context.memory, reason::RECONCILIATION_FAILED, &message);
+            return plan_blocked(snapshot, now, context.memory, reason::RECONCILIATION_FAILED, &message);
         }
         Err(TargetError::Changed(message)) => {
-            return blocked(snapshot, now, context.memory, reason::CLUSTER_CHANGED, &message);
+            return plan_blocked(snapshot, now, context.memory, reason::CLUSTER_CHANGED, &message);
         }
         Err(TargetError::Left) => {
             let why = format!("{} says that it is of another cluster", tenure_api::metadata::CLUSTER);
@@ -282,7 +282,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
 
 /// Ends the attempt with the obstacle to the deletion, and with the findings so far.
 fn block(context: Context<'_>, reason: &str, why: &str) -> Plan {
-    let mut plan = blocked(context.snapshot, context.now, context.memory, reason, why);
+    let mut plan = plan_blocked(context.snapshot, context.now, context.memory, reason, why);
     plan.withheld.extend(context.withheld);
     plan.events.extend(context.events);
     plan
@@ -336,7 +336,7 @@ fn is_refused(snapshot: &Snapshot) -> bool {
 /// have not looked yet. In a namespace that is being deleted, no Kustomization takes an object over.
 fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<Vec<Delete>> {
     let snapshot = context.snapshot;
-    let looking = waited(snapshot, LONGEST_LOOK);
+    let looking = compute_deadline(snapshot, LONGEST_LOOK);
     let taking = farewell(snapshot);
     if deletes.is_empty() || snapshot.endings.own.is_some() || context.now >= looking.max(taking) {
         return Ok(deletes);
@@ -404,7 +404,7 @@ fn withheld_delete(delete: &Delete, why: String) -> Withheld {
 
 /// Handles an obstacle to the deletion of the objects. In a namespace that stays, the plan waits, however long it takes. If no answer can come any more, the
 /// Kustomization is released in the end, or at once if no objects would stay behind.
-fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str, why: &str) -> Plan {
+fn plan_blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str, why: &str) -> Plan {
     let ends = snapshot.endings.own.is_some();
     let farewell = farewell(snapshot);
     if ends && (now >= farewell || left_behind(snapshot).is_empty()) {
@@ -433,11 +433,11 @@ fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str
 
 /// Returns the end of the wait of a Kustomization in a namespace or Tenant that ends.
 fn farewell(snapshot: &Snapshot) -> Timestamp {
-    waited(snapshot, timeout(snapshot).min(LONGEST_FAREWELL))
+    compute_deadline(snapshot, timeout(snapshot).min(LONGEST_FAREWELL))
 }
 
 /// Returns when a wait of this length is over. The wait counts from the deletion, so a restart doesn't begin it again.
-fn waited(snapshot: &Snapshot, long: Duration) -> Timestamp {
+fn compute_deadline(snapshot: &Snapshot, long: Duration) -> Timestamp {
     let deleted = snapshot.kustomization.metadata.deletion_timestamp.as_ref();
     let since = deleted.map_or(snapshot.attempt.started, |deleted| deleted.0);
     add_duration(since, long)

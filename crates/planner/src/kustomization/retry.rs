@@ -50,7 +50,7 @@ pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory
     let until = memory
         .retry
         .as_ref()
-        .filter(|retry| retry.asked == asked(snapshot))
+        .filter(|retry| retry.asked == read_attempt_input(snapshot))
         .map(|retry| {
             if met_another(retry, snapshot) {
                 retry.soon
@@ -78,7 +78,7 @@ pub(super) fn record_failure(
         // Nothing was tried: a missing object (a source, a dependency) is looked up after each report of a watch.
         return;
     }
-    let asked = asked(snapshot);
+    let asked = read_attempt_input(snapshot);
     let times = match &memory.retry {
         // The plan is made again, because its status could not be written.
         Some(before) if before.attempt == attempt => return,
@@ -109,7 +109,7 @@ fn did_something(snapshot: &Snapshot) -> bool {
 }
 
 /// Returns the input of an attempt.
-fn asked(snapshot: &Snapshot) -> AttemptInput {
+fn read_attempt_input(snapshot: &Snapshot) -> AttemptInput {
     let metadata = &snapshot.kustomization.metadata;
     AttemptInput {
         uid: metadata.uid.clone(),

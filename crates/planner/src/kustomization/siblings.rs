@@ -232,7 +232,7 @@ pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> ObjectT
 
 /// Returns the end of a prune's wait for siblings: its timeout, counted from the first wait with this revision.
 pub(super) fn find_prune_deadline(context: &mut Context<'_>) -> Timestamp {
-    let waiting = continued(context, context.memory.prune_waiting.as_ref());
+    let waiting = continue_wait(context, context.memory.prune_waiting.as_ref());
     let deadline = add_duration(waiting.since, context.timeout);
     context.memory.prune_waiting = Some(waiting);
     deadline
@@ -248,14 +248,14 @@ pub(super) fn is_prune_delay_over(context: &Context<'_>) -> bool {
 
 /// Puts the prune off at the end of an attempt, and returns the end of the delay.
 pub(super) fn delay_prune(context: &mut Context<'_>) -> Timestamp {
-    let waiting = continued(context, context.memory.prune_put_off.as_ref());
+    let waiting = continue_wait(context, context.memory.prune_put_off.as_ref());
     let deadline = add_duration(waiting.since, context.timeout);
     context.memory.prune_put_off = Some(waiting);
     deadline
 }
 
 /// Returns a wait of this attempt, with the start of the first wait for this revision and spec.
-fn continued(context: &Context<'_>, before: Option<&HealthWait>) -> HealthWait {
+fn continue_wait(context: &Context<'_>, before: Option<&HealthWait>) -> HealthWait {
     let before = before.filter(|waiting| is_present(context, waiting));
     HealthWait {
         revision: context.revision.clone().unwrap_or_default(),

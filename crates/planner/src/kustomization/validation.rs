@@ -60,7 +60,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
     let spec = &kustomization.spec;
     // First, so that nothing walks a list that is too long.
     list_limits::check_kustomization(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
-    let fields = unimplemented(spec);
+    let fields = list_unimplemented_fields(spec);
     if !fields.is_empty() {
         return Err(stalled(
             reason::UNSUPPORTED_FIELD,
@@ -224,7 +224,7 @@ pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
 }
 
 /// Returns the fields that are set and not implemented.
-fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
+fn list_unimplemented_fields(spec: &KustomizationSpec) -> Vec<&'static str> {
     let decryption = spec.decryption.as_ref();
     let set = [(
         "spec.decryption.serviceAccountName",

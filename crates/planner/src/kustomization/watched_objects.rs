@@ -23,7 +23,7 @@ const MOST_STREAMS: usize = 256;
 /// the desired objects are known.
 pub(super) fn list_tracked(snapshot: &Snapshot) -> Vec<Watched> {
     let inputs = remote_cluster::list_beside(snapshot).into_iter();
-    bounded(inputs.chain(own_entries(snapshot))).0
+    limit_watches(inputs.chain(own_entries(snapshot))).0
 }
 
 /// Lists the inputs of the rendering, all desired objects, the objects of the inventory that may still exist, and the objects that health depends on.
@@ -38,7 +38,7 @@ pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<
         .into_iter()
         .filter(|entry| !desired.contains(&entry.id));
     let inputs = remote_cluster::list_beside(context.snapshot).into_iter();
-    let (watched, left_out) = bounded(inputs.chain(targets.into_iter().cloned()).chain(checks).chain(others));
+    let (watched, left_out) = limit_watches(inputs.chain(targets.into_iter().cloned()).chain(checks).chain(others));
     if left_out > 0 {
         context.withhold(
             format!("the watch of {left_out} objects"),
@@ -72,7 +72,7 @@ fn is_known(snapshot: &Snapshot, target: &Watched) -> bool {
 }
 
 /// Returns the objects that fit into the allowed number of streams, sorted and without duplicates, and the number of the others.
-fn bounded(wanted: impl Iterator<Item = Watched>) -> (Vec<Watched>, usize) {
+fn limit_watches(wanted: impl Iterator<Item = Watched>) -> (Vec<Watched>, usize) {
     let mut streams: BTreeSet<(String, String, String, String)> = BTreeSet::new();
     let mut watched: BTreeSet<Watched> = BTreeSet::new();
     let mut left_out = 0;

@@ -42,7 +42,7 @@ fn write_url<S: Source>(snapshot: &Snapshot<S>, digest: &str) -> String {
     url.map(|(base, address)| base.write_url(&address)).unwrap_or_default()
 }
 
-fn changed<S: Source>(snapshot: &Snapshot<S>, status: &S::Status) -> Option<S::Status> {
+fn find_changed_status<S: Source>(snapshot: &Snapshot<S>, status: &S::Status) -> Option<S::Status> {
     outcome::find_change(snapshot.repository.status(), status)
 }
 
@@ -53,7 +53,7 @@ fn warning<S: Source>(snapshot: &Snapshot<S>, plan: &mut Plan<S>, reason: &str, 
         .extend(outcome::make_event(old, EventKind::Warning, reason, message));
 }
 
-fn handled<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
+fn record_handled_request<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
     if let Some(observed) = status.parts().observed {
         outcome::record_handled_request(observed.last_handled, snapshot.attempt.requested_at.as_ref());
     }
@@ -93,7 +93,7 @@ pub(super) fn make_progress_status<S: Source>(snapshot: &Snapshot<S>, now: Times
         ),
     );
     condition::remove(status.conditions_mut(), condition::STALLED);
-    changed(snapshot, &status)
+    find_changed_status(snapshot, &status)
 }
 
 /// Ends a plan that does nothing until a user changes the object.
@@ -115,9 +115,9 @@ pub(super) fn stall<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: 
         (condition::STALLED, ConditionStatus::True, reason, message),
     );
     note_generation(&mut status, snapshot);
-    handled(&mut status, snapshot);
+    record_handled_request(&mut status, snapshot);
     warning(snapshot, &mut plan, reason, message);
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     if refusal.reason == RefusalReason::Denied(DenialReason::IdentityMissing) {
         // The owner of a namespace may become known without a change of this object.
         plan.next = Next::Done(Some(add_duration(now, Duration::from_secs(30))));
@@ -146,13 +146,13 @@ pub(super) fn wait<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &s
     ] {
         set(&mut status, snapshot, now, entry);
     }
-    handled(&mut status, snapshot);
+    record_handled_request(&mut status, snapshot);
     warning(snapshot, &mut plan, reason, message);
     plan.withheld.push(Withheld {
         what: "fetch".to_owned(),
         why: message.to_owned(),
     });
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     // A watch reports a change of the awaited object; this time is for changes that no watch reports.
     plan.next = Next::Done(Some(add_duration(now, WAITING_INTERVAL)));
     plan
@@ -198,7 +198,7 @@ pub(super) fn fail<S: Source>(
         now,
         (condition::READY, ConditionStatus::False, reason, &failure.message),
     );
-    handled(&mut status, snapshot);
+    record_handled_request(&mut status, snapshot);
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = snapshot.memory.failures.saturating_add(1);
     let wait = failure
@@ -235,7 +235,7 @@ pub(super) fn fail<S: Source>(
         what: "Ready".to_owned(),
         why: failure.message.clone(),
     });
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     plan
 }
 
@@ -311,7 +311,7 @@ pub(super) fn succeed<S: Source>(
         observed.ignore.clone_from(&stored.ignore);
     }
     snapshot.repository.note_observed(&mut status, stored);
-    handled(&mut status, snapshot);
+    record_handled_request(&mut status, snapshot);
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = 0;
     plan.memory.not_before = None;
@@ -329,7 +329,7 @@ pub(super) fn succeed<S: Source>(
             place: EventPlace::default(),
         });
     }
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     let uid = snapshot.repository.metadata().uid.as_deref().unwrap_or_default();
     let last = plan.memory.last_asked.unwrap_or(now);
     plan.next = Next::Done(Some(add_duration(

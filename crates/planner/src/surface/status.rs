@@ -23,7 +23,7 @@ fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: C
     outcome::set_condition(&mut status.conditions, &snapshot.surface.metadata, now, entry);
 }
 
-fn changed(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<SurfaceStatus> {
+fn find_changed_status(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<SurfaceStatus> {
     outcome::find_change(snapshot.surface.status.as_ref(), status)
 }
 
@@ -36,7 +36,7 @@ fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&Se
     status.identity = account.map(ToString::to_string);
 }
 
-fn handled(status: &mut SurfaceStatus, snapshot: &Snapshot) {
+fn record_handled_request(status: &mut SurfaceStatus, snapshot: &Snapshot) {
     outcome::record_handled_request(
         &mut status.last_handled_reconcile_at,
         snapshot.attempt.requested_at.as_ref(),
@@ -75,9 +75,9 @@ pub(super) fn report_refusal(
         (condition::STALLED, ConditionStatus::True, reason, &message),
     );
     status.observed_generation = snapshot.surface.metadata.generation;
-    handled(&mut status, snapshot);
+    record_handled_request(&mut status, snapshot);
     announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     plan.next = Next::Done(again.map(|again| add_duration(now, again)));
     plan.withheld.push(Withheld {
         what: "everything".to_owned(),
@@ -105,7 +105,7 @@ pub(super) fn report_lane_problem(snapshot: &Snapshot, now: Timestamp, trouble: 
             trouble,
         ));
     }
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     plan.next = Next::Done(None);
     plan.withheld.push(Withheld {
         what: "everything".to_owned(),
@@ -151,7 +151,7 @@ pub(super) fn report_write_failures(
         "The last attempt failed; see Ready",
     );
     set(&mut status, snapshot, now, retrying);
-    handled(&mut status, snapshot);
+    record_handled_request(&mut status, snapshot);
     announce(
         snapshot,
         &mut plan,
@@ -166,7 +166,7 @@ pub(super) fn report_write_failures(
         });
     }
     plan.steps.clear();
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     let at = add_duration(now, RETRY_INTERVAL);
     let key = deploy_key::find_next_time(snapshot, now);
     plan.next = Next::Done(plan.memory.next().into_iter().chain(key).chain([at]).min());
@@ -286,9 +286,9 @@ pub(super) fn report_success(
     status.sources = sources.into_iter().map(|source| source.status).collect();
     tell_keys(&mut status, snapshot, &mut plan);
     status.observed_generation = snapshot.surface.metadata.generation;
-    handled(&mut status, snapshot);
+    record_handled_request(&mut status, snapshot);
     ownership::report_trial(&mut status, snapshot, now);
-    plan.status = changed(snapshot, &status);
+    plan.status = find_changed_status(snapshot, &status);
     let tried = snapshot.ownership.as_ref().map(ownership::find_next);
     let key = deploy_key::find_next_time(snapshot, now);
     plan.next = Next::Done(tried.into_iter().chain(key).min());

@@ -43,7 +43,7 @@ pub(super) fn disown_namespaces(
             }
             (None, Some(Live::Failed(failure))) => problems.push(describe_failure(&id, "read", failure)),
             (None, Some(Live::Absent | Live::Unserved)) => {}
-            (None, None) => steps.push(Request::Read(watched(&namespace.name))),
+            (None, None) => steps.push(Request::Read(make_namespace_target(&namespace.name))),
         }
     }
     steps
@@ -63,7 +63,7 @@ pub(super) fn is_any_owned(snapshot: &Snapshot, tenant: &TenantFacts) -> bool {
     })
 }
 
-fn watched(namespace: &str) -> Watched {
+fn make_namespace_target(namespace: &str) -> Watched {
     Watched {
         id: labels::identify(namespace),
         version: "v1".to_owned(),
@@ -78,7 +78,7 @@ fn disown(name: &str, live: &Value, uid: &str) -> Option<Disown> {
         .filter(|owner| owner.get("uid").and_then(Value::as_str) != Some(uid))
         .collect();
     (rest.len() < all.len()).then(|| Disown {
-        target: watched(name),
+        target: make_namespace_target(name),
         patch: json!({ "metadata": {
             "uid": view.find_text("/metadata/uid"),
             "resourceVersion": view.find_text("/metadata/resourceVersion"),

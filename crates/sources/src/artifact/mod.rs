@@ -197,7 +197,7 @@ impl ArtifactStore {
         bytes
     }
 
-    fn stored(&self) -> MutexGuard<'_, Shelves> {
+    fn lock_shelves(&self) -> MutexGuard<'_, Shelves> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -253,7 +253,7 @@ impl ArtifactStore {
     /// [`StorageError::Missing`], [`StorageError::Io`], or [`StorageError::InvalidArchive`] for a file that is no gzip archive, such as a copied layer.
     pub fn loaded_size(&self, source: &SourceKey, digest: &str) -> Result<u64, StorageError> {
         let path = self.file(source, digest)?;
-        let file = self.opened(&path, digest)?;
+        let file = self.open_archive(&path, digest)?;
         match read_archive_size(&file) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 // A damaged file is removed first.
@@ -267,7 +267,7 @@ impl ArtifactStore {
         }
     }
 
-    fn opened(&self, path: &Path, digest: &str) -> Result<fs::File, StorageError> {
+    fn open_archive(&self, path: &Path, digest: &str) -> Result<fs::File, StorageError> {
         fs::File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StorageError::Missing {
                 digest: digest.to_owned(),
@@ -283,7 +283,7 @@ impl ArtifactStore {
         };
         let own = *setting == self.disk.room().lane_setting;
         let oldest = {
-            let stored = self.stored();
+            let stored = self.lock_shelves();
             let outdated = stored.values().flat_map(|shelf| shelf.iter().rev().skip(1));
             let of_use = outdated.filter(|stored| !own || stored.lane == lane);
             of_use
@@ -295,13 +295,13 @@ impl ArtifactStore {
 
     fn put(&self, folder: &Path, new: Stored) {
         self.forget(&new.path);
-        self.stored().entry(folder.to_owned()).or_default().push(new);
+        self.lock_shelves().entry(folder.to_owned()).or_default().push(new);
     }
 
     /// Releases the charge of an archive.
     fn forget(&self, path: &Path) {
         let Some(folder) = path.parent() else { return };
-        let mut stored = self.stored();
+        let mut stored = self.lock_shelves();
         let Some(shelf) = stored.get_mut(folder) else { return };
         let at = shelf.iter().position(|stored| stored.path == path);
         let gone = at.map(|at| shelf.remove(at));
@@ -350,7 +350,7 @@ impl ArtifactStore {
     /// [`StorageError::Missing`], [`StorageError::DigestMismatch`] or [`StorageError::Io`].
     pub(crate) fn open_verified(&self, source: &SourceKey, digest: &str) -> Result<fs::File, StorageError> {
         let path = self.file(source, digest)?;
-        let mut file = self.opened(&path, digest)?;
+        let mut file = self.open_archive(&path, digest)?;
         let mut hash = Hashing(Sha256::new());
         io::copy(&mut file, &mut hash).map_err(|source| self.io("read", &path, source))?;
         let found = format!("sha256:{}", hex::encode(hash.0.finalize()));

@@ -220,7 +220,7 @@ impl ByteBudget {
             Some(lane.waiting.first_key_value()?.1.bytes)
         };
         BudgetDemand {
-            share: state.allowed(&self.shared.whole),
+            share: state.compute_allowance(&self.shared.whole),
             held: state.held,
             first: first(),
             growing: state.growing.values().sum(),
@@ -230,7 +230,7 @@ impl ByteBudget {
     /// Checks whether a request waits while the share is smaller than the limit of all lanes.
     pub fn is_short_of_share(&self) -> bool {
         let state = self.shared.lock();
-        state.allowed(&self.shared.whole) < self.shared.whole.all && !state.turns.is_empty()
+        state.compute_allowance(&self.shared.whole) < self.shared.whole.all && !state.turns.is_empty()
     }
 
     /// Waits until the held or requested bytes have changed since the last call. For a single caller.
@@ -285,7 +285,7 @@ impl ByteBudget {
         let mut state = self.shared.lock();
         let room = state.room(&self.shared.whole);
         room.check(bytes)?;
-        let is_share = state.allowed(&room) < room.all;
+        let is_share = state.compute_allowance(&room) < room.all;
         let is_busy = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty()) || state.is_kept();
         if (is_busy && !is_share) || !state.fits(lane, bytes, &room) {
             drop(state);
@@ -336,7 +336,8 @@ impl ByteBudget {
         } else {
             (room.all, room.all_setting, false)
         };
-        let is_share = !is_own && state.held.saturating_add(bytes) <= room.all && state.allowed(&room) < room.all;
+        let is_share =
+            !is_own && state.held.saturating_add(bytes) <= room.all && state.compute_allowance(&room) < room.all;
         OverBudget::Full {
             what: room.what,
             needed: bytes,
@@ -417,11 +418,11 @@ impl State {
 
     fn fits(&self, lane: &str, bytes: u64, room: &BudgetLimits) -> bool {
         let own = self.lanes.get(lane).map_or(0, |lane| lane.held);
-        own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= self.allowed(room)
+        own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= self.compute_allowance(room)
     }
 
     /// Returns the bytes that all lanes of this process may hold together.
-    fn allowed(&self, room: &BudgetLimits) -> u64 {
+    fn compute_allowance(&self, room: &BudgetLimits) -> u64 {
         self.share.map_or(room.all, |share| share.min(room.all))
     }
 
@@ -481,7 +482,7 @@ impl State {
         for name in self.turns.values().take(LOOKED_PAST) {
             let lane = self.lanes.get(name)?;
             let (_, first) = lane.waiting.first_key_value()?;
-            if self.held.saturating_add(first.bytes) <= self.allowed(room) {
+            if self.held.saturating_add(first.bytes) <= self.compute_allowance(room) {
                 found = Some(Arc::clone(name));
                 break;
             }

@@ -40,7 +40,7 @@ fn limits() -> Limits {
     }
 }
 
-fn unlimited() -> GrowingCharge {
+fn make_unlimited_charge() -> GrowingCharge {
     let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
     GrowingCharge::unused(budget.try_acquire("", 0).unwrap())
 }
@@ -70,7 +70,7 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
         return Ok(None);
     };
     let out = tempfile::tempfile().unwrap();
-    let memory = (&BudgetLimits::unlimited("files"), &mut unlimited());
+    let memory = (&BudgetLimits::unlimited("files"), &mut make_unlimited_charge());
     let selection = archive::Selection {
         sparse: &[],
         ignoring: Some(None),
@@ -131,12 +131,12 @@ fn packs_whose_deltas_go_in_circles() {
 async fn converse(bytes: &[u8]) -> bool {
     let limits = limits();
     let mut reader = PacketReader::new(bytes);
-    let Ok(advertisement) = Advertisement::read(&mut reader, &limits, &mut unlimited()).await else {
+    let Ok(advertisement) = Advertisement::read(&mut reader, &limits, &mut make_unlimited_charge()).await else {
         return false;
     };
     let references = match &advertisement {
         Advertisement::Zero { references, .. } => Ok(references.clone()),
-        Advertisement::Two { .. } => read_list(&mut reader, &limits, &mut unlimited()).await,
+        Advertisement::Two { .. } => read_list(&mut reader, &limits, &mut make_unlimited_charge()).await,
     };
     let Ok(references) = references else { return false };
     let wants: Vec<Oid> = references.iter().map(|reference| reference.oid).collect();

@@ -164,7 +164,7 @@ impl<'a> Pack<'a> {
                     continue;
                 }
             };
-            let mut hasher = named(algorithm, object, size);
+            let mut hasher = make_object_hasher(algorithm, object, size);
             scanner.pieces(size, |piece| hasher.update(piece))?;
             objects.push((hasher.finish().ok_or_else(collision)?, index, object));
         }
@@ -221,7 +221,7 @@ impl<'a> Pack<'a> {
                 };
                 let made = self.apply(&content, child)?;
                 check_size(made.len() as u64, &mut 0, limits)?;
-                let mut hasher = named(algorithm, base.kind, made.len() as u64);
+                let mut hasher = make_object_hasher(algorithm, base.kind, made.len() as u64);
                 hasher.update(&made);
                 let oid = hasher.finish().ok_or_else(collision)?;
                 if let Some(entry) = self.entries.get_mut(child as usize) {
@@ -476,7 +476,7 @@ pub(super) fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<
 }
 
 /// Returns a hasher that has read the object header, which precedes the content.
-fn named(algorithm: Algorithm, kind: ObjectKind, size: u64) -> Hasher {
+fn make_object_hasher(algorithm: Algorithm, kind: ObjectKind, size: u64) -> Hasher {
     let mut hasher = Hasher::new(algorithm);
     hasher.update(format!("{} {size}\0", kind.name()).as_bytes());
     hasher

@@ -136,7 +136,7 @@ impl Fetch<'_> {
         let OciRequest { url, keychain, tls, .. } = self.request;
         if let ArtifactReference::Digest(digest) = &self.request.reference
             // The content of a digest never changes: a stored artifact needs no registry.
-            && let Some(unchanged) = self.unchanged(digest.as_str())
+            && let Some(unchanged) = self.find_unchanged(digest.as_str())
         {
             return Ok(unchanged);
         }
@@ -145,7 +145,7 @@ impl Fetch<'_> {
         let mut memory = GrowingCharge::used(held);
         let mut registry = Registry::new(self.dialer, url, keychain, tls);
         let (revision, digest) = self.resolve(&mut registry, &mut memory).await?;
-        if let Some(unchanged) = self.unchanged(&revision) {
+        if let Some(unchanged) = self.find_unchanged(&revision) {
             return Ok(unchanged);
         }
         if let Some(keys) = &self.request.keys {
@@ -408,7 +408,7 @@ impl Fetch<'_> {
         })
     }
 
-    fn unchanged(&self, revision: &str) -> Option<Fetched> {
+    fn find_unchanged(&self, revision: &str) -> Option<Fetched> {
         let known = self.request.asked.known.as_ref()?;
         let same = known.facts.revision == revision
             && known.fingerprint == self.fingerprint

@@ -311,14 +311,16 @@ impl<'a> Registry<'a> {
                 password: password.clone(),
             },
             (Some(Challenge::Basic), Some(_)) => {
-                return Err(self.unauthorized("it wants a user and a password, and the Secret has a token for it"));
-            }
-            (Some(Challenge::Basic), None) => {
                 return Err(
-                    self.unauthorized("it wants a user and a password; name a Secret with them in spec.secretRef")
+                    self.make_unauthorized_error("it wants a user and a password, and the Secret has a token for it")
                 );
             }
-            (None, _) => return Err(self.unauthorized("it refuses, and names no way of authentication")),
+            (Some(Challenge::Basic), None) => {
+                return Err(self.make_unauthorized_error(
+                    "it wants a user and a password; name a Secret with them in spec.secretRef",
+                ));
+            }
+            (None, _) => return Err(self.make_unauthorized_error("it refuses, and names no way of authentication")),
         };
         self.client.set_credentials(credentials);
         Ok(())
@@ -382,7 +384,7 @@ impl<'a> Registry<'a> {
                 } else {
                     "with the credentials of the Secret; they don't have the right to pull"
                 };
-                Err(self.unauthorized(&format!("HTTP {} {asked}", status.as_u16())))
+                Err(self.make_unauthorized_error(&format!("HTTP {} {asked}", status.as_u16())))
             }
             StatusCode::NOT_FOUND => Err(OciError::NotFound {
                 what: what.to_owned(),
@@ -444,7 +446,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn unauthorized(&self, problem: &str) -> OciError {
+    fn make_unauthorized_error(&self, problem: &str) -> OciError {
         OciError::Unauthorized {
             host: self.url.to_string(),
             problem: problem.to_owned(),

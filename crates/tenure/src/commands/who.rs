@@ -78,7 +78,7 @@ impl Who {
         };
         let object =
             serde_json::to_value(api.get(name).await?).map_err(|error| Failure::internal(error.to_string()))?;
-        let owned = owned(&object, field.as_ref())?;
+        let owned = list_owned_fields(&object, field.as_ref())?;
         if owned.is_empty() {
             return Err(Failure::negative(match &self.field {
                 Some(field) => format!("no manager owns {field} of {}", self.object),
@@ -143,7 +143,7 @@ fn print(owned: &[Owned], provenance: &Provenance, writer: &dyn Fn(&ManagedField
 }
 
 /// Returns every owned field, ordered by path, at or below `within` if given.
-fn owned(object: &Value, within: Option<&FieldPath>) -> Result<Vec<Owned>, Failure> {
+fn list_owned_fields(object: &Value, within: Option<&FieldPath>) -> Result<Vec<Owned>, Failure> {
     let managed = Managed::of_object(object)
         .map_err(|error| Failure::environment(format!("managedFields can't be read: {error}")))?;
     let mut fields = Vec::new();
@@ -249,7 +249,7 @@ mod tests {
 
     fn check(kind: &str, field: Option<&str>, want: &[(&str, &str, &str)]) {
         let field = field.map(|field| FieldPath::from_str(field).expect("a path"));
-        let got = owned(&object(kind), field.as_ref()).expect("managedFields");
+        let got = list_owned_fields(&object(kind), field.as_ref()).expect("managedFields");
         let got: Vec<_> = got
             .iter()
             .map(|owned| (owned.path.to_string(), owned.value.clone(), manager(&owned.entry)))

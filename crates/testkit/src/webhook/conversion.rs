@@ -91,7 +91,7 @@ pub(super) fn asked(path: &str, review: &Value) -> String {
     let objects = request.get("objects").and_then(Value::as_array).into_iter().flatten();
     let objects: Vec<String> = objects
         .map(|object| {
-            let spec = spaced(object.get("spec").unwrap_or(&Value::Null));
+            let spec = write_spaced(object.get("spec").unwrap_or(&Value::Null));
             format!("{} {spec}", text(object, "apiVersion"))
         })
         .collect();
@@ -115,15 +115,15 @@ pub(super) fn asked(path: &str, review: &Value) -> String {
 }
 
 /// Returns JSON in Python's format.
-fn spaced(value: &Value) -> String {
+fn write_spaced(value: &Value) -> String {
     match value {
         Value::Object(map) => {
             let fields = map
                 .iter()
-                .map(|(key, value)| format!("{}: {}", json!(key), spaced(value)));
+                .map(|(key, value)| format!("{}: {}", json!(key), write_spaced(value)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(spaced).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => format!("[{}]", items.iter().map(write_spaced).collect::<Vec<_>>().join(", ")),
         other => other.to_string(),
     }
 }

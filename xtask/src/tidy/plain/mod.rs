@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use super::{Finding, tracked};
+use super::{Finding, list_tracked_files};
 use ceilings::{CEILINGS, Shares};
 use comments::{Form, comments};
 use markdown::paragraphs;
@@ -103,7 +103,7 @@ pub(super) fn list(root: &Path, below: &[String]) -> anyhow::Result<String> {
 fn measure(root: &Path, below: &[String]) -> anyhow::Result<BTreeMap<String, Measured>> {
     let mut scopes: BTreeMap<String, Measured> = BTreeMap::new();
     let is_wanted = |path: &str| below.is_empty() || below.iter().any(|folder| Path::new(path).starts_with(folder));
-    for path in tracked(root)?.into_iter().filter(|path| is_wanted(path)) {
+    for path in list_tracked_files(root)?.into_iter().filter(|path| is_wanted(path)) {
         let Some(scope) = scope(&path) else {
             continue;
         };

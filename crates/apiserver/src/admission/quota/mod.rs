@@ -103,7 +103,7 @@ pub(super) async fn find_charge(
         .view()
         .list("", "resourcequotas", Some(&all.namespace))
     {
-        let owed = owed(attributes, &kind, &quota, object)?;
+        let owed = compute_charge(attributes, &kind, &quota, object)?;
         if let Some(owed) = owed.filter(|_| !attributes.dry_run()) {
             all.amounts.push((quota.name().to_owned(), owed));
         }
@@ -112,7 +112,7 @@ pub(super) async fn find_charge(
 }
 
 /// Computes the charge of a request for one quota; nothing if the quota does not cover the request.
-fn owed(
+fn compute_charge(
     attributes: &Attributes<'_>,
     kind: &Counted,
     quota: &Value,

@@ -75,7 +75,7 @@ impl Notes<'_> {
     }
 
     /// Records that a mutating webhook was called.
-    fn asked(&self, mutated: bool) {
+    fn record_call(&self, mutated: bool) {
         self.add("mutation", || {
             let (configuration, webhook) = (
                 Value::from(self.hook.configuration.as_str()),
@@ -88,7 +88,7 @@ impl Notes<'_> {
     }
 
     /// Records the patch, if the audit policy also records request bodies.
-    fn patched(&self, operations: &[Value]) {
+    fn record_patch(&self, operations: &[Value]) {
         if !self.attributes.op.trail.wants_request() {
             return;
         }
@@ -118,7 +118,7 @@ pub(super) fn has_validating_webhook(admission: &Admission, attributes: &Attribu
 }
 
 /// Returns the resource as which a webhook gets the request, if the webhook matches.
-async fn wanted(
+async fn find_resource(
     contents: &Contents,
     attributes: &Attributes<'_>,
     hook: &Hook,
@@ -155,7 +155,7 @@ pub(super) struct Rounds {
 
 impl Rounds {
     /// Marks the called webhooks with a reinvocation policy: the object changed after their calls.
-    fn changed(&mut self) {
+    fn mark_reinvocations(&mut self) {
         self.again.append(&mut self.asked);
     }
 }
@@ -175,11 +175,11 @@ pub(super) async fn mutate(
     }
     if reinvoke && rounds.left != *object {
         // The server's own rules changed the object after the last call.
-        rounds.changed();
+        rounds.mark_reinvocations();
     }
     let mut changed = false;
     for (index, hook) in hooks.into_iter().enumerate() {
-        let Some(resource) = wanted(contents, attributes, &hook, object.as_ref()).await? else {
+        let Some(resource) = find_resource(contents, attributes, &hook, object.as_ref()).await? else {
             continue;
         };
         if reinvoke && !rounds.again.contains(&hook.id) {
@@ -196,18 +196,18 @@ pub(super) async fn mutate(
                 if let Some(operations) = answer {
                     let new =
                         patch::apply(contents, attributes, &hook, &resource, object.as_ref(), &operations).await?;
-                    notes.patched(&operations);
+                    notes.record_patch(&operations);
                     if object.as_ref() != Some(&new) {
                         changes = true;
                         changed = true;
-                        rounds.changed();
+                        rounds.mark_reinvocations();
                         *object = Some(new);
                     }
                 }
-                notes.asked(changes);
+                notes.record_call(changes);
             }
             Err(failure) => {
-                notes.asked(false);
+                notes.record_call(false);
                 failure.into_error(&notes, "mutation")?;
             }
         }
@@ -228,7 +228,7 @@ pub(super) async fn validate(
     let contents = &admission.contents;
     let mut calls = Vec::new();
     for hook in hooks(admission, attributes, Phase::Validating) {
-        if let Some(resource) = wanted(contents, attributes, &hook, object).await? {
+        if let Some(resource) = find_resource(contents, attributes, &hook, object).await? {
             let place = format!("round_0_index_{}", calls.len());
             calls.push(async move {
                 match ask(contents, attributes, &hook, &resource, object).await {

@@ -29,7 +29,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
     }
 }
 
-fn refused(fault: &Fault) -> ApiError {
+fn refuse_patch(fault: &Fault) -> ApiError {
     match fault.why {
         Why::TestFailed => ApiError::internal(format!("testing value {} failed: test failed", fault.path)),
         _ => ApiError::internal(fault),
@@ -52,7 +52,7 @@ pub(super) async fn apply(
         )));
     };
     let shown = subject::convert_for_review(contents, attributes, resource, object).await?;
-    let changed = json_patch::apply(shown.into_owned(), operations).map_err(|fault| refused(&fault))?;
+    let changed = json_patch::apply(shown.into_owned(), operations).map_err(|fault| refuse_patch(&fault))?;
     if !changed.is_object() {
         return Err(ApiError::internal(format!(
             "admission webhook {:?} left no object",

@@ -96,7 +96,7 @@ pub(crate) fn decide(object: &Value, states: &[OwnerState], dependents: &[Value]
             .any(|dependent| is_deleting(dependent) && has_finalizer(dependent, FOREGROUND));
         return Verdict::Delete {
             propagation: "Foreground",
-            unblocked: circle.then(|| unblocked(object)),
+            unblocked: circle.then(|| remove_blocking(object)),
         };
     }
     let propagation = if has_finalizer(object, ORPHAN) {
@@ -164,7 +164,7 @@ pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers(object).any(|held| held == finalizer)
 }
 
-fn unblocked(object: &Value) -> Value {
+fn remove_blocking(object: &Value) -> Value {
     let mut object = object.clone();
     for reference in object
         .pointer_mut("/metadata/ownerReferences")

@@ -11,7 +11,7 @@ use crate::authentication::api_time;
 const REFUSED: &str = "ReplicaSetCreateError";
 
 /// Returns the object's generation, unless its status has observed it already.
-fn unobserved(object: &Value) -> Option<i64> {
+fn find_unobserved_generation(object: &Value) -> Option<i64> {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
     let generation = number("/metadata/generation").unwrap_or(1);
     (number("/status/observedGeneration") != Some(generation)).then_some(generation)
@@ -45,7 +45,7 @@ pub(super) fn deployment(object: &Value) -> Option<Value> {
     // A ReplicaSet that was refused is now accepted: report this, too.
     let generation = match progressing(object) {
         Some(condition) if text(condition, "/reason") == REFUSED => object.pointer("/metadata/generation")?.as_i64()?,
-        _ => unobserved(object)?,
+        _ => find_unobserved_generation(object)?,
     };
     let replicas = replicas(object);
     let mut status = status(object);
@@ -126,7 +126,7 @@ pub(crate) fn with_refusal(deployment: &Value, set: &str, why: &str, now: Timest
 }
 
 pub(super) fn replica_set(object: &Value) -> Option<Value> {
-    let generation = unobserved(object)?;
+    let generation = find_unobserved_generation(object)?;
     let replicas = replicas(object);
     let mut status = status(object);
     status.insert("observedGeneration".to_owned(), json!(generation));
@@ -143,7 +143,7 @@ pub(super) fn replica_set(object: &Value) -> Option<Value> {
 }
 
 pub(super) fn stateful_set(object: &Value) -> Option<Value> {
-    let generation = unobserved(object)?;
+    let generation = find_unobserved_generation(object)?;
     let replicas = replicas(object);
     let revision = format!("{}-{generation}", text(object, "/metadata/name"));
     let mut status = status(object);
@@ -165,7 +165,7 @@ pub(super) fn stateful_set(object: &Value) -> Option<Value> {
 
 /// Returns the status of a DaemonSet. The cluster has no nodes, so no Pod is desired and none is missing.
 pub(super) fn daemon_set(object: &Value) -> Option<Value> {
-    let generation = unobserved(object)?;
+    let generation = find_unobserved_generation(object)?;
     let mut status = status(object);
     status.insert("observedGeneration".to_owned(), json!(generation));
     for key in [

@@ -185,7 +185,7 @@ impl Stream {
 
     /// Marks everything up to a revision as delivered. A requested object that was not reported is absent, and so is an older object known only from
     /// an answer. Returns the reconcilers to notify, each with its object.
-    fn synced(&mut self, revision: u64) -> Vec<(Key, String)> {
+    fn mark_delivered(&mut self, revision: u64) -> Vec<(Key, String)> {
         self.revision = self.revision.max(revision);
         self.synced = true;
         let Self {
@@ -256,7 +256,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
             tell(keys, name);
         }
         WatchEvent::Synced { revision } => {
-            let news = lock(stream).synced(parse_revision(&revision));
+            let news = lock(stream).mark_delivered(parse_revision(&revision));
             for (key, name) in news {
                 tell(vec![key], name);
             }

@@ -45,7 +45,7 @@ impl TenantReconciler {
     }
 
     /// Returns the namespaces with its label, and its possible objects in them.
-    fn labelled(&self) -> BTreeMap<ObjectId, Live> {
+    fn list_labelled(&self) -> BTreeMap<ObjectId, Live> {
         let hub = &self.hub;
         let mut found = BTreeMap::new();
         for cache in [
@@ -85,7 +85,7 @@ impl TenantReconciler {
 
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
         let realm = self.hub.extract_realm(tenant);
-        let labelled = self.labelled();
+        let labelled = self.list_labelled();
         let live = self.answered.observe(labelled);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             tenant: tenant.clone(),
@@ -168,7 +168,7 @@ impl Reconciler for TenantReconciler {
         };
         snapshot.are_policies_in_force != self.hub.are_policies_in_force()
             || snapshot.is_overtaken(&tenant, &self.hub.extract_realm(&tenant))
-            || self.answered.has_news(&self.labelled())
+            || self.answered.has_news(&self.list_labelled())
     }
 
     fn forget(&mut self) {

@@ -207,11 +207,11 @@ impl KustomizationReconciler {
     fn take(&mut self, answer: Answer) {
         let told = self.snapshot.as_mut().and_then(|snapshot| snapshot.take(answer));
         if let Some((id, live)) = told {
-            self.answered(id, live);
+            self.record_answer(id, live);
         }
     }
 
-    fn answered(&mut self, id: ObjectId, answer: Live) {
+    fn record_answer(&mut self, id: ObjectId, answer: Live) {
         let revision = answer.object().map(read_revision);
         let known = ObservedState::keep(answer);
         if let (Some(revision), ObservedState::Object(json)) = (revision, &known) {

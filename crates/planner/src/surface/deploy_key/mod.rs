@@ -328,7 +328,7 @@ impl Case<'_> {
     }
 
     /// Returns the record of this key in the status.
-    fn recorded(&self) -> Option<&SurfaceDeployKeyStatus> {
+    fn find_record(&self) -> Option<&SurfaceDeployKeyStatus> {
         let status = self.snapshot.surface.status.as_ref()?;
         status.deploy_keys.iter().find(|key| key.source == self.source)
     }
@@ -336,7 +336,7 @@ impl Case<'_> {
     /// Checks whether the key is gone and the status doesn't report it yet.
     fn is_gone_unsaid(&self) -> bool {
         let is_gone = matches!(self.facts().map(|facts| &facts.secret), Some(SecretFacts::Absent));
-        is_gone && self.recorded().is_some()
+        is_gone && self.find_record().is_some()
     }
 
     /// Writes the input of the look. The state of the source is a part of it: a source that can't fetch any more may have lost its key.
@@ -399,7 +399,7 @@ impl Case<'_> {
         let surface = &self.snapshot.surface;
         let hosts = source.deploy_key.as_ref()?.known_hosts.as_str();
         let (version, known_hosts, is_labelled) = match &facts.secret {
-            SecretFacts::Absent if self.recorded().is_none() => {
+            SecretFacts::Absent if self.find_record().is_none() => {
                 return Some(Work::Make {
                     secret: objects::write_secret(surface, self.source, hosts),
                     comment: objects::write_comment(surface, self.source),
@@ -412,7 +412,7 @@ impl Case<'_> {
                 pair: Ok(pair),
                 known_hosts,
                 is_labelled,
-            } if status::is_as_recorded(self.recorded(), pair) => {
+            } if status::is_as_recorded(self.find_record(), pair) => {
                 ((uid.as_str(), resource_version.as_str()), known_hosts, *is_labelled)
             }
             _ => return None,

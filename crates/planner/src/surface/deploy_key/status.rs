@@ -45,7 +45,7 @@ pub(in crate::surface) fn judge(snapshot: &Snapshot, source: &str) -> Option<Sta
 /// Lists the keys of the status.
 pub(in crate::surface) fn list_statuses(snapshot: &Snapshot) -> Vec<SurfaceDeployKeyStatus> {
     let told = |case: &Case<'_>| -> Option<SurfaceDeployKeyStatus> {
-        let recorded = case.recorded().cloned();
+        let recorded = case.find_record().cloned();
         if case.wanting.is_none() {
             return recorded.filter(|_| !case.is_over());
         }
@@ -121,7 +121,7 @@ impl Case<'_> {
 
     fn judge(&self) -> Standing {
         let secret = self.secret_name();
-        let recorded = self.recorded().map(|recorded| Pair {
+        let recorded = self.find_record().map(|recorded| Pair {
             public_key: recorded.public_key.clone(),
             fingerprint: recorded.fingerprint.clone(),
         });

@@ -93,22 +93,22 @@ impl Demo {
         if self.story == Story::Access {
             let world = tokio::select! {
                 world = access::World::start(folder, self.port) => world?,
-                ended = &mut ended => return ended.map(|()| interrupted()),
+                ended = &mut ended => return ended.map(|()| make_interrupted_code()),
             };
             let code = tokio::select! {
                 code = self.tell_of_access(&world, folder) => code,
-                ended = &mut ended => ended.map(|()| interrupted()),
+                ended = &mut ended => ended.map(|()| make_interrupted_code()),
             };
             world.plane.stop().await;
             return code;
         }
         let world = tokio::select! {
             world = World::start(folder, self.port) => world?,
-            ended = &mut ended => return ended.map(|()| interrupted()),
+            ended = &mut ended => return ended.map(|()| make_interrupted_code()),
         };
         let code = tokio::select! {
             code = self.tell(&world, folder) => code,
-            ended = &mut ended => ended.map(|()| interrupted()),
+            ended = &mut ended => ended.map(|()| make_interrupted_code()),
         };
         world.plane.stop().await;
         code
@@ -191,7 +191,7 @@ fn conclude(account: &Transcript, started: Instant) -> ExitCode {
 }
 
 /// Returns the exit code after an interruption: 128 and the number of SIGINT, as in shells.
-fn interrupted() -> ExitCode {
+fn make_interrupted_code() -> ExitCode {
     ExitCode::from(130)
 }
 

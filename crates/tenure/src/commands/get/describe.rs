@@ -18,7 +18,7 @@ pub(super) fn describe(subject: &str, columns: &[(String, String)], object: &Val
         if cell.is_empty() || ["READY", "STATUS", "NAME", "NAMESPACE"].contains(&header.as_str()) {
             continue;
         }
-        lines.push(format!("  {header:widest$}   {}", indented(cell, widest + 5)));
+        lines.push(format!("  {header:widest$}   {}", indent_lines(cell, widest + 5)));
     }
     let object = ObjectView::of(object);
     if let Some(revision) = object.find_text("/status/lastAppliedRevision") {
@@ -45,12 +45,12 @@ fn describe_condition(condition: StatedCondition<'_>) -> String {
     );
     match condition.message {
         "" => head,
-        message => format!("{head}\n      {}", indented(&tenure_api::text::visible(message), 6)),
+        message => format!("{head}\n      {}", indent_lines(&tenure_api::text::visible(message), 6)),
     }
 }
 
 /// Indents every line except the first.
-fn indented(text: &str, by: usize) -> String {
+fn indent_lines(text: &str, by: usize) -> String {
     let gap = format!("\n{}", " ".repeat(by));
     text.trim_end().lines().collect::<Vec<_>>().join(&gap)
 }
