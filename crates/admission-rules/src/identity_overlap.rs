@@ -33,9 +33,10 @@ const fn any(verb: &'static str, group: &'static str, resource: &'static str) ->
     }
 }
 
-/// Tokens, Secrets that hold tokens, Pods that run as the account, and rights that users can grant themselves. One policy asks about each list: a
+/// Tokens, Secrets that hold tokens, Pods that run as the account, rights that users can grant themselves, and repositories. One policy asks about each list: a
 /// policy may ask for a limited number of rights.
-pub(super) const WAYS: [&[ImpersonationRight]; 2] = [
+/// The last list has the objects whose content a controller applies as an account of their namespace, and the sources of this content.
+pub(super) const WAYS: [&[ImpersonationRight]; 3] = [
     &[
         make_named_right("create", "serviceaccounts/token"),
         make_named_right("impersonate", "serviceaccounts"),
@@ -73,6 +74,29 @@ pub(super) const WAYS: [&[ImpersonationRight]; 2] = [
         any("update", "apps", "daemonsets"),
         any("patch", "batch", "cronjobs"),
         any("update", "batch", "cronjobs"),
+    ],
+    &[
+        any("create", "kustomize.toolkit.fluxcd.io", "kustomizations"),
+        any("create", "helm.toolkit.fluxcd.io", "helmreleases"),
+        any("create", "tenure.dev", "surfaces"),
+        any("create", "source.toolkit.fluxcd.io", "gitrepositories"),
+        any("create", "source.toolkit.fluxcd.io", "ocirepositories"),
+        any("create", "source.toolkit.fluxcd.io", "buckets"),
+        any("create", "source.extensions.fluxcd.io", "artifactgenerators"),
+        any("patch", "kustomize.toolkit.fluxcd.io", "kustomizations"),
+        any("patch", "helm.toolkit.fluxcd.io", "helmreleases"),
+        any("patch", "tenure.dev", "surfaces"),
+        any("patch", "source.toolkit.fluxcd.io", "gitrepositories"),
+        any("patch", "source.toolkit.fluxcd.io", "ocirepositories"),
+        any("patch", "source.toolkit.fluxcd.io", "buckets"),
+        any("patch", "source.extensions.fluxcd.io", "artifactgenerators"),
+        any("update", "kustomize.toolkit.fluxcd.io", "kustomizations"),
+        any("update", "helm.toolkit.fluxcd.io", "helmreleases"),
+        any("update", "tenure.dev", "surfaces"),
+        any("update", "source.toolkit.fluxcd.io", "gitrepositories"),
+        any("update", "source.toolkit.fluxcd.io", "ocirepositories"),
+        any("update", "source.toolkit.fluxcd.io", "buckets"),
+        any("update", "source.extensions.fluxcd.io", "artifactgenerators"),
     ],
 ];
 

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::crds::{CrdError, crds};
 use crate::enforcement::ENFORCEMENT;
 use crate::metadata::{
-    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE,
-    KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
-    OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE, SECRET_WRITER, SHARD_LEASE_PREFIX, SHOW_TOKEN_CLUSTER_ROLE,
-    SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
-    TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    AUTHOR_CLUSTER_ROLE, CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE,
+    HOME_WITNESS_CLUSTER_ROLE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY,
+    MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE,
+    NOTIFICATION_CONTROLLER_LEASE, OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE, SECRET_WRITER, SHARD_LEASE_PREFIX,
+    SHOW_TOKEN_CLUSTER_ROLE, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub use admission::{ADMISSION_ROLE, admission};
@@ -199,8 +199,8 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     })
 }
 
-/// Lists the ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps account, Capsule's defaults for owners, and their
-/// replacement in the home namespace.
+/// Lists the ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps account, and Capsule's defaults for owners with their
+/// replacement in the home namespace. Users that write or see reconciled objects have two more.
 fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     let mut roles = vec![LANE_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE];
     if choice.has_tenants() {
@@ -212,6 +212,8 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
             HOME_OWNER_CLUSTER_ROLE,
             HOME_WITNESS_CLUSTER_ROLE,
             NAMESPACE_DELETER_CLUSTER_ROLE,
+            AUTHOR_CLUSTER_ROLE,
+            VIEWER_CLUSTER_ROLE,
         ]);
     }
     roles

@@ -178,6 +178,10 @@ pub const GITOPS_ACCOUNT_EXCLUSIVE: &str = "exclusive";
 /// Annotation on a Tenant: the ClusterRole that its generated GitOps account has in each of its namespaces, in place of Tenure's own. Only
 /// administrators write Tenants, and RBAC says which roles may be bound at all.
 pub const GITOPS_CLUSTER_ROLE: &str = "tenure.dev/gitops-cluster-role";
+/// Annotation on a Tenant: with [`AUTHOR_ROLE_NONE`], its owners are not bound to [`AUTHOR_CLUSTER_ROLE`] by default.
+pub const AUTHOR_ROLE: &str = "tenure.dev/author-role";
+/// Value of [`AUTHOR_ROLE`]: owners write no object that Tenure reconciles.
+pub const AUTHOR_ROLE_NONE: &str = "none";
 /// The prefix of the names of Tenants that `tenure attest` makes.
 pub const ATTEST_PREFIX: &str = "attest-";
 /// Label on a Tenant that `tenure attest` made: `true`.
@@ -248,6 +252,10 @@ pub const TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE: &str = "tenure-tenant-gitops-coz
 pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 /// The ClusterRole that shows the reconciled objects to users with the right to view a namespace.
 pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
+/// The ClusterRole of users that write the objects that Tenure reconciles: Surfaces, sources, Kustomizations, Receivers, Alerts, Providers.
+pub const AUTHOR_CLUSTER_ROLE: &str = "tenure-author";
+/// The ClusterRole of users that only look: reconciled objects, and the objects that these apply, without Secrets.
+pub const VIEWER_CLUSTER_ROLE: &str = "tenure-viewer";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
 /// The ClusterRole of owners in their tenant's home namespace, in place of `admin`: it contains no right that gives access to the GitOps

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use crate::access::{GROUP, PROVIDERS, WRITE_CREDENTIALS};
 use crate::installation::ControllerChoice;
 use crate::metadata::{
-    HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY,
-    MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE,
-    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER,
+    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
 };
 
 /// Returns the rights of a tenant's GitOps account in the tenant's namespaces: the kinds of applications.
@@ -100,6 +101,8 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         lane_books_cluster_role(choice),
         namespace_deleter_cluster_role(),
         home_owner_cluster_role(),
+        author_cluster_role(choice),
+        viewer_cluster_role(),
         home_witness_cluster_role(choice),
         tenant_gitops_cluster_role(),
         tenant_gitops_home_cluster_role(),
@@ -214,14 +217,51 @@ pub fn namespace_deleter_cluster_role() -> Value {
 ///
 /// The tenant's GitOps account is in this namespace, and reads meet no admission. A user that may request its token, impersonate it, start a Pod as
 /// it or read Secrets has its rights or its keys. So these rights are left out, and with Pods all kinds that create them. With Secrets, RoleBindings
-/// are left out, since they could give the rights back. Pods and their contents aren't shown either: their arguments may contain a Secret's value.
+/// are left out, since they could give the rights back. Pods are shown, with their logs: their specs contain what the visible Deployments contain.
 #[must_use]
 pub fn home_owner_cluster_role() -> Value {
-    let see = json!(["get", "list", "watch"]);
     let keep = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
-    let mut rules = vec![
-        json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": keep }),
-        json!({ "apiGroups": [""], "resources": ["events", "limitranges", "namespaces", "persistentvolumeclaims", "resourcequotas", "serviceaccounts", "services"], "verbs": see }),
+    let mut rules = vec![json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": keep })];
+    rules.extend(list_applied_rules());
+    rules.extend(list_reconciled_rules());
+    cluster_role(HOME_OWNER_CLUSTER_ROLE, &rules)
+}
+
+/// Returns the rights of a user that writes the objects that Tenure reconciles. The account that applies bounds the content, and tenancy's rules bound these
+/// objects. With these rights a user requests, suspends and resumes reconciliations, too.
+///
+/// Left out on purpose: statuses and finalizers as subresources, objects that only a controller writes (ExternalArtifacts), and requests for access to hosts. Kinds
+/// that are left to another controller are left out, too, since that controller may follow other rules. Owners that are ServiceAccounts don't get the role by
+/// default: a repository that is applied as an owner must not be able to add another identity's work.
+fn author_cluster_role(choice: &ControllerChoice) -> Value {
+    let write = json!(["create", "update", "patch", "delete"]);
+    let written = vec![
+        json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": write }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": write }),
+        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": write }),
+        json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": write }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": write }),
+    ];
+    let mut rules = choice.limit_authors(written);
+    rules.extend(list_reconciled_rules());
+    cluster_role(AUTHOR_CLUSTER_ROLE, &rules)
+}
+
+/// Returns the rights of a user that only looks: the reconciled objects, the objects that these apply, and the logs of Pods. No Secret is among them, and no
+/// right that leads to an account.
+fn viewer_cluster_role() -> Value {
+    let mut rules = vec![json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"] })];
+    rules.extend(list_applied_rules());
+    rules.extend(list_reconciled_rules());
+    cluster_role(VIEWER_CLUSTER_ROLE, &rules)
+}
+
+/// Returns the rules for reading objects that repositories apply, except ConfigMaps and Secrets.
+fn list_applied_rules() -> Vec<Value> {
+    let see = json!(["get", "list", "watch"]);
+    vec![
+        json!({ "apiGroups": [""], "resources": ["events", "limitranges", "namespaces", "persistentvolumeclaims", "pods", "resourcequotas", "serviceaccounts", "services"], "verbs": see }),
+        json!({ "apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"] }),
         json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": see }),
         json!({ "apiGroups": ["apps"], "resources": ["daemonsets", "deployments", "replicasets", "statefulsets"], "verbs": see }),
         json!({ "apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": see }),
@@ -230,9 +270,7 @@ pub fn home_owner_cluster_role() -> Value {
         json!({ "apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "networkpolicies"], "verbs": see }),
         json!({ "apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": see }),
         json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings", "roles"], "verbs": see }),
-    ];
-    rules.extend(list_reconciled_rules());
-    cluster_role(HOME_OWNER_CLUSTER_ROLE, &rules)
+    ]
 }
 
 /// Returns the rights by which the controllers see other users of the account in a tenant's home namespace: Pods, which name their accounts, and Roles.
@@ -250,7 +288,7 @@ fn home_witness_cluster_role(choice: &ControllerChoice) -> Value {
 /// commit was not applied.
 ///
 /// Writing is left out on purpose, and so are subresources: an owner may be the GitOps account itself, and a repository must not be
-/// able to write Kustomizations. An administrator binds writers to a role of their own.
+/// able to write Kustomizations. [`author_cluster_role`] has the rights of writers.
 #[must_use]
 pub fn view_cluster_role() -> Value {
     json!({
@@ -330,23 +368,67 @@ mod tests {
         }
     }
 
-    /// An owner's rights in the home namespace give no access to the tenant's account.
+    fn list(rule: &Value, key: &str) -> Vec<String> {
+        serde_json::from_value(rule[key].clone()).expect("a list of words")
+    }
+
+    /// The rights of owners in the home namespace, and of viewers anywhere, give no access to an account and show no Secret.
     #[test]
-    fn an_owner_at_home_comes_neither_to_the_account_nor_to_secrets() {
-        let role = home_owner_cluster_role();
-        let list = |rule: &Value, key: &str| -> Vec<String> {
-            serde_json::from_value(rule[key].clone()).expect("a list of words")
-        };
-        for rule in role["rules"].as_array().expect("rules") {
-            let resources = list(rule, "resources");
-            let is_left_out = |resource: &String| {
-                resource.contains(['/', '*'])
-                    || ["secrets", "pods", "podtemplates", "replicationcontrollers"].contains(&resource.as_str())
-            };
-            assert!(!resources.iter().any(is_left_out), "{rule}");
-            assert!(!list(rule, "apiGroups").contains(&"*".to_owned()), "{rule}");
-            let may_write = list(rule, "verbs") != ["get", "list", "watch"];
-            assert!(!may_write || resources == ["configmaps"], "{rule}");
+    fn owners_at_home_and_viewers_come_neither_to_the_account_nor_to_secrets() {
+        for (role, written) in [
+            (home_owner_cluster_role(), &["configmaps"][..]),
+            (viewer_cluster_role(), &[]),
+        ] {
+            for rule in role["rules"].as_array().expect("rules") {
+                let (resources, verbs) = (list(rule, "resources"), list(rule, "verbs"));
+                let is_left_out = |resource: &String| {
+                    (resource.contains(['/', '*']) && resource != "pods/log")
+                        || ["secrets", "podtemplates", "replicationcontrollers"].contains(&resource.as_str())
+                };
+                assert!(!resources.iter().any(is_left_out), "{rule}");
+                assert!(!list(rule, "apiGroups").contains(&"*".to_owned()), "{rule}");
+                let is_reading = verbs
+                    .iter()
+                    .all(|verb| ["get", "list", "watch"].contains(&verb.as_str()));
+                assert!(is_reading || resources == written, "{rule}");
+            }
         }
+    }
+
+    /// Returns the author's writable resources, if these controllers are enabled.
+    fn list_written(is_on: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let definitions = crate::crds::crds().expect("definitions");
+        let role = author_cluster_role(&ControllerChoice::of(&definitions, is_on));
+        let rules = role["rules"].as_array().expect("rules");
+        let writes = rules
+            .iter()
+            .filter(|rule| list(rule, "verbs") != ["get", "list", "watch"]);
+        let mut written: Vec<String> = writes
+            .inspect(|rule| assert_eq!(list(rule, "verbs"), ["create", "update", "patch", "delete"], "{rule}"))
+            .flat_map(|rule| list(rule, "resources"))
+            .collect();
+        written.sort();
+        written
+    }
+
+    #[test]
+    fn authors_write_what_these_controllers_reconcile_and_nothing_else() {
+        let all = [
+            "alerts",
+            "artifactgenerators",
+            "buckets",
+            "gitrepositories",
+            "kustomizations",
+            "ocirepositories",
+            "providers",
+            "receivers",
+            "surfaces",
+        ];
+        assert_eq!(list_written(&|_| true), all);
+        // Flux's own controller could act as its own account.
+        let without = list_written(&|kind| kind != "Kustomization");
+        assert_eq!(without.len(), all.len() - 1);
+        assert!(!without.contains(&"kustomizations".to_owned()), "{without:?}");
+        assert!(list_written(&|_| false).is_empty());
     }
 }

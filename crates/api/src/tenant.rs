@@ -24,7 +24,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::condition::Condition;
-use crate::metadata::{HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE};
+use crate::metadata::{
+    AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE,
+};
 
 /// Owners of the tenant, and rules for its namespaces.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -105,8 +107,8 @@ pub struct TenantOwner {
     /// Annotations of the owner's RoleBindings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// ClusterRoles of the owner in each of the tenant's namespaces. Default: `admin` and `capsule-namespace-deleter`; in the home namespace `tenure-home-owner` replaces
-    /// `admin`.
+    /// ClusterRoles of the owner in each of the tenant's namespaces. Default: `admin`, `capsule-namespace-deleter` and `tenure-author`; in the home namespace
+    /// `tenure-home-owner` replaces `admin`, and an owner that is a ServiceAccount doesn't get `tenure-author`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_roles: Option<Vec<String>>,
     /// Kind of the owner: `User`, `Group` or `ServiceAccount`.
@@ -250,12 +252,12 @@ pub struct TenantSpace {
 }
 
 impl TenantOwner {
-    /// Returns the ClusterRoles of this owner in namespaces other than the home: Capsule's default if none is named.
+    /// Returns the ClusterRoles of this owner in namespaces other than the home. The default is Capsule's, with the role of authors.
     #[must_use]
     pub fn effective_cluster_roles(&self) -> Vec<String> {
         self.cluster_roles
             .clone()
-            .unwrap_or_else(|| default_cluster_roles(OWNER_CLUSTER_ROLE))
+            .unwrap_or_else(|| self.default_cluster_roles(OWNER_CLUSTER_ROLE))
     }
 
     /// Returns the ClusterRoles in the home namespace, which has an account that owners must not use. If none is named, the default
@@ -264,10 +266,23 @@ impl TenantOwner {
     pub fn cluster_roles_at_home(&self) -> Vec<String> {
         self.cluster_roles
             .clone()
-            .unwrap_or_else(|| default_cluster_roles(HOME_OWNER_CLUSTER_ROLE))
+            .unwrap_or_else(|| self.default_cluster_roles(HOME_OWNER_CLUSTER_ROLE))
+    }
+
+    /// Checks whether the owner is or contains ServiceAccounts, or other identities of Kubernetes' own. A repository may be applied as such an owner.
+    #[must_use]
+    pub fn has_accounts(&self) -> bool {
+        self.kind == "ServiceAccount" || self.name.starts_with(KUBERNETES_NAMES)
+    }
+
+    fn default_cluster_roles(&self, first: &str) -> Vec<String> {
+        let mut roles = vec![first.to_owned(), NAMESPACE_DELETER_CLUSTER_ROLE.to_owned()];
+        if !self.has_accounts() {
+            roles.push(AUTHOR_CLUSTER_ROLE.to_owned());
+        }
+        roles
     }
 }
 
-fn default_cluster_roles(first: &str) -> Vec<String> {
-    vec![first.to_owned(), NAMESPACE_DELETER_CLUSTER_ROLE.to_owned()]
-}
+/// The prefix of the names of Kubernetes' own users and groups. ServiceAccounts and their groups are among them.
+pub const KUBERNETES_NAMES: &str = "system:";

@@ -5,10 +5,11 @@
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
-    GITOPS_BINDING, GITOPS_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_BINDING_PREFIX,
-    OWNER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
-    TENANT_LABEL,
+    AUTHOR_CLUSTER_ROLE, GITOPS_BINDING, GITOPS_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    OWNER_BINDING_PREFIX, OWNER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    TENANT_GITOPS_SUFFIX, TENANT_LABEL,
 };
+use tenure_api::tenant::KUBERNETES_NAMES;
 
 use super::own_account::{by_controller, refuse};
 use super::parameters::{add_parameters, add_tenant_parameters, name_home, namespace_kind};
@@ -45,10 +46,14 @@ fn subjects(platform: &str) -> Policy {
     ]
     .map(quote)
     .join(", ");
+    // As `TenantOwner::has_accounts`.
+    let default_roles = format!(
+        "(owner.kind == 'ServiceAccount' || owner.name.startsWith('{KUBERNETES_NAMES}') ? [{default_roles}] : [{default_roles}, '{AUTHOR_CLUSTER_ROLE}'])"
+    );
     let is_owner = format!(
         "params.?spec.?owners.orValue([]).exists(owner, owner.kind == subject.kind && owner.name == (subject.kind == 'ServiceAccount' ? \
          'system:serviceaccount:' + string(subject.?namespace.orValue('')) + ':' : '') + string(subject.name) && \
-         variables.role in owner.?clusterRoles.orValue([{default_roles}]))"
+         variables.role in owner.?clusterRoles.orValue({default_roles}))"
     );
     let is_additional = "params.?spec.?additionalRoleBindings.orValue([]).exists(binding, binding.clusterRoleName == variables.role && \
                          binding.?subjects.orValue([]).exists(named, named.kind == subject.kind && named.name == subject.name && \

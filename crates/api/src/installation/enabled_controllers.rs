@@ -133,6 +133,11 @@ impl ControllerChoice {
         })
     }
 
+    /// Limits the rules of users that write reconciled objects to the kinds that are reconciled.
+    pub(crate) fn limit_authors(&self, rules: Vec<Value>) -> Vec<Value> {
+        self.limit(rules, |kind, _, _| kind.is_on)
+    }
+
     /// Limits rules about these kinds to what `keep` accepts: a kind, whether it is a part of one (its status), and a verb. Other rules
     /// stay as they are.
     fn limit(&self, rules: Vec<Value>, keep: impl Fn(&ChosenKind, bool, &str) -> bool) -> Vec<Value> {

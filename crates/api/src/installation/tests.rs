@@ -168,8 +168,9 @@ fn what_nobody_uses_is_not_granted() {
         "\"tenure-lane-tokens\" \"tenure-system\"  serviceaccounts create"
     ));
     for absent in [
-        " gitrepositories create",
-        " gitrepositories delete",
+        &format!("{hub} source.toolkit.fluxcd.io gitrepositories create"),
+        &format!("{lane} source.toolkit.fluxcd.io gitrepositories create"),
+        &format!("{lane} source.toolkit.fluxcd.io gitrepositories delete"),
         &format!("{hub} kustomize.toolkit.fluxcd.io"),
         &format!("{hub} tenure.dev"),
         &format!("{lane} kustomize.toolkit.fluxcd.io"),

@@ -158,7 +158,7 @@ fn describe_takers(kind: &str, takers: Vec<OtherReader>, platform: &str) -> Vec<
             AccessPath::WritesRights => "gives itself any right",
             AccessPath::Unknown => "has rights that could not be read",
             // These ways don't make a subject act as the account: reading Secrets is another matter, and entering a Pod needs a Pod that runs as the account.
-            AccessPath::Reads | AccessPath::EntersPods => continue,
+            AccessPath::Reads | AccessPath::EntersPods | AccessPath::WritesReconciled => continue,
         };
         if is_expected(&taker.who, platform) {
             continue;

@@ -7,9 +7,9 @@ use tenure_admission_rules::policy::{
     has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights,
 };
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING, GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY,
-    MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
-    TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
+    AUTHOR_CLUSTER_ROLE, AUTHOR_ROLE, AUTHOR_ROLE_NONE, CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING,
+    GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
+    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -39,10 +39,11 @@ pub(super) fn list_wanted(
     let acting = account
         .as_ref()
         .and_then(|(home, account)| Some(account_subject(home, account.as_ref().ok()?)));
+    let has_authors = find_annotation(snapshot, AUTHOR_ROLE) != Some(AUTHOR_ROLE_NONE);
     let mut bindings: Vec<Binding> = Vec::new();
     for owner in &snapshot.tenant.spec.owners {
         match owner_subject(owner) {
-            Ok(subject) => bindings.extend(bind_owner(owner, &subject, acting.as_ref())),
+            Ok(subject) => bindings.extend(bind_owner(owner, &subject, acting.as_ref(), has_authors)),
             Err(problem) => problems.push(problem),
         }
     }
@@ -154,12 +155,17 @@ impl Place {
 
 /// Returns the bindings of an owner. In the home namespace an owner without named roles gets less, so that its rights are no way to the GitOps account. The
 /// exception is an owner that is the account itself.
-fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>) -> Vec<Binding> {
-    let everywhere = owner.effective_cluster_roles();
-    let at_home = match acting == Some(subject) {
+fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>, has_authors: bool) -> Vec<Binding> {
+    let mut everywhere = owner.effective_cluster_roles();
+    let mut at_home = match acting == Some(subject) {
         true => everywhere.clone(),
         false => owner.cluster_roles_at_home(),
     };
+    if owner.cluster_roles.is_none() && !has_authors {
+        for roles in [&mut everywhere, &mut at_home] {
+            roles.retain(|role| role != AUTHOR_CLUSTER_ROLE);
+        }
+    }
     let roles: BTreeSet<&String> = everywhere.iter().chain(&at_home).collect();
     let bind = |role: &String| Binding {
         name: name_owner_binding(&owner.kind, &owner.name, role),
@@ -178,9 +184,12 @@ fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>) -> V
 
 /// Returns the ClusterRole that an administrator chose for the generated account.
 fn find_named_role(snapshot: &Snapshot) -> Option<&str> {
+    find_annotation(snapshot, GITOPS_CLUSTER_ROLE).filter(|named| !named.is_empty())
+}
+
+fn find_annotation<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a str> {
     let annotations = snapshot.tenant.metadata.annotations.as_ref()?;
-    let named = annotations.get(GITOPS_CLUSTER_ROLE)?;
-    Some(named.as_str()).filter(|named| !named.is_empty())
+    annotations.get(key).map(String::as_str)
 }
 
 fn named_binding(role: &str) -> String {

@@ -58,9 +58,11 @@ fn an_owner_without_roles_of_its_own_has_less_at_home() {
     let named = json!({ "kind": "User", "name": "alice", "clusterRoles": ["admin"] });
     let less = [
         "blue capsule-namespace-deleter",
+        "blue tenure-author",
         "blue tenure-home-owner",
         "blue-dev admin",
         "blue-dev capsule-namespace-deleter",
+        "blue-dev tenure-author",
     ];
     assert_eq!(list_bound_to("alice", json!([alice])), less);
     assert_eq!(
@@ -72,12 +74,50 @@ fn an_owner_without_roles_of_its_own_has_less_at_home() {
     let both = [
         "blue admin",
         "blue capsule-namespace-deleter",
+        "blue tenure-author",
         "blue tenure-home-owner",
         "blue-dev admin",
         "blue-dev capsule-namespace-deleter",
+        "blue-dev tenure-author",
     ];
     assert_eq!(list_bound_to("alice", json!([alice, named])), both);
     assert_eq!(list_bound_to("alice", json!([named, alice])), both);
+}
+
+/// A repository may be applied as an owner that is a ServiceAccount, and must not add another identity's work.
+#[test]
+fn only_people_are_authors_by_default() {
+    let is_author = |kind: &str, name: &str, tenant: Value, roles: Value| {
+        let mut owner = json!({ "kind": kind, "name": name });
+        if !roles.is_null() {
+            owner["clusterRoles"] = roles;
+        }
+        let bound = list_bound(json!({ "owners": [owner] }), tenant);
+        bound.iter().filter(|line| line.contains(" tenure-author ")).count() == 2
+    };
+    for (kind, name, expected) in [
+        ("User", "alice", true),
+        ("Group", "blue-devs", true),
+        ("ServiceAccount", "system:serviceaccount:blue:robot", false),
+        ("ServiceAccount", "system:serviceaccount:ci:robot", false),
+        ("User", "system:serviceaccount:ci:robot", false),
+        ("Group", "system:serviceaccounts:blue", false),
+        ("Group", "system:authenticated", false),
+    ] {
+        assert_eq!(is_author(kind, name, json!({}), Value::Null), expected, "{kind} {name}");
+    }
+    let none = || json!({ "tenure.dev/author-role": "none" });
+    assert!(!is_author("User", "alice", none(), Value::Null));
+    // An administrator may name the role.
+    let named = || json!(["tenure-author"]);
+    assert!(is_author("User", "alice", none(), named()));
+    assert!(is_author(
+        "ServiceAccount",
+        "system:serviceaccount:ci:robot",
+        json!({}),
+        named()
+    ));
+    assert!(!is_author("User", "alice", json!({}), json!(["admin"])));
 }
 
 /// The account that surfaces act as can't be a way to itself, so it has at home the rights that it has elsewhere. If several accounts exist, the right one is unknown.

@@ -5,6 +5,7 @@
 //! - to read Secrets,
 //! - to make Pods that mount the Secret, or to enter Pods that do,
 //! - to request tokens of an account that may read it, or to impersonate this account,
+//! - to write objects that a controller reconciles as an account of the namespace, and that can name the Secret,
 //! - to write rights.
 //!
 //! Kubernetes' rules list only what is granted, so the answer is a list of subjects and bindings. A role that could not be read may grant anything.
@@ -29,6 +30,26 @@ const WORKLOADS: [(&str, &str); 9] = [
 ];
 /// The subresources of Pods through which a user enters them.
 const ENTRANCES: [&str; 3] = ["pods/exec", "pods/attach", "pods/ephemeralcontainers"];
+
+/// The kinds that name a Secret, or a repository, and that a controller reconciles as an account of their namespace. A source or a Provider sends a Secret to an
+/// address of the author's choice.
+const RECONCILED: [(&str, &str); 15] = [
+    ("tenure.dev", "surfaces"),
+    ("kustomize.toolkit.fluxcd.io", "kustomizations"),
+    ("helm.toolkit.fluxcd.io", "helmreleases"),
+    ("source.toolkit.fluxcd.io", "buckets"),
+    ("source.toolkit.fluxcd.io", "gitrepositories"),
+    ("source.toolkit.fluxcd.io", "helmcharts"),
+    ("source.toolkit.fluxcd.io", "helmrepositories"),
+    ("source.toolkit.fluxcd.io", "ocirepositories"),
+    ("source.extensions.fluxcd.io", "artifactgenerators"),
+    ("notification.toolkit.fluxcd.io", "alerts"),
+    ("notification.toolkit.fluxcd.io", "providers"),
+    ("notification.toolkit.fluxcd.io", "receivers"),
+    ("image.toolkit.fluxcd.io", "imagepolicies"),
+    ("image.toolkit.fluxcd.io", "imagerepositories"),
+    ("image.toolkit.fluxcd.io", "imageupdateautomations"),
+];
 
 /// One rule of a Role or ClusterRole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -108,6 +129,8 @@ pub enum AccessPath {
     TakesToken(String),
     /// Impersonates an account that may read the Secret.
     Impersonates(String),
+    /// Writes objects that a controller reconciles as an account of the namespace.
+    WritesReconciled,
     /// Can gain any right in the namespace by writing roles or bindings.
     WritesRights,
     /// The rules of the binding could not be read.
@@ -124,6 +147,7 @@ impl std::fmt::Display for AccessPath {
             Self::Impersonates(account) => {
                 write!(formatter, "impersonates ServiceAccount {account}, which reads it")
             }
+            Self::WritesReconciled => formatter.write_str("writes sources, Surfaces or the like, which can name it"),
             Self::WritesRights => formatter.write_str("gives itself any right there"),
             Self::Unknown => formatter.write_str("has rights that could not be read"),
         }
@@ -163,7 +187,8 @@ pub fn list_other_readers(meant: IntendedReaders<'_>, bindings: &[BindingFacts])
 }
 
 /// Lists the subjects that can become an account by these bindings, at most [`MOST`]: by its tokens, by impersonation, by Pods that run as it, or by rights
-/// that they can write. Users and groups that may repair every Tenant are left out. Admission recognises them by the verb `adopt` on all Tenants. A program
+/// that they can write. Authors of objects that are reconciled as the account are left out: the repository of such an object is the account's purpose. Users and
+/// groups that may repair every Tenant are left out, too. Admission recognises them by the verb `adopt` on all Tenants. A program
 /// with all rights is not left out.
 #[must_use]
 pub fn list_takers(namespace: &str, account: &str, bindings: &[BindingFacts]) -> Vec<OtherReader> {
@@ -174,7 +199,12 @@ pub fn list_takers(namespace: &str, account: &str, bindings: &[BindingFacts]) ->
         accounts: &accounts,
         others: &[],
     };
-    let takes = |way: &AccessPath| !matches!(way, AccessPath::Reads | AccessPath::EntersPods);
+    let takes = |way: &AccessPath| {
+        !matches!(
+            way,
+            AccessPath::Reads | AccessPath::EntersPods | AccessPath::WritesReconciled
+        )
+    };
     let counts = |binding: &BindingFacts, subject: &SubjectFacts| {
         let mut rules = binding.rules.iter().flatten();
         let may_repair =
@@ -245,6 +275,12 @@ fn list_ways(meant: IntendedReaders<'_>, binding: &BindingFacts) -> Vec<AccessPa
             .any(|part| rule.gives(&["get", "create", "update", "patch"], "", part))
         {
             add(AccessPath::EntersPods);
+        }
+        if RECONCILED
+            .iter()
+            .any(|(group, resource)| rule.gives(&makes, group, resource))
+        {
+            add(AccessPath::WritesReconciled);
         }
         for account in meant.accounts.iter().filter(|account| rule.names(account)) {
             if rule.gives(&["create"], "", "serviceaccounts/token") {
@@ -326,6 +362,15 @@ mod tests {
             ),
             (rule(&["batch"], &["*"], &["create"], &[]), vec![AccessPath::MakesPods]),
             (rule(&[""], &["pods"], &["get", "delete"], &[]), vec![]),
+            (
+                rule(&["source.toolkit.fluxcd.io"], &["gitrepositories"], &["patch"], &[]),
+                vec![AccessPath::WritesReconciled],
+            ),
+            (
+                rule(&["tenure.dev"], &["surfaces"], &["create"], &[]),
+                vec![AccessPath::WritesReconciled],
+            ),
+            (rule(&["tenure.dev"], &["surfaces"], &["get", "delete"], &[]), vec![]),
             (
                 rule(&[""], &["pods/exec"], &["create"], &[]),
                 vec![AccessPath::EntersPods],

@@ -10,8 +10,8 @@ use kube::api::{Patch, PatchParams};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_api::metadata::{
-    HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE,
-    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
 };
 use tenure_testkit::eventually;
 
@@ -126,6 +126,8 @@ fn goes(object: &Value) -> bool {
         HOME_OWNER_CLUSTER_ROLE,
         NAMESPACE_DELETER_CLUSTER_ROLE,
         VIEW_CLUSTER_ROLE,
+        AUTHOR_CLUSTER_ROLE,
+        VIEWER_CLUSTER_ROLE,
     ];
     let is_held = held.iter().any(|name| object["metadata"]["name"] == *name);
     object["kind"] != "CustomResourceDefinition" && !is_held

@@ -8,11 +8,13 @@ use crate::platform::{apply, prepare_evil, prepare_platform, until};
 use crate::productions::{RBAC, reference, user};
 use crate::servers::{Mode, Server};
 
-/// The roles that tenants' identities get: Kubernetes' own, and those that Tenure brings for them.
-const ROLES: [&str; 6] = [
+/// The roles that tenants' identities get: Kubernetes' own and Tenure's.
+const ROLES: [&str; 8] = [
     "admin",
     "edit",
     "tenure-home-owner",
+    "tenure-author",
+    "tenure-viewer",
     "tenure-tenant-gitops",
     "tenure-tenant-gitops-home",
     "tenure-tenant-gitops-cozystack",

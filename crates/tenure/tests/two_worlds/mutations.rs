@@ -239,6 +239,7 @@ fn list_binding_fields(scene: &Scene) -> Vec<(String, Value)> {
         "tenure-secret-writer",
         "tenure-tenant-gitops",
         "tenure-home-owner",
+        "tenure-author",
         "system:controller:endpoint-controller",
     ];
     let subjects = subjects.map(|subject| ("/subjects/0".to_owned(), subject));
