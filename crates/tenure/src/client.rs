@@ -4,8 +4,11 @@ use std::error::Error as StdError;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
+use jiff::Timestamp;
 use kube::client::Body;
+
+use crate::connection_failure::{ConnectionFailure, find_certificate_problem};
 
 /// The number of retries of a read, and the pause before each: both are client-go's (`rest.withRetry`).
 const RETRIES: usize = 10;
@@ -26,14 +29,46 @@ const LOST: [ErrorKind; 3] = [
 /// Fails when the address, the authority or the credentials can't be used.
 pub(crate) fn open_client(config: kube::Config) -> Result<kube::Client, kube::Error> {
     let namespace = config.default_namespace.clone();
+    let server = name_server(&config.cluster_url);
+    let problem = find_certificate_problem(&config, Timestamp::now());
     let client = kube::Client::try_from(config)?;
-    Ok(repeat_reads(client, namespace, PAUSE))
+    Ok(repeat_reads(client, (server, problem), namespace, PAUSE))
 }
 
-fn repeat_reads(client: kube::Client, namespace: String, pause: Duration) -> kube::Client {
+/// Returns the address of a server for messages, without a path and without credentials.
+fn name_server(url: &http::Uri) -> String {
+    let authority = url.authority().map(|authority| match authority.port() {
+        Some(port) => format!("{}:{port}", authority.host()),
+        None => authority.host().to_owned(),
+    });
+    format!(
+        "{}://{}",
+        url.scheme_str().unwrap_or("https"),
+        authority.unwrap_or_default()
+    )
+}
+
+/// Returns a client that repeats reads. `server` is its address for messages, and the reason why no server accepts the user's certificate.
+fn repeat_reads(
+    client: kube::Client,
+    server: (String, Option<String>),
+    namespace: String,
+    pause: Duration,
+) -> kube::Client {
     let service = tower::service_fn(move |request| {
-        let client = client.clone();
-        async move { send(&client, request, pause).await }
+        let (client, (server, problem)) = (client.clone(), server.clone());
+        async move {
+            match (send(&client, request, pause).await, problem) {
+                (Ok(answer), Some(problem)) if answer.status() == StatusCode::UNAUTHORIZED => Err(
+                    kube::Error::Service(Box::new(ConnectionFailure::of_own_certificate(&problem))),
+                ),
+                // The answers of the server stay as they are, and so do errors before the connection.
+                (Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_))), _) => Err(kube::Error::Service(
+                    Box::new(ConnectionFailure::new(&server, error.into())),
+                )),
+                (sent, _) => sent,
+            }
+        }
     });
     kube::Client::new(service, namespace)
 }
@@ -116,7 +151,8 @@ mod tests {
         });
         let config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
         let client = kube::Client::try_from(config).expect("a client");
-        (repeat_reads(client, "default".to_owned(), Duration::ZERO), served)
+        let (server, namespace) = (("http://test".to_owned(), None), "default".to_owned());
+        (repeat_reads(client, server, namespace, Duration::ZERO), served)
     }
 
     fn write_request(method: Method) -> Request<Vec<u8>> {
@@ -158,6 +194,12 @@ mod tests {
         let config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
         let client = open_client(config).expect("a client");
         let refused = client.request::<serde_json::Value>(write_request(Method::GET)).await;
-        assert!(!is_lost_connection(&refused.expect_err("nothing listens")));
+        let refused = refused.expect_err("nothing listens");
+        assert!(!is_lost_connection(&refused));
+        let failure = ConnectionFailure::find(&refused).expect("a failed connection");
+        assert_eq!(
+            failure.to_string(),
+            format!("nothing listens at http://{address} (connection refused)")
+        );
     }
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::connection_failure::{self, ConnectionFailure};
+
 /// The exit codes in `tenure --help`.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the command ran and its answer is no, 2 wrong usage, \
      3 the cluster or this machine refused or failed, 70 a defect of tenure itself, 130 interrupted.";
@@ -90,8 +92,15 @@ impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::from_status(&status),
-            other => Self::environment(chain(&other))
-                .hint("is the control plane running? `tenure up --data DIR` starts one and writes DIR/kubeconfig"),
+            other => {
+                if let Some(failure) = ConnectionFailure::find(&other) {
+                    return Self::environment(failure.to_string()).hint(failure.hint);
+                }
+                match connection_failure::explain_own_certificate(&other) {
+                    Some((message, hint)) => Self::usage(message).hint(hint),
+                    None => Self::environment(chain(&other)),
+                }
+            }
         }
     }
 }
@@ -109,15 +118,18 @@ impl Failure {
             409 => Self::negative(message).hint("it has changed meanwhile: look at it, and try again"),
             400 | 422 => Self::usage(message),
             401 => Self::environment(message)
-                .hint("the kubeconfig's credentials are not, or no longer, valid here; --kubeconfig FILE names another"),
+                .hint("the server does not accept the kubeconfig's token or certificate: it has expired, or is for another cluster; get a new one, or name another kubeconfig: --kubeconfig FILE"),
             403 => Self::environment(message).hint("ask an administrator for this right, or use credentials that have it: --kubeconfig FILE, --context NAME"),
             _ => Self::environment(message),
         }
     }
 }
 
-/// Returns an error with its causes, each once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// Returns an error with its causes, each once. A failed connection has words of its own.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(failure) = ConnectionFailure::find(error) {
+        return failure.to_string();
+    }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -154,7 +166,7 @@ mod tests {
         };
         check(404, Kind::Negative, "-A");
         check(403, Kind::Environment, "administrator");
-        check(401, Kind::Environment, "credentials");
+        check(401, Kind::Environment, "it has expired, or is for another cluster");
         check(422, Kind::Usage, "");
         check(500, Kind::Environment, "");
     }

@@ -18,6 +18,7 @@ mod commands;
 mod confinement;
 mod confirmation;
 mod connect;
+mod connection_failure;
 mod control_plane;
 mod failure;
 mod health_server;
