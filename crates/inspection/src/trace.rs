@@ -268,7 +268,7 @@ impl Findings {
             Ok(Placement::Disputed { message }) => {
                 format!("the tenant of namespace {namespace} is in dispute: {message}")
             }
-            Err(why) => format!("can't find out to which tenant namespace {namespace} belongs: {why}"),
+            Err(why) => format!("the tenant of namespace {namespace} is unknown: {why}"),
         })
     }
 }

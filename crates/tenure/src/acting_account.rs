@@ -4,8 +4,10 @@
 use k8s_openapi::api::core::v1::ServiceAccount as StoredAccount;
 use kube::api::{Api, PostParams};
 use serde_json::json;
+use tenure_admission_rules::Question;
 use tenure_cluster::ServiceAccount;
 
+use crate::caller;
 use crate::commands::run::ask_who;
 use crate::failure::Failure;
 
@@ -14,7 +16,7 @@ const TOKEN_SECONDS: u32 = 600;
 
 /// Returns a configuration for an account, made from the user's configuration.
 pub(crate) async fn become_account(
-    mut config: kube::Config,
+    config: kube::Config,
     client: &kube::Client,
     account: &ServiceAccount,
 ) -> Result<kube::Config, Failure> {
@@ -27,11 +29,31 @@ pub(crate) async fn become_account(
                 .hint("nothing would be applied: create it, or name another one in spec.serviceAccountName"),
         );
     }
-    config.auth_info.impersonate = Some(account.to_string());
-    let refused = match ask_who(&config).await {
-        Ok(user) if user == account.to_string() => return Ok(config),
-        Ok(user) => format!("the API server takes them for {user}"),
-        Err(failure) => failure.message,
+    // A kubeconfig that impersonates a user has the rights of that user alone. The user behind it may have more.
+    let is_allowed = match config.auth_info.impersonate {
+        None => true,
+        Some(_) => {
+            let question = Question {
+                verb: "impersonate",
+                group: "",
+                resource: "serviceaccounts",
+                namespace: account.namespace(),
+                name: account.name(),
+            };
+            caller::may(client, &question).await?
+        }
+    };
+    let refused = if is_allowed {
+        let mut acting = config.clone();
+        acting.auth_info.impersonate = Some(account.to_string());
+        acting.auth_info.impersonate_groups = None;
+        match ask_who(&acting).await {
+            Ok(user) if user == account.to_string() => return Ok(acting),
+            Ok(user) => format!("the API server takes them for {user}"),
+            Err(failure) => failure.message,
+        }
+    } else {
+        "the user of the kubeconfig may not impersonate it".to_owned()
     };
     by_token(config, client, account).await.map_err(|_| {
         Failure::environment(format!("you may not look as {account}: {refused}")).hint(format!(

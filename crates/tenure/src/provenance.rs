@@ -1,10 +1,11 @@
 //! The origin of an object: the Kustomization that applied it, the commit, and for each field the file and line. Nothing is stored: the origin is computed from the
 //! applied artifact and from the build, which is pure.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use futures::StreamExt as _;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 use kustomize::BuiltResource;
 use serde_json::Value;
@@ -14,6 +15,8 @@ use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
 use tenure_controllers::RebuiltObject;
 use tenure_inspection::object_facts::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
+
+use crate::failure::{Failure, chain};
 
 /// The number of namespaces that are read at the same time.
 const READ_AT_ONCE: usize = 16;
@@ -194,7 +197,7 @@ async fn get(
     }
 }
 
-/// Returns the placement of a namespace.
+/// Returns the placement of a namespace. It takes the rights to get the namespace and the Tenant that the namespace names, which owners have.
 pub(crate) async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
     place_beside(client, namespace, None).await
 }
@@ -205,52 +208,98 @@ pub(crate) async fn place_beside(
     namespace: &str,
     other: Option<&str>,
 ) -> Result<Placement, String> {
-    let resource = ApiResource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        api_version: "v1".to_owned(),
-        kind: "Namespace".to_owned(),
-        plural: "namespaces".to_owned(),
-    };
-    let namespaces: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let mut found = Vec::new();
-    for name in std::iter::once(namespace).chain(other) {
-        match namespaces.get(name).await {
-            Ok(namespace) => found.push(NamespaceFacts::from(&namespace.metadata)),
-            Err(kube::Error::Api(status)) => return Err(status.message.clone()),
-            Err(error) => return Err(error.to_string()),
-        }
+    let settings = Settings::default();
+    if namespace == settings.platform_namespace {
+        // The name decides. Few users may read this namespace.
+        return Ok(TenancyFacts::default().place(namespace));
     }
-    let tenants: Vec<Tenant> = match Api::all(client.clone()).list(&ListParams::default()).await {
-        Ok(tenants) => tenants.items,
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
-        Err(kube::Error::Api(status)) => return Err(status.message.clone()),
-        Err(error) => return Err(error.to_string()),
+    let own = match read_namespace(client, namespace).await? {
+        NamespaceRead::Found(facts) => facts,
+        NamespaceRead::Missing => return Err(format!("there is no namespace {namespace}")),
+        NamespaceRead::Forbidden => return Err(format!("you may not get namespace {namespace}")),
     };
-    let tenants: Vec<TenantFacts> = tenants.iter().map(TenantFacts::from).collect();
+    // The Tenants that the namespace names decide. No other Tenant can have it.
+    let owners = own.tenant_owners.iter().map(|owner| &owner.name);
+    let named: BTreeSet<&String> = own.tenant_label.iter().chain(owners).collect();
+    let mut tenants = Vec::new();
+    for name in named {
+        tenants.extend(read_tenant(client, name).await?);
+    }
     // The namespace's Kustomizations may apply to every namespace of the same tenant.
-    let known: Vec<String> = found.iter().map(|facts| facts.name.clone()).collect();
     let of_same = tenants.iter().filter(|tenant| tenant.recorded.contains_key(namespace));
-    let others = of_same.flat_map(|tenant| tenant.recorded.keys());
-    let others: Vec<String> = others.filter(|name| !known.contains(name)).cloned().collect();
-    let reads = others.into_iter().map(|name| {
-        let namespaces = namespaces.clone();
-        async move { namespaces.get_opt(&name).await }
+    let mut others: BTreeMap<String, Option<(String, String)>> = other
+        .filter(|other| *other != namespace)
+        .map(|other| (other.to_owned(), None))
+        .into_iter()
+        .collect();
+    for tenant in of_same {
+        let recorded = tenant.recorded.iter().filter(|(name, _)| *name != namespace);
+        let record = |uid: &String| Some((tenant.name.clone(), uid.clone()));
+        others.extend(recorded.map(|(name, uid)| (name.clone(), record(uid))));
+    }
+    let reads = others.into_iter().map(|(name, recorded)| async move {
+        let read = read_namespace(client, &name).await?;
+        Ok::<_, String>(match (read, recorded) {
+            (NamespaceRead::Found(facts), _) => Some(facts),
+            // A user of one namespace may not read its neighbours. The record of the Tenant counts for these.
+            (NamespaceRead::Forbidden, Some((tenant, uid))) => Some(NamespaceFacts {
+                name,
+                uid,
+                tenant_label: Some(tenant),
+                ..NamespaceFacts::default()
+            }),
+            // No Tenant of this namespace has recorded the other one, so it belongs to none of them.
+            (NamespaceRead::Forbidden, None) | (NamespaceRead::Missing, _) => None,
+        })
     });
     let mut reads = futures::stream::iter(reads).buffered(READ_AT_ONCE);
+    let mut namespaces = Vec::new();
     while let Some(read) = reads.next().await {
-        match read {
-            Ok(read) => found.extend(read.map(|namespace| NamespaceFacts::from(&namespace.metadata))),
-            Err(kube::Error::Api(status)) => return Err(status.message.clone()),
-            Err(error) => return Err(error.to_string()),
-        }
+        namespaces.extend(read?);
     }
+    drop(reads);
+    namespaces.push(own);
     let realm = TenancyFacts {
-        settings: Settings::default(),
+        settings,
         tenants,
-        namespaces: found,
+        namespaces,
     };
     Ok(realm.place(namespace))
+}
+
+/// Returns the failure of a command that can't go on without the placement of a namespace.
+pub(crate) fn refuse_placement(namespace: &str, why: &str) -> Failure {
+    Failure::environment(format!("the tenant of namespace {namespace} is unknown, and decides what may be applied there: {why}"))
+        .hint("ask an administrator for the verb get on this namespace, and on tenants.capsule.clastix.io with the name of its Tenant")
+}
+
+/// The result of the read of a namespace.
+enum NamespaceRead {
+    Found(NamespaceFacts),
+    Missing,
+    Forbidden,
+}
+
+async fn read_namespace(client: &kube::Client, name: &str) -> Result<NamespaceRead, String> {
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+    match namespaces.get_opt(name).await {
+        Ok(Some(namespace)) => Ok(NamespaceRead::Found(NamespaceFacts::from(&namespace.metadata))),
+        Ok(None) => Ok(NamespaceRead::Missing),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(NamespaceRead::Forbidden),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+/// Returns a Tenant; `None` if it is missing, or if the cluster has no Tenants.
+async fn read_tenant(client: &kube::Client, name: &str) -> Result<Option<TenantFacts>, String> {
+    let tenants: Api<Tenant> = Api::all(client.clone());
+    match tenants.get_opt(name).await {
+        Ok(found) => Ok(found.as_ref().map(TenantFacts::from)),
+        Err(kube::Error::Api(status)) if status.code == 403 => Err(format!("you may not get Tenant {name}")),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => Err(chain(&error)),
+    }
 }
 
 /// Builds the applied content again, and picks the object.

@@ -113,10 +113,11 @@ pub struct Finding {
 /// # Errors
 /// The object's managedFields can't be read.
 pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> {
+    // Other subresources, such as `scale`, write fields of the spec.
     let entries: Vec<ManagedFieldsEntry> = Managed::of_object(subject.object)?
         .entries()
         .into_iter()
-        .filter(|entry| entry.subresource.is_empty())
+        .filter(|entry| entry.subresource != "status")
         .collect();
     let (git, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_git);
     let mut findings = Vec::new();
@@ -145,7 +146,7 @@ pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> 
 }
 
 fn is_git(entry: &ManagedFieldsEntry) -> bool {
-    entry.manager == KUSTOMIZE_CONTROLLER && entry.operation == Operation::Apply
+    entry.manager == KUSTOMIZE_CONTROLLER && entry.operation == Operation::Apply && entry.subresource.is_empty()
 }
 
 fn finding(

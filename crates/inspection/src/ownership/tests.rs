@@ -101,6 +101,20 @@ fn what_git_says_and_another_has_is_stolen() {
     assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
 }
 
+/// `kubectl scale` writes a field of the spec through a subresource.
+#[test]
+fn what_a_subresource_took_is_stolen_and_a_status_is_not() {
+    let mut scale = entry("kubectl", "Update", json!({"f:spec": {"f:replicas": {}}}));
+    let declared = json!({"spec": {"replicas": 1, "paused": true}, "status": {"replicas": 1}});
+    let entries = |other: &Value| json!([git(json!({"f:spec": {"f:paused": {}}})), other]);
+    scale["subresource"] = json!("scale");
+    let want = [found(".spec.replicas", Fault::Stolen, "kubectl")];
+    assert_eq!(find(entries(&scale), Keeper::Keeps, &[], Some(declared.clone())), want);
+    let mut status = entry("controller", "Update", json!({"f:status": {"f:replicas": {}}}));
+    status["subresource"] = json!("status");
+    assert_eq!(find(entries(&status), Keeper::Keeps, &[], Some(declared)), []);
+}
+
 #[test]
 fn what_git_has_around_it_as_a_whole_is_not_stolen() {
     let entries = json!([

@@ -137,11 +137,9 @@ impl Diff {
                 "Kustomization {namespace}/{name} applies to another cluster (spec.kubeConfig), which diff does not reach yet"
             )));
         }
-        let placement = provenance::place(client, namespace).await.map_err(|why| {
-            Failure::environment(format!("can't find out to which tenant namespace {namespace} belongs: {why}")).hint(
-                "your user needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since they decide what may be applied",
-            )
-        })?;
+        let placement = provenance::place(client, namespace)
+            .await
+            .map_err(|why| provenance::refuse_placement(namespace, &why))?;
         let named = kustomization.spec.service_account_name.as_deref();
         let account = identity::decide_for_kustomization(&placement, namespace, named)
             .map_err(|denial| Failure::environment(format!("it has no identity: {denial}")))?;
@@ -218,7 +216,12 @@ fn print(difference: &Difference) {
         DifferenceKind::Unseen => ("?", output::bold(&words)),
     };
     output::print_line(format!("{sign} {first}"));
-    for line in compare(difference.before.as_ref(), difference.after.as_ref()) {
+    print_comparison(difference.before.as_ref(), difference.after.as_ref());
+}
+
+/// Prints the differing lines of two objects as YAML, with some context.
+pub(crate) fn print_comparison(before: Option<&Value>, after: Option<&Value>) {
+    for line in compare(before, after) {
         let shown = match line.chars().next() {
             Some('+') => output::good(&line),
             Some('-') => output::bad(&line),

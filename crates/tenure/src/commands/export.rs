@@ -12,7 +12,7 @@ use tenure_api::ObjectView;
 use tenure_api::text::visible_line;
 use tenure_inspection::portable::{find_generator, list_credentials, make_portable};
 
-use super::get::{OURS, typed};
+use super::get::{OURS, named, typed};
 use super::reconcile::{RECONCILED, STANDING};
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
@@ -121,10 +121,13 @@ impl Export {
             let path = format!("{}?limit={PAGE}{next}", resource.path(namespace));
             let mut page = match read(client, &path).await {
                 Ok(page) => page,
-                Err(error) => {
-                    printed.refused.push(resources::explain(error, resource, namespace));
-                    return;
-                }
+                Err(error) => match collect_named(client, resource, &error).await {
+                    Some(page) => page,
+                    None => {
+                        printed.refused.push(resources::explain(error, resource, namespace));
+                        return;
+                    }
+                },
             };
             let items = page.get_mut("items").and_then(Value::as_array_mut);
             for item in items.map(std::mem::take).unwrap_or_default() {
@@ -140,6 +143,15 @@ impl Export {
                 token => next = format!("&continue={}", resources::encode(token)),
             }
         }
+    }
+}
+
+/// Reads the objects that a user may get by name, without the right to list them: owners have their Tenants.
+async fn collect_named(client: &kube::Client, resource: &Resource, error: &kube::Error) -> Option<Value> {
+    let is_forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
+    match is_forbidden && !resource.namespaced {
+        true => named::collect(client, resource, "application/json").await.ok()?,
+        false => None,
     }
 }
 

@@ -253,13 +253,23 @@ async fn a_surface_says_as_whom_and_for_which_namespace() {
         &[],
         &["as system:serviceaccount:blue:blue-gitops"],
     );
+    // A name without a namespace is of the namespace of -n, or of the context's.
+    let own = ["check", &path("web"), "--as", "app", "-n", "blue"];
+    place.check(&own, 0, &[], &["as system:serviceaccount:blue:blue-gitops"]);
+    let elsewhere = ["check", &path("web"), "--as", "app"];
+    place.check(&elsewhere, 3, &[], &["there is no Surface app in namespace default"]);
     let without = [
         "other/map.yaml:1: error: schema: ConfigMap/map:",
         "namespace not specified",
     ];
     place.check(&["check", &path("other"), "--as", "blue/app"], 1, &without, &[]);
 
-    place.check(&["check", &path("web"), "--as", "blue/none"], 3, &[], &["not found"]);
+    place.check(
+        &["check", &path("web"), "--as", "blue/none"],
+        3,
+        &[],
+        &["there is no Surface none in namespace blue"],
+    );
     place.check(&["check", &path("web"), "--as", "a/b/c"], 2, &[], &["hint:"]);
     place.check(&["check", &path("web"), "--tenant", "red"], 3, &[], &["not found"]);
     place.check(

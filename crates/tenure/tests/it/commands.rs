@@ -210,7 +210,7 @@ async fn what_may_not_be_read_is_said() {
         &["you may not list", "in all namespaces", "hint: -n"],
     );
     place.check(
-        &["suspend", "ks/web", "-n", "team-a", "--kubeconfig", file],
+        &["suspend", "ks/web", "-n", "default", "--kubeconfig", file],
         3,
         &[],
         &["Forbidden", "hint:"],

@@ -327,7 +327,8 @@ async fn who_may_not_look_as_the_account_is_told_what_is_missing() {
     };
     let reads =
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": ["get"]});
-    let whose = json!({"apiGroups": ["", "capsule.clastix.io"], "resources": ["namespaces", "tenants"], "verbs": ["get", "list"]});
+    // The namespace names no Tenant, so no right to Tenants is needed.
+    let whose = json!({"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["shop"], "verbs": ["get"]});
     let impersonates = json!({"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["deployer"], "verbs": ["impersonate"]});
     let mints = json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "resourceNames": ["deployer"], "verbs": ["create"]});
     place.check(&diff, 3, &[], &["kustomizations", "Forbidden"]);
@@ -337,8 +338,9 @@ async fn who_may_not_look_as_the_account_is_told_what_is_missing() {
         3,
         &[],
         &[
-            "can't find out to which tenant namespace shop belongs",
-            "list on tenants",
+            "the tenant of namespace shop is unknown",
+            "you may not get namespace shop",
+            "the verb get on this namespace",
         ],
     );
     grant(json!([reads, whose])).await;

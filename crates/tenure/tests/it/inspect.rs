@@ -237,13 +237,14 @@ async fn what_may_not_be_looked_at_is_said() {
         ],
         &["you may not read one object"],
     );
+    // He may not read the Tenant either.
     let trace = ["trace", "deployment/web", "-n", "shop", "--kubeconfig", victor];
     place.check(
         &trace,
         0,
         &[
             "is managed by",
-            "can't find out to which tenant namespace shop belongs",
+            "the tenant of namespace shop is unknown: you may not get Tenant shop",
             "may apply there can't be told",
         ],
         &[],

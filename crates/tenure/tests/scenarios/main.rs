@@ -32,7 +32,10 @@ mod lane_users;
 mod lanes;
 mod leaving;
 mod metrics;
+mod owner_commands;
 mod owner_references;
+#[path = "../it/pages.rs"]
+mod pages;
 #[path = "../it/process.rs"]
 mod process;
 mod run;

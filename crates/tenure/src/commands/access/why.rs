@@ -34,7 +34,9 @@ const WRITES: [(&str, &str, &str); 3] = [
 /// Explain, step by step, why a Secret is delivered to a namespace or not.
 ///
 /// The steps are: the entry that requests the Secret, its project or group, the approval, the namespace's permission, the rights of the writing account, the
-/// credential, and its use by sources. The command exits with 1 if the Secret is not delivered.
+/// credential, and its use by sources.
+///
+/// Exit codes: 0 the Secret is delivered, 1 it is not, 3 you may not read what decides that.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// Secret as NAMESPACE/SECRET, or a FluxAccessRequest, for all of its namespaces.
@@ -49,12 +51,14 @@ pub(crate) struct Why {
 impl Why {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let look = AccessReader::connect(&self.connect).await?;
+        let mut unknown = None;
         let (chains, entries, left_out) = match self.what.split_once('/') {
             Some((namespace, secret)) => {
                 if namespace.is_empty() || secret.is_empty() || secret.contains('/') {
                     return Err(Failure::usage(format!("{:?}: NAMESPACE/SECRET is wanted", self.what)));
                 }
-                let (chains, entries) = about_secret(&look, namespace, secret).await?;
+                let (chains, entries, hidden) = about_secret(&look, namespace, secret).await?;
+                unknown = hidden;
                 (chains, entries, 0)
             }
             None => {
@@ -72,21 +76,27 @@ impl Why {
         if self.form.print(&told)? == Printed::ForPeople {
             print(&chains, &entries, left_out);
         }
-        Ok(ExitCode::from(u8::from(!is_delivered)))
+        match unknown {
+            None => Ok(ExitCode::from(u8::from(!is_delivered))),
+            Some(why) => Err(Failure::environment(format!(
+                "the requests in namespace {PLATFORM_NAMESPACE} can't be read, so their approvals are unknown: {why}"
+            ))
+            .hint("the FluxAccess of your own namespace reports what became of its entries: tenure get fluxaccesses -n NAMESPACE")),
+        }
     }
 }
 
-/// Returns the requests for a Secret; without any, the entries that would cause one.
+/// Returns the requests for a Secret; without any, the entries that would cause one. If the user may not read requests, the entries and the reason.
 async fn about_secret(
     look: &AccessReader,
     namespace: &str,
     secret: &str,
-) -> Result<(Vec<Chain>, Vec<EntryFound>), Failure> {
+) -> Result<(Vec<Chain>, Vec<EntryFound>, Option<String>), Failure> {
     let seen = look.see().await;
-    let requests = seen.requests.clone().map_err(|why| {
-        Failure::environment(format!("requests can't be listed: {why}"))
-            .hint("the requests of one tenant are in its own objects: tenure get fluxaccesses -n NAMESPACE")
-    })?;
+    let (requests, hidden) = match seen.requests.clone() {
+        Ok(requests) => (requests, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
     let about = requests
         .into_iter()
         .filter(|request| chain::is_about(request, namespace, secret, PLATFORM_NAMESPACE));
@@ -95,16 +105,16 @@ async fn about_secret(
         .map(|request| (request, namespace.to_owned()))
         .collect();
     if !pairs.is_empty() {
-        return Ok((explain_all(look, &seen, pairs).await, Vec::new()));
+        return Ok((explain_all(look, &seen, pairs).await, Vec::new(), None));
     }
     let entries = match look.list_asked::<FluxAccess>(namespace).await {
         Ok(accesses) => chain::find_entries(&accesses, namespace, secret, PLATFORM_NAMESPACE),
         Err(why) => {
-            output::print_note(format!("note: the requests could not be read: {}", visible_line(&why)));
+            output::print_note(format!("note: FluxAccesses could not be read: {}", visible_line(&why)));
             Vec::new()
         }
     };
-    Ok((Vec::new(), entries))
+    Ok((Vec::new(), entries, hidden))
 }
 
 async fn explain_all(look: &AccessReader, seen: &ObservedFacts, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {

@@ -27,7 +27,9 @@ use crate::output;
 /// Contested: Git's field manager and another manager have the field. Stolen: Git sets the field, and only another manager has it. The command finds stolen
 /// fields only if it has the artifacts. Abandoned: the Kustomization that applied the field is gone, or no longer applies it.
 ///
-/// The command reads the objects that Kustomizations of the namespace applied, with your rights. It exits with 1 if it finds something.
+/// The command reads the objects that Kustomizations of the namespace applied, with your rights.
+///
+/// Exit codes: 0 nothing found, 1 something found, 3 nothing found, but not everything could be read.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
     /// Folder with the fetched artifacts [default: `artifacts` beside the kubeconfig, where `tenure up` stores them].
@@ -68,17 +70,23 @@ impl Audit {
             }
             None => print(&findings, &writers),
         }
-        for note in survey.notes().chain(unreadable.iter().map(String::as_str)) {
-            output::print_note(note);
+        let is_complete = survey.is_complete() && unreadable.is_empty();
+        for note in survey.notes().chain(unreadable) {
+            output::print_note(visible_line(&note));
         }
         if self.output.is_none() {
             let objects: BTreeSet<&ObjectId> = findings.iter().map(|finding| &finding.id).collect();
             output::print_line(match (findings.len(), survey.len()) {
-                (0, looked) => format!("{looked} objects: nothing is contested, stolen or abandoned"),
+                (0, looked) if is_complete => format!("{looked} objects: nothing is contested, stolen or abandoned"),
+                (0, looked) => format!("{looked} objects: nothing found in what could be read"),
                 (found, looked) => format!("{found} findings in {} of {looked} objects", objects.len()),
             });
         }
-        Ok(ExitCode::from(u8::from(!findings.is_empty())))
+        Ok(ExitCode::from(match (findings.is_empty(), is_complete) {
+            (false, _) => 1,
+            (true, true) => 0,
+            (true, false) => 3,
+        }))
     }
 
     /// Searches the audit log for the writers of the findings.

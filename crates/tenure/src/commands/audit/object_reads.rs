@@ -33,6 +33,10 @@ pub(super) struct ObjectReads {
     inventories: BTreeMap<ObjectId, BTreeSet<KustomizationName>>,
     built: BTreeMap<KustomizationName, RebuiltObject>,
     notes: BTreeSet<String>,
+    /// The kinds that the user may not list.
+    forbidden: BTreeSet<String>,
+    /// False if an object that counts could not be read.
+    is_complete: bool,
 }
 
 enum Kustomization {
@@ -73,6 +77,8 @@ impl ObjectReads {
             inventories: BTreeMap::new(),
             built: BTreeMap::new(),
             notes: BTreeSet::new(),
+            forbidden: BTreeSet::new(),
+            is_complete: true,
         };
         survey.list_kustomizations(client, namespace).await?;
         survey.list_labelled(client, namespace).await;
@@ -88,8 +94,21 @@ impl ObjectReads {
     }
 
     /// Returns notes about unreadable objects, and about the unknown facts that follow.
-    pub(super) fn notes(&self) -> impl Iterator<Item = &str> {
-        self.notes.iter().map(String::as_str)
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let forbidden: Vec<&str> = self.forbidden.iter().map(String::as_str).collect();
+        let note = match forbidden.as_slice() {
+            [] => None,
+            kinds => Some(format!(
+                "you may not list {}: abandoned objects of these kinds are not found",
+                kinds.join(", ")
+            )),
+        };
+        self.notes.iter().cloned().chain(note)
+    }
+
+    /// Whether everything was read that the command looks for. Stolen fields need the artifacts, and don't count here.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// Iterates over the objects, ordered by name.
@@ -126,7 +145,8 @@ impl ObjectReads {
     }
 
     fn refuse(&mut self, what: &str, why: &str) {
-        self.notes.insert(format!("{what} can't be looked at: {why}"));
+        self.is_complete = false;
+        self.notes.insert(format!("{what} could not be read: {why}"));
     }
 
     fn find_kustomizations(&self) -> Sought {
@@ -154,7 +174,12 @@ impl ObjectReads {
             "",
         )
         .await;
-        for kustomization in listed.map_err(Failure::environment)? {
+        let listed = listed.map_err(|refusal| match refusal {
+            Refusal::Forbidden(message) => Failure::environment(message)
+                .hint("-n NAMESPACE asks about one namespace; ask an administrator for the right to list Kustomizations there"),
+            other => Failure::environment(other.to_string()),
+        });
+        for kustomization in listed? {
             let Some(name) = name_of(&kustomization) else { continue };
             match read_inventory(&kustomization) {
                 Ok(inventory) => {
@@ -188,7 +213,11 @@ impl ObjectReads {
         for (objects, resource) in listed {
             match objects {
                 Ok(objects) => objects.into_iter().for_each(|object| self.keep(&resource, object)),
-                Err(why) => self.refuse(&resource.plural, &why),
+                Err(Refusal::Forbidden(_)) => {
+                    self.is_complete = false;
+                    self.forbidden.insert(resource.plural);
+                }
+                Err(refusal) => self.refuse(&resource.plural, &refusal.to_string()),
             }
         }
     }
@@ -321,7 +350,7 @@ fn name_of(object: &Value) -> Option<KustomizationName> {
 }
 
 /// Returns all objects of a collection with the label; all objects without one.
-async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, String> {
+async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, Refusal> {
     let path = match label {
         "" => path.to_owned(),
         label => format!("{path}?labelSelector={}", resources::encode(label)),
@@ -330,8 +359,8 @@ async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> R
     match paged_reads::visit(client, &path, (accept, usize::MAX), |object| objects.push(object)).await {
         Ok(_) => Ok(objects),
         // The list so far is incomplete.
-        Err(Refusal::Absent) => Err("it is served no more".to_owned()),
-        Err(refusal) => Err(refusal.to_string()),
+        Err(Refusal::Absent) => Err(Refusal::Failed("the cluster no longer serves the kind".to_owned())),
+        Err(refusal) => Err(refusal),
     }
 }
 

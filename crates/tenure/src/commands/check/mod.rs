@@ -39,7 +39,9 @@ pub(crate) struct Check {
     /// Folder that would be applied, with or without a kustomization.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Check as the account of this Surface, with the target namespace that the Surface has for the folder. Without NAMESPACE/, the Surface is in tenure-system.
+    /// Check as the account of this Surface, with the target namespace that the Surface has for the folder.
+    ///
+    /// Without NAMESPACE/, the Surface is in the namespace of -n, else in the context's. With --platform, it is in tenure-system.
     #[arg(long = "as", id = "surface", value_name = "[NAMESPACE/]SURFACE")]
     surface: Option<String>,
     /// Check as the account of this tenant's surfaces. Objects without a namespace go to the tenant's home namespace.
@@ -48,6 +50,9 @@ pub(crate) struct Check {
     /// Namespace to set on every namespaced object, as `targetNamespace` does.
     #[arg(long, value_name = "NAME")]
     target_namespace: Option<String>,
+    /// Namespace of the Surface [default: the context's namespace, else `default`].
+    #[arg(short, long, value_name = "NAME", conflicts_with = "tenant")]
+    namespace: Option<String>,
     /// Folder of the platform repository to use instead of a cluster.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
     platform: Option<PathBuf>,
@@ -201,13 +206,26 @@ impl Check {
             });
         }
         let named = self.surface.as_deref().unwrap_or_default();
-        let (namespace, name) = named.split_once('/').unwrap_or((PLATFORM_NAMESPACE, named));
+        let default = match (&self.namespace, &self.platform) {
+            (Some(namespace), _) => namespace.as_str(),
+            (None, Some(_)) => PLATFORM_NAMESPACE,
+            (None, None) => client.default_namespace(),
+        };
+        let (namespace, name) = named.split_once('/').unwrap_or((default, named));
         if namespace.is_empty() || name.is_empty() || name.contains('/') {
-            return Err(Failure::usage(format!("--as {named}: that is no Surface's name"))
-                .hint("--as NAMESPACE/NAME, or NAME in the platform namespace"));
+            return Err(
+                Failure::usage(format!("--as {named}: this is not the name of a Surface"))
+                    .hint("--as NAME with -n NAMESPACE, or --as NAMESPACE/NAME"),
+            );
         }
         let surfaces: Api<Surface> = Api::namespaced(client.clone(), namespace);
-        let surface = surfaces.get(name).await?;
+        let surface = surfaces.get(name).await.map_err(|error| match &error {
+            kube::Error::Api(status) if status.code == 404 => {
+                Failure::negative(format!("there is no Surface {name} in namespace {namespace}"))
+                    .hint("-n NAMESPACE, or --as NAMESPACE/NAME, names another namespace")
+            }
+            _ => Failure::from(error),
+        })?;
         let placement = place(client, namespace).await?;
         let account = surface.spec.service_account_name.as_deref();
         let account = identity::decide_for_surface(&placement, namespace, account).map_err(nobody)?;
@@ -261,8 +279,7 @@ impl Check {
 
 /// Returns the placement of a namespace.
 async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, Failure> {
-    provenance::place(client, namespace).await.map_err(|why| {
-        Failure::environment(format!("can't find out to which tenant namespace {namespace} belongs: {why}"))
-            .hint("your user needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since they decide which account applies")
-    })
+    provenance::place(client, namespace)
+        .await
+        .map_err(|why| provenance::refuse_placement(namespace, &why))
 }

@@ -15,7 +15,7 @@ use crate::targets::Asked;
 use crate::text_table::TextTable;
 
 mod describe;
-mod named;
+pub(super) mod named;
 mod server_table;
 mod watch;
 
@@ -117,21 +117,19 @@ impl Get {
         for place in &places {
             match self.ask(&client, place, namespace.as_deref(), format).await {
                 Ok(answer) => found.push((place, answer)),
-                Err(failure) if alone => return Err(failure),
-                Err(failure) => refused.push(failure),
+                Err(refusal) if alone => return Err(refusal.failure),
+                Err(refusal) => refused.push(refusal),
             }
         }
         match format {
             Some(format) => print_objects(&found, format, matches!(asked, Asked::Objects(_)) && alone)?,
             None => self.print_tables(&found, namespace.as_deref(), &asked, refused.is_empty()),
         }
-        let none_found = found.is_empty();
-        for failure in &refused {
-            output::failure(failure);
-        }
+        let is_failed = found.is_empty() || asked != Asked::Nothing;
+        print_refusals(&refused, namespace.as_deref(), is_failed);
         match refused.into_iter().next() {
             // Unreadable kinds of the default set are left out and noted.
-            Some(first) if none_found || asked != Asked::Nothing => Ok(first.exit_code()),
+            Some(first) if is_failed => Ok(first.failure.exit_code()),
             _ => Ok(ExitCode::SUCCESS),
         }
     }
@@ -169,7 +167,7 @@ impl Get {
         place: &Place<'_>,
         namespace: Option<&str>,
         format: Option<Format>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, Refusal> {
         let accept = if format.is_some() {
             "application/json"
         } else {
@@ -179,19 +177,30 @@ impl Get {
         if format.is_none() && place.name.is_some() {
             path.push_str("?includeObject=Object");
         }
-        let answer = client.request::<Value>(request(&path, accept)?).await;
+        let unreadable = |failure| Refusal {
+            failure,
+            forbidden: None,
+        };
+        let answer = client
+            .request::<Value>(request(&path, accept).map_err(unreadable)?)
+            .await;
         // A user who may not list a cluster-scoped kind may have some objects by name, as owners have their Tenants.
         let is_refused = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403);
         let is_by_name = place.name.is_none() && !place.resource.namespaced && self.selector.is_none();
         if is_refused
             && is_by_name
-            && let Some(named) = named::collect(client, place.resource, accept).await?
+            && let Some(named) = named::collect(client, place.resource, accept)
+                .await
+                .map_err(unreadable)?
         {
             return Ok(named);
         }
-        answer.map_err(|error| match place.name {
-            None => resources::explain(error, place.resource, namespace),
-            Some(_) => Failure::from(error),
+        answer.map_err(|error| Refusal {
+            forbidden: (is_refused && place.name.is_none()).then(|| place.resource.plural.clone()),
+            failure: match place.name {
+                None => resources::explain(error, place.resource, namespace),
+                Some(_) => Failure::from(error),
+            },
         })
     }
 
@@ -244,6 +253,42 @@ impl Get {
             (None, Some(selector)) => format!("{collection}?labelSelector={}", resources::encode(selector)),
             (None, None) => collection,
         }
+    }
+}
+
+/// A collection or an object without an answer.
+struct Refusal {
+    failure: Failure,
+    /// The plural of a kind that the user may not list.
+    forbidden: Option<String>,
+}
+
+/// Prints the refusals. One line has all kinds that the user may not list.
+fn print_refusals(refused: &[Refusal], namespace: Option<&str>, is_failed: bool) {
+    let forbidden: Vec<&str> = refused
+        .iter()
+        .filter_map(|refusal| refusal.forbidden.as_deref())
+        .collect();
+    let grouped = forbidden.len() > 1;
+    let others = refused.iter().filter(|refusal| !grouped || refusal.forbidden.is_none());
+    others.for_each(|refusal| output::failure(&refusal.failure));
+    if !grouped {
+        return;
+    }
+    let (place, hint) = match namespace {
+        Some(namespace) => (
+            format!("in namespace {namespace}"),
+            "ask an administrator for this right, or name another namespace with -n",
+        ),
+        None => (
+            "in all namespaces".to_owned(),
+            "-n NAMESPACE asks for one namespace, which may be allowed",
+        ),
+    };
+    let message = format!("you may not list {} {place}", forbidden.join(", "));
+    match is_failed {
+        true => output::failure(&Failure::environment(message).hint(hint)),
+        false => output::print_note(format!("{message} ({hint})")),
     }
 }
 

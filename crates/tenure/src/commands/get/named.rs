@@ -13,7 +13,7 @@ const MOST: usize = 64;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 
 /// Reads the objects that the user may read by name, as a list or a table as `accept` says; `None` without any.
-pub(super) async fn collect(
+pub(crate) async fn collect(
     client: &kube::Client,
     resource: &Resource,
     accept: &str,

@@ -1,0 +1,285 @@
+//! Every command with the rights of an owner, of a viewer and of a user without rights: a table of exit codes. No command needs more rights than its question needs,
+//! and a command that can't answer names the missing right.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tenure_git_server::{GitServer, Options};
+use tenure_testkit::{SOON, eventually};
+
+use crate::pages::{has_program, read_page, run_script, shell_blocks};
+use crate::process::tenure;
+use crate::world::{Admin, Cluster, Controllers, describe, manifest, name_object, path};
+
+const TENANT: &str = "table-blue";
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A command, its exit codes for the owner, the viewer and the user without rights, and words of the owner's output.
+type Row<'a> = (&'a [&'a str], [i32; 3], &'a [&'a str]);
+
+fn surface(url: &str) -> Value {
+    json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": { "name": "app", "namespace": TENANT },
+        "spec": { "sources": [{ "name": "app", "url": url, "interval": "1h", "targetNamespace": TENANT }] }
+    })
+}
+
+fn is_ready(found: &Value) -> bool {
+    let conditions = found["status"]["conditions"].as_array();
+    conditions.is_some_and(|conditions| {
+        let mut ready = conditions.iter().filter(|condition| condition["type"] == "Ready");
+        ready.any(|ready| ready["status"] == "True")
+    })
+}
+
+/// Writes a kubeconfig of another user, whose context is in the tenant's namespace.
+fn write_kubeconfig(cluster: &Cluster, user: &str) -> PathBuf {
+    let file = cluster.write_kubeconfig_as(user, &[]);
+    let mut kubeconfig = kube::config::Kubeconfig::read_from(&file).expect("kubeconfig");
+    for named in &mut kubeconfig.contexts {
+        named.context.as_mut().expect("a context").namespace = Some(TENANT.to_owned());
+    }
+    std::fs::write(&file, serde_json::to_vec(&kubeconfig).expect("JSON")).expect("a kubeconfig");
+    file
+}
+
+/// Applies an object as a user, as soon as the user has the right.
+async fn apply_as(user: &Admin, object: &Value) {
+    let parameters = kube::api::PatchParams::apply("kubectl").force();
+    let name = object["metadata"]["name"].as_str().expect("a name");
+    eventually(SOON, || async {
+        let patch = kube::api::Patch::Apply(object);
+        user.api(object).patch(name, &parameters, &patch).await.map(drop)
+    })
+    .await
+    .expect("applied");
+}
+
+/// A cluster with policies, running controllers, a Git server, and a tenant of an owner and a viewer.
+struct Scene {
+    cluster: Cluster,
+    git: GitServer,
+    _controllers: Controllers,
+    _git_folder: tempfile::TempDir,
+}
+
+fn user(name: &str) -> Value {
+    json!({ "apiGroup": GROUP, "kind": "User", "name": name })
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
+        let git_folder = tempfile::tempdir().unwrap();
+        let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+        let allowed = format!("http://{}", git.http_address());
+        let flags = ["--policies", "--allow-source", &allowed];
+        let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);
+        cluster.wait_until_in_force().await;
+        let tenant = json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": TENANT },
+            "spec": {
+                "owners": [{ "kind": "User", "name": "alice" }],
+                "additionalRoleBindings": [{ "clusterRoleName": "tenure-viewer", "subjects": [user("vera")] }]
+            }
+        });
+        cluster.admin.apply(tenant.clone()).await;
+        cluster.admin.wait_for(tenant, is_ready).await;
+        Self {
+            cluster,
+            git,
+            _controllers: controllers,
+            _git_folder: git_folder,
+        }
+    }
+}
+
+/// The page runs as written, with the owner's kubeconfig alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_works_from_a_kubeconfig_alone() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let scene = Scene::set().await;
+    scene.git.create("app").await.unwrap();
+    let page = read_page("you-are-a-tenant.md");
+    assert!(page.contains("`team-a-gitops`"));
+    let script = shell_blocks(&page).replace("team-a", TENANT);
+    let kubeconfig = write_kubeconfig(&scene.cluster, "alice");
+    let (folder, url) = (scene.cluster.data("page"), scene.git.http_url("app"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let ran = tokio::task::spawn_blocking(move || {
+        run_script(&folder, &script, |command| {
+            command.env("KUBECONFIG", &kubeconfig).env("REPOSITORY", &url);
+            for role in ["AUTHOR", "COMMITTER"] {
+                command.env(format!("GIT_{role}_NAME"), "Alice");
+                command.env(format!("GIT_{role}_EMAIL"), "alice@example.org");
+            }
+        })
+    });
+    let said = ran.await.expect("the page runs");
+    for words in [
+        "tenants.capsule.clastix.io",
+        "surface.tenure.dev/app condition met",
+        "Deployment/team-a/web",
+        "deploy/web.yaml:1",
+        "\n2\n",
+        "ReconciliationFailed",
+        "suspended",
+        "resumed",
+    ] {
+        let words = words.replace("team-a", TENANT);
+        assert!(said.contains(&words), "no {words:?} in:\n{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_command_takes_the_rights_of_its_question_and_no_more() {
+    let Scene {
+        cluster,
+        git,
+        _controllers,
+        _git_folder,
+    } = Scene::set().await;
+    let repository = git.create("app").await.unwrap();
+    repository.commit([("app.yaml", manifest(1))], "first").await.unwrap();
+    // The owner makes her Surface herself.
+    let alice = cluster.become_user("alice", &[]).await;
+    let surface = surface(&git.http_url("app"));
+    apply_as(&alice, &surface).await;
+    cluster.admin.wait_for(surface, is_ready).await;
+    let folder = cluster.data("files");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("app.yaml"), manifest(2)).expect("a file");
+    std::fs::write(folder.join("kustomization.yaml"), "resources: [app.yaml]\n").expect("a file");
+    let files = path(&folder);
+
+    let kubeconfigs = ["alice", "vera", "mallory"].map(|user| write_kubeconfig(&cluster, user));
+    let may_impersonate = "verb impersonate on serviceaccounts, resourceNames [table-blue-gitops]";
+    let table: &[Row<'_>] = &[
+        (&["get"], [0, 0, 3], &["tenants.capsule.clastix.io", "app-app"]),
+        (&["get", "ks,surfaces,gitrepo"], [0, 0, 3], &["app-app"]),
+        (&["get", "surface/app"], [0, 0, 3], &["Ready True"]),
+        (&["get", "tenants"], [0, 3, 3], &[TENANT]),
+        (&["get", "-A"], [0, 3, 3], &[TENANT]),
+        (&["events"], [0, 0, 3], &["ReconciliationSucceeded"]),
+        (&["events", "--for", "ks/app-app"], [0, 0, 3], &["app-app"]),
+        (
+            &["tree", "surface/app"],
+            [0, 0, 3],
+            &["ConfigMap/table-blue/greeting  Ready"],
+        ),
+        (
+            &["trace", "configmap/greeting"],
+            [0, 0, 3],
+            &["belongs to Tenant table-blue"],
+        ),
+        (
+            &["who", "configmap/greeting", ".data.number"],
+            [0, 0, 3],
+            &["system:serviceaccount:table-blue:table-blue-gitops"],
+        ),
+        (&["audit"], [3, 3, 3], &["you may not list ", "secrets"]),
+        (&["export", "surface/app"], [0, 0, 3], &["kind: Surface"]),
+        (&["export", "--all"], [0, 3, 3], &["kind: Surface", "kind: Tenant"]),
+        (
+            &["export", "surface/app", "--with-credentials"],
+            [0, 0, 3],
+            &["kind: Surface"],
+        ),
+        (&["reconcile", "surface/app"], [0, 3, 3], &["✓"]),
+        (&["reconcile", "ks/app-app", "--with-source"], [0, 3, 3], &["✓"]),
+        (&["suspend", "surface/app"], [0, 3, 3], &["suspended"]),
+        (&["resume", "surface/app"], [0, 3, 3], &["resumed"]),
+        (&["build", files], [0, 0, 0], &["greeting"]),
+        (&["diff", "surface/app", "--path", files], [3, 3, 3], &[may_impersonate]),
+        (&["check", files, "--as", "app"], [3, 3, 3], &[may_impersonate]),
+        (&["check", files, "--tenant", TENANT], [3, 3, 3], &[may_impersonate]),
+        (&["reach", "tenant", TENANT], [3, 3, 3], &["tenants.capsule.clastix.io"]),
+        (&["access", "list"], [3, 3, 3], &["tenure get fluxaccesses"]),
+        (&["access", "show", "none"], [3, 3, 3], &["fluxaccessrequests"]),
+        (
+            &["access", "why", "table-blue/none"],
+            [3, 3, 3],
+            &["approvals are unknown"],
+        ),
+        (&["access", "audit"], [0, 0, 3], &[]),
+        (&["adopt", TENANT, "default"], [3, 3, 3], &[]),
+        (&["customizer", "disable"], [3, 3, 3], &[]),
+        (
+            &["install", "--without-deployment", "--dry-run"],
+            [3, 3, 3],
+            &["forbidden"],
+        ),
+        (&["uninstall", "--dry-run"], [3, 3, 3], &[]),
+        (&["version"], [0, 0, 0], &[]),
+    ];
+    let mut wrong = Vec::new();
+    for (arguments, codes, words) in table {
+        for (index, (kubeconfig, code)) in kubeconfigs.iter().zip(codes).enumerate() {
+            let output = tenure(arguments).env("KUBECONFIG", kubeconfig).output().expect("run");
+            let said = describe(&output);
+            let lacks = words.iter().find(|word| index == 0 && !said.contains(**word));
+            let is_noisy = said.lines().filter(|line| line.starts_with("error:")).count() > 12;
+            if output.status.code() != Some(*code) || lacks.is_some() || is_noisy || said.contains("panicked") {
+                let who = ["alice", "vera", "mallory"][index];
+                wrong.push(format!(
+                    "{who}: tenure {}: {:?} and not {code}, without {lacks:?}:\n{said}",
+                    arguments.join(" "),
+                    output.status.code()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    // With the right that the messages name, and no right to list Tenants, an owner sees what her commit would do.
+    let rules = json!([{ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"], "resourceNames": ["table-blue-gitops"] }]);
+    let role = json!({ "apiVersion": format!("{GROUP}/v1"), "kind": "Role", "metadata": { "name": "checks", "namespace": TENANT }, "rules": rules });
+    let binding = json!({
+        "apiVersion": format!("{GROUP}/v1"), "kind": "RoleBinding", "metadata": { "name": "checks", "namespace": TENANT },
+        "roleRef": { "apiGroup": GROUP, "kind": "Role", "name": "checks" }, "subjects": [user("alice")]
+    });
+    cluster.admin.apply(role).await;
+    cluster.admin.apply(binding).await;
+    let [owner, ..] = &kubeconfigs;
+    for (arguments, code, words) in [
+        (&["diff", "surface/app", "--path", files][..], 1, "+  number: \"2\""),
+        (
+            &["check", files, "--as", "app"][..],
+            0,
+            "1 objects checked as system:serviceaccount:table-blue",
+        ),
+        (&["check", files, "--tenant", TENANT][..], 0, "0 errors"),
+    ] {
+        let told = eventually(SOON, || async {
+            let output = tenure(arguments).env("KUBECONFIG", owner).output().expect("run");
+            let said = describe(&output);
+            match output.status.code() == Some(code) && said.contains(words) {
+                true => Ok(()),
+                false => Err(format!("{arguments:?}: {said}")),
+            }
+        });
+        told.await.expect("an answer");
+    }
+    // An administrator makes all users with Kubernetes' role `edit` authors. Another installation leaves that.
+    let author = name_object(&format!("{GROUP}/v1"), "ClusterRole", "", "tenure-author");
+    let aggregates = json!({ "metadata": { "labels": { "rbac.authorization.k8s.io/aggregate-to-edit": "true" } } });
+    let patch = kube::api::Patch::Merge(&aggregates);
+    cluster
+        .admin
+        .api(&author)
+        .patch("tenure-author", &Default::default(), &patch)
+        .await
+        .expect("labelled");
+    cluster.check(
+        &["install", "--without-deployment", "--policies", "--dry-run"],
+        0,
+        &["0 objects would be created and 0 changed"],
+    );
+    cluster.check(&["install", "--without-deployment", "--policies"], 0, &[]);
+    let is_labelled =
+        |found: &Value| found["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"] == "true";
+    cluster.admin.wait_for(author, is_labelled).await;
+}
