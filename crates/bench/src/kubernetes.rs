@@ -11,6 +11,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
 };
+use tenure_test_ports::reserve_port;
 
 use crate::process;
 
@@ -33,7 +34,7 @@ impl Kubernetes {
     /// Starts `kube-apiserver` and `etcd` from the folder `programs`.
     pub(crate) async fn start(programs: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let ports = [free_port()?, free_port()?, free_port()?];
+        let ports = [reserve_port(), reserve_port(), reserve_port()];
         certificates(folder.path(), ports[0])?;
         let mut kubernetes = Self {
             folder,
@@ -61,7 +62,7 @@ impl Kubernetes {
                 // With its default of 20 requests per second, the manager itself would limit a client that creates a hundred Deployments.
                 "--kube-api-qps=2000".to_owned(),
                 "--kube-api-burst=4000".to_owned(),
-                format!("--secure-port={}", free_port()?),
+                format!("--secure-port={}", reserve_port()),
                 "--bind-address=127.0.0.1".to_owned(),
                 format!("--cert-dir={}", self.folder.path().join("manager").display()),
             ],
@@ -174,10 +175,6 @@ fn spawn(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("can't start {}", program.display()))
-}
-
-pub(crate) fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// Writes a CA, the server's certificate, the administrator's, and the kubeconfig.

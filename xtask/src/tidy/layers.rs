@@ -227,6 +227,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-tenancy",
             "tenure-admission-rules",
             "tenure-testkit",
+            "tenure-test-ports",
         ],
     ),
     (

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::kubernetes::free_port;
 use crate::process::{ControlPlane, cpu_of, install, memory_of, own_memory_of, terminate, wait_for_ready};
+use tenure_test_ports::reserve_port;
 
 /// The control plane, and the measured process.
 pub(super) struct Place {
@@ -34,8 +34,8 @@ impl Place {
         let plane = ControlPlane::start_bare(program).await?;
         install(program, &plane.kubeconfig(), &["--admission"])?;
         // The webhook knows the user of a grant, because it sees each write.
-        let webhook = format!("127.0.0.1:{}", free_port()?);
-        let probe = format!("127.0.0.1:{}", free_port()?);
+        let webhook = format!("127.0.0.1:{}", reserve_port());
+        let probe = format!("127.0.0.1:{}", reserve_port());
         let mut all = vec!["run".to_owned(), "--kubeconfig".to_owned()];
         all.push(plane.kubeconfig().display().to_string());
         all.extend(["--data".to_owned(), plane.data().join("run").display().to_string()]);

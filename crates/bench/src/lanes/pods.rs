@@ -17,7 +17,9 @@ use tenure_testkit::{Kubelet, LANE_IMAGE};
 use super::blows::Blow;
 use super::processes::find_lane_of;
 use super::{TURNS, tell};
-use crate::kubernetes::{Kubernetes, free_port};
+use tenure_test_ports::reserve_port;
+
+use crate::kubernetes::Kubernetes;
 use crate::process::{self, wait_for_ready};
 use crate::report::Report;
 
@@ -120,8 +122,8 @@ impl Scene {
         kubernetes.start_manager().await?;
         process::install(program, &kubernetes.kubeconfig(), &["--lanes", "deployment"])?;
         let client = process::client(&kubernetes.kubeconfig()).await?;
-        let hub = format!("127.0.0.1:{}", free_port()?);
-        let probe = format!("127.0.0.1:{}", free_port()?);
+        let hub = format!("127.0.0.1:{}", reserve_port());
+        let probe = format!("127.0.0.1:{}", reserve_port());
         let mut command = Command::new(program);
         command.args(["run", "--kubeconfig"]).arg(kubernetes.kubeconfig());
         command.arg("--data").arg(folder.path().join("run"));

@@ -15,7 +15,9 @@ use super::objects::{
     ask_for, count_requests, create, files, kustomization, prepare, until_applied, until_handled, until_ready,
 };
 use super::store::git_repository;
-use crate::kubernetes::{Kubernetes, free_port};
+use tenure_test_ports::reserve_port;
+
+use crate::kubernetes::Kubernetes;
 use crate::process::{self, cpu_of, memory_of, own_memory_of, wait_for_ready};
 use crate::report::{Report, megabytes, time};
 
@@ -253,7 +255,7 @@ impl Place<'_> {
         let mut probes = Vec::new();
         match self.side {
             Side::Flux(flux) => {
-                let store = format!("127.0.0.1:{}", free_port()?);
+                let store = format!("127.0.0.1:{}", reserve_port());
                 let storage = self.data.join("artifacts");
                 std::fs::create_dir_all(&storage)?;
                 let storage = [
@@ -265,7 +267,7 @@ impl Place<'_> {
                     ("source-controller", storage.as_slice()),
                     ("kustomize-controller", self.tuned),
                 ] {
-                    let probe = format!("127.0.0.1:{}", free_port()?);
+                    let probe = format!("127.0.0.1:{}", reserve_port());
                     let mut command = Command::new(flux.join(name));
                     command
                         .args([
@@ -283,7 +285,7 @@ impl Place<'_> {
                 }
             }
             Side::Tenure => {
-                let probe = format!("127.0.0.1:{}", free_port()?);
+                let probe = format!("127.0.0.1:{}", reserve_port());
                 let mut command = Command::new(self.programs.program);
                 command
                     .args(["run", "--kubeconfig"])

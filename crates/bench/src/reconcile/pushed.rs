@@ -10,9 +10,9 @@ use tenure_git_server::{GitServer, Options};
 
 use super::objects::{create, files, kustomization, prepare, receivers, until_applied, until_ready};
 use super::store::git_repository;
-use crate::kubernetes::free_port;
 use crate::process::ControlPlane;
 use crate::report::{Report, percentile, time};
+use tenure_test_ports::reserve_port;
 
 /// Pushes that are timed.
 const PUSHES: usize = 50;
@@ -27,7 +27,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
     let repository = git.create("bench").await?;
     repository.commit(files(1), "the beginning").await?;
     let address = format!("http://{}", git.http_address());
-    let hooks = format!("127.0.0.1:{}", free_port()?);
+    let hooks = format!("127.0.0.1:{}", reserve_port());
     let arguments = ["--allow-source", &address, "--hook-address", &hooks].map(str::to_owned);
     let plane = ControlPlane::start(program, &arguments).await?;
     let client = plane.client.clone();
