@@ -18,9 +18,9 @@ use super::patch::write_patch;
 use super::review::{Phase, Verdict};
 use crate::quota_usage;
 
-/// The greatest number of rounds of one decision. It also bounds the number of questions.
+/// The greatest numbers of rounds and of questions of one decision. Whether two ServiceAccounts can be one person takes the most: 55 rights in each direction.
 const ROUNDS: usize = 8;
-const QUESTIONS: usize = 96;
+const QUESTIONS: usize = 128;
 /// The prefix of the user names of ServiceAccounts.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
