@@ -26,6 +26,7 @@ pub mod kustomization;
 pub mod metadata;
 pub mod names;
 pub mod oci_repository;
+pub mod other_controllers;
 pub mod package;
 pub mod package_source;
 pub mod package_values;

@@ -23,6 +23,8 @@ pub const PRUNE_FAILED: &str = "PruneFailed";
 pub const PRUNE_SKIPPED: &str = "PruneSkipped";
 /// The deletion of a Kustomization has reached its last objects: the rights of its own ServiceAccount.
 pub const DELETING_OWN_RIGHTS: &str = "DeletingOwnRights";
+/// No controller has written the status of an object whose controller always writes one. Ours.
+pub const NO_CONTROLLER: &str = "NoController";
 /// A health check failed or did not end in time.
 pub const HEALTH_CHECK_FAILED: &str = "HealthCheckFailed";
 /// A health check was given up because something newer came.

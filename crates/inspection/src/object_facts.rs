@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
+use tenure_api::reason::{NO_CONTROLLER, PROGRESSING_WITH_RETRY};
 use tenure_api::{ObjectId, ObjectView, SourceUrl, condition};
 use tenure_tenancy::{Placement, identity};
 
@@ -141,9 +142,10 @@ impl DescribedState {
         let view = ObjectView::of(object);
         let health = assess_object(object);
         let ready = view.find_condition(condition::READY).unwrap_or_default();
+        // A failed attempt that is repeated later has ended.
         let is_reconciling = view
             .find_condition(condition::RECONCILING)
-            .is_some_and(|reconciling| reconciling.status == "True");
+            .is_some_and(|reconciling| reconciling.status == "True" && reconciling.reason != PROGRESSING_WITH_RETRY);
         let (group, _) = tenure_api::inventory::split_api_version(view.read_text("/apiVersion"));
         let is_reconciled = RECONCILED_GROUPS.contains(&group);
         let state = match &health {
@@ -158,12 +160,18 @@ impl DescribedState {
             Health::Unknown(_) => State::Unknown,
         };
         let message = match (health.message(), ready.message) {
-            ("", "") if state == State::Unknown => "nothing has reconciled it yet",
+            ("", "") if state == State::Unknown => "no controller has reconciled it yet",
+            // The reconciler's own words about the failure.
+            (_, said) if state == State::Failed && !said.is_empty() && !matches!(health, Health::Failed(_)) => said,
             ("", said) | (said, _) => said,
+        };
+        let reason = match (ready.reason, &health) {
+            ("", Health::Unknown(_)) => NO_CONTROLLER,
+            (reason, _) => reason,
         };
         Self {
             state,
-            reason: ready.reason.to_owned(),
+            reason: reason.to_owned(),
             message: message.to_owned(),
             suspended: is_reconciled && view.is_true("/spec/suspend"),
         }
@@ -180,12 +188,12 @@ pub fn describe_identity(placement: Result<&Placement, &str>, kustomization: &Va
         (Ok(placement), _) => placement,
         (Err(why), Some(name)) => {
             return format!(
-                "the ServiceAccount {name} of its namespace, which it names (whether that may act can't be told, as whose {namespace} is can't be read: {why})"
+                "ServiceAccount {name} of its namespace, by spec.serviceAccountName (the tenant of {namespace} is unknown: {why})"
             );
         }
         (Err(why), None) => {
             return format!(
-                "the ServiceAccount that acts by default in {namespace} (which can't be told, as whose {namespace} is can't be read: {why})"
+                "the ServiceAccount that acts by default in {namespace} (the tenant of {namespace} is unknown: {why})"
             );
         }
     };
@@ -268,6 +276,8 @@ mod tests {
             |status: &str, reason: &str| json!({"type": "Ready", "status": status, "reason": reason, "message": "m"});
         let stalled = json!({"type": "Stalled", "status": "True", "message": "s"});
         let reconciling = json!({"type": "Reconciling", "status": "True", "message": "r"});
+        let retrying =
+            json!({"type": "Reconciling", "status": "True", "reason": "ProgressingWithRetry", "message": "r"});
         for (conditions, state, message) in [
             (json!([ready("True", "R")]), State::Ready, "m"),
             (json!([ready("False", "BuildFailed")]), State::Failed, "m"),
@@ -282,7 +292,8 @@ mod tests {
                 State::InProgress,
                 "r",
             ),
-            (json!([]), State::Unknown, "nothing has reconciled it yet"),
+            (json!([ready("False", "BuildFailed"), retrying]), State::Failed, "m"),
+            (json!([]), State::Unknown, "no controller has reconciled it yet"),
         ] {
             let object = kustomization(conditions);
             let standing = DescribedState::of(&Live::Present(Object(object.clone())));

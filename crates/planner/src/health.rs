@@ -1,11 +1,12 @@
 //! The health of an object, by kstatus' rules and from the object alone.
 //!
 //! Order, as in Flux: being deleted → generation not observed → conditions Reconciling and Stalled → the kind's own rule → the Ready condition → without either, an
-//! object that exists is current.
+//! object that exists is current. An object of a kind whose controller always writes a status is unknown until that controller has written it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::ObjectView;
+use tenure_api::reason::NO_CONTROLLER;
 
 use crate::answer::Live;
 
@@ -72,6 +73,7 @@ pub fn assess_object(object: &Value) -> Health {
     let observed = object.find_number("/status/observedGeneration");
     if let (Some(generation), Some(observed)) = (generation, observed)
         && generation != observed
+        && observed != NOTHING_OBSERVED
     {
         return Health::InProgress(format!("generation {generation} is not observed yet ({observed} is)"));
     }
@@ -104,12 +106,63 @@ pub fn assess_object(object: &Value) -> Health {
     }
 }
 
+/// The observed generation that the schemas of Flux's kinds set before a controller has written the status.
+const NOTHING_OBSERVED: i64 = -1;
+
+/// The kinds whose controllers always write a status. For other kinds, a missing status says nothing.
+const WITH_STATUS: [(&str, &[&str]); 8] = [
+    (
+        "tenure.dev",
+        &["Surface", "AccessProvider", "FluxAccess", "FluxAccessRequest"],
+    ),
+    ("kustomize.toolkit.fluxcd.io", &["Kustomization"]),
+    ("helm.toolkit.fluxcd.io", &["HelmRelease"]),
+    (
+        "source.toolkit.fluxcd.io",
+        &[
+            "Bucket",
+            "ExternalArtifact",
+            "GitRepository",
+            "HelmChart",
+            "HelmRepository",
+            "OCIRepository",
+        ],
+    ),
+    ("source.extensions.fluxcd.io", &["ArtifactGenerator"]),
+    ("notification.toolkit.fluxcd.io", &["Receiver"]),
+    (
+        "image.toolkit.fluxcd.io",
+        &["ImagePolicy", "ImageRepository", "ImageUpdateAutomation"],
+    ),
+    ("capsule.clastix.io", &["Tenant"]),
+];
+
+/// Checks whether no controller has written the status of an object that has no condition Ready.
+fn is_unobserved(object: ObjectView<'_>) -> bool {
+    if object.find_number("/status/observedGeneration") == Some(NOTHING_OBSERVED) {
+        return true;
+    }
+    let (group, _) = tenure_api::inventory::split_api_version(object.read_text("/apiVersion"));
+    let kind = object.read_text("/kind");
+    let is_empty = object
+        .find("/status")
+        .and_then(Value::as_object)
+        .is_none_or(serde_json::Map::is_empty);
+    // Flux's controller leaves such a repository without a status.
+    let is_static = kind == "HelmRepository" && object.find_text("/spec/type") == Some("oci");
+    let has_status = |(known, kinds): &(&str, &[&str])| *known == group && kinds.contains(&kind);
+    is_empty && !is_static && WITH_STATUS.iter().any(has_status)
+}
+
 fn ready_condition(object: ObjectView<'_>) -> Health {
     let in_progress = |message: &str, otherwise: &str| {
         let message = if message.is_empty() { otherwise } else { message };
         Health::InProgress(message.to_owned())
     };
     match object.find_condition("Ready") {
+        None if is_unobserved(object) => {
+            Health::Unknown(format!("{NO_CONTROLLER}: no controller has written its status"))
+        }
         None => Health::Current,
         Some(ready) if ready.status == "True" => Health::Current,
         Some(ready) if ready.status == "False" => in_progress(ready.message, "Ready is False"),

@@ -89,6 +89,8 @@ pub fn check_target_namespace(placement: &Placement, target: &str) -> Result<(),
 fn unspecified(kind: &str, name: &str) -> Denial {
     Denial::because(
         DenialReason::ReconciliationFailed,
-        format!("{kind}/{name} namespace not specified: set spec.targetNamespace, or metadata.namespace in the file"),
+        format!(
+            "{kind}/{name} namespace not specified: set metadata.namespace in the file, spec.targetNamespace of the Kustomization, or targetNamespace of the source in the Surface"
+        ),
     )
 }

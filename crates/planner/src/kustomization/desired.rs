@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::{Value, json};
 use tenure_api::inventory::split_api_version;
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
+use tenure_api::other_controllers::advise_on_missing_kind;
 use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::write_scope::{self, Scope};
 
@@ -97,9 +98,12 @@ pub(super) fn find_desired(
     for Identified { mut id, kind, rendered } in identified {
         let origin = rendered.origin.clone();
         let Some(scope) = scopes.get(&kind) else {
+            let advice = advise_on_missing_kind(&kind.api_version);
             let message = format!(
-                "no matches for kind {:?} in version {:?} ({origin})",
-                kind.kind, kind.api_version
+                "no matches for kind {:?} in version {:?} ({origin}){}",
+                kind.kind,
+                kind.api_version,
+                advice.map(|advice| format!(": {advice}")).unwrap_or_default()
             );
             desired.ids.insert(id.clone());
             desired.unknown.push((id, message));

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tenure_api::ObjectView;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::REQUESTED_AT;
 use tenure_api::reason;
 use tenure_api::surface::{SurfaceSourceStatus, SurfaceStatus};
+use tenure_api::{ObjectView, StatedCondition};
 use tenure_tenancy::ServiceAccount;
 use tenure_tenancy::surface::Tier;
 
@@ -247,7 +247,11 @@ pub(super) fn report_success(
         condition::remove(&mut status.conditions, condition::RECONCILING);
         announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
     } else {
-        let message = format!("{ready} of {total} sources are applied");
+        let waiting = sources.iter().find_map(|source| {
+            let message = source.waiting.as_ref()?;
+            Some(format!("; source {}: {message}", source.status.name))
+        });
+        let message = format!("{ready} of {total} sources are ready{}", waiting.unwrap_or_default());
         set(
             &mut status,
             snapshot,
@@ -305,6 +309,8 @@ struct SourceState {
     status: SurfaceSourceStatus,
     /// The reason, if the source has failed and is not in progress.
     failure: Option<String>,
+    /// The message of a Kustomization that has applied everything and waits for the health of the objects.
+    waiting: Option<String>,
 }
 
 /// Collects every source's state from its generated objects.
@@ -325,6 +331,7 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         ..SurfaceSourceStatus::default()
     };
     let mut failure = None;
+    let mut waiting: Option<String> = None;
     let mut messages = Vec::new();
     let mut revisions: Vec<Option<String>> = Vec::new();
     for child in children.iter().filter(|child| child.source == source) {
@@ -348,6 +355,13 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         let generation = live.find_number("/metadata/generation");
         match live.find_condition(condition::READY) {
             Some(ready) if ready.status == "True" && observed == generation => {}
+            // Everything is applied, and the Kustomization waits for the health of the objects.
+            Some(ready)
+                if is_progressing(ready) && live.find_condition(condition::HEALTHY).is_some_and(is_progressing) =>
+            {
+                status.ready = false;
+                waiting.get_or_insert(ready.message.to_owned());
+            }
             // The Kustomization only repeats that its source has nothing yet; the source reports its own problem.
             Some(ready) if ready.status == "False" && ready.reason == reason::ARTIFACT_FAILED => status.ready = false,
             Some(ready) if ready.status == "False" => {
@@ -378,12 +392,21 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         Some(messages.join("\n"))
     };
     if status.message.is_none() && !status.ready {
-        status.message = Some("in progress".to_owned());
+        status.message = Some(waiting.clone().unwrap_or_else(|| "in progress".to_owned()));
     }
     if failure.as_deref() == Some(reason::DEPENDENCY_NOT_READY) {
         failure = None;
     }
-    SourceState { status, failure }
+    SourceState {
+        status,
+        failure,
+        waiting,
+    }
+}
+
+/// Checks whether a condition reports an attempt that is under way.
+fn is_progressing(condition: StatedCondition<'_>) -> bool {
+    condition.status == "Unknown" && condition.reason == reason::PROGRESSING && !condition.message.is_empty()
 }
 
 /// Reports the state of a source's key. A source is ready only with the key that was made for it. Until a server accepts this key, the message says what to give to the

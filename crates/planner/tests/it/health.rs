@@ -222,3 +222,45 @@ fn differences_are_named_and_attributed() {
         None
     );
 }
+
+/// A kind whose controller always writes a status is not healthy without one, and a kind that needs no status is.
+#[test]
+fn without_a_controller_nothing_is_healthy() {
+    let unobserved = json!({ "observedGeneration": -1 });
+    for (api_version, kind, rest, expected) in [
+        ("helm.toolkit.fluxcd.io/v2", "HelmRelease", json!({}), "Unknown"),
+        (
+            "helm.toolkit.fluxcd.io/v2",
+            "HelmRelease",
+            json!({ "metadata": { "generation": 1 }, "status": unobserved }),
+            "Unknown",
+        ),
+        ("tenure.dev/v1alpha1", "Surface", json!({ "status": {} }), "Unknown"),
+        (
+            "source.toolkit.fluxcd.io/v1",
+            "HelmRepository",
+            json!({ "spec": { "type": "oci" } }),
+            "Current",
+        ),
+        ("source.toolkit.fluxcd.io/v1", "HelmRepository", json!({}), "Unknown"),
+        (
+            "capsule.clastix.io/v1beta2",
+            "Tenant",
+            json!({ "status": { "state": "Active" } }),
+            "Current",
+        ),
+        ("notification.toolkit.fluxcd.io/v1beta3", "Alert", json!({}), "Current"),
+        ("networking.istio.io/v1", "VirtualService", json!({}), "Current"),
+        (
+            "example.org/v1",
+            "Thing",
+            json!({ "metadata": { "generation": 1 }, "status": unobserved }),
+            "Unknown",
+        ),
+        ("example.org/v1", "Thing", json!({ "status": {} }), "Current"),
+    ] {
+        check(api_version, kind, rest, expected);
+    }
+    let release = json!({ "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease" });
+    assert!(health::assess_object(&release).message().starts_with("NoController: "));
+}

@@ -128,6 +128,25 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
     );
 }
 
+/// Everything is applied, and a Deployment is not healthy yet: the Surface repeats the Kustomization's words.
+#[test]
+fn a_surface_says_that_its_source_waits_for_health() {
+    let source = json!({ "name": "app", "url": "https://example.com/app.git", "wait": true });
+    let mut snapshot = snapshot("blue", json!({ "sources": [source] }));
+    settle(&mut snapshot);
+    let waits = |type_: &str| json!({ "type": type_, "status": "Unknown", "reason": "Progressing", "message": "Running health checks for revision main@sha1:1" });
+    for live in snapshot.live.values_mut() {
+        if let Live::Present(object) = live
+            && object.0["kind"] == "Kustomization"
+        {
+            object.0["status"] = json!({ "observedGeneration": 1, "conditions": [waits("Ready"), waits("Healthy")] });
+        }
+    }
+    let plan = settle(&mut snapshot).to_string();
+    let message = "Ready=Unknown Progressing: 0 of 1 sources are ready; source app: Running health checks for revision main@sha1:1";
+    assert!(plan.contains(message), "{plan}");
+}
+
 #[test]
 fn a_platform_surface_names_its_identity() {
     let mut snapshot = snapshot(
