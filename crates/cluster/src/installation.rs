@@ -50,6 +50,28 @@ impl Installation {
         self.administrator.request::<Value>(request).await.map(drop)
     }
 
+    /// Returns the object at a path, and the object that [`Self::apply`] would leave there. Nothing is written. An object that does not exist is not sent, since its
+    /// namespace or its kind may be missing, too.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn preview(
+        &self,
+        path: &str,
+        manager: &str,
+        object: &Value,
+    ) -> Result<(Option<Value>, Value), kube::Error> {
+        let Some(live) = self.find(path).await? else {
+            return Ok((None, object.clone()));
+        };
+        let request = http::Request::patch(format!("{path}?fieldManager={manager}&force=true&dryRun=All"))
+            .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(object.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        let applied = self.administrator.request::<Value>(request).await?;
+        Ok((Some(live), applied))
+    }
+
     /// Deletes the object at a path; a missing object counts as deleted.
     ///
     /// # Errors

@@ -147,15 +147,62 @@ pub(crate) async fn apply_in_order(
     Ok(())
 }
 
+/// The effect of an installation on one object.
+pub(crate) enum Effect {
+    /// The object does not exist.
+    Creates,
+    /// The object differs: its present state, and the state after the installation.
+    Changes(Value, Value),
+    /// The object is as the installation wants it.
+    Keeps,
+}
+
+/// Returns the effect on each object, and writes nothing.
+pub(crate) async fn preview(installation: &Installation, objects: &[Value]) -> Result<Vec<(String, Effect)>, Failure> {
+    let mut effects = Vec::new();
+    for object in objects {
+        let previewed = installation
+            .preview(&write_object_path(object)?, FIELD_MANAGER, object)
+            .await;
+        let effect = match previewed.map_err(|error| refuse(object, error))? {
+            (None, _) => Effect::Creates,
+            (Some(live), applied) => {
+                let (live, applied) = (without_server_fields(live), without_server_fields(applied));
+                match live == applied {
+                    true => Effect::Keeps,
+                    false => Effect::Changes(live, applied),
+                }
+            }
+        };
+        effects.push((name(object), effect));
+    }
+    Ok(effects)
+}
+
+/// Removes the fields that the server sets at each write.
+fn without_server_fields(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+fn refuse(object: &Value, error: kube::Error) -> Failure {
+    let mut failure = Failure::from(error);
+    failure.message = format!("{} can't be installed: {}", name(object), failure.message);
+    failure
+}
+
 async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Failure> {
     let applied = installation
         .apply(&write_object_path(object)?, FIELD_MANAGER, object)
         .await;
-    applied.map_err(|error| {
-        let mut failure = Failure::from(error);
-        failure.message = format!("{} can't be installed: {}", name(object), failure.message);
-        failure
-    })
+    applied.map_err(|error| refuse(object, error))
 }
 
 /// Returns the name of an object in messages.

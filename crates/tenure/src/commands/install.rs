@@ -13,10 +13,12 @@ use tenure_cluster::Installation;
 use tenure_controllers::EnabledKinds;
 use tenure_tenancy::{Settings, ShardName, identity};
 
+use super::diff::print_comparison;
 use super::lane_location::LaneLocation;
 use super::workload;
 use crate::connect::Connect;
 use crate::failure::Failure;
+use crate::installation::Effect;
 use crate::object_path::write_object_path;
 use crate::uninstallation::Uninstallation;
 use crate::{installation, lane_grants, output};
@@ -31,6 +33,9 @@ pub(crate) struct Install {
     /// Print the objects as YAML and write nothing.
     #[arg(long)]
     export: bool,
+    /// Show the objects that the command would create and change, and write nothing.
+    #[arg(long, conflicts_with = "export")]
+    dry_run: bool,
     /// Leave out everything that runs the controllers, because you start `tenure run` in another way.
     #[arg(long, conflicts_with = "workload")]
     without_deployment: bool,
@@ -115,6 +120,9 @@ impl Install {
                 output::print_note(format!("{name} exists and isn't Tenure's: it stays as it is"));
             }
             objects.extend(own);
+        }
+        if self.dry_run {
+            return show_effects(installation::preview(&installation, &objects).await?);
         }
         installation::apply_in_order(&installation, &objects, tell).await?;
         for shared in lane_grants::find(&client).await? {
@@ -257,6 +265,29 @@ impl Install {
         arguments.extend(self.arguments.iter().cloned());
         Ok(arguments)
     }
+}
+
+/// Prints the effect of an installation on each object, and a sum.
+fn show_effects(effects: Vec<(String, Effect)>) -> Result<ExitCode, Failure> {
+    let (mut created, mut changed, mut kept) = (0, 0, 0);
+    for (name, effect) in effects {
+        match effect {
+            Effect::Creates => {
+                created += 1;
+                output::print_line(format!("+ {}", output::good(&format!("{name} would be created"))));
+            }
+            Effect::Changes(before, after) => {
+                changed += 1;
+                output::print_line(format!("~ {}", output::bold(&format!("{name} would be changed"))));
+                print_comparison(Some(&before), Some(&after));
+            }
+            Effect::Keeps => kept += 1,
+        }
+    }
+    output::print_note(format!(
+        "{created} objects would be created and {changed} changed; {kept} stay as they are. Nothing was written"
+    ));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Whether the cluster serves policies.

@@ -156,6 +156,18 @@ async fn a_server_takes_it_twice() {
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"namespace": "tenure-system", "name": "tenure-controller"}});
     let first = cluster.admin.find(&deployment).await.unwrap();
+    // A dry run shows what another installation would change, and changes nothing.
+    let dry_run = |more: &[&'static str], words: &[&str]| {
+        let arguments = [&install[..], &["--dry-run"], more].concat();
+        cluster.check(&arguments, 0, words);
+    };
+    dry_run(&[], &["0 objects would be created and 0 changed"]);
+    let changes = [
+        "~ Deployment tenure-controller would be changed",
+        "+  replicas: 3",
+        "0 objects would be created and 1 changed",
+    ];
+    dry_run(&["--replicas", "3"], &changes);
     cluster.check(&install, 0, &["applied Deployment tenure-controller"]);
     let second = cluster.admin.find(&deployment).await.unwrap();
     assert_eq!(first["metadata"]["generation"], second["metadata"]["generation"]);
