@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::customizer::{self, Customizer, NAME, OWNED_LABEL, OWNED_NAMESPACE, Profile};
-use tenure_api::metadata::{PLATFORM_NAMESPACE, SURFACE_LABEL};
+use tenure_api::metadata::{PLATFORM_NAMESPACE, REQUESTED_AT, SURFACE_LABEL};
 use tenure_cluster::Installation;
 use tenure_tenancy::identity;
 
@@ -215,6 +215,11 @@ async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
     let mut object = surface();
     if let Some(object) = object.as_object_mut() {
         object.insert("spec".to_owned(), json!({ "suspend": suspend }));
+    }
+    if !suspend && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        // Edits of the time without the customizer are put back now.
+        let now = jiff::Timestamp::now().to_string();
+        metadata.insert("annotations".to_owned(), json!({ REQUESTED_AT: now }));
     }
     installation.apply(&path, SWITCH, &object).await?;
     output::print_line(if suspend {

@@ -55,9 +55,13 @@ impl Events {
         events.retain(|event| !self.warnings || event.read_text("/type") == "Warning");
         events.sort_by_key(|event| find_last_seen(*event));
         if events.is_empty() {
+            let place = match &namespace {
+                Some(namespace) => format!("in namespace {namespace} (-A looks in all)"),
+                None => "in any namespace".to_owned(),
+            };
             output::print_note(match &self.object {
-                Some(object) => format!("no events about {object}"),
-                None => "no events".to_owned(),
+                Some(object) => format!("no events about {object} {place}"),
+                None => format!("no events {place}"),
             });
             return Ok(ExitCode::SUCCESS);
         }

@@ -88,6 +88,7 @@ pub(crate) struct Resume {
 /// An object with a reconciler.
 struct Reconciled {
     resource: Resource,
+    namespace: String,
     name: String,
     api: Api<DynamicObject>,
 }
@@ -112,7 +113,7 @@ impl Reconcile {
         }
         if object.is_suspended().await? {
             return Err(Failure::negative(format!("{} is suspended", object.subject()))
-                .hint(format!("tenure resume {} {}", object.resource.plural, object.name)));
+                .hint(format!("tenure resume {}", object.write_arguments())));
         }
         let before = object.get().await?;
         let before = ObjectView::of(&before).find_text(HANDLED).map(str::to_owned);
@@ -132,8 +133,8 @@ impl Reconcile {
         match ended {
             Err(_) => Err(
                 Failure::negative(format!("{subject} was not reconciled in {} s", self.timeout)).hint(format!(
-                    "tenure get {}/{} shows its state; --timeout waits longer",
-                    object.resource.plural, object.name
+                    "tenure get {} shows its state; --timeout waits longer",
+                    object.write_arguments()
                 )),
             ),
             Ok(Err(failure)) => Err(failure),
@@ -146,10 +147,8 @@ impl Reconcile {
                 Ok(())
             }
             Ok(Ok(outcome)) => Err(
-                Failure::negative(format!("{subject}: {}: {}", outcome.reason, outcome.message)).hint(format!(
-                    "tenure events --for {}/{}",
-                    object.resource.plural, object.name
-                )),
+                Failure::negative(format!("{subject}: {}: {}", outcome.reason, outcome.message))
+                    .hint(format!("tenure events --for {}", object.write_arguments())),
             ),
         }
     }
@@ -215,12 +214,18 @@ impl Reconciled {
         Ok(Self {
             api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
             resource: resource.clone(),
+            namespace: namespace.to_owned(),
             name,
         })
     }
 
     fn kind(&self) -> (&str, &str) {
         (self.resource.group.as_str(), self.resource.kind.as_str())
+    }
+
+    /// Returns the object as arguments of another command: KIND/NAME and the namespace.
+    fn write_arguments(&self) -> String {
+        format!("{}/{} -n {}", self.resource.plural, self.name, self.namespace)
     }
 
     fn subject(&self) -> String {
@@ -264,8 +269,21 @@ impl Reconciled {
         let object = self.get().await?;
         let text = |path: &str| ObjectView::of(&object).find_text(path);
         let (Some(kind), Some(name)) = (text("/spec/sourceRef/kind"), text("/spec/sourceRef/name")) else {
-            return Err(Failure::usage(format!("{} has no source of its own", self.subject()))
-                .hint("--with-source is for Kustomizations"));
+            let sources: Vec<&str> = ObjectView::of(&object)
+                .list_views("/spec/sources")
+                .filter_map(|source| source.find_text("/name"))
+                .collect();
+            return Err(
+                Failure::usage(format!("{} has no source of its own", self.subject())).hint(
+                    match (self.resource.kind.as_str(), sources.first()) {
+                        ("Surface", Some(first)) => format!(
+                            "a Surface's sources are reconciled one by one: tenure reconcile gitrepo/{}-{first} -n {}",
+                            self.name, self.namespace
+                        ),
+                        _ => "--with-source is for Kustomizations".to_owned(),
+                    },
+                ),
+            );
         };
         let namespace = text("/spec/sourceRef/namespace").or(text("/metadata/namespace"));
         let (resource, namespace) = (resources::find(served, kind)?, namespace.unwrap_or_default());
@@ -274,6 +292,7 @@ impl Reconciled {
             let made = Self {
                 api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
                 resource: resource.clone(),
+                namespace: namespace.to_owned(),
                 name: name.to_owned(),
             };
             let made = made.get().await?;
