@@ -1,36 +1,14 @@
 //! How-tos that are tested as written: their shell blocks run one after the other, each page in a folder of its own.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_git_server::{GitServer, Options, SshOptions};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
-use crate::process::named;
-
-/// Returns the shell blocks of a page, in order.
-fn shell_blocks(page: &str) -> String {
-    let mut script = String::new();
-    let mut inside = false;
-    for line in page.lines() {
-        match line {
-            "```sh" => inside = true,
-            "```" => inside = false,
-            line if inside => {
-                script.push_str(line);
-                script.push('\n');
-            }
-            _ => {}
-        }
-    }
-    script
-}
-
-fn read_page(name: &str) -> String {
-    std::fs::read_to_string(format!("{}/../../docs/howto/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
+use crate::pages::{has_program, read_page, run_script, shell_blocks};
 
 /// Writes a kubeconfig for another user, made from an administrator's.
 fn write_kubeconfig(admins: &Path, theirs: &Path, user: &str) {
@@ -39,42 +17,6 @@ fn write_kubeconfig(admins: &Path, theirs: &Path, user: &str) {
         named.auth_info.as_mut().unwrap().impersonate = Some(user.to_owned());
     }
     std::fs::write(theirs, serde_json::to_string(&config).unwrap()).unwrap();
-}
-
-fn has_program(name: &str) -> bool {
-    let found = Command::new(name)
-        .arg("--help")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    found.is_ok_and(|status| status.success())
-}
-
-/// Runs a script in a folder, with the program on PATH. The script's background processes always end with it.
-fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut Command)) -> String {
-    let program = Path::new(env!("CARGO_BIN_EXE_tenure"));
-    let path = std::env::join_paths(
-        std::iter::once(program.parent().unwrap().to_owned())
-            .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
-    );
-    let script = format!("set -eum\ntrap 'kill %1 2>/dev/null || true' EXIT\n{script}");
-    // A page waits until something exists, and would wait forever if it never exists.
-    let mut command = named(Path::new("timeout"));
-    command
-        .args(["300", "bash", "-c", &script])
-        .env("PATH", path.unwrap())
-        // kubectl stores its cache there.
-        .env("HOME", folder)
-        .current_dir(folder);
-    prepare(&mut command);
-    let output = command.output().unwrap();
-    let said = format!(
-        "{}\n{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success(), "{said}");
-    said
 }
 
 #[test]
@@ -97,6 +39,30 @@ fn the_first_tenant_from_nothing() {
         "✓ kustomizations",
         ".spec.replicas",
         "\n2\n",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+}
+
+/// An administrator makes a kubeconfig with a token, and the owner uses it.
+#[test]
+fn a_tenant_gets_a_kubeconfig() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("cluster");
+    let _up = crate::process::Up::start(&data, &[]);
+    let script = shell_blocks(&read_page("give-a-tenant-a-kubeconfig.md"));
+    let said = run_script(folder.path(), &script, |command| {
+        command.env("KUBECONFIG", data.join("kubeconfig"));
+    });
+    for words in [
+        "system:serviceaccount:people:alice",
+        "tenants.capsule.clastix.io",
+        "yes\n",
+        "no\n",
     ] {
         assert!(said.contains(words), "no {words:?} in:\n{said}");
     }

@@ -30,9 +30,11 @@ mod howto;
 mod inspect;
 mod killed;
 mod kube_apiserver;
+mod pages;
 mod process;
 mod reach;
 mod real_repositories;
+mod reasons;
 mod tenancy;
 #[cfg(feature = "traces")]
 mod traces;
