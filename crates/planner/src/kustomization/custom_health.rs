@@ -1,5 +1,5 @@
 //! Health by a Kustomization's own expressions, for the kinds that it names, as in Flux. The entry of a kind takes precedence over the entry of its whole group. A
-//! generation that is not observed yet is InProgress. Then inProgress, failed and current are evaluated, and the first true one is the result; if none is true, the
+//! generation that is not observed yet is InProgress. Then inProgress, failed and current are evaluated, and the first true one is the result. Without one, the
 //! object is InProgress. An expression that can't be evaluated makes the object Unknown, and the plan waits. Jobs follow Flux's own rule.
 
 use std::collections::BTreeMap;

@@ -102,7 +102,7 @@ impl Attempt {
     }
 }
 
-/// Checks whether a dry-run shows that the object would be created, so that it didn't exist: a dry-run stores nothing, and an object that is not stored has no version.
+/// Checks whether a dry-run shows that the object would be created. The answer then has no version: only stored objects have one, and a dry-run stores nothing.
 fn is_creation(answer: &WriteAnswer) -> bool {
     match answer {
         WriteAnswer::Done(object) => find_version(&object.0).is_none(),

@@ -78,7 +78,7 @@ fn is_adopted(context: &Context<'_>, id: &ObjectId, known: Option<&ResourceRef>)
     }
 }
 
-/// Returns the inventory after everything desired was applied: the desired objects, those that are still being deleted, and those that could not be read.
+/// Returns the inventory after everything desired was applied: the desired objects, objects that are still being deleted, and unreadable objects.
 pub(super) fn list_inventory_after(context: &Context<'_>, desired: &Desired, pruned: &Pruned) -> ResourceInventory {
     let old = context.status().inventory.unwrap_or_default();
     let known: HashMap<&str, &ResourceRef> = old.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();
