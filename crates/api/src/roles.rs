@@ -288,7 +288,7 @@ fn home_witness_cluster_role(choice: &ControllerChoice) -> Value {
 /// commit was not applied.
 ///
 /// Writing is left out on purpose, and so are subresources: an owner may be the GitOps account itself, and a repository must not be
-/// able to write Kustomizations. [`author_cluster_role`] has the rights of writers.
+/// able to write Kustomizations. `tenure-author` has the rights of writers.
 #[must_use]
 pub fn view_cluster_role() -> Value {
     json!({
