@@ -161,8 +161,9 @@ fn walk(bytes: &[u8], mut end: impl FnMut(&str, &str) -> bool) -> Result<(), &'s
                 depth = depth.saturating_sub(1);
                 text.clear();
             }
-            Event::Text(piece) => add(&mut text, &piece)?,
-            Event::CData(piece) => add(&mut text, &piece)?,
+            // Each line end of a document is a line feed (XML 1.0, section 2.11).
+            Event::Text(piece) => add(&mut text, &piece.xml10_content())?,
+            Event::CData(piece) => add(&mut text, &piece.xml10_content())?,
             Event::GeneralRef(reference) => {
                 let stands_for = match &*reference {
                     "lt" => Some('<'),
@@ -216,6 +217,9 @@ mod tests {
         );
         let plain = "<ListBucketResult><Contents><Key>a+b%20&amp;</Key><Size>1</Size></Contents><IsTruncated>false</IsTruncated></ListBucketResult>";
         assert_eq!(read(plain), Ok((vec![object("a+b%20&", "", 1)], Page::default())));
+        // Line ends are line feeds for each reader of XML; a store escapes the others.
+        let lines = "<ListBucketResult><Contents><Key>a\r\nb\rc&#13;d<![CDATA[\r\n]]></Key><Size>1</Size></Contents><IsTruncated>false</IsTruncated></ListBucketResult>";
+        assert_eq!(read(lines), Ok((vec![object("a\nb\nc\rd\n", "", 1)], Page::default())));
     }
 
     #[test]
