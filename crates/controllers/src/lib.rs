@@ -48,6 +48,8 @@ pub use inspection::preview::{FindOther, Preview, PreviewError, PreviewResult};
 pub use kind_table::read_switches;
 pub use lane_process::pod_relay::{LaneRelay, RelayEnd};
 pub use lane_process::{LaneError, LaneProcess};
+#[cfg(any(test, fuzzing))]
+pub use lane_protocol::fuzzing;
 pub use lane_protocol::greeting::GreetingError;
 pub use limits::budgets::{BudgetLimit, Budgets};
 pub use manager::election::{Election, run_as_leader};

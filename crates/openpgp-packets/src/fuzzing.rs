@@ -19,12 +19,13 @@ pub fn check_packets(bytes: &[u8]) -> (Vec<(u8, Vec<u8>)>, bool) {
     let mut rest = bytes;
     let mut packets = Vec::new();
     while packets.len() < MOST_PACKETS {
-        let before = rest.len();
-        let Some(packet) = take(&mut rest) else { break };
+        let mut after = rest;
+        let Some(packet) = take(&mut after) else { break };
         assert!(
-            packet.body.len() < before - rest.len(),
+            packet.body.len() < rest.len() - after.len(),
             "a body is not longer than its packet"
         );
+        rest = after;
         assert!(packet.tag < 64);
         packets.push((packet.tag, packet.body.to_vec()));
     }

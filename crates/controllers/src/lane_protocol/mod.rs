@@ -13,6 +13,8 @@
 pub(crate) mod dial_channel;
 pub(crate) mod dial_server;
 pub(crate) mod file_transfer;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub(crate) mod greeting;
 pub(crate) mod message_rate;
 pub(crate) mod messages;

@@ -9,6 +9,8 @@
 
 mod check;
 mod filter;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod hook;
 mod rate;
 mod types;

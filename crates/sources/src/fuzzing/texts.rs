@@ -1,10 +1,12 @@
 //! Any text as one of the small files and headers that a repository or a registry sends: `.gitmodules`, ignore files, challenges, credentials of registries, lists of
-//! tags. The first byte selects which one.
+//! tags, and the pointers, settings and answers of Git LFS. The first byte selects which one.
 
+use crate::git::lfs_pointer::{self, LONGEST, Reading, describe_pointer};
 use crate::git::modules::{read_modules, resolve_address};
 use crate::git::object::{read_commit, read_tag_target, read_tree};
 use crate::git::oid::Algorithm;
 use crate::ignore::Ignore;
+use crate::lfs::fuzzing as lfs;
 use crate::oci::fuzzing as oci;
 
 pub fn check(bytes: &[u8]) {
@@ -12,14 +14,31 @@ pub fn check(bytes: &[u8]) {
         return;
     };
     let text = std::str::from_utf8(bytes).unwrap_or_default();
-    match first % 7 {
+    match first % 10 {
         0 => check_modules(text),
         1 => check_ignore(text),
         2 => check_objects(bytes),
         3 => oci::check_challenge(text),
         4 => oci::check_credentials(bytes),
         5 => oci::check_tags(bytes),
-        _ => oci::check_bundle(bytes),
+        6 => oci::check_bundle(bytes),
+        7 => check_pointer(bytes),
+        8 => lfs::check_config(text),
+        _ => lfs::check_answer(bytes),
+    }
+}
+
+/// A pointer that is written again in the specification's form is the same pointer.
+fn check_pointer(bytes: &[u8]) {
+    let reading = lfs_pointer::read(bytes);
+    assert_eq!(describe_pointer(bytes).is_none(), reading == Reading::Content);
+    assert!(bytes.len() < LONGEST || reading == Reading::Content);
+    if let Reading::Pointer(pointer) = reading {
+        let written = format!(
+            "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize {}\n",
+            pointer.id, pointer.size
+        );
+        assert_eq!(lfs_pointer::read(written.as_bytes()), reading);
     }
 }
 
@@ -100,11 +119,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         with(2, b"object 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ntype commit\ntag v1\n\nwords\n"),
         with(2, &tree),
     ];
-    seeds.extend(
-        oci::text_seeds()
-            .into_iter()
-            .map(|(number, text)| with(number, text.as_bytes())),
-    );
+    let others = oci::text_seeds().into_iter().chain(lfs::text_seeds());
+    seeds.extend(others.map(|(number, text)| with(number, text.as_bytes())));
     seeds
 }
 

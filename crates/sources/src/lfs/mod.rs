@@ -12,6 +12,8 @@
 //! says where each content is. That address may be on another host, which gets only the headers that the answer names.
 
 mod batch;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod plan;
 mod replacement;
 mod server;
