@@ -24,6 +24,8 @@ enum Part {
     Differential,
     /// Random trees, built by the real kustomize and by ours.
     Kustomize,
+    /// Each fuzz target for an hour.
+    Fuzz,
 }
 
 /// A step: the task with its arguments and environment.
@@ -37,7 +39,7 @@ struct Step {
 
 const LONG_TESTS: &[(&str, &str)] = &[(LONG, "1"), ("TENURE_KILLS", "100"), ("TENURE_TEST_ROTATIONS", "100")];
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step::new(Part::Tests, &["tests", "--timings"], LONG_TESTS, false),
     Step::new(Part::Scenarios, &["scenarios", "--timings"], LONG_TESTS, false),
     Step::new(Part::Scenarios, &["scenarios", "--process", "--timings"], &[], false),
@@ -88,6 +90,7 @@ const STEPS: [Step; 10] = [
         true,
     ),
     Step::new(Part::Kustomize, &["fuzz-kustomize", "--trees", "20000"], &[], true),
+    Step::new(Part::Fuzz, &["fuzz", "--seconds", "3600"], &[], true),
 ];
 
 impl Step {

@@ -7,6 +7,7 @@ mod bench;
 mod cargo;
 mod dist;
 mod docs;
+mod fuzz;
 mod generate;
 mod kustomize;
 mod long;
@@ -46,6 +47,8 @@ enum Task {
     CompareKustomize(kustomize::Compare),
     /// Build random trees with the real kustomize (on PATH) and with ours, and compare byte for byte.
     FuzzKustomize(kustomize::Fuzz),
+    /// Run fuzz targets with cargo-fuzz, each for a number of seconds.
+    Fuzz(fuzz::Fuzz),
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words, plain sentences.
     Tidy {
         /// Check nothing; list the sentences that have to be read twice, in these files and folders (relative to the root), or in all.
@@ -116,6 +119,7 @@ fn main() -> anyhow::Result<()> {
         Task::Baseline { only } => baseline::run(only.as_deref()),
         Task::CompareKustomize(compare) => compare.run(),
         Task::FuzzKustomize(fuzz) => fuzz.run(),
+        Task::Fuzz(fuzz) => fuzz.run(),
         Task::Tidy { plain: None } => tidy::run(),
         Task::Tidy { plain: Some(below) } => tidy::list_plain(&below),
         Task::Bench { arguments } => bench::run(&arguments),

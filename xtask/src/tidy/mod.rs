@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 
 mod circles;
 mod files;
+mod fuzz_targets;
 mod layers;
 mod map;
 mod names;
@@ -42,6 +43,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     findings.extend(layers::check(&root)?);
     findings.extend(circles::check(&root)?);
     findings.extend(files::check(&root)?);
+    findings.extend(fuzz_targets::check(&root)?);
     findings.extend(map::check(&root)?);
     findings.extend(names::check(&root)?);
     findings.extend(promises::check(&root)?);

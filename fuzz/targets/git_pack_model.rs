@@ -1,0 +1,17 @@
+//! A pack that is made up from the input, beside a model of it.
+#![no_main]
+
+use std::cell::RefCell;
+use std::fs::File;
+
+use libfuzzer_sys::fuzz_target;
+use tenure_fuzz::{within, write_seeds};
+use tenure_sources::fuzzing::pack_model;
+
+thread_local! {
+    static FILE: RefCell<File> = RefCell::new(tempfile::tempfile().unwrap());
+}
+
+fuzz_target!(init: write_seeds("git_pack_model", pack_model::seeds()), |bytes: &[u8]| {
+    FILE.with_borrow_mut(|file| pack_model::check(bytes, file, &within));
+});
