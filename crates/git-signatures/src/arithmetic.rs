@@ -70,11 +70,14 @@ impl PublicKey {
         (point.len() == 97 && point.first() == Some(&4)).then(|| Self::P384(point.to_vec()))
     }
 
-    /// Verifies an RSA signature (PKCS #1 v1.5) of a message. Its leading zeros may be missing.
+    /// Verifies an RSA signature (PKCS #1 v1.5) of a message. Its leading zeros may be missing; there are none beyond the length of the key.
     pub(crate) fn verify_rsa(&self, hash: Hash, message: &[u8], signature: &[u8]) -> bool {
         let Self::Rsa { modulus, exponent } = self else {
             return false;
         };
+        if signature.len() > modulus.len() {
+            return false;
+        }
         let Some(signature) = pad(signature, modulus.len()) else {
             return false;
         };

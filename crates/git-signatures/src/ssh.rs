@@ -39,8 +39,8 @@ impl SshKey {
         let key = match kind {
             b"ssh-ed25519" => PublicKey::ed25519(take_string(&mut rest)?),
             b"ssh-rsa" => {
-                let exponent = take_string(&mut rest)?;
-                PublicKey::rsa(take_string(&mut rest)?, exponent)
+                let exponent = take_mpint(&mut rest)?;
+                PublicKey::rsa(take_mpint(&mut rest)?, exponent)
             }
             b"ecdsa-sha2-nistp256" if take_string(&mut rest)? == b"nistp256" => {
                 PublicKey::p256(take_string(&mut rest)?)
@@ -74,7 +74,7 @@ impl SshKey {
                 } else {
                     Hash::Sha384
                 };
-                let (r, s) = (take_string(&mut value)?, take_string(&mut value)?);
+                let (r, s) = (take_mpint(&mut value)?, take_mpint(&mut value)?);
                 value.is_empty() && self.key.verify_ecdsa(hash, message, (r, s))
             }
             _ => return None,
@@ -172,4 +172,67 @@ pub(crate) fn verify(armored: &str, payload: &[u8], keys: &[SshKey]) -> Result<S
 fn take_string<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = openpgp_packets::packet::take_number(bytes, 4)?;
     openpgp_packets::packet::take_bytes(bytes, length)
+}
+
+/// Takes a positive number (`mpint` of RFC 4251, section 5). A number with its first bit set is negative, and zeros in front of a number that needs none are forbidden.
+fn take_mpint<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    match take_string(bytes)? {
+        [0, rest @ ..] => Some(rest).filter(|rest| rest.first().is_some_and(|first| *first >= 0x80)),
+        number => Some(number).filter(|number| number.first().is_some_and(|first| *first < 0x80)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(content: &[u8]) -> Vec<u8> {
+        [&u32::try_from(content.len()).unwrap().to_be_bytes(), content].concat()
+    }
+
+    /// Other readers refuse a number in another form, and so a key or a signature with it.
+    #[test]
+    fn a_number_has_one_form() {
+        let take = |content: &[u8]| take_mpint(&mut string(content).as_slice()).map(<[u8]>::to_vec);
+        assert_eq!(take(&[0x7f, 1]), Some(vec![0x7f, 1]));
+        assert_eq!(take(&[0, 0x80]), Some(vec![0x80]));
+        for content in [[].as_slice(), &[0], &[0, 1], &[0, 0, 0x80], &[0x80], &[0xff, 0]] {
+            assert_eq!(take(content), None, "{content:?}");
+        }
+        let list = |exponent: &[u8], modulus: &[u8]| {
+            let blob = [string(b"ssh-rsa"), string(exponent), string(modulus)].concat();
+            read_list(&format!("ssh-rsa {}", STANDARD.encode(blob)))
+        };
+        let modulus = [0xc1; 256];
+        let with_zero = [[0].as_slice(), &modulus].concat();
+        assert_eq!(list(&[1, 0, 1], &with_zero).unwrap().len(), 1);
+        for (exponent, modulus) in [
+            ([1, 0, 1].as_slice(), modulus.as_slice()),
+            (&[1, 0, 1], &[[0].as_slice(), &with_zero].concat()),
+            (&[0, 1, 0, 1], &with_zero),
+        ] {
+            assert!(list(exponent, modulus).is_err());
+        }
+    }
+
+    /// OpenSSH and the crate ssh-key refuse a longer one, too.
+    #[test]
+    fn a_signature_is_not_longer_than_its_key() {
+        let recorded = crate::fuzzing::Recorded::default();
+        let whole = recorded.ssh_signature_seeds().pop().unwrap();
+        let is_accepted = |bytes: &[u8]| recorded.check_ssh_signature(bytes).unwrap().1;
+        assert!(is_accepted(&whole));
+        let (head, mut rest) = whole.split_at(1 + MAGIC.len() + 4);
+        let mut parts: Vec<Vec<u8>> = (0..5).map(|_| take_string(&mut rest).unwrap().to_vec()).collect();
+        let signature = parts.pop().unwrap();
+        let mut inside = signature.as_slice();
+        let (kind, value) = (take_string(&mut inside).unwrap(), take_string(&mut inside).unwrap());
+        let write = |value: &[u8]| {
+            let signature = string(&[string(kind), string(value)].concat());
+            let parts: Vec<u8> = parts.iter().flat_map(|part| string(part)).collect();
+            [head, &parts, &signature].concat()
+        };
+        assert_eq!(write(value), whole);
+        assert!(!is_accepted(&write(&[[0].as_slice(), value].concat())));
+    }
 }
