@@ -100,6 +100,12 @@ pub(super) const WAYS: [&[ImpersonationRight]; 3] = [
     ],
 ];
 
+/// The number of questions about two ServiceAccounts: each of [`WAYS`], in both directions.
+pub const MOST_OVERLAP_QUESTIONS: usize = {
+    let [accounts, workloads, repositories] = WAYS;
+    2 * (accounts.len() + workloads.len() + repositories.len())
+};
+
 impl ImpersonationRight {
     fn ask<'a>(self, (namespace, name): (&'a str, &'a str)) -> Question<'a> {
         Question {
