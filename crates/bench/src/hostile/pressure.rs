@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::load::Target;
-use crate::stage::{HOSTILE, Stage, kustomization_path, merge, request_reconcile, source_path};
+use crate::stage::{HOSTILE, PATIENCE, Stage, kustomization_path, merge, request_reconcile, source_path};
 
 /// How often the hostile tenant requests the reconciliation of its own objects.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -118,9 +118,10 @@ impl Pressure<'_> {
     }
 }
 
-/// Deletes all namespaces whose names begin with this, and waits until they are gone.
+/// Deletes all namespaces whose names begin with this, and waits until they are gone, for a minute at most.
 async fn delete_namespaces(stage: &Stage, prefix: &str) -> anyhow::Result<()> {
-    loop {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
         let list: Value = serde_json::from_slice(&stage.admin.get("/api/v1/namespaces").await?)?;
         let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
         let names = items.filter_map(|item| item.pointer("/metadata/name")?.as_str());
@@ -138,6 +139,7 @@ async fn delete_namespaces(stage: &Stage, prefix: &str) -> anyhow::Result<()> {
         }
         tokio::time::sleep(AGAIN).await;
     }
+    Ok(())
 }
 
 /// Requests the reconciliation of these objects repeatedly, as their own tenant: another sender would spend its own share.
