@@ -401,7 +401,7 @@ fn selects_objects(matcher: &Value, write: &Write, namespace: Option<&Value>) ->
         && !matches_rules(matcher, "/excludeResourceRules", write)
 }
 
-/// Returns the labels with the one that the API server sets on every namespace.
+/// Adds the label `kubernetes.io/metadata.name`, which the API server sets on every namespace.
 fn add_name_label(mut labels: Value, name: &str) -> Value {
     if let Some(labels) = labels.as_object_mut() {
         labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));

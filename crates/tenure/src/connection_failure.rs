@@ -62,7 +62,8 @@ impl StdError for ConnectionFailure {
 
 const START: &str = "start the control plane, or name another one with --kubeconfig FILE or --context NAME; `tenure up --data DIR` starts one and writes DIR/kubeconfig";
 const NETWORK: &str = "look at the network between this machine and the server (VPN, firewall, proxy), or name another server: --kubeconfig FILE, --context NAME";
-const AUTHORITY: &str = "another cluster answers at this address, or this one was made anew: get its new kubeconfig";
+const AUTHORITY: &str =
+    "another cluster answers at this address, or this cluster was created again: get its new kubeconfig";
 const CLIENT: &str = "get a new kubeconfig from an administrator of the cluster";
 
 /// Explains the certificate of the kubeconfig's user that can't be used at all.

@@ -404,7 +404,7 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
     }
 }
 
-/// Checks whether a condition reports an attempt that is under way.
+/// Checks whether a condition reports a running attempt.
 fn is_progressing(condition: StatedCondition<'_>) -> bool {
     condition.status == "Unknown" && condition.reason == reason::PROGRESSING && !condition.message.is_empty()
 }
