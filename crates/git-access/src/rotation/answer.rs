@@ -3,14 +3,11 @@
 use jiff::Timestamp;
 use tenure_api::access::request::{CredentialPhase, NextCredential};
 
+use super::failures::{CLUSTER_UNREACHABLE, FailingSide, MISSING_RIGHTS};
 use super::schedule::{self, later, record_time};
 use super::state_machine::{Next, StateMachine};
 use super::{Answer, NamespaceState, Probe, StagedFacts, Step, WantedState, WriteFailure};
 use tenure_remote_requests::git_host::{HostError, ListedCredential, MintedCredential, TargetDescription};
-
-/// Reasons of failures in the cluster, not at the host.
-pub(super) const MISSING_RIGHTS: &str = "MissingRights";
-pub(super) const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
 
 impl StateMachine<'_> {
     /// Returns the next step from the answer alone, or none if the whole state decides.
@@ -58,7 +55,7 @@ impl StateMachine<'_> {
             (Answer::Named(Err(failure)), _) => Some(self.take_failure(failure)),
             // The earlier failure of this write is over.
             (Answer::StagingCleared(Ok(())) | Answer::SecretDeleted(Ok(())) | Answer::Named(Ok(())), _) => {
-                self.recover();
+                self.recover_side(FailingSide::Cluster);
                 None
             }
             _ => None,
@@ -214,7 +211,7 @@ impl StateMachine<'_> {
             !is_it
         });
         if let Some(generation) = struck {
-            self.recover();
+            self.recover_side(FailingSide::Host);
             self.tell("Revoked", (generation, Some(id)), "it is not needed any more");
         }
         // A successful revocation is no sign that the host will accept the next credential.
@@ -267,9 +264,11 @@ impl StateMachine<'_> {
             Ok(uid) => uid,
             Err(failure) => return Some(self.take_failure(failure)),
         };
-        self.recover();
+        self.recover_side(FailingSide::Cluster);
         self.ledger.secret_uid = Some(uid);
         if let Some(mut next) = next.filter(|next| next.phase == CredentialPhase::Staged) {
+            // The host has accepted the credential just before.
+            self.recover();
             self.ledger.refusals = 0;
             next.phase = CredentialPhase::Distributed;
             next.distributed_at = Some(record_time(self.now));

@@ -18,6 +18,7 @@
 
 mod answer;
 pub mod conditions;
+mod failures;
 pub mod handover;
 mod host_checks;
 pub mod leftover_credentials;

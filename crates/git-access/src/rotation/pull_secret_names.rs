@@ -8,8 +8,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::access::request::CredentialPhase;
 
-use super::answer::{CLUSTER_UNREACHABLE, MISSING_RIGHTS};
 use super::conditions::Finding;
+use super::failures::FailingSide;
 use super::schedule::{LOOK, later};
 use super::state_machine::{Next, StateMachine};
 use super::{Answer, Step, WantedState};
@@ -59,15 +59,7 @@ impl StateMachine<'_> {
         }
         if changes.is_empty() {
             // Any earlier failure of a write is over, because there is nothing to write.
-            let is_of_cluster = |reason: &str| [MISSING_RIGHTS, CLUSTER_UNREACHABLE].contains(&reason);
-            if self
-                .ledger
-                .trouble
-                .as_ref()
-                .is_some_and(|trouble| is_of_cluster(&trouble.reason))
-            {
-                self.recover();
-            }
+            self.recover_side(FailingSide::Cluster);
             return Next::Wait(until);
         }
         if !self.ledger.image_pull_secrets {
@@ -103,6 +95,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::conditions::About;
+    use super::super::failures::MISSING_RIGHTS;
     use super::super::tests::{now, snapshot};
     use super::super::{NamespaceState, Plan, SecretState, Snapshot, WriteFailure, plan};
     use super::*;

@@ -5,7 +5,7 @@
 
 use tenure_api::access::request::CredentialPhase;
 
-use super::answer::{CLUSTER_UNREACHABLE, MISSING_RIGHTS};
+use super::failures::FailingSide;
 use super::schedule::{self, later};
 use super::state_machine::{Next, StateMachine};
 use super::{NamespaceState, SecretState, StagingState, Step};
@@ -13,15 +13,11 @@ use super::{NamespaceState, SecretState, StagingState, Step};
 impl StateMachine<'_> {
     /// Returns the next step to the end. `is_abandoned`: the plan sends no request to the host.
     pub(super) fn end(&mut self, cause: &str, is_abandoned: bool) -> Next {
-        let waits_until = self.ledger.retry_at.as_ref().map(|at| at.0).filter(|at| self.now < *at);
+        let waits_until = self.find_wait();
         // A failure in the cluster doesn't delay revocations at the host, and a failure at the host doesn't delay the cluster's steps.
-        let is_of_cluster = self
-            .ledger
-            .trouble
-            .as_ref()
-            .is_some_and(|trouble| [MISSING_RIGHTS, CLUSTER_UNREACHABLE].contains(&trouble.reason.as_str()));
-        let may_write = waits_until.is_none() || !is_of_cluster;
-        let may_ask = waits_until.is_none() || is_of_cluster;
+        let waiting = waits_until.and(self.find_failing_side());
+        let may_write = matches!(waiting, None | Some(FailingSide::Host));
+        let may_ask = matches!(waiting, None | Some(FailingSide::Cluster));
         let step = may_write.then(|| self.clear_cluster()).flatten();
         if let Some(next) = step.or_else(|| self.clear_host(cause, is_abandoned, may_ask)) {
             return next;

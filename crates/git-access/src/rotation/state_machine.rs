@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tenure_api::access::request::{CredentialLedger, CredentialPhase, HeldCredential, LedgerTrouble, NextCredential};
+use tenure_api::access::request::{CredentialLedger, CredentialPhase, HeldCredential, NextCredential};
 
 use super::conditions::{self, Finding};
 use super::name::CredentialName;
@@ -113,30 +113,6 @@ impl<'a> StateMachine<'a> {
             id,
             cause: cause.into(),
         });
-    }
-
-    /// Records a failure, and postpones the next attempt.
-    pub(super) fn fail(&mut self, reason: &str, message: String) -> Next {
-        self.ledger.failures = self.ledger.failures.saturating_add(1);
-        let at = schedule::retry(self.now, self.ledger.failures);
-        self.fail_until(reason, message, at)
-    }
-
-    /// Records a failure with a known end.
-    pub(super) fn fail_until(&mut self, reason: &str, message: String, at: Timestamp) -> Next {
-        self.ledger.retry_at = Some(record_time(later(at, Duration::from_secs(1))));
-        self.ledger.trouble = Some(LedgerTrouble {
-            reason: reason.to_owned(),
-            message,
-        });
-        Next::Record
-    }
-
-    /// Clears a recorded failure.
-    pub(super) fn recover(&mut self) {
-        self.ledger.failures = 0;
-        self.ledger.retry_at = None;
-        self.ledger.trouble = None;
     }
 
     pub(super) fn staged(&self) -> Option<&'a StagedFacts> {
@@ -321,6 +297,12 @@ impl<'a> StateMachine<'a> {
                 false => self.promote_unproven(next),
             };
         }
+        if let Some(mark) = self
+            .find_writable()
+            .and_then(|secret| self.restore_mark(secret, &next.fingerprint))
+        {
+            return mark;
+        }
         if let Some(done) = self.promote_expired(next) {
             return done;
         }
@@ -420,21 +402,28 @@ impl<'a> StateMachine<'a> {
         Next::Wait(later(self.now, schedule::IDLE_LOOK))
     }
 
+    /// Restores Tenure's mark and the host's authority on a Secret with the right credential. Sources can't use a Secret with a wrong authority.
+    fn restore_mark(&self, secret: &SecretFacts, fingerprint: &str) -> Option<Next> {
+        let is_whole = self.is_marked(secret) && self.has_authority(secret);
+        if is_whole || secret.fingerprint.as_deref() != Some(fingerprint) {
+            return None;
+        }
+        // If another writer undoes the change at once, the next attempt waits.
+        Some(match &self.seen.answer {
+            Some(Answer::Spread(Ok(_))) => Next::Wait(later(self.now, schedule::LOOK)),
+            _ => Next::Do(Step::Mark(secret.clone())),
+        })
+    }
+
     /// Keeps a credential in use: restores its Secret, ends its predecessors, and makes another credential when it is due.
     fn keep(&mut self) -> Next {
         let own = self.own_secret();
         let current = self.ledger.current.clone();
-        if let Some(secret) = own
-            && !(self.is_marked(secret) && self.has_authority(secret))
-            && current
-                .as_ref()
-                .is_some_and(|held| secret.fingerprint.as_ref() == Some(&held.fingerprint))
+        if let Some(mark) = own
+            .zip(current.as_ref())
+            .and_then(|(secret, held)| self.restore_mark(secret, &held.fingerprint))
         {
-            // If another writer undoes the change at once, the next attempt waits.
-            return match &self.seen.answer {
-                Some(Answer::Spread(Ok(_))) => Next::Wait(later(self.now, schedule::LOOK)),
-                _ => Next::Do(Step::Mark(secret.clone())),
-            };
+            return mark;
         }
         if let Some(next) = self.end_retired() {
             return next;

@@ -144,6 +144,7 @@ impl World {
             self.now,
             self.ledger
         );
+        self.requests += 1;
         if self.host_authority.is_some() && self.authority != self.host_authority {
             return Err((
                 false,

@@ -6,8 +6,10 @@
 mod accounts;
 mod entry;
 mod host;
+mod invariants;
 mod model;
 mod outside;
+mod pace;
 
 use std::collections::BTreeSet;
 

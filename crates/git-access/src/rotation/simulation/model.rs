@@ -1,12 +1,11 @@
 //! A host, a cluster and a shell that follow their orders, except for random trouble.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::request::CredentialLedger;
 
-use super::super::leftover_credentials::{self, list_recorded};
 use super::super::rate_limits::HostRateLimiter;
 use super::super::{
     Answer, Listing, NamespaceState, Order, Probe, SecretFacts, SecretState, Snapshot, SourceState, StagedFacts,
@@ -78,6 +77,8 @@ pub(super) struct World {
     pub(super) restraint: HostRateLimiter,
     /// True if the host refuses all new credentials.
     pub(super) refuses_new: bool,
+    /// True if the cluster refuses all writes but those of the ledger.
+    pub(super) refuses_writes: bool,
     /// The time of the next plan, if no change is observed before.
     pub(super) again: i64,
     pub(super) steps: u64,
@@ -87,6 +88,10 @@ pub(super) struct World {
     pub(super) verified: u64,
     pub(super) fetches: u64,
     pub(super) refused: u64,
+    /// The number of requests that reached for the host.
+    pub(super) requests: u64,
+    /// The number of writes to the cluster but those of the ledger.
+    pub(super) writes: u64,
 }
 
 impl World {
@@ -161,6 +166,9 @@ impl World {
             verified: 0,
             fetches: 0,
             refused: 0,
+            requests: 0,
+            writes: 0,
+            refuses_writes: false,
         }
     }
 
@@ -332,6 +340,11 @@ impl World {
 
     /// Returns whether a write to the cluster is made, and its answer.
     fn write(&mut self, harm: Option<Harm>) -> (bool, Result<(), WriteFailure>) {
+        self.writes += 1;
+        Self::answer_write(if self.refuses_writes { Some(Harm::Refused) } else { harm })
+    }
+
+    fn answer_write(harm: Option<Harm>) -> (bool, Result<(), WriteFailure>) {
         match harm {
             Some(Harm::LostAfter) => (true, Err(WriteFailure::Unknown("timeout".to_owned()))),
             Some(Harm::LostBefore | Harm::Late) => (false, Err(WriteFailure::Unknown("timeout".to_owned()))),
@@ -363,7 +376,7 @@ impl World {
         Some(match step {
             Step::Record | Step::Begin => {
                 let is_begun = step == Step::Begin;
-                match self.write(harm) {
+                match Self::answer_write(harm) {
                     (false, _) => return None,
                     (true, result) => {
                         // The ledger is written and read again, as through the API server.
@@ -536,57 +549,6 @@ impl World {
             self.again = 0;
             self.check();
         }
-    }
-
-    fn recorded(&self) -> BTreeSet<String> {
-        self.ledgers().flat_map(list_recorded).map(str::to_owned).collect()
-    }
-
-    /// Checks the invariants of every moment.
-    pub(super) fn check(&self) {
-        let recorded = self.recorded();
-        let live = self.live();
-        // A credential that can't be listed ends by itself within the hour.
-        if self.flavour != Flavour::Hourly {
-            for credential in &live {
-                assert!(
-                    recorded.contains(&credential.name),
-                    "seed {}: {credential:?} is in no ledger: {:?}",
-                    self.seed,
-                    self.ledger
-                );
-            }
-        }
-        let held = self
-            .ledgers()
-            .flat_map(|ledger| ledger.current.iter().chain(&ledger.retiring))
-            .filter_map(|held| held.id);
-        let next = self
-            .ledgers()
-            .filter_map(|ledger| ledger.next.as_ref().and_then(|next| next.id));
-        let ids: BTreeSet<u64> = held.chain(next).collect();
-        let unknown = live.iter().filter(|credential| !ids.contains(&credential.id)).count();
-        assert!(
-            self.flavour == Flavour::Hourly || unknown <= self.ledgers().count(),
-            "seed {}: {unknown} numbers are not recorded",
-            self.seed
-        );
-        assert!(
-            self.ledger.retiring.len() <= 20,
-            "seed {}: {:?}",
-            self.seed,
-            self.ledger
-        );
-    }
-
-    /// Returns the number of leftover credentials.
-    pub(super) fn sweep(&mut self) -> usize {
-        let snapshot = leftover_credentials::Snapshot {
-            cluster_uid: "c0ffee00-0000".to_owned(),
-            listed: self.list(),
-            recorded: Some(self.recorded()),
-        };
-        leftover_credentials::plan(&snapshot, self.moment()).revoke.len()
     }
 
     /// Checks whether a client with the Secret trusts the host's certificate.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::rate_limits::HostRateLimiter;
-use super::super::{Order, WantedState, plan};
+use super::super::{Order, SecretFacts, WantedState, plan};
 use super::host::Flavour;
 use super::model::World;
 use super::{DAY, run_for, settle};
@@ -46,6 +46,15 @@ impl World {
             self.versions += 1;
             secret.resource_version = self.versions.to_string();
         }
+        self.wake();
+    }
+
+    /// Lets another user edit the Secret, if there is one.
+    pub(super) fn edit_secret(&mut self, edit: impl FnOnce(&mut SecretFacts)) {
+        let Some(secret) = &mut self.secret else { return };
+        edit(secret);
+        self.versions += 1;
+        secret.resource_version = self.versions.to_string();
         self.wake();
     }
 
