@@ -22,7 +22,7 @@ pub const KEPT: Duration = Duration::from_secs(30);
 pub const KEPT_UNPROVEN: Duration = Duration::from_secs(5);
 /// The greatest number of reservations of one Tenant at the same time. This also bounds the namespaces that are created for it within [`KEPT`],
 /// even if they are deleted again, and the bytes that one tenant makes others store.
-const MOST: usize = 128;
+pub const MOST: usize = 128;
 
 /// A namespace that needs a part of a Tenant's quota.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -258,6 +258,8 @@ pub const AUTHOR_CLUSTER_ROLE: &str = "tenure-author";
 pub const VIEWER_CLUSTER_ROLE: &str = "tenure-viewer";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
+/// The ClusterRole that lets an owner change labels and annotations of the tenant's namespaces: bound only where admission checks them.
+pub const NAMESPACE_EDITOR_CLUSTER_ROLE: &str = "tenure-namespace-editor";
 /// The ClusterRole of owners in their tenant's home namespace, in place of `admin`: it contains no right that gives access to the GitOps
 /// account.
 pub const HOME_OWNER_CLUSTER_ROLE: &str = "tenure-home-owner";

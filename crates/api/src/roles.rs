@@ -6,8 +6,8 @@ use crate::access::{GROUP, PROVIDERS, WRITE_CREDENTIALS};
 use crate::installation::ControllerChoice;
 use crate::metadata::{
     AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER,
-    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE,
+    SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
     VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
 };
 
@@ -100,6 +100,7 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         lane_cluster_role(choice),
         lane_books_cluster_role(choice),
         namespace_deleter_cluster_role(),
+        namespace_editor_cluster_role(),
         home_owner_cluster_role(),
         author_cluster_role(choice),
         viewer_cluster_role(),
@@ -210,6 +211,13 @@ pub fn namespace_deleter_cluster_role() -> Value {
         "metadata": { "name": NAMESPACE_DELETER_CLUSTER_ROLE, "labels": { MANAGED_BY: MANAGED_BY_TENURE } },
         "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["delete"] }]
     })
+}
+
+/// Returns the right to change a namespace, for owners in the namespaces of their tenant. Admission checks which labels and annotations they change.
+#[must_use]
+pub fn namespace_editor_cluster_role() -> Value {
+    let rule = json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["update", "patch"] });
+    cluster_role(NAMESPACE_EDITOR_CLUSTER_ROLE, &[rule])
 }
 
 /// Returns the rights in the home namespace of an owner whose Tenant names no ClusterRoles, in place of Kubernetes' `admin`: see the objects there,

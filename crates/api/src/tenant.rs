@@ -25,7 +25,8 @@ use serde_json::Value;
 
 use crate::condition::Condition;
 use crate::metadata::{
-    AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE,
+    AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE,
+    OWNER_CLUSTER_ROLE,
 };
 
 /// Owners of the tenant, and rules for its namespaces.
@@ -107,8 +108,8 @@ pub struct TenantOwner {
     /// Annotations of the owner's RoleBindings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// ClusterRoles of the owner in each of the tenant's namespaces. Default: `admin`, `capsule-namespace-deleter` and `tenure-author`; in the home namespace
-    /// `tenure-home-owner` replaces `admin`, and an owner that is a ServiceAccount doesn't get `tenure-author`.
+    /// ClusterRoles of the owner in each of the tenant's namespaces. Default: `admin`, `capsule-namespace-deleter`, `tenure-author`, and where admission checks
+    /// writes `tenure-namespace-editor`. In the home namespace `tenure-home-owner` replaces `admin`. An owner that is a ServiceAccount doesn't get `tenure-author`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_roles: Option<Vec<String>>,
     /// Kind of the owner: `User`, `Group` or `ServiceAccount`.
@@ -276,7 +277,9 @@ impl TenantOwner {
     }
 
     fn default_cluster_roles(&self, first: &str) -> Vec<String> {
-        let mut roles = vec![first.to_owned(), NAMESPACE_DELETER_CLUSTER_ROLE.to_owned()];
+        let mut roles = [first, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE]
+            .map(str::to_owned)
+            .to_vec();
         if !self.has_accounts() {
             roles.push(AUTHOR_CLUSTER_ROLE.to_owned());
         }

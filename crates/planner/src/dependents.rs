@@ -22,6 +22,7 @@ use crate::confidential;
 use crate::object::{Object, Origin};
 use crate::outcome::add_duration;
 use crate::plan::{Apply, Delete, Propagation, Request, Watched, Withheld};
+use crate::tenant::namespace_rate::NamespaceBurst;
 
 pub(crate) use terminating::{FinalizerRule, describe, neutralize, release};
 
@@ -51,6 +52,13 @@ pub struct Memory {
     /// The time since which a recorded namespace doesn't name its Tenant, by its uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unnamed: BTreeMap<String, Timestamp>,
+    /// A Tenant's new namespaces, where policies are the only admission.
+    #[serde(skip_serializing_if = "is_default")]
+    pub burst: NamespaceBurst,
+}
+
+fn is_default(burst: &NamespaceBurst) -> bool {
+    *burst == NamespaceBurst::default()
 }
 
 /// A write to a ResourceQuota that is not visible yet.

@@ -325,10 +325,12 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             ),
             rule: Rule::NamespaceOptions,
             why: phrase(
-                "{} may not create namespace {}: Tenant {} has reached its quota of namespaces",
+                "{} may not create namespace {}: Tenant {} has reached its quota of namespaces, or has got too many within half a minute",
                 &[USER, "variables.name", "variables.newNames[0]"],
             ),
-            remedy: quote("delete one, or ask an administrator for more (spec.namespaceOptions.quota)"),
+            remedy: quote(
+                "try again in half a minute, delete one, or ask an administrator for more (spec.namespaceOptions.quota)",
+            ),
         },
         membership(
             format!(

@@ -123,12 +123,14 @@ async fn policies_hold_with_what_is_written_for_them() {
     for (quota, part) in [
         (
             json!(1),
-            Some("Tenant policed-blue has reached its quota of namespaces: delete one, or ask"),
+            Some(
+                "Tenant policed-blue has reached its quota of namespaces, or has got too many within half a minute: try again in half a minute",
+            ),
         ),
         (json!(2), None),
         (
             json!(1),
-            Some("Tenant policed-blue has reached its quota of namespaces"),
+            Some("Tenant policed-blue has reached its quota of namespaces, or has got"),
         ),
         (Value::Null, None),
     ] {

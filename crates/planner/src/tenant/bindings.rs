@@ -8,8 +8,9 @@ use tenure_admission_rules::policy::{
 };
 use tenure_api::metadata::{
     AUTHOR_CLUSTER_ROLE, AUTHOR_ROLE, AUTHOR_ROLE_NONE, CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING,
-    GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
-    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
+    GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_EDITOR_CLUSTER_ROLE,
+    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
+    TENANT_LABEL, WITNESS_BINDING,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -31,7 +32,7 @@ const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
 pub(super) fn list_wanted(
     snapshot: &Snapshot,
     facts: &TenantFacts,
-    taken: &TenantNamespaces,
+    (taken, may_extend): (&TenantNamespaces, bool),
     problems: &mut Vec<String>,
 ) -> Vec<Wanted> {
     let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
@@ -39,11 +40,19 @@ pub(super) fn list_wanted(
     let acting = account
         .as_ref()
         .and_then(|(home, account)| Some(account_subject(home, account.as_ref().ok()?)));
-    let has_authors = find_annotation(snapshot, AUTHOR_ROLE) != Some(AUTHOR_ROLE_NONE);
+    let settings = &snapshot.realm.settings;
+    let mut left_out = Vec::new();
+    if find_annotation(snapshot, AUTHOR_ROLE) == Some(AUTHOR_ROLE_NONE) {
+        left_out.push(AUTHOR_CLUSTER_ROLE);
+    }
+    // RBAC can't restrict which labels are changed.
+    if !(settings.is_guarded || settings.has_policies) {
+        left_out.push(NAMESPACE_EDITOR_CLUSTER_ROLE);
+    }
     let mut bindings: Vec<Binding> = Vec::new();
     for owner in &snapshot.tenant.spec.owners {
         match owner_subject(owner) {
-            Ok(subject) => bindings.extend(bind_owner(owner, &subject, acting.as_ref(), has_authors)),
+            Ok(subject) => bindings.extend(bind_owner(owner, &subject, acting.as_ref(), &left_out)),
             Err(problem) => problems.push(problem),
         }
     }
@@ -64,10 +73,9 @@ pub(super) fn list_wanted(
         });
     }
     let mut wanted = Vec::new();
-    let settings = &snapshot.realm.settings;
     if settings.has_policies {
-        let has_room =
-            settings.is_guarded || has_namespace_capacity(facts, settings, snapshot.realm.claims_of(facts).len());
+        let is_below_quota = || has_namespace_capacity(facts, settings, snapshot.realm.claims_of(facts).len());
+        let has_room = settings.is_guarded || may_extend && is_below_quota();
         wanted.extend(list_tenant_rights(facts, has_room).into_iter().filter_map(cluster_wide));
     } else if settings.is_guarded {
         let rights = list_token_rights(facts).into_iter().chain(list_owner_rights(facts));
@@ -155,15 +163,15 @@ impl Place {
 
 /// Returns the bindings of an owner. In the home namespace an owner without named roles gets less, so that its rights are no way to the GitOps account. The
 /// exception is an owner that is the account itself.
-fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>, has_authors: bool) -> Vec<Binding> {
+fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>, left_out: &[&str]) -> Vec<Binding> {
     let mut everywhere = owner.effective_cluster_roles();
     let mut at_home = match acting == Some(subject) {
         true => everywhere.clone(),
         false => owner.cluster_roles_at_home(),
     };
-    if owner.cluster_roles.is_none() && !has_authors {
+    if owner.cluster_roles.is_none() {
         for roles in [&mut everywhere, &mut at_home] {
-            roles.retain(|role| role != AUTHOR_CLUSTER_ROLE);
+            roles.retain(|role| !left_out.contains(&role.as_str()));
         }
     }
     let roles: BTreeSet<&String> = everywhere.iter().chain(&at_home).collect();

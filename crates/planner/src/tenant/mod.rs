@@ -12,6 +12,7 @@ mod bindings;
 mod contents;
 mod deletion;
 mod labels;
+pub mod namespace_rate;
 mod namespaces;
 mod owner_references;
 mod owners;
@@ -189,10 +190,16 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         None
     };
     // Limits come before rights.
+    let pause = find_creation_pause(snapshot, facts, now, &mut plan.memory);
     let Contents { mut wanted, kept } =
         contents::list_contents(snapshot, (&plan.memory, held_until.is_some()), &taken, &mut problems);
     settle(snapshot, &wanted, &mut plan.memory);
-    wanted.extend(bindings::list_wanted(snapshot, facts, &taken, &mut problems));
+    wanted.extend(bindings::list_wanted(
+        snapshot,
+        facts,
+        (&taken, pause.is_none()),
+        &mut problems,
+    ));
     let uncounted = match is_shared {
         true => shares::list_uncounted(snapshot, &taken),
         false => UncountedNamespaces::default(),
@@ -238,10 +245,28 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     }
     problems.extend(pod_security::find_problem(&snapshot.tenant));
     let mut plan = status::end_attempt(snapshot, facts, now, (&taken, &uncounted, &unjudged), (problems, plan));
-    if let (Next::Done(at), Some(until)) = (&mut plan.next, held_until) {
+    if let (Next::Done(at), Some(until)) = (&mut plan.next, held_until.into_iter().chain(pause).min()) {
         *at = Some(at.map_or(until, |at| at.min(until)));
     }
     plan
+}
+
+/// Returns the time until which owners may create no namespace, after too many new ones.
+fn find_creation_pause(
+    snapshot: &Snapshot,
+    facts: &TenantFacts,
+    now: Timestamp,
+    memory: &mut Memory,
+) -> Option<Timestamp> {
+    let settings = &snapshot.realm.settings;
+    if settings.is_guarded || !settings.has_policies {
+        return None;
+    }
+    let claims = snapshot.realm.claims_of(facts);
+    memory
+        .burst
+        .note(claims.iter().map(|namespace| namespace.uid.as_str()), now);
+    memory.burst.find_pause()
 }
 
 /// Checks whether an object exists.

@@ -84,6 +84,23 @@ fn an_owner_without_roles_of_its_own_has_less_at_home() {
     assert_eq!(list_bound_to("alice", json!([named, alice])), both);
 }
 
+/// RBAC can't restrict labels, so owners change namespaces only where admission does.
+#[test]
+fn owners_change_namespaces_only_where_admission_checks() {
+    let count = |is_guarded: bool, owner: Value| {
+        let mut snapshot = snapshot(json!({ "owners": [owner] }));
+        Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
+        settle(&mut snapshot);
+        let is_editor = |live: &Live| live.object().is_some_and(|object| object["roleRef"]["name"] == "tenure-namespace-editor");
+        snapshot.live.values().filter(|live| is_editor(live)).count()
+    };
+    let alice = || json!({ "kind": "User", "name": "alice" });
+    assert_eq!(count(false, alice()), 0);
+    assert_eq!(count(true, alice()), 2);
+    let named = json!({ "kind": "User", "name": "alice", "clusterRoles": ["admin"] });
+    assert_eq!(count(true, named), 0);
+}
+
 /// A repository may be applied as an owner that is a ServiceAccount, and must not add another identity's work.
 #[test]
 fn only_people_are_authors_by_default() {

@@ -394,3 +394,48 @@ fn a_tenant_that_says_no_quota_has_the_installations() {
         assert_eq!(status.namespace_quota, quota);
     }
 }
+
+/// With policies alone, the owners' right to create namespaces ends after a burst, and comes back by itself.
+#[test]
+fn a_burst_of_namespaces_ends_the_right_to_more_for_half_a_minute() {
+    let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
+    let mut snapshot = snapshot(spec, json!([]));
+    let settings = &mut Arc::make_mut(&mut snapshot.realm).settings;
+    (settings.has_policies, settings.default_namespace_quota) = (true, 0);
+    let list_verbs = |snapshot: &Snapshot| {
+        let mut objects = snapshot.live.values().filter_map(|live| match live {
+            Live::Present(object) => Some(&object.0),
+            _ => None,
+        });
+        let role =
+            objects.find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "tenure:blue:own");
+        role.unwrap()["rules"][0]["verbs"].clone()
+    };
+    let mut names = 0;
+    let mut create = |snapshot: &mut Snapshot, more: usize| {
+        let range = names..names + more;
+        names += more;
+        let new = range.map(|number| NamespaceFacts {
+            name: format!("blue-{number}"),
+            uid: format!("uid-blue-{number}"),
+            tenant_label: Some("blue".to_owned()),
+            ..NamespaceFacts::default()
+        });
+        Arc::make_mut(&mut snapshot.realm).namespaces.extend(new);
+        let (_, plan) = settle(snapshot);
+        snapshot.memory = plan.memory.clone();
+        snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+        plan
+    };
+    // Namespaces that are there when a process begins are no burst.
+    create(&mut snapshot, 200);
+    create(&mut snapshot, 127);
+    assert_eq!(list_verbs(&snapshot), json!(["own", "extend"]));
+    let plan = create(&mut snapshot, 1);
+    assert_eq!(list_verbs(&snapshot), json!(["own"]));
+    let end = now() + jiff::SignedDuration::from_secs(30);
+    assert!(matches!(plan.next, Next::Done(Some(at)) if at <= end), "{plan}");
+    let after = tenure_planner::tenant::plan(&snapshot, end);
+    let gives_back = |step: &Request| matches!(step, Request::Apply(apply) if apply.id.name == "tenure:blue:own" && apply.object.0["rules"][0]["verbs"] == json!(["own", "extend"]));
+    assert!(after.steps.iter().any(gives_back), "{after}");
+}

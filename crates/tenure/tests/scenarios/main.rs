@@ -32,6 +32,7 @@ mod lane_users;
 mod lanes;
 mod leaving;
 mod metrics;
+mod namespace_labels;
 mod owner_commands;
 mod owner_references;
 #[path = "../it/pages.rs"]
