@@ -213,10 +213,10 @@ pub fn namespace_deleter_cluster_role() -> Value {
     })
 }
 
-/// Returns the right to change a namespace, for owners in the namespaces of their tenant. Admission checks which labels and annotations they change.
+/// Returns the right to read and change a namespace, for owners in the namespaces of their tenant. Admission checks which labels and annotations they change.
 #[must_use]
 pub fn namespace_editor_cluster_role() -> Value {
-    let rule = json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["update", "patch"] });
+    let rule = json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "update", "patch"] });
     cluster_role(NAMESPACE_EDITOR_CLUSTER_ROLE, &[rule])
 }
 

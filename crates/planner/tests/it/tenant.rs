@@ -59,9 +59,13 @@ pub(crate) fn judged(mut snapshot: Snapshot) -> Snapshot {
 }
 
 pub(crate) fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
+    settle_at(snapshot, now())
+}
+
+pub(crate) fn settle_at(snapshot: &mut Snapshot, at: Timestamp) -> (Vec<String>, Plan) {
     let mut steps = Vec::new();
     for _ in 0..10 {
-        let plan = plan(snapshot, now());
+        let plan = plan(snapshot, at);
         assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
         if plan.next != Next::Again {
             return (steps, plan);

@@ -91,7 +91,10 @@ fn owners_change_namespaces_only_where_admission_checks() {
         let mut snapshot = snapshot(json!({ "owners": [owner] }));
         Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
         settle(&mut snapshot);
-        let is_editor = |live: &Live| live.object().is_some_and(|object| object["roleRef"]["name"] == "tenure-namespace-editor");
+        let is_editor = |live: &Live| {
+            live.object()
+                .is_some_and(|object| object["roleRef"]["name"] == "tenure-namespace-editor")
+        };
         snapshot.live.values().filter(|live| is_editor(live)).count()
     };
     let alice = || json!({ "kind": "User", "name": "alice" });

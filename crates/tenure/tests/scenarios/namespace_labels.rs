@@ -11,6 +11,7 @@ fn tenant(name: &str, owner: &str) -> Value {
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name },
         "spec": {
             "owners": [{ "kind": "User", "name": owner }],
+            "nodeSelector": { "pool": name },
             "namespaceOptions": { "forbiddenLabels": { "deniedRegex": "^secret-.*" } }
         }
     })
@@ -38,7 +39,7 @@ async fn an_owner_labels_its_own_namespaces_and_no_others() {
     let write = async |name: &str, metadata: Value, is_apply: bool| {
         let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
         let (patch, parameters) = match is_apply {
-            true => (Patch::Apply(body), PatchParams::apply("kubectl")),
+            true => (Patch::Apply(body), PatchParams::apply("kubectl").force()),
             false => (Patch::Merge(body), PatchParams::default()),
         };
         let written = alice.api(&namespace).patch(name, &parameters, &patch).await;
@@ -51,7 +52,11 @@ async fn an_owner_labels_its_own_namespaces_and_no_others() {
         let written = written.expect("allowed");
         assert_eq!(written.metadata.labels.unwrap()["team"], "payments");
         for (name, metadata, reason) in [
-            ("labels-blue", json!({ "labels": { "secret-plan": "x" } }), "doesn't allow"),
+            (
+                "labels-blue",
+                json!({ "labels": { "secret-plan": "x" } }),
+                "doesn't allow",
+            ),
             (
                 "labels-blue",
                 json!({ "labels": { "capsule.clastix.io/tenant": "labels-red" } }),
@@ -74,10 +79,20 @@ async fn an_owner_labels_its_own_namespaces_and_no_others() {
             ),
             ("labels-red", json!({ "labels": { "team": "payments" } }), "forbidden"),
             ("kube-system", json!({ "labels": { "team": "payments" } }), "forbidden"),
-            ("tenure-system", json!({ "labels": { "team": "payments" } }), "forbidden"),
-            ("labels-blue-new", json!({ "labels": { "team": "payments" } }), "forbidden"),
+            (
+                "tenure-system",
+                json!({ "labels": { "team": "payments" } }),
+                "forbidden",
+            ),
+            (
+                "labels-blue-new",
+                json!({ "labels": { "team": "payments" } }),
+                "forbidden",
+            ),
         ] {
-            let refused = write(name, metadata.clone(), is_apply).await.expect_err(&format!("{name} {metadata}"));
+            let refused = write(name, metadata.clone(), is_apply)
+                .await
+                .expect_err(&format!("{name} {metadata}"));
             assert!(refused.contains(reason), "{name} {metadata}: {refused}");
         }
     }
