@@ -79,12 +79,17 @@ impl Failure {
 
     /// Returns the exit code that `EXIT_CODES` documents.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self.kind {
+        ExitCode::from(self.code())
+    }
+
+    /// Returns the number of the exit code. A graver failure has a higher one.
+    pub(crate) fn code(&self) -> u8 {
+        match self.kind {
             Kind::Negative => 1,
             Kind::Usage => 2,
             Kind::Environment => 3,
             Kind::Internal => 70,
-        })
+        }
     }
 }
 

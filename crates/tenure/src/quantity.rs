@@ -1,4 +1,8 @@
-//! Amounts on the command line, such as `64MiB`.
+//! Amounts on the command line, such as `64MiB` and `5m`.
+
+use std::time::Duration;
+
+use tenure_api::duration::DurationText;
 
 /// Reads a number of bytes: digits alone, or with `KiB`, `MiB`, `GiB` or `TiB` after them; `Mi` is the same as `MiB`.
 ///
@@ -20,9 +24,30 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
+/// Reads a length of time: seconds alone, or Go's form of a duration.
+///
+/// # Errors
+/// When the text is neither.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => DurationText::new(text).parse().map_err(|error| error.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_seconds_or_a_duration() {
+        for (text, seconds) in [("0", 0), ("90", 90), ("5m0s", 300), ("1h", 3600)] {
+            assert_eq!(parse_time(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "-1", "1.5", "5 minutes", "5d"] {
+            assert!(parse_time(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn bytes_have_units() {

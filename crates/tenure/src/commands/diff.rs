@@ -23,6 +23,8 @@ use super::build::{disk, existing, root_of};
 use crate::acting_account;
 use crate::connect::{Connect, Scope};
 use crate::failure::{Failure, chain};
+use crate::interruption::{self, Ended};
+use crate::progress::Progress;
 use crate::{output, provenance, resources, targets};
 
 /// The number of lines around a difference.
@@ -65,10 +67,17 @@ enum Form {
 
 impl Diff {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        self.look().await.map_err(Failure::never_negative)
+        let progress = Progress::start();
+        match interruption::until_interrupted(self.look(&progress)).await? {
+            Ended::Done(ended) => ended.map_err(Failure::never_negative),
+            Ended::Interrupted => {
+                progress.warn("interrupted: every request was a read or a dry run, so nothing was written");
+                Ok(interruption::exit_code())
+            }
+        }
     }
 
-    async fn look(&self) -> Result<ExitCode, Failure> {
+    async fn look(&self, progress: &Progress) -> Result<ExitCode, Failure> {
         let (kind, name) = targets::Asked::read_one(&self.object)?;
         let folder = existing(&self.path)?;
         let client = self.connect.client().await?;
@@ -81,7 +90,7 @@ impl Diff {
         match (resource.group.as_str(), resource.kind.as_str()) {
             ("kustomize.toolkit.fluxcd.io", "Kustomization") if self.source.is_none() => {
                 let previewed = self
-                    .look_at(&client, (&namespace, &name), |_| Ok(folder.clone()))
+                    .look_at(&client, (&namespace, &name), progress, |_| Ok(folder.clone()))
                     .await?;
                 self.show(&[previewed])
             }
@@ -94,7 +103,7 @@ impl Diff {
                 let mut previewed = Vec::new();
                 for child in list_kustomizations(&name, self.find_source(&surface)?) {
                     let within = |path: &str| existing(&folder.join(path.trim_start_matches('/')));
-                    previewed.push(self.look_at(&client, (&namespace, &child), within).await?);
+                    previewed.push(self.look_at(&client, (&namespace, &child), progress, within).await?);
                 }
                 self.show(&previewed)
             }
@@ -127,6 +136,7 @@ impl Diff {
         &self,
         client: &kube::Client,
         (namespace, name): (&str, &str),
+        progress: &Progress,
         find_folder: impl Fn(&str) -> Result<PathBuf, Failure>,
     ) -> Result<PreviewResult, Failure> {
         let kustomizations: Api<Kustomization> = Api::namespaced(client.clone(), namespace);
@@ -165,6 +175,8 @@ impl Diff {
             }
             .boxed()
         };
+        let subject = format!("Kustomization/{namespace}/{name}");
+        progress.begin(format!("planning {subject} as {account}"));
         let preview = Preview {
             kustomization,
             placement,
@@ -172,6 +184,7 @@ impl Diff {
             files: &files,
             find_other: &find_other,
         };
+        let _waiting = progress.wait(format!("the plan of {subject}"));
         preview.look(connection).await.map_err(|error| explain(&error, &files))
     }
 

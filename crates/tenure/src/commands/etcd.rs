@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::failure::Failure;
+use crate::interruption;
 
 /// The path that returns the folder.
 const FOLDER: &str = "/tenure/folder";
@@ -55,7 +56,7 @@ impl Etcd {
             .map_err(|error| Failure::environment(format!("can't listen on {address}: {error}")))?;
         tokio::select! {
             () = serve(listener, folder) => {}
-            ended = super::up::wait_for_end() => ended?,
+            ended = interruption::wait() => ended?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -17,11 +17,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use super::{controllers, up};
-use crate::allocator;
+use super::controllers;
 use crate::failure::Failure;
 use crate::health_server::serve_probes;
 use crate::plain_http::parse_address;
+use crate::{allocator, interruption};
 
 /// The timeout for a connection, and the timeout for the handshake after it.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -119,7 +119,7 @@ impl LaneInPod {
         };
         let end = CancellationToken::new();
         let ending = async {
-            let told = up::wait_for_end().await;
+            let told = interruption::wait().await;
             end.cancel();
             match told {
                 Ok(()) => std::future::pending().await,

@@ -16,15 +16,17 @@ use tenure_controllers::{Config, Election, EnabledKinds, LaneMode, LaneServer, L
 use tenure_tenancy::Instance;
 use tokio_util::sync::CancellationToken;
 
+use super::controllers;
 use super::lane_location::{DEFAULT_OF_RUN, LaneRequirements};
-use super::{controllers, up};
 use crate::client::open_client;
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
-use crate::{admission_server, allocator, artifact_server, caller, control_plane, lane_server, output, plain_http};
+use crate::{
+    admission_server, allocator, artifact_server, caller, control_plane, interruption, lane_server, output, plain_http,
+};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or in a Pod the Pod's own.
 ///
@@ -152,7 +154,7 @@ impl Run {
             ended = &mut leading => return finish(ended),
             () = served => {}
             () = allocator::give_back_freed_memory() => {}
-            told = up::wait_for_end() => told?,
+            told = interruption::wait() => told?,
         }
         output::print_note("ending: attempts in progress end first, then the Lease is released");
         shutdown.cancel();

@@ -10,6 +10,8 @@ use tenure_tenancy::identity;
 
 use crate::connect::Connect;
 use crate::failure::Failure;
+use crate::interruption::{self, Ended};
+use crate::progress::Progress;
 use crate::uninstallation::{Leadership, Uninstallation};
 use crate::{confirmation, output};
 
@@ -81,19 +83,44 @@ impl Uninstall {
         if !self.yes {
             confirmation::ask("--yes does it, --dry-run only says what would be done")?;
         }
+        let progress = Progress::start();
         let mut leadership = Leadership::new();
-        cluster.end_controllers(&plan, choice).await?;
-        leadership.win(&cluster, Duration::from_secs(self.wait)).await?;
-        let told = |done: &str| output::print_line(done);
-        let finished = match leadership.win_shards(&cluster, Duration::from_secs(self.wait)).await {
-            Ok(()) => cluster.finish(choice, &mut leadership, told).await,
-            Err(failure) => Err(failure),
-        };
+        let removing = self.remove((&cluster, &plan, choice), &mut leadership, &progress);
+        let ended = interruption::until_interrupted(removing).await;
+        // Another process may lead again, after every end.
         leadership.give_back(&cluster).await;
-        for line in &finished?.stays {
+        let finished = match ended? {
+            Ended::Done(finished) => finished?,
+            Ended::Interrupted => {
+                progress.warn("interrupted: what was deleted stays deleted, and no right was left without its protection; run the same command again to finish");
+                return Ok(interruption::exit_code());
+            }
+        };
+        for line in &finished.stays {
             output::print_note(format!("stays: {line}"));
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Ends the controllers, and removes everything else after them. Returns the last plan.
+    async fn remove(
+        &self,
+        (cluster, plan, choice): (&Uninstallation, &Plan, RemovalChoice),
+        leadership: &mut Leadership,
+        progress: &Progress,
+    ) -> Result<Plan, Failure> {
+        progress.begin("ending the controllers");
+        cluster.end_controllers(plan, choice).await?;
+        let waiting = progress.wait("the controllers to end");
+        let patience = Duration::from_secs(self.wait);
+        leadership.win(cluster, patience).await?;
+        leadership.win_shards(cluster, patience).await?;
+        drop(waiting);
+        progress.begin("removing finalizers and objects");
+        let told = |done: &str| output::print_line(done);
+        let finished = cluster.finish(choice, leadership, told).await?;
+        progress.succeed("the installation is removed");
+        Ok(finished)
     }
 }
 

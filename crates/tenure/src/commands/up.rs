@@ -9,7 +9,7 @@ use clap::Args;
 use super::{controllers, etcd, kube_apiserver};
 use crate::control_plane::{ControlPlane, Options};
 use crate::failure::Failure;
-use crate::{artifact_server, output, plain_http};
+use crate::{artifact_server, interruption, output, plain_http};
 
 /// Run the embedded control plane (an API server and its storage) with all controllers.
 #[derive(Debug, Args)]
@@ -107,7 +107,7 @@ impl Up {
         if let Some(base) = plane.artifact_base() {
             output::print_line(format!("artifacts {base}"));
         }
-        wait_for_end().await?;
+        interruption::wait().await?;
         output::print_note("ending: watches are closed, what was acknowledged is on disk");
         plane.stop().await;
         #[cfg(feature = "traces")]
@@ -115,16 +115,5 @@ impl Up {
             traces.finish().await;
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Waits for Ctrl-C or SIGTERM.
-pub(super) async fn wait_for_end() -> Result<(), Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failure = |error: std::io::Error| Failure::environment(format!("can't wait for signals: {error}"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failure)?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(failure),
-        _ = terminate.recv() => Ok(()),
     }
 }

@@ -36,7 +36,7 @@ fn the_first_tenant_from_nothing() {
     for words in [
         "app-app",
         "surface.tenure.dev/app",
-        "✓ kustomizations",
+        "✔ Kustomization/team-a/app-app: applied revision main@sha1:",
         ".spec.replicas",
         "\n2\n",
     ] {

@@ -23,6 +23,7 @@ use super::super::reach::read_cluster;
 use super::{Cast, ask};
 use crate::client::open_client;
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::{caller, output};
 
 /// The field manager of the objects.
@@ -68,7 +69,7 @@ impl Fixtures {
     }
 
     /// Creates the Tenants, waits until they are ready, and creates the rest.
-    pub(super) async fn make(&self) -> Result<Names, Failure> {
+    pub(super) async fn make(&self, progress: &Progress) -> Result<Names, Failure> {
         let mut uids = Vec::new();
         for tenant in self.names.write_tenants() {
             let tenant: Tenant =
@@ -94,8 +95,10 @@ impl Fixtures {
             ..self.names.clone()
         };
         for tenant in [names.tenant(), names.neighbour()] {
+            let _waiting = progress.wait(format!("Tenant/{tenant} to be ready"));
             self.wait_for_tenant(&tenant).await?;
         }
+        progress.begin("creating the targets of the attacks");
         for (path, object) in list_fixtures(&names) {
             self.create(&path, &object).await?;
         }

@@ -21,7 +21,8 @@ use crate::api_answers::{apply, send};
 use crate::client::open_client;
 use crate::connect::Connect;
 use crate::failure::Failure;
-use crate::{confirmation, lane_grants, output, resources};
+use crate::progress::Progress;
+use crate::{confirmation, interruption, lane_grants, output, resources};
 use fixtures::Fixtures;
 
 /// The timeout for one answer.
@@ -84,6 +85,7 @@ impl Attest {
             ));
             confirmation::ask("--yes does it")?;
         }
+        let progress = Progress::start();
         fixtures::sweep(&client).await?;
         let report = Report {
             cluster: config.cluster_url.to_string(),
@@ -94,15 +96,23 @@ impl Attest {
         let shared = lane_grants::find(&client).await?;
         let scene = Fixtures::name(config, client, self.expires_after);
         // The created objects are removed after every end of the run.
-        let ended = super::up::wait_for_end();
+        let ended = interruption::wait();
         let tried = tokio::select! {
-            tried = self.try_all(&scene, report) => tried.map(Some),
+            tried = self.try_all(&scene, report, &progress) => tried.map(Some),
             ended = ended => ended.map(|()| None),
         };
+        if let Ok(None) = tried {
+            progress.warn("interrupted: the created objects are removed");
+        }
+        let waiting = progress.wait("the objects of the attestation to be gone");
         let removed = scene.remove().await;
+        drop(waiting);
+        if removed.is_ok() {
+            progress.succeed("the objects of the attestation are gone");
+        }
         let Some(report) = tried? else {
             removed?;
-            return Ok(ExitCode::from(130));
+            return Ok(interruption::exit_code());
         };
         self.tell(&report)?;
         // The results stay valid, and the removal continues in the cluster.
@@ -115,21 +125,29 @@ impl Attest {
         Ok(ExitCode::from(u8::from(!report.has_held() || !shared.is_empty())))
     }
 
-    async fn try_all(&self, scene: &Fixtures, mut report: Report) -> Result<Report, Failure> {
-        let names = scene.make().await?;
+    async fn try_all(&self, scene: &Fixtures, mut report: Report, progress: &Progress) -> Result<Report, Failure> {
+        let names = scene.make(progress).await?;
         let attacks = list_attacks(&names);
         // The time until which all objects must exist.
         let settled = Instant::now() + fixtures::SETTING;
+        let waiting = progress.wait("the rights of the attackers to be in force");
         let cast = scene.cast(&names, &attacks).await?;
-        output::print_note(format!("{} attacks are tried", attacks.len()));
-        for attack in &attacks {
+        drop(waiting);
+        progress.begin(format!("trying {} attacks", attacks.len()));
+        let waiting = progress.wait(format!("the answers to {} attacks", attacks.len()));
+        for (number, attack) in attacks.iter().enumerate() {
+            waiting.set_step(&format!("{} of {}, {}", number + 1, attacks.len(), attack.name));
             if attack.takes_time() {
                 wait_until_refused(&cast, attack, settled).await;
             }
             report.results.push(try_one(&cast, attack).await);
         }
+        waiting.set_step("a credential for a namespace that fits a pattern");
         report.results.push(scene.judge_pattern(&names).await?);
+        waiting.set_step("the reach of the tenant");
         report.results.push(scene.judge_reach(&names).await?);
+        drop(waiting);
+        progress.succeed(format!("{} attacks are tried", report.results.len()));
         Ok(report)
     }
 

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::control_plane::ControlPlane;
 use crate::failure::Failure;
-use crate::output;
+use crate::{interruption, output};
 
 mod access;
 mod chapters;
@@ -89,7 +89,7 @@ impl Demo {
                 "A credential for a private project is asked for, approved once by the project's owner, and lives only where it is used."
             }
         }));
-        let mut ended = pin!(super::up::wait_for_end());
+        let mut ended = pin!(interruption::wait());
         if self.story == Story::Access {
             let world = tokio::select! {
                 world = access::World::start(folder, self.port) => world?,

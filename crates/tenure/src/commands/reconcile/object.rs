@@ -1,0 +1,233 @@
+//! An object with a reconciler: its request, its suspension and its outcome.
+
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::metadata::{GENERATOR_SWITCH, REQUESTED_AT};
+
+use super::{RECONCILED, STANDING};
+use crate::failure::Failure;
+use crate::progress::Waiting;
+use crate::readiness::{self, Outcome};
+use crate::resources::{self, Resource};
+
+/// The field of a status with the last handled request.
+const HANDLED: &str = "/status/lastHandledReconcileAt";
+
+/// The field manager of these requests.
+const FIELD_MANAGER: &str = "tenure";
+
+/// An object with a reconciler.
+pub(super) struct Reconciled {
+    resource: Resource,
+    namespace: String,
+    name: String,
+    api: Api<DynamicObject>,
+}
+
+impl Reconciled {
+    pub(super) fn new(
+        client: &kube::Client,
+        resource: &Resource,
+        namespace: &str,
+        name: String,
+    ) -> Result<Self, Failure> {
+        check_kind(resource)?;
+        Ok(Self {
+            api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
+            resource: resource.clone(),
+            namespace: namespace.to_owned(),
+            name,
+        })
+    }
+
+    /// Whether the object reacts to events, and is not reconciled on request.
+    pub(super) fn is_standing(&self) -> bool {
+        STANDING.contains(&(self.resource.group.as_str(), self.resource.kind.as_str()))
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        &self.resource.kind
+    }
+
+    pub(super) fn resource_name(&self) -> String {
+        self.resource.full_name()
+    }
+
+    /// Returns the object as arguments of another command: KIND/NAME and the namespace.
+    pub(super) fn write_arguments(&self) -> String {
+        format!("{}/{} -n {}", self.resource.plural, self.name, self.namespace)
+    }
+
+    pub(super) fn subject(&self) -> String {
+        format!("{}/{}/{}", self.resource.kind, self.namespace, self.name)
+    }
+
+    /// Suspends or resumes the object: by a field, or by an annotation for the kind without one.
+    pub(super) async fn suspend(&self, suspend: bool) -> Result<(), Failure> {
+        if self.resource.kind == "ArtifactGenerator" {
+            let value = if suspend { json!("disabled") } else { Value::Null };
+            return self
+                .patch(&json!({"metadata": {"annotations": {GENERATOR_SWITCH: value}}}))
+                .await;
+        }
+        self.patch(&json!({"spec": {"suspend": suspend}})).await
+    }
+
+    /// Whether the object is suspended.
+    pub(super) fn is_suspended(&self, object: &Value) -> bool {
+        let annotations = object.pointer("/metadata/annotations");
+        let switch = annotations.and_then(|annotations| annotations.get(GENERATOR_SWITCH)?.as_str());
+        let is_switched_off = switch.is_some_and(|switch| switch.eq_ignore_ascii_case("disabled"));
+        let is_generator = self.resource.kind == "ArtifactGenerator";
+        ObjectView::of(object).is_true("/spec/suspend") || (is_generator && is_switched_off)
+    }
+
+    pub(super) async fn get(&self) -> Result<Value, Failure> {
+        serde_json::to_value(self.api.get(&self.name).await?).map_err(|error| Failure::internal(error.to_string()))
+    }
+
+    /// Requests a reconciliation.
+    pub(super) async fn request(&self) -> Result<(), Failure> {
+        let now = jiff::Timestamp::now().to_string();
+        self.patch(&json!({"metadata": {"annotations": {REQUESTED_AT: now}}}))
+            .await
+    }
+
+    async fn patch(&self, patch: &Value) -> Result<(), Failure> {
+        let parameters = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        self.api.patch(&self.name, &parameters, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Returns the source of a Kustomization.
+    pub(super) async fn find_source(&self, client: &kube::Client, served: &[Resource]) -> Result<Self, Failure> {
+        let object = self.get().await?;
+        let text = |path: &str| ObjectView::of(&object).find_text(path);
+        let (Some(kind), Some(name)) = (text("/spec/sourceRef/kind"), text("/spec/sourceRef/name")) else {
+            let sources: Vec<&str> = ObjectView::of(&object)
+                .list_views("/spec/sources")
+                .filter_map(|source| source.find_text("/name"))
+                .collect();
+            return Err(
+                Failure::usage(format!("{} has no source of its own", self.subject())).hint(
+                    match (self.resource.kind.as_str(), sources.first()) {
+                        ("Surface", Some(first)) => format!(
+                            "a Surface's sources are reconciled one by one: tenure reconcile gitrepo/{}-{first} -n {}",
+                            self.name, self.namespace
+                        ),
+                        _ => "--with-source is for Kustomizations".to_owned(),
+                    },
+                ),
+            );
+        };
+        let namespace = text("/spec/sourceRef/namespace").or(text("/metadata/namespace"));
+        let (resource, namespace) = (resources::find(served, kind)?, namespace.unwrap_or_default());
+        if kind == "ExternalArtifact" {
+            // The generator gets the request, since its artifact takes no requests.
+            let made = Self {
+                api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
+                resource: resource.clone(),
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            };
+            let made = made.get().await?;
+            let text = |path: &str| ObjectView::of(&made).read_text(path);
+            let maker = resources::find(served, text("/spec/sourceRef/kind"))?;
+            return Self::new(client, maker, namespace, text("/spec/sourceRef/name").to_owned());
+        }
+        Self::new(client, resource, namespace, name.to_owned())
+    }
+
+    /// Waits for the outcome of the request, or of a later one. `before`: the object before the request.
+    pub(super) async fn wait_until_handled(&self, before: &Value, waiting: &Waiting) -> Result<Outcome, Failure> {
+        let before = ObjectView::of(before).find_text(HANDLED);
+        readiness::watch_outcome(&self.api, (&self.name, &self.subject()), waiting, |object| {
+            let annotations = object.metadata.annotations.as_ref();
+            let latest = annotations.and_then(|annotations| annotations.get(REQUESTED_AT));
+            read_outcome(
+                &object.data,
+                object.metadata.generation,
+                (before, latest.map(String::as_str)),
+            )
+        })
+        .await
+    }
+}
+
+/// Refuses a kind without a reconciler.
+pub(super) fn check_kind(resource: &Resource) -> Result<(), Failure> {
+    let kind = (resource.group.as_str(), resource.kind.as_str());
+    if RECONCILED.contains(&kind) || STANDING.contains(&kind) {
+        return Ok(());
+    }
+    Err(
+        Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
+            .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, artifactgenerators, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers"),
+    )
+}
+
+/// Returns the outcome of the request, or its progress. `before`: the last handled request before this one. `latest`: the request in the annotation now. A Receiver may
+/// have replaced this request with a later one, which counts as well.
+fn read_outcome(
+    object: &Value,
+    generation: Option<i64>,
+    (before, latest): (Option<&str>, Option<&str>),
+) -> Result<Outcome, String> {
+    let handled = ObjectView::of(object).find_text(HANDLED);
+    let is_handled = handled != before && (latest.is_none() || handled == latest);
+    readiness::read_outcome(object, generation, is_handled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(handled: &str, ready: &str, stalled: &str) -> Value {
+        json!({"status": {"observedGeneration": 2, "lastHandledReconcileAt": handled, "conditions": [
+            {"type": "Ready", "status": ready, "reason": "R", "message": "one\ntwo"},
+            {"type": "Stalled", "status": stalled}]}})
+    }
+
+    #[test]
+    fn an_outcome_is_of_this_request() {
+        for (handled, ready, stalled, expected) in [
+            ("now", "True", "False", Some(true)),
+            ("now", "False", "False", Some(false)),
+            ("now", "Unknown", "False", None),
+            ("before", "True", "False", None),
+            ("before", "False", "True", Some(false)),
+            // The outcome of a request that was made between the read and this request.
+            ("between", "True", "False", None),
+        ] {
+            let outcome = read_outcome(&object(handled, ready, stalled), Some(2), (Some("before"), Some("now")));
+            assert_eq!(
+                outcome.ok().map(|outcome| outcome.is_ready),
+                expected,
+                "{handled} {ready} {stalled}"
+            );
+        }
+        // A stalled status of an older spec says nothing about this one.
+        assert_eq!(
+            read_outcome(
+                &object("before", "False", "True"),
+                Some(3),
+                (Some("before"), Some("now"))
+            ),
+            Err("one".to_owned())
+        );
+        // A Receiver made a later request.
+        let outcome = read_outcome(
+            &object("later", "True", "False"),
+            Some(2),
+            (Some("before"), Some("later")),
+        );
+        assert!(outcome.is_ok_and(|outcome| outcome.is_ready));
+        // The annotation was removed later.
+        let outcome = read_outcome(&object("now", "True", "False"), Some(2), (Some("before"), None));
+        assert!(outcome.is_ok_and(|outcome| outcome.is_ready));
+    }
+}
