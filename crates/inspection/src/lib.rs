@@ -3,6 +3,7 @@
 //! - [`tree`], [`trace`], [`portable`]: the results of an object, its origin, and its form as a manifest. [`object_facts`] has what all of them need to know.
 //! - [`ownership`]: fields with several owners or none, and their writers.
 //! - [`check`]: findings about a change before its commit.
+//! - [`deletion`]: what goes with a deleted object.
 //! - [`attestation`]: the attacks that a cluster has to stop, and the meaning of their answers.
 //! - [`access_audit`], [`access_reports`]: credentials of sources, and the requests for them.
 //!
@@ -12,6 +13,7 @@ pub mod access_audit;
 pub mod access_reports;
 pub mod attestation;
 pub mod check;
+pub mod deletion;
 pub mod object_facts;
 pub mod ownership;
 pub mod portable;

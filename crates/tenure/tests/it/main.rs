@@ -22,6 +22,7 @@ mod check;
 mod commands;
 mod demo;
 mod diff;
+mod doing;
 mod durable;
 mod flux;
 mod helm_controller;
