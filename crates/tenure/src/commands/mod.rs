@@ -27,6 +27,7 @@ pub(crate) mod lane;
 pub(crate) mod lane_location;
 #[cfg(target_os = "linux")]
 pub(crate) mod lane_pod;
+pub(crate) mod logs;
 pub(crate) mod man;
 mod namespace_flags;
 pub(crate) mod reach;

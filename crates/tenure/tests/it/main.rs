@@ -31,6 +31,7 @@ mod howto;
 mod inspect;
 mod killed;
 mod kube_apiserver;
+mod logs;
 mod pages;
 mod process;
 mod reach;
