@@ -169,3 +169,25 @@ async fn an_object_that_never_is_ready_stays_applied() {
     // Lines are whole: nothing is drawn again where standard error is no terminal.
     assert!(said.iter().all(|line| !line.contains(['\r', '\u{1b}'])), "{said:?}");
 }
+
+#[tokio::test]
+async fn an_installation_can_be_checked_before() {
+    let place = Place::new();
+    place.check(
+        &["check", "--pre"],
+        0,
+        &["✔ Kubernetes v1.", "✔ you have the ", "✔ admission webhooks are served"],
+        &["an installation works here"],
+    );
+    place.check(&["check", "--pre", "-o", "json"], 0, &["\"gravity\": \"good\""], &[]);
+    place.check(&["check", "--pre", "-o", "sarif"], 2, &[], &["no SARIF form"]);
+    place.check(&["check", "--pre", "--tenant", "a"], 2, &[], &["cannot be used with"]);
+    place.check(&["check"], 2, &[], &["--pre"]);
+    place.check(
+        &["logs", "--all"],
+        1,
+        &[],
+        &["embedded control plane", "standard error of the process", "journalctl"],
+    );
+    place.check(&["logs"], 2, &[], &["--all"]);
+}

@@ -149,6 +149,21 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     let surface = surface(&git.http_url("app"));
     apply_as(&alice, &surface).await;
     cluster.admin.wait_for(surface, is_ready).await;
+    let second = git.create("second").await.unwrap();
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: second, namespace: table-blue}\n";
+    second.commit([("map.yaml", map.to_owned())], "first").await.unwrap();
+    let second = git.http_url("second");
+    // The embedded control plane has no Pods whose logs could be read, and says so to everyone.
+    let version = http::Request::get("/version").body(Vec::new()).unwrap();
+    let version: Value = cluster.admin.0.request(version).await.unwrap();
+    let is_embedded = version["gitVersion"].as_str().unwrap().contains("+tenure");
+    let (logs, log_words): ([i32; 3], &[&str]) = match is_embedded {
+        true => ([1, 1, 1], &["embedded control plane"]),
+        false => (
+            [3, 3, 3],
+            &["you may not read the controllers' Pods", "tenure events --for"],
+        ),
+    };
     let folder = cluster.data("files");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("app.yaml"), manifest(2)).expect("a file");
@@ -188,8 +203,75 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
             [0, 0, 3],
             &["kind: Surface"],
         ),
-        (&["reconcile", "surface/app"], [0, 3, 3], &["✓"]),
-        (&["reconcile", "ks/app-app", "--with-source"], [0, 3, 3], &["✓"]),
+        (
+            &["reconcile", "surface/app"],
+            [0, 3, 3],
+            &["► annotating Surface/table-blue/app", "✔ Surface/table-blue/app"],
+        ),
+        (
+            &["reconcile", "ks/app-app", "--with-source"],
+            [0, 3, 3],
+            &[
+                "◎ waiting for GitRepository/table-blue/app-app to be fetched",
+                "✔ Kustomization/table-blue/app-app: applied revision",
+            ],
+        ),
+        (
+            &["reconcile", "ks", "--all"],
+            [0, 3, 3],
+            &["✔ Kustomization/table-blue/app-app: applied revision"],
+        ),
+        (
+            &["reconcile", "surface/app", "gitrepo/app-app"],
+            [0, 3, 3],
+            &[
+                "✔ Surface/table-blue/app",
+                "✔ GitRepository/table-blue/app-app: fetched",
+            ],
+        ),
+        (
+            &["create", "surface", "second", "--url", &second, "--timeout", "120"],
+            [0, 3, 3],
+            &["Surface/table-blue/second created", "✔ Surface/table-blue/second: "],
+        ),
+        (
+            &["create", "surface", "second", "--url", &second, "--export"],
+            [0, 0, 0],
+            &["kind: Surface"],
+        ),
+        (
+            &[
+                "create",
+                "ks",
+                "other",
+                "--source",
+                "app-app",
+                "--service-account",
+                "none",
+            ],
+            [3, 3, 3],
+            &["flux-account"],
+        ),
+        (
+            &["create", "tenant", "other", "--user", "alice"],
+            [3, 3, 3],
+            &["tenants.capsule.clastix.io"],
+        ),
+        (
+            &["delete", "surface/second"],
+            [2, 2, 3],
+            &[
+                "Kustomization second-second goes, too: 1 object stays in the cluster",
+                "--silent",
+            ],
+        ),
+        (&["delete", "surface/none", "--silent"], [1, 1, 3], &["not found"]),
+        (&["logs", "ks/app-app"], logs, log_words),
+        (
+            &["check", "--pre"],
+            [1, 1, 1],
+            &["✗ you may not", "an administrator of the cluster runs tenure install"],
+        ),
         (&["suspend", "surface/app"], [0, 3, 3], &["suspended"]),
         (&["resume", "surface/app"], [0, 3, 3], &["resumed"]),
         (&["build", files], [0, 0, 0], &["greeting"]),
@@ -234,6 +316,25 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
+    // Only users that may delete an object delete it.
+    let [owner, viewer, _] = &kubeconfigs;
+    let delete = |kubeconfig: &PathBuf| {
+        let mut command = tenure(&["delete", "surface/second", "--silent"]);
+        describe(&command.env("KUBECONFIG", kubeconfig).output().expect("run"))
+    };
+    let refused = delete(viewer);
+    assert!(refused.contains("Forbidden"), "{refused}");
+    let deleted = delete(owner);
+    assert!(deleted.contains("✔ Surface/table-blue/second"), "{deleted}");
+    let mut gone = surface("https://git.example.org/second");
+    gone["metadata"]["name"] = json!("second");
+    cluster.admin.wait_until_gone(&gone).await;
+    // Another writer's fields stay, and the message names the writer.
+    let other = ["create", "surface", "app", "--url", "https://git.example.org/other"];
+    let taken = tenure(&other).env("KUBECONFIG", owner).output().expect("run");
+    let said = describe(&taken);
+    assert!(taken.status.code() == Some(1) && said.contains("kubectl"), "{said}");
+
     // With the right that the messages name, and no right to list Tenants, an owner sees what her commit would do.
     let rules = json!([{ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"], "resourceNames": ["table-blue-gitops"] }]);
     let role = json!({ "apiVersion": format!("{GROUP}/v1"), "kind": "Role", "metadata": { "name": "checks", "namespace": TENANT }, "rules": rules });
@@ -243,7 +344,6 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     });
     cluster.admin.apply(role).await;
     cluster.admin.apply(binding).await;
-    let [owner, ..] = &kubeconfigs;
     for (arguments, code, words) in [
         (&["diff", "surface/app", "--path", files][..], 1, "+  number: \"2\""),
         (

@@ -17,6 +17,7 @@ use tenure_inspection::check::{
 use tenure_tenancy::{Placement, TenantFacts, identity};
 
 mod dry_run;
+mod prerequisites;
 mod render;
 mod scratch_control_plane;
 
@@ -32,13 +33,19 @@ use render::{Folder, Unrendered};
 /// The command sends every object as a dry run with that account's rights. So the API server itself checks RBAC, admission, other field managers, quotas and
 /// schemas, and stores nothing. With --platform, no cluster is needed: the command applies the platform repository to a temporary control plane.
 ///
-/// Exit codes: 0 nothing found, 1 something found, more than 1 the command can't tell.
+/// With --pre, the command checks whether `tenure install` would work in the cluster, with your rights. Each line begins with ✔, ⚠ or ✗, and says what to do.
+///
+/// Exit codes: 0 nothing found, 1 something found, more than 1 the command can't tell. With --pre: 0 an installation works, 1 it doesn't (✗), more than 1 the command
+/// can't tell.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("whom").required(true).args(["surface", "tenant"]))]
+#[command(group = ArgGroup::new("whom").required(true).args(["surface", "tenant", "pre"]))]
 pub(crate) struct Check {
     /// Folder that would be applied, with or without a kustomization.
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "pre", conflicts_with = "pre")]
+    folder: Option<PathBuf>,
+    /// Check whether an installation of Tenure would work in the cluster. Nothing is written.
+    #[arg(long, conflicts_with_all = ["target_namespace", "namespace", "platform"])]
+    pre: bool,
     /// Check as the account of this Surface, with the target namespace that the Surface has for the folder.
     ///
     /// Without NAMESPACE/, the Surface is in the namespace of -n, else in the context's. With --platform, it is in tenure-system.
@@ -105,7 +112,10 @@ impl Check {
     }
 
     async fn look(&self) -> Result<ExitCode, Failure> {
-        let folder = existing(&self.folder)?;
+        let Some(folder) = self.folder.as_ref().filter(|_| !self.pre) else {
+            return prerequisites::check(&self.connect, self.output).await;
+        };
+        let folder = existing(folder)?;
         let root = root_of(&folder);
         let inside = folder.strip_prefix(&root).unwrap_or(Path::new(""));
         let inside = inside.to_string_lossy().into_owned();
