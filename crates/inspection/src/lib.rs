@@ -4,7 +4,7 @@
 //! - [`ownership`]: fields with several owners or none, and their writers.
 //! - [`check`]: findings about a change before its commit.
 //! - [`deletion`]: what goes with a deleted object.
-//! - [`installation_check`]: whether an installation would work in a cluster.
+//! - [`installation_check`], [`installation_summary`]: whether an installation would work in a cluster, and what it then keeps.
 //! - [`log_lines`]: lines of the controllers' log about an object.
 //! - [`attestation`]: the attacks that a cluster has to stop, and the meaning of their answers.
 //! - [`access_audit`], [`access_reports`]: credentials of sources, and the requests for them.
@@ -17,6 +17,7 @@ pub mod attestation;
 pub mod check;
 pub mod deletion;
 pub mod installation_check;
+pub mod installation_summary;
 pub mod log_lines;
 pub mod object_facts;
 pub mod ownership;

@@ -221,6 +221,15 @@ impl Attack {
     }
 }
 
+/// The attacks that policies alone don't stop: an expression sees neither sums nor other objects, nor fields of a Tenant that its namespaces don't have.
+pub const LEFT_BY_POLICIES: [&str; 5] = [
+    "home-of-another",
+    "namespace-that-a-binding-names",
+    "namespace-with-a-denied-label",
+    "quota-by-burst",
+    "quota-by-dry-run",
+];
+
 /// Lists all attacks in the order of the tries: those that [take time](Attack::takes_time) come late, and those that fill the quota come last.
 #[must_use]
 pub fn list_attacks(names: &Names) -> Vec<Attack> {

@@ -89,6 +89,11 @@ pub(crate) struct PlannedWorkload {
 }
 
 impl Flags {
+    /// Whether the flags name addresses of the API server.
+    pub(crate) fn names_api_servers(&self) -> bool {
+        !self.api_servers.is_empty()
+    }
+
     /// Reads the flags, together with the arguments for `tenure run`.
     pub(crate) fn read(&self, arguments: &[String], shards: &[String]) -> Result<PlannedWorkload, Failure> {
         let image = self.image.as_deref().unwrap_or_default();

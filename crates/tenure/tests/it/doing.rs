@@ -170,6 +170,38 @@ async fn an_object_that_never_is_ready_stays_applied() {
     assert!(said.iter().all(|line| !line.contains(['\r', '\u{1b}'])), "{said:?}");
 }
 
+/// With `--workload-status`, the control plane reports Pods as available. A bare one never does.
+#[test]
+fn an_installation_waits_for_its_pods() {
+    let install = [
+        "install",
+        "--image=tenure:1",
+        "--unpinned-image",
+        "--without-admission",
+        "--without-policies",
+        "--wait",
+    ];
+    Place::new().check(
+        &install,
+        0,
+        &["applied Deployment tenure-controller"],
+        &[
+            "◎ waiting for Deployment/tenure-system/tenure-controller to be available",
+            "✔ Deployment/tenure-system/tenure-controller: 2 of 2 Pods are available",
+        ],
+    );
+    let bare = Place::with(tempfile::tempdir().unwrap(), &["--bare"]);
+    bare.check(
+        &[&install[..], &["--timeout=1s"]].concat(),
+        1,
+        &[],
+        &[
+            "was not ready in 1 s (0 of 2 Pods are available)",
+            "the same command waits again",
+        ],
+    );
+}
+
 #[tokio::test]
 async fn an_installation_can_be_checked_before() {
     let place = Place::new();
@@ -189,5 +221,5 @@ async fn an_installation_can_be_checked_before() {
         &[],
         &["embedded control plane", "standard error of the process", "journalctl"],
     );
-    place.check(&["logs"], 2, &[], &["--all"]);
+    place.check(&["logs"], 2, &[], &["KIND/NAME"]);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tenure_inspection::attestation::LEFT_BY_POLICIES;
 use tenure_test_ports::reserve_port;
 
 use crate::world::{Cluster, Controllers, list_webhook_flags, wait_for_probe};
@@ -123,16 +124,9 @@ async fn where_policies_judge_what_they_can_tell_holds() {
     let (code, outcomes) = attest(&cluster);
     // Expressions can't know sums, other objects, or fields of a Tenant that are not on the namespace. A namespace without the prefix is no exception: with policies
     // alone, an owner creates only namespaces that are named after the Tenant.
-    let untold = [
-        "home-of-another",
-        "namespace-that-a-binding-names",
-        "namespace-with-a-denied-label",
-        "quota-by-burst",
-        "quota-by-dry-run",
-    ];
     assert_eq!(
         (code, list_unheld(&outcomes)),
-        (Some(1), untold.to_vec()),
+        (Some(1), LEFT_BY_POLICIES.to_vec()),
         "{outcomes:#?}"
     );
     assert_eq!(list_untried(&outcomes), UNSERVED, "{outcomes:#?}");

@@ -33,6 +33,8 @@ fn what_is_installed_can_be_read_before() {
     let all = export(&[
         "--image",
         IMAGE,
+        "--without-admission",
+        "--without-policies",
         "--replicas=3",
         "--priority-class=system-cluster-critical",
         "--",
@@ -50,6 +52,37 @@ fn what_is_installed_can_be_read_before() {
     ] {
         assert!(all.contains(words), "no {words:?}");
     }
+}
+
+/// Webhooks and policies are installed with controllers that reconcile Tenants, unless a flag leaves them out.
+#[test]
+fn webhooks_and_policies_are_the_default() {
+    let has = |arguments: &[&str]| {
+        let all = export(&[&["--image", IMAGE], arguments].concat());
+        (
+            all.contains("name: tenure-webhook"),
+            all.contains("name: tenure-policies") && all.contains("- --policies"),
+        )
+    };
+    assert_eq!(has(&[]), (true, true));
+    assert_eq!(has(&["--without-admission"]), (false, true));
+    assert_eq!(has(&["--without-policies"]), (true, false));
+    assert_eq!(has(&["--controllers=*,-tenant"]), (false, false));
+    assert_eq!(has(&["--", "--controllers=*,-tenant"]), (false, false));
+    let rights = export(&["--without-deployment"]);
+    assert!(!rights.contains("name: tenure-admission") && !rights.contains("name: tenure-policies"));
+    fails(
+        &[
+            "install",
+            "--export",
+            "--image",
+            IMAGE,
+            "--policies",
+            "--without-policies",
+        ],
+        2,
+        &["cannot be used with"],
+    );
 }
 
 /// An installation may stop after any object. Even then, no account of Tenure's has rights without a policy that bounds them.
@@ -129,7 +162,14 @@ fn a_choice_that_makes_no_sense_is_refused() {
         &["--admission", "Tenants"],
     );
     fails(
-        &["install", "--export", "--image", IMAGE, "--admission-client-secret=x"],
+        &[
+            "install",
+            "--export",
+            "--image",
+            IMAGE,
+            "--without-admission",
+            "--admission-client-secret=x",
+        ],
         2,
         &["--admission lets"],
     );
@@ -151,8 +191,14 @@ fn a_choice_that_makes_no_sense_is_refused() {
 #[tokio::test]
 async fn a_server_takes_it_twice() {
     let cluster = Cluster::start().await;
-    let install = ["install", "--image", IMAGE];
-    cluster.check(&install, 0, &["applied Deployment tenure-controller", "rollout status"]);
+    let install = ["install", "--image", IMAGE, "--without-admission", "--without-policies"];
+    let words = [
+        "applied Deployment tenure-controller",
+        "rollout status",
+        "attacks of tenure attest are refused by RBAC",
+        "--admission and --policies close them",
+    ];
+    cluster.check(&install, 0, &words);
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"namespace": "tenure-system", "name": "tenure-controller"}});
     let first = cluster.admin.find(&deployment).await.unwrap();
@@ -172,6 +218,32 @@ async fn a_server_takes_it_twice() {
     let second = cluster.admin.find(&deployment).await.unwrap();
     assert_eq!(first["metadata"]["generation"], second["metadata"]["generation"]);
     assert_eq!(second["spec"]["template"]["spec"]["containers"][0]["image"], IMAGE);
+}
+
+/// The summary follows from what is installed.
+#[tokio::test]
+async fn an_installation_says_what_it_keeps() {
+    let cluster = Cluster::start_own_bare().await;
+    let check = |more: &[&'static str], words: &[&str]| {
+        let arguments = [&["install", "--image", IMAGE][..], more].concat();
+        cluster.check(&arguments, 0, words);
+    };
+    check(
+        &[],
+        &[
+            "✔ all ",
+            "as policies and by webhooks",
+            "⚠ tenants are reconciled in the Pod of the controllers",
+        ],
+    );
+    check(
+        &["--without-admission"],
+        &["attacks are left", "quota-by-burst", "--admission closes them"],
+    );
+    check(
+        &["--without-policies", "--lanes=deployment"],
+        &["by webhooks", "✔ each tenant is reconciled in a Pod"],
+    );
 }
 
 #[test]
@@ -251,7 +323,7 @@ fn the_kustomization_builds_what_is_installed() {
     let built = run(&["build", deploy]);
     assert!(built.status.success(), "{}", describe(&built));
     let image = concat!("--image=tenure:", env!("CARGO_PKG_VERSION"));
-    let exported = export(&[image, "--unpinned-image"]);
+    let exported = export(&[image, "--unpinned-image", "--without-admission", "--without-policies"]);
     let built = read(&String::from_utf8(built.stdout).unwrap());
     assert!(
         built == read(&exported),

@@ -137,6 +137,46 @@ fn kill_after(cluster: &Cluster, arguments: &[&str], writes: usize) -> Option<St
     None
 }
 
+/// Runs the program, and interrupts it as Ctrl-C does after it has reported this many writes. Returns its exit code and its standard error.
+fn interrupt_after(cluster: &Cluster, arguments: &[&str], writes: usize) -> (Option<i32>, String) {
+    let (reader, writer) = UnixStream::pair().unwrap();
+    setsockopt(&writer, sockopt::SndBuf, &1).unwrap();
+    let child = tenure(arguments)
+        .env("KUBECONFIG", &cluster.kubeconfig)
+        .stdout(OwnedFd::from(writer))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::with_capacity(1, reader).lines();
+    let mut told = lines.map_while(Result::ok).filter(|line| tells_of_write(line));
+    told.nth(writes - 1).expect("a write");
+    let process = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGINT).unwrap();
+    // The program ends only if it can write its last lines.
+    told.for_each(drop);
+    let output = child.wait_with_output().unwrap();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_installation_says_how_it_goes_on() {
+    let cluster = Cluster::start_own_bare().await;
+    let (code, said) = interrupt_after(&cluster, &INSTALL, 3);
+    assert_eq!(code, Some(130), "{said}");
+    for words in ["objects are applied", "Run the same command again"] {
+        assert!(said.contains(words), "no {words:?} in {said}");
+    }
+    cluster.check(&INSTALL, 0, &["applied Deployment tenure-controller"]);
+    let (code, said) = interrupt_after(&cluster, &UNINSTALL, 3);
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains("run the same command again to finish"), "{said}");
+    // Nothing holds the Lease, so the next run doesn't wait for its end.
+    cluster.check(&UNINSTALL, 0, &["the installation is removed"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_installation_gives_no_rights_that_nothing_bounds() {
     let objects = list_objects();

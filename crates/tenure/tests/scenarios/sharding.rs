@@ -227,7 +227,14 @@ async fn what_runs_a_shard_goes_with_the_rest() {
     let admin = &cluster.admin;
     let name = "tenure-controller-shard-a";
     cluster.check(
-        &["install", "--image=tenure:1", "--unpinned-image", "--shard=a"],
+        &[
+            "install",
+            "--image=tenure:1",
+            "--unpinned-image",
+            "--without-admission",
+            "--without-policies",
+            "--shard=a",
+        ],
         0,
         &[&format!("applied Deployment {name}")],
     );

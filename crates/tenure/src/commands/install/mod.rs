@@ -1,7 +1,12 @@
 //! `tenure install`: installs the objects that the controllers need in an existing cluster, and the workload that runs them there.
 
+mod enforcing;
+mod rollout;
+
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
@@ -11,6 +16,7 @@ use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations}
 use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
 use tenure_controllers::EnabledKinds;
+use tenure_inspection::installation_summary::{Protection, summarize};
 use tenure_tenancy::{Settings, ShardName, identity};
 
 use super::diff::print_comparison;
@@ -19,13 +25,17 @@ use super::workload;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::installation::Effect;
+use crate::interruption::{self, Ended};
 use crate::object_path::write_object_path;
+use crate::progress::Progress;
 use crate::uninstallation::Uninstallation;
-use crate::{installation, lane_grants, output};
+use crate::{installation, lane_grants, output, quantity};
+use enforcing::{Abilities, Enforcing};
 
 /// Install the controllers in a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
 ///
-/// You can repeat the command: it writes only objects that differ. `tenure uninstall` removes the controllers.
+/// You can repeat the command: it writes only objects that differ. At the end it says which attacks on tenancy the installation refuses, and which flags close the
+/// rest. `tenure uninstall` removes the controllers.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
     #[command(flatten)]
@@ -54,17 +64,8 @@ pub(crate) struct Install {
     /// controllers reconcile everything without a shard.
     #[arg(long = "shard", value_name = "NAME")]
     shards: Vec<ShardName>,
-    /// Let the API server ask Tenure about writes before it stores them, by webhooks at the Service tenure-webhook.
-    ///
-    /// Then owners create their own namespaces, and the API server refuses writes that a tenant may not make. `tenure run` writes the webhooks once it can
-    /// answer them.
-    #[arg(long)]
-    admission: bool,
-    /// Enforce the tenancy rules by ValidatingAdmissionPolicies, which also hold while no process of Tenure answers.
-    ///
-    /// The controllers create the policies once the namespaces have the facts that the policies read.
-    #[arg(long)]
-    policies: bool,
+    #[command(flatten)]
+    enforcing: enforcing::Flags,
     /// Where lanes run, as for `tenure run`.
     ///
     /// With `deployment`, the controllers write a Deployment for each lane in tenure-system, and get the right to do so. Not with --shard.
@@ -75,6 +76,12 @@ pub(crate) struct Install {
     /// An existing definition of another program, such as Cozystack, stays unchanged.
     #[arg(long)]
     packages: bool,
+    /// Wait until the Pods of the controllers are available, and the rules of tenancy are in force.
+    #[arg(long, conflicts_with_all = ["export", "dry_run", "without_deployment"])]
+    wait: bool,
+    /// Time to wait for each part with --wait: seconds, or a duration such as 5m.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = quantity::parse_time)]
+    timeout: Duration,
     #[command(flatten)]
     workload: workload::Flags,
     /// Flags of `tenure run` in the Pods, after --.
@@ -82,32 +89,53 @@ pub(crate) struct Install {
     arguments: Vec<String>,
 }
 
+/// A planned installation.
+struct Planned {
+    objects: Vec<Value>,
+    /// The enabled controllers.
+    switches: EnabledKinds,
+    /// The enforcers of the rules of tenancy.
+    enforcing: Enforcing,
+    /// Notes for the installer.
+    notes: Vec<String>,
+}
+
 impl Install {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let (mut objects, switches) = self.list_objects()?;
-        tenure_api::installation::put_bounds_before_rights(&mut objects);
+        // Wrong flags are reported before any request.
+        let mut planned = self.plan(&Abilities::whole())?;
         if self.export {
+            planned.notes.iter().for_each(output::print_note);
             if self.packages {
-                objects.extend(installation::list_packages()?);
+                planned.objects.extend(installation::list_packages()?);
             }
-            for object in &objects {
+            for object in &planned.objects {
                 output::print_line("---");
                 output::print_written(|out| std::io::Write::write_all(out, kustomize::to_yaml(object).as_bytes()));
             }
             return Ok(ExitCode::SUCCESS);
         }
         let client = self.connect.client().await?;
-        if !self.admission && !self.without_deployment {
+        let abilities = Abilities::read(&client).await?;
+        let Planned {
+            mut objects,
+            switches,
+            enforcing,
+            notes,
+        } = self.plan(&abilities)?;
+        notes.iter().for_each(output::print_note);
+        self.enforcing
+            .note_missing(!self.without_deployment, switches.is_on("Tenant"), &abilities);
+        if !enforcing.admission && !self.without_deployment {
             check_nobody_asks(&client).await?;
         }
-        if !serves_policies(&client).await? {
+        if !abilities.serves_policies {
             objects.retain(|object| !is_bound(ObjectView::of(object).read_text("/metadata/name")));
             output::print_note(
                 "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces, which Tenants it may delete, which Deployments it may write in tenure-system where lanes have Pods, and which Secrets tenure-secret-writer may write where an administrator binds it",
             );
         }
         let installation = Installation::new(client.clone(), identity::use_for_installation());
-        let tell = |name| output::print_line(format!("applied {name}"));
         let left = installation::leave_definition_of_tenants(&installation, &switches, &mut objects).await?;
         if let Some(name) = left {
             output::print_note(format!(
@@ -124,22 +152,83 @@ impl Install {
         if self.dry_run {
             return show_effects(installation::preview(&installation, &objects).await?);
         }
-        installation::apply_in_order(&installation, &objects, tell).await?;
+        let progress = Progress::start();
+        progress.begin(format!("applying {} objects", objects.len()));
+        let applied = Cell::new(0_usize);
+        let tell = |name| {
+            applied.set(applied.get() + 1);
+            output::print_line(format!("applied {name}"));
+        };
+        let applying = installation::apply_in_order(&installation, &objects, tell);
+        match interruption::until_interrupted(applying).await? {
+            Ended::Done(ended) => ended?,
+            Ended::Interrupted => {
+                progress.warn(format!(
+                    "interrupted: {} of {} objects are applied, and perhaps one more; policies come before the rights that they bound. Run the same command again to complete the installation",
+                    applied.get(),
+                    objects.len()
+                ));
+                return Ok(interruption::exit_code());
+            }
+        }
+        progress.succeed(format!("{} objects are applied", applied.get()));
         for shared in lane_grants::find(&client).await? {
             output::print_note(shared.to_string());
         }
-        if self.policies {
-            let cluster = Uninstallation::new(client, identity::use_for_installation(), <[String; 2]>::default());
+        if enforcing.policies {
+            let cluster = Uninstallation::new(
+                client.clone(),
+                identity::use_for_installation(),
+                <[String; 2]>::default(),
+            );
             cluster.delete_left_over(|said| output::print_line(said)).await?;
         }
-        if !self.without_deployment {
+        if self.without_deployment {
+            output::print_note(
+                "tenure run starts the controllers; its flags --policies and --admission-address decide what refuses attacks",
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.wait {
+            let waiting = rollout::wait(&client, enforcing, self.timeout, &progress);
+            match interruption::until_interrupted(waiting).await? {
+                Ended::Done(ended) => ended?,
+                Ended::Interrupted => {
+                    progress.warn("interrupted: everything is applied, and the controllers start by themselves");
+                    return Ok(interruption::exit_code());
+                }
+            }
+        } else {
             output::print_note(format!(
                 "kubectl -n {} rollout status deployment/{} says when they run",
                 tenure_api::metadata::PLATFORM_NAMESPACE,
                 tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT
             ));
         }
+        for line in summarize(self.describe_protection(enforcing, &abilities)) {
+            match line.is_kept {
+                true => progress.succeed(&line.text),
+                false => progress.warn(&line.text),
+            }
+        }
+        output::print_note(match enforcing.admission || enforcing.policies {
+            true => {
+                "kubectl wait enforcement/tenure --for=condition=Ready waits until the rules are in force; tenure attest tries the attacks"
+            }
+            false => "tenure attest tries the attacks",
+        });
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the parts of this installation that decide what it keeps.
+    fn describe_protection(&self, enforcing: Enforcing, abilities: &Abilities) -> Protection {
+        Protection {
+            has_webhooks: enforcing.admission,
+            has_policies: enforcing.policies,
+            has_bounds: abilities.serves_policies,
+            has_lane_pods: self.has_lane_pods(),
+            names_api_servers: self.workload.names_api_servers(),
+        }
     }
 
     /// Returns the names of the shards, each once.
@@ -148,36 +237,57 @@ impl Install {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// Returns the objects of the installation, and its controllers.
-    fn list_objects(&self) -> Result<(Vec<Value>, EnabledKinds), Failure> {
+    /// Plans the installation for a cluster with these abilities.
+    fn plan(&self, abilities: &Abilities) -> Result<Planned, Failure> {
         let shards = self.list_shards();
-        if self.without_deployment {
-            let switches = self
-                .controllers
-                .as_deref()
-                .map(tenure_controllers::read_switches)
-                .transpose();
-            let switches = switches
-                .map_err(|error| Failure::usage(error.to_string()))?
-                .unwrap_or_default();
-            let mut objects =
-                installation::list_objects(&switches, &shards, &Settings::default().protected_namespaces)?;
-            objects.extend(self.list_admission(&switches)?);
-            // The workload's arguments hold the image of lanes and the address of the hub.
-            objects.extend(self.list_lanes(&LanePods::default()));
-            if self.policies {
-                objects.extend(installation::list_policing());
-            }
-            return Ok((objects, switches));
+        let mut planned = match self.without_deployment {
+            true => self.plan_rights(&shards, abilities)?,
+            false => self.plan_workload(&shards, abilities)?,
+        };
+        tenure_api::installation::put_bounds_before_rights(&mut planned.objects);
+        Ok(planned)
+    }
+
+    /// Plans an installation whose controllers are started in another way.
+    fn plan_rights(&self, shards: &[String], abilities: &Abilities) -> Result<Planned, Failure> {
+        let switches = self
+            .controllers
+            .as_deref()
+            .map(tenure_controllers::read_switches)
+            .transpose();
+        let switches = switches
+            .map_err(|error| Failure::usage(error.to_string()))?
+            .unwrap_or_default();
+        let enforcing = self.enforcing.choose(false, switches.is_on("Tenant"), abilities);
+        let mut objects = installation::list_objects(&switches, shards, &Settings::default().protected_namespaces)?;
+        objects.extend(list_admission(enforcing, &switches)?);
+        // The workload's arguments hold the image of lanes and the address of the hub.
+        objects.extend(self.list_lanes(&LanePods::default()));
+        if enforcing.policies {
+            objects.extend(installation::list_policing());
         }
-        let mut chosen = self.workload.read(&self.list_arguments()?, &shards)?;
-        if chosen.workload.admission_client_secret.is_some() && !self.admission {
+        Ok(Planned {
+            objects,
+            switches,
+            enforcing,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Plans an installation with its workload.
+    fn plan_workload(&self, shards: &[String], abilities: &Abilities) -> Result<Planned, Failure> {
+        // The controllers decide whether policies are possible, and the policies are an argument of the controllers.
+        let read = |with_policies| self.workload.read(&self.list_arguments(with_policies)?, shards);
+        let has_tenants = read(self.enforcing.policies)?.switches.is_on("Tenant");
+        let enforcing = self.enforcing.choose(true, has_tenants, abilities);
+        let mut chosen = read(enforcing.policies)?;
+        if chosen.workload.admission_client_secret.is_some() && !enforcing.admission {
             return Err(Failure::usage(
                 "--admission-client-secret: the API server doesn't ask Tenure without --admission",
             )
             .hint("--admission lets the API server ask"));
         }
-        chosen.workload.admission = self.admission;
+        chosen.workload.admission = enforcing.admission;
         chosen.workload.lanes = self.has_lane_pods();
         if chosen.workload.lanes && !shards.is_empty() {
             return Err(Failure::usage(
@@ -185,21 +295,23 @@ impl Install {
             )
             .hint("leave out one of them"));
         }
-        for note in &chosen.notes {
-            output::print_note(note);
-        }
-        let mut objects = installation::list_objects(&chosen.switches, &shards, &chosen.protected_namespaces)?;
-        objects.extend(self.list_admission(&chosen.switches)?);
+        let mut objects = installation::list_objects(&chosen.switches, shards, &chosen.protected_namespaces)?;
+        objects.extend(list_admission(enforcing, &chosen.switches)?);
         objects.extend(self.list_lanes(&chosen.workload.describe_lane_pods()));
         // The authentication of clients needs the same rights for metrics and for artifacts.
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
         }
-        if self.policies {
+        if enforcing.policies {
             objects.extend(installation::list_policing());
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
-        Ok((objects, chosen.switches))
+        Ok(Planned {
+            objects,
+            switches: chosen.switches,
+            enforcing,
+            notes: chosen.notes,
+        })
     }
 
     fn has_lane_pods(&self) -> bool {
@@ -214,20 +326,8 @@ impl Install {
         }
     }
 
-    /// Returns the objects for admission webhooks, if they are enabled.
-    fn list_admission(&self, switches: &EnabledKinds) -> Result<Vec<Value>, Failure> {
-        match (self.admission, switches.is_on("Tenant")) {
-            (false, _) => Ok(Vec::new()),
-            (true, true) => Ok(tenure_api::installation::admission()),
-            (true, false) => Err(Failure::usage(
-                "--admission: its rules follow from Tenants, and the controller tenant is off",
-            )
-            .hint("add tenant to --controllers, or leave out --admission")),
-        }
-    }
-
     /// Returns the arguments of `tenure run`. The enabled controllers are listed once; RBAC is derived from that list.
-    fn list_arguments(&self) -> Result<Vec<String>, Failure> {
+    fn list_arguments(&self, with_policies: bool) -> Result<Vec<String>, Failure> {
         if self.arguments.iter().any(|argument| argument == "--policies") {
             return Err(
                 Failure::usage("--policies comes before --: rights are given for it, too")
@@ -235,7 +335,7 @@ impl Install {
             );
         }
         let mut arguments = Vec::new();
-        if self.policies {
+        if with_policies {
             arguments.push("--policies".to_owned());
         }
         if let Some(lanes) = self.lanes {
@@ -290,13 +390,16 @@ fn show_effects(effects: Vec<(String, Effect)>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the cluster serves policies.
-async fn serves_policies(client: &kube::Client) -> Result<bool, Failure> {
-    let request = http::Request::get("/apis/admissionregistration.k8s.io/v1").body(Vec::new());
-    let request = request.map_err(|error| Failure::internal(error.to_string()))?;
-    let served: Value = client.request(request).await?;
-    let mut kinds = ObjectView::of(&served).list_views("/resources");
-    Ok(kinds.any(|kind| kind.read_text("/name") == "validatingadmissionpolicies"))
+/// Returns the objects for admission webhooks, if they are enabled.
+fn list_admission(enforcing: Enforcing, switches: &EnabledKinds) -> Result<Vec<Value>, Failure> {
+    match (enforcing.admission, switches.is_on("Tenant")) {
+        (false, _) => Ok(Vec::new()),
+        (true, true) => Ok(tenure_api::installation::admission()),
+        (true, false) => Err(Failure::usage(
+            "--admission: its rules follow from Tenants, and the controller tenant is off",
+        )
+        .hint("add tenant to --controllers, or leave out --admission")),
+    }
 }
 
 /// For an installation without admission, checks that the cluster has none of Tenure's webhooks. The new controllers would not answer them, and the API server would
