@@ -17,6 +17,7 @@ mod error;
 mod fetch;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
+mod image;
 mod layer;
 mod manifest;
 mod reference;
@@ -26,5 +27,6 @@ mod token;
 
 pub use error::OciError;
 pub use fetch::fetch_artifact;
+pub use image::resolve_image;
 pub use reference::{ArtifactReference, Digest, OciRequest, OciSecrets, RepositoryUrl};
 pub(crate) use registry::ask_for_tags;

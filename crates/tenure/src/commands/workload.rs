@@ -22,12 +22,14 @@ const DISK_BESIDES: u64 = 1 << 30;
 #[command(next_help_heading = "What runs the controllers")]
 #[group(id = "workload")]
 pub(crate) struct Flags {
-    /// Image with this program as /tenure. It needs a digest, except with --unpinned-image.
-    #[arg(long, value_name = "NAME:TAG@DIGEST", required_unless_present = "without_deployment")]
-    image: Option<String>,
-    /// Accept an image without a digest. Every user who can move its tag can then choose the program that has the controllers' rights.
+    /// Image with this program as /tenure [default: the image of this release].
+    ///
+    /// Without a digest, the command asks the registry for the digest of the tag, with the credentials of `docker login`, and installs exactly that image.
+    #[arg(long, value_name = "REGISTRY/NAME:TAG[@DIGEST]")]
+    pub(super) image: Option<String>,
+    /// Install the image without a digest, and ask no registry. Every user who can move its tag can then choose the program that has the controllers' rights.
     #[arg(long, requires = "image")]
-    unpinned_image: bool,
+    pub(super) unpinned_image: bool,
     /// Number of Pods, from 1 to 16: one leads, the others wait [default: 2, or 1 with --hooks, --helm-controller or --artifact-secret].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16))]
     replicas: Option<u32>,

@@ -29,6 +29,7 @@ mod helm_controller;
 mod hooks;
 mod howto;
 mod inspect;
+mod install_image;
 mod killed;
 mod kube_apiserver;
 mod logs;

@@ -114,7 +114,7 @@ fn a_choice_that_makes_no_sense_is_refused() {
     fails(
         &["install", "--export", "--image=tenure:1"],
         2,
-        &["no digest", "--unpinned-image"],
+        &["names no registry", "no digest", "--unpinned-image"],
     );
     fails(
         &["install", "--export", "--without-deployment", "--image", IMAGE],

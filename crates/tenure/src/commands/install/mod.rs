@@ -32,6 +32,9 @@ use crate::uninstallation::Uninstallation;
 use crate::{installation, lane_grants, output, quantity};
 use enforcing::{Abilities, Enforcing};
 
+mod docker_config;
+mod image_reference;
+
 /// Install the controllers in a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
 ///
 /// You can repeat the command: it writes only objects that differ. At the end it says which attacks on tenancy the installation refuses, and which flags close the
@@ -101,8 +104,12 @@ struct Planned {
 }
 
 impl Install {
-    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        // Wrong flags are reported before any request.
+    pub(crate) async fn run(mut self) -> Result<ExitCode, Failure> {
+        if !self.without_deployment {
+            let (image, is_unpinned) = (self.workload.image.as_deref(), self.workload.unpinned_image);
+            self.workload.image = Some(image_reference::find_image(image, is_unpinned).await?);
+        }
+        // Wrong flags are reported before any request to the cluster.
         let mut planned = self.plan(&Abilities::whole())?;
         if self.export {
             planned.notes.iter().for_each(output::print_note);
