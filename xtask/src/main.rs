@@ -13,6 +13,7 @@ mod kustomize;
 mod long;
 mod picture;
 mod record_kubernetes;
+mod release;
 mod scenarios;
 mod suites;
 mod tests;
@@ -20,9 +21,27 @@ mod tidy;
 mod timings;
 mod two_worlds;
 
+/// The tasks by occasion, printed below the list of all tasks.
+const DAILY: &str = "\
+While you change code:
+  cargo test -p CRATE                 the tests of one crate
+  cargo xtask scenarios NAME          scenarios on a real kube-apiserver
+Before a commit:
+  cargo fmt --all
+  cargo clippy --workspace --all-targets --locked -- -D warnings
+  cargo xtask generate                if a kind, a right or a flag changed
+  cargo xtask tests                   all tests
+  cargo xtask tidy                    what no compiler checks
+  cargo xtask docs                    the book and its links; needs mdbook
+Before a pull request:
+  .ci/run                             all that CI does
+Before a release:
+  cargo xtask release --dry-run       everything of a release, on this machine
+CONTRIBUTING.md explains them.";
+
 /// Automation of the project.
 #[derive(Parser)]
-#[command(name = "cargo xtask")]
+#[command(name = "cargo xtask", after_help = DAILY, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -100,6 +119,11 @@ enum Task {
     TwoWorlds(two_worlds::TwoWorlds),
     /// Write the files of a release into a folder: the program as one static file, checksums, its components, manual, completions.
     Dist(dist::Dist),
+    /// Make everything that a release has: archives, the image and the chart for registries, lists of components, files for package managers, notes. `--dry-run` tries it on this machine.
+    Release(Box<release::Release>),
+    /// Install a release beside a control plane. `release --dry-run` runs it.
+    #[command(hide = true)]
+    ReleaseTrial(release::trial::ReleaseTrial),
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
     RecordKubernetes {
         /// Folder with `openapi/` and `tables/`.
@@ -136,6 +160,8 @@ fn main() -> anyhow::Result<()> {
         Task::Long(long) => long.run(),
         Task::TwoWorlds(two_worlds) => two_worlds.run(),
         Task::Dist(dist) => dist.run(),
+        Task::Release(release) => release.run(),
+        Task::ReleaseTrial(trial) => trial.run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const BINARIES: &str = "TENURE_KUBERNETES_BIN";
 const KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";
 
 /// The program that starts a real control plane and runs a command beside it.
-const WITH_KUBERNETES: &str = "with_kubernetes";
+pub(crate) const WITH_KUBERNETES: &str = "with_kubernetes";
 
 /// The most tests that share a control plane: its start takes as long as some tests.
 const PART: usize = 40;

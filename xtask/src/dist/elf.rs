@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 const INTERPRETER: u32 = 3;
 
 /// Checks whether the program names a loader.
-pub(super) fn wants_loader(program: &[u8]) -> Result<bool> {
+pub(crate) fn wants_loader(program: &[u8]) -> Result<bool> {
     ensure!(
         program.starts_with(b"\x7fELF\x02\x01"),
         "this is no program for 64 bits"

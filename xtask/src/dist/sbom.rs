@@ -13,7 +13,7 @@ use crate::tidy;
 const ROOT: &str = "tenure";
 
 /// Writes the file for a target.
-pub(super) fn write(target: &str) -> Result<String> {
+pub(crate) fn write(target: &str) -> Result<String> {
     let output = Command::new("cargo")
         .args([
             "metadata",

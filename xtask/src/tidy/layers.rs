@@ -240,6 +240,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-planner",
             "tenure-tenancy",
             "tenure-admission-rules",
+            "tenure-git-server",
         ],
     ),
 ];
