@@ -20,6 +20,8 @@ mod tests;
 mod tidy;
 mod timings;
 mod two_worlds;
+#[cfg(test)]
+mod workflows;
 
 /// The tasks by occasion, printed below the list of all tasks.
 const DAILY: &str = "\
