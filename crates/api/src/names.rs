@@ -17,6 +17,9 @@ pub struct NameError {
     pub rule: &'static str,
 }
 
+/// The most bytes in the value of a label, which are fewer than in most names.
+pub const LONGEST_LABEL_VALUE: usize = 63;
+
 const LABEL_RULE: &str =
     "lower-case letters, digits and '-', starting and ending with a letter or digit, at most 63 characters";
 const SUBDOMAIN_RULE: &str = "lower-case letters, digits, '-' and '.', each part starting and ending with a letter or digit, at most 253 characters";

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::access::flux_access::EntryRequest;
 use tenure_api::access::request::AskedIn;
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, FluxAccessTargetSpec, name_target};
+use tenure_api::names::LONGEST_LABEL_VALUE;
 use tenure_tenancy::access::NamespacePattern;
 use tenure_tenancy::access::approval::{ServedRequest, Verdict, choose_request};
 
@@ -149,7 +150,13 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
                 author: asked.author.clone(),
                 cluster_uid: seen.cluster_uid.to_owned(),
             };
-            resolved.push((asked, make_request(&asked.entry, &target, &asking)));
+            let wanted = make_request(&asked.entry, &target, &asking);
+            let name = name_request(&wanted);
+            if name.len() > LONGEST_LABEL_VALUE {
+                plan.complain(&asked.entry, format!("the FluxAccessRequest would be called {name}, and its Secrets get the name as a label, which holds at most {LONGEST_LABEL_VALUE} characters: create the AccessProvider with a shorter name than {}", seen.provider));
+                continue;
+            }
+            resolved.push((asked, wanted));
         }
     }
     let claims: Vec<Claim<'_>> = resolved

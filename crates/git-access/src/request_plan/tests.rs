@@ -65,6 +65,7 @@ fn stored(name: &str, spec: &FluxAccessRequestSpec) -> FluxAccessRequest {
 }
 
 struct Bed {
+    provider: String,
     asked: Vec<RequestedEntry>,
     unread: Vec<(AskedIn, Unread)>,
     group: &'static str,
@@ -78,7 +79,7 @@ impl Bed {
     fn plan(&self) -> Plan {
         let namespaces: BTreeSet<&str> = ["team-a", "team-b", "other"].into();
         let seen = Snapshot {
-            provider: "work",
+            provider: &self.provider,
             cluster_uid: "c0ffee00-0000",
             platform: "tenure-system",
             asked: &self.asked,
@@ -99,6 +100,7 @@ impl Bed {
 
 fn bed(list: &str) -> Bed {
     Bed {
+        provider: "work".to_owned(),
         asked: entries(list),
         unread: Vec::new(),
         group: "group-1",
@@ -406,4 +408,22 @@ fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
     bed.unread = vec![(agent(), Unread::anything())];
     bed.group = "group-2";
     assert_eq!(bed.plan().end, [a, b].into());
+}
+
+#[test]
+fn request_name_fits_into_a_label() {
+    let list = "{ id: group-1/a, namespaces: [team-a] }";
+    let mut bed = bed(list);
+    bed.provider = "w".repeat(47);
+    let fits = bed.plan();
+    assert_eq!(fits.make.keys().map(String::len).collect::<Vec<_>>(), [63]);
+    assert_eq!(fits.problems, []);
+    bed.provider = "w".repeat(48);
+    let plan = bed.plan();
+    assert!(plan.make.is_empty() && plan.targets.is_empty(), "{plan:?}");
+    let message = &plan.problems[0].message;
+    assert!(
+        message.contains("create the AccessProvider with a shorter name than w"),
+        "{message}"
+    );
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tenure_api::metadata::FLUX_FINALIZER;
+use tenure_api::metadata::{FLUX_FINALIZER, OWNER_NAME};
+use tenure_api::names::LONGEST_LABEL_VALUE;
 use tenure_api::{Bucket, ExternalArtifact, GitRepository, KustomizationSpec, OciRepository, reason};
 use tenure_tenancy::{DenialReason, LEAST_INTERVAL, identity, reference, write_scope};
 
@@ -23,6 +24,19 @@ use crate::source::Source as _;
 
 /// The time until the identity is decided again, if no watch reported a change.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Checks that the name of the Kustomization can be a label's value, which every applied object gets. The API server's answer about such an object would name the
+/// object and its file.
+fn check_own_name(namespace: &str, name: &str) -> Result<(), String> {
+    if name.len() <= LONGEST_LABEL_VALUE {
+        return Ok(());
+    }
+    Err(format!(
+        "metadata.name has {} characters, and every applied object gets the name as label {OWNER_NAME}, which holds at most {LONGEST_LABEL_VALUE}: create the \
+         Kustomization with a shorter name, and delete this one (tenure delete kustomization/{name} -n {namespace})",
+        name.len()
+    ))
+}
 
 /// Decides the identity, and refuses a spec that can't be executed whatever the source holds.
 pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context<'a>> {
@@ -57,6 +71,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
         plan
     };
 
+    check_own_name(namespace, name).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let spec = &kustomization.spec;
     // First, so that nothing walks a list that is too long.
     list_limits::check_kustomization(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;

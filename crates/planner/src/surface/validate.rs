@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::Surface;
-use tenure_api::names::{ObjectName, is_dns_label, is_dns_subdomain};
+use tenure_api::names::{LONGEST_LABEL_VALUE, ObjectName, is_dns_label, is_dns_subdomain};
 use tenure_api::surface::{SurfaceDeployKey, SurfaceSource};
 use tenure_tenancy::{Denial, DenialReason, Placement, write_scope};
 
@@ -85,9 +85,9 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
         }
         for child in name_kustomizations(surface_name, source) {
             // The name becomes a label's value on every applied object.
-            if child.len() > 63 {
+            if child.len() > LONGEST_LABEL_VALUE {
                 return Err(invalid(format!(
-                    "{field}: the Kustomization would be called {child}, which is longer than 63 characters: shorten a name"
+                    "{field}: the Kustomization would be called {child}, which is longer than {LONGEST_LABEL_VALUE} characters: shorten the name of the Surface, the source or the path"
                 )));
             }
             if let Some(other) = generated.insert(child.clone(), name) {

@@ -31,6 +31,6 @@ fn main() -> ExitCode {
         })
     });
     let mut suite = Suite::default();
-    suite.add("kustomization", 65, cases);
+    suite.add("kustomization", 66, cases);
     suite.run()
 }
