@@ -105,6 +105,12 @@ impl ObjectId {
         Ok(())
     }
 
+    /// Returns `Kind namespace/name` or `Kind name`, for a sentence. Invisible characters in the name are escaped.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.subject().replacen('/', " ", 1)
+    }
+
     /// Returns `Kind/namespace/name` or `Kind/name`, as Flux writes an object in messages. Invisible characters in the name are escaped.
     #[must_use]
     pub fn subject(&self) -> String {

@@ -148,9 +148,16 @@ impl DescribedState {
             .is_some_and(|reconciling| reconciling.status == "True" && reconciling.reason != PROGRESSING_WITH_RETRY);
         let (group, _) = tenure_api::inventory::split_api_version(view.read_text("/apiVersion"));
         let is_reconciled = RECONCILED_GROUPS.contains(&group);
+        // Ready can be about an earlier generation, which the reconciler has not looked at again yet.
+        let generation = view.find_number("/metadata/generation");
+        let is_current = ready
+            .observed_generation
+            .is_none_or(|observed| Some(observed) == generation);
         let state = match &health {
             // The reconciler of the object reports the end and the result of this attempt.
-            Health::InProgress(_) if is_reconciled && ready.status == "False" && !is_reconciling => State::Failed,
+            Health::InProgress(_) if is_reconciled && ready.status == "False" && is_current && !is_reconciling => {
+                State::Failed
+            }
             Health::Current if is_reconciled && ready.status.is_empty() => State::Unknown,
             Health::Current => State::Ready,
             Health::InProgress(_) => State::InProgress,
@@ -303,6 +310,20 @@ mod tests {
                 "{object}"
             );
         }
+        // A failed attempt ends without an observed generation. Ready says which generation it is about.
+        let failed_at = |generation: i64, observed: i64| {
+            let mut conditions = json!([ready("False", "ReconciliationFailed"), retrying]);
+            conditions[0]["observedGeneration"] = json!(generation);
+            let mut object = kustomization(conditions);
+            object["metadata"]["generation"] = json!(2);
+            object["status"]["observedGeneration"] = json!(observed);
+            let standing = DescribedState::of(&Live::Present(Object(object)));
+            (standing.state, standing.message)
+        };
+        assert_eq!(failed_at(2, -1), (State::Failed, "m".to_owned()));
+        assert_eq!(failed_at(2, 1), (State::Failed, "m".to_owned()));
+        let not_yet = "generation 2 is not observed yet (1 is)".to_owned();
+        assert_eq!(failed_at(1, 1), (State::InProgress, not_yet));
         let foreign = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
             "status": {"conditions": [ready("False", "Waiting")]}});
         assert_eq!(

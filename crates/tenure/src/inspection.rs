@@ -4,6 +4,7 @@ use futures::StreamExt as _;
 use http::header::ACCEPT;
 use serde_json::Value;
 use tenure_api::ObjectId;
+use tenure_api::reason::RECONCILIATION_FAILED;
 use tenure_api::text::visible_line;
 use tenure_cluster::discovery::{Discovery, Sought as Served};
 use tenure_inspection::object_facts::{DescribedState, Findings, MissingFacts, RelatedNamespaces, State};
@@ -153,6 +154,10 @@ pub(crate) fn describe(standing: &DescribedState) -> String {
     }
     let message = shorten(&standing.message);
     match (standing.reason.as_str(), message.as_str()) {
+        // The reason repeats the state.
+        (RECONCILIATION_FAILED, said) if standing.state == State::Failed && !said.is_empty() => {
+            text.push_str(&format!("  {said}"));
+        }
         ("", "") => {}
         ("", said) => text.push_str(&format!("  {said}")),
         (reason, "") => text.push_str(&format!("  {}", visible_line(reason))),

@@ -87,6 +87,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         return Err(context.fork().again(reads));
     }
     let mut waiting = Vec::new();
+    let mut waiting_for: Vec<&ObjectId> = Vec::new();
     let mut failed = Vec::new();
     let mut custom = CustomHealth::of(context.spec());
     for target in &targets {
@@ -100,7 +101,10 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
             // A Job that its TTL removed has done its work.
             Health::NotFound
                 if target.id.kind == "Job" && !context.snapshot.attempt.applied.contains_key(&target.id) => {}
-            other => waiting.push((line, other.message().to_owned())),
+            other => {
+                waiting.push((line, other.message().to_owned()));
+                waiting_for.push(&target.id);
+            }
         }
     }
     let ids: BTreeSet<&ObjectId> = targets.iter().map(|target| &target.id).collect();
@@ -169,10 +173,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         changes::retain_changes(context);
         return Err(Box::new(context.fork().finish(Next::Wait(until.min(quiet_until)))));
     }
-    let message = format!(
-        "Running health checks for revision {}",
-        context.revision.as_deref().unwrap_or_default()
-    );
+    let message = describe_wait(context, &waiting_for);
     Err(outcome::waiting_for_health(
         context.fork(),
         desired,
@@ -180,6 +181,18 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         until,
         message,
     ))
+}
+
+/// Describes the wait by one of its objects. The reported object stays the same until it is healthy, so the status isn't written for each object that becomes healthy.
+fn describe_wait(context: &Context<'_>, waiting_for: &[&ObjectId]) -> String {
+    let describe = |id: &&ObjectId| format!("applied; waiting for {} to be healthy", id.describe());
+    let status = context.status();
+    let reported = condition::find(&status.conditions, condition::HEALTHY).map(|healthy| healthy.message.as_str());
+    let mut messages = waiting_for.iter().map(describe);
+    let first = messages.next().unwrap_or_default();
+    messages
+        .find(|message| reported == Some(message.as_str()))
+        .unwrap_or(first)
 }
 
 /// Restarts the attempt, since a newer revision has come. If the attempt waited for health, this is reported in Flux's words: by an event in any case, and by Ready if

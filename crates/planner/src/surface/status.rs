@@ -247,11 +247,14 @@ pub(super) fn report_success(
         condition::remove(&mut status.conditions, condition::RECONCILING);
         announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
     } else {
-        let waiting = sources.iter().find_map(|source| {
-            let message = source.waiting.as_ref()?;
-            Some(format!("; source {}: {message}", source.status.name))
-        });
-        let message = format!("{ready} of {total} sources are ready{}", waiting.unwrap_or_default());
+        let waiting = sources
+            .iter()
+            .find_map(|source| Some((source.status.name.as_str(), source.waiting.as_deref()?)));
+        let message = match waiting {
+            Some((_, message)) if total == 1 => message.to_owned(),
+            Some((name, message)) => format!("{ready} of {total} sources are ready; source {name}: {message}"),
+            None => format!("{ready} of {total} sources are ready"),
+        };
         set(
             &mut status,
             snapshot,
@@ -356,11 +359,14 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         match live.find_condition(condition::READY) {
             Some(ready) if ready.status == "True" && observed == generation => {}
             // Everything is applied, and the Kustomization waits for the health of the objects.
-            Some(ready)
-                if is_progressing(ready) && live.find_condition(condition::HEALTHY).is_some_and(is_progressing) =>
-            {
+            Some(ready) if is_progressing(ready) => {
                 status.ready = false;
-                waiting.get_or_insert(ready.message.to_owned());
+                let healthy = live
+                    .find_condition(condition::HEALTHY)
+                    .filter(|healthy| is_progressing(*healthy));
+                if let Some(healthy) = healthy {
+                    waiting.get_or_insert(healthy.message.to_owned());
+                }
             }
             // The Kustomization only repeats that its source has nothing yet; the source reports its own problem.
             Some(ready) if ready.status == "False" && ready.reason == reason::ARTIFACT_FAILED => status.ready = false,

@@ -128,23 +128,38 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
     );
 }
 
-/// Everything is applied, and a Deployment is not healthy yet: the Surface repeats the Kustomization's words.
+/// Everything is applied, and a Deployment is not healthy yet: the Surface names it.
 #[test]
-fn a_surface_says_that_its_source_waits_for_health() {
-    let source = json!({ "name": "app", "url": "https://example.com/app.git", "wait": true });
-    let mut snapshot = snapshot("blue", json!({ "sources": [source] }));
-    settle(&mut snapshot);
-    let waits = |type_: &str| json!({ "type": type_, "status": "Unknown", "reason": "Progressing", "message": "Running health checks for revision main@sha1:1" });
-    for live in snapshot.live.values_mut() {
-        if let Live::Present(object) = live
-            && object.0["kind"] == "Kustomization"
-        {
-            object.0["status"] = json!({ "observedGeneration": 1, "conditions": [waits("Ready"), waits("Healthy")] });
+fn surface_names_the_object_whose_health_it_waits_for() {
+    let source = |name: &str| json!({ "name": name, "url": "https://example.com/app.git", "wait": true });
+    let check = |sources: Value, expected: &str| {
+        let mut snapshot = snapshot("blue", json!({ "sources": sources }));
+        settle(&mut snapshot);
+        let condition = |type_: &str, message: &str| json!({ "type": type_, "status": "Unknown", "reason": "Progressing", "message": message });
+        for live in snapshot.live.values_mut() {
+            if let Live::Present(object) = live
+                && object.0["kind"] == "Kustomization"
+            {
+                object.0["status"] = json!({ "observedGeneration": 1, "conditions": [
+                    condition("Ready", "Reconciliation in progress"),
+                    condition("Healthy", "applied; waiting for Deployment team-a/api to be healthy"),
+                ] });
+            }
         }
-    }
-    let plan = settle(&mut snapshot).to_string();
-    let message = "Ready=Unknown Progressing: 0 of 1 sources are ready; source app: Running health checks for revision main@sha1:1";
-    assert!(plan.contains(message), "{plan}");
+        let plan = settle(&mut snapshot).to_string();
+        assert!(
+            plan.contains(&format!("Ready=Unknown Progressing: {expected}\n")),
+            "{plan}"
+        );
+    };
+    check(
+        json!([source("app")]),
+        "applied; waiting for Deployment team-a/api to be healthy",
+    );
+    check(
+        json!([source("app"), source("db")]),
+        "0 of 2 sources are ready; source app: applied; waiting for Deployment team-a/api to be healthy",
+    );
 }
 
 #[test]
