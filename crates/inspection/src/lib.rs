@@ -2,6 +2,7 @@
 //!
 //! - [`tree`], [`trace`], [`portable`]: the results of an object, its origin, and its form as a manifest. [`object_facts`] has what all of them need to know.
 //! - [`ownership`]: fields with several owners or none, and their writers.
+//! - [`field_origin`]: the file and line of a field.
 //! - [`check`]: findings about a change before its commit.
 //! - [`deletion`]: what goes with a deleted object.
 //! - [`installation_check`], [`installation_summary`]: whether an installation would work in a cluster, and what it then keeps.
@@ -19,6 +20,7 @@ pub mod deletion;
 pub mod installation_check;
 pub mod installation_summary;
 pub mod log_lines;
+pub mod field_origin;
 pub mod object_facts;
 pub mod ownership;
 pub mod portable;

@@ -3,6 +3,7 @@
 //! Elements of lists are matched by `name` where they have one, else by position: enough to name the field that two writers fight for.
 
 use serde_json::{Map, Value};
+use structured_merge::{FieldPath, PathElement};
 use tenure_api::ObjectView;
 
 use crate::pointer::{Pointer, find_step};
@@ -21,7 +22,23 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq)]
 enum Segment {
     Field(String),
-    Element(Value),
+    /// An element of a list, with its position if its name doesn't identify it.
+    Element(Value, Option<usize>),
+}
+
+impl Difference {
+    /// Returns the path in the form of managedFields.
+    #[must_use]
+    pub fn field_path(&self) -> FieldPath {
+        let steps = self.segments.iter().map(|segment| match segment {
+            Segment::Field(name) => PathElement::field(name),
+            Segment::Element(_, Some(index)) => PathElement::Index(i64::try_from(*index).unwrap_or(i64::MAX)),
+            Segment::Element(element, None) => {
+                PathElement::key([("name", element.get("name").cloned().unwrap_or_default())])
+            }
+        });
+        FieldPath(steps.collect())
+    }
 }
 
 /// Finds the paths at which two states differ, at most 16.
@@ -74,7 +91,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
                     };
                     let before = path.len();
                     path.push_str(&format!("[name={}]", key.as_deref().unwrap_or_default()));
-                    segments.push(Segment::Element(element.clone()));
+                    segments.push(Segment::Element(element.clone(), None));
                     compare(&find(left), &find(right), segments, path, found);
                     segments.pop();
                     path.truncate(before);
@@ -83,7 +100,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
                 for (index, (left, right)) in left.iter().zip(right).enumerate() {
                     let before = path.len();
                     path.push_str(&format!("[{index}]"));
-                    segments.push(Segment::Element(left.clone()));
+                    segments.push(Segment::Element(left.clone(), Some(index)));
                     compare(left, right, segments, path, found);
                     segments.pop();
                     path.truncate(before);
@@ -140,7 +157,7 @@ fn owns(fields: &Value, segments: &[Segment]) -> bool {
     let Some(fields) = fields.as_object() else { return false };
     let next = match segment {
         Segment::Field(name) => fields.get(&format!("f:{name}")),
-        Segment::Element(element) => find_element(fields, element),
+        Segment::Element(element, _) => find_element(fields, element),
     };
     match next {
         Some(next) => next.as_object().is_some_and(serde_json::Map::is_empty) || owns(next, rest),

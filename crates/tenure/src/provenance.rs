@@ -9,10 +9,11 @@ use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 use kustomize::BuiltResource;
 use serde_json::Value;
-use structured_merge::{FieldPath, PathElement};
+use structured_merge::FieldPath;
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
 use tenure_controllers::RebuiltObject;
+use tenure_inspection::field_origin::locate_field;
 use tenure_inspection::object_facts::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
 
@@ -94,30 +95,8 @@ impl Provenance {
 
     /// Returns the file and line of a field.
     pub(crate) fn line_of(&self, path: &FieldPath) -> Option<String> {
-        let built = self.built.as_ref()?;
-        let location = built.locate(&pointer(&built.object, path)?)?;
-        (location.line > 0).then(|| location.to_string())
+        locate_field(self.built.as_ref()?, path).map(|origin| origin.to_string())
     }
-}
-
-/// Returns the JSON pointer of a path in an object. Keyed list items become indices.
-fn pointer(object: &Value, path: &FieldPath) -> Option<String> {
-    let mut pointer = String::new();
-    for (depth, element) in path.0.iter().enumerate() {
-        let part = match element {
-            PathElement::Field(name) => name.replace('~', "~0").replace('/', "~1"),
-            PathElement::Index(index) => index.to_string(),
-            PathElement::Key(_) | PathElement::Value(_) => {
-                let list = object.pointer(&pointer)?.as_array()?;
-                let prefix = FieldPath(path.0.get(..=depth)?.to_vec());
-                let item = structured_merge::owners::value_at(object, &prefix)?;
-                list.iter().position(|candidate| candidate == item)?.to_string()
-            }
-        };
-        pointer.push('/');
-        pointer.push_str(&part);
-    }
-    Some(pointer)
 }
 
 async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<Applied, String> {
@@ -325,25 +304,4 @@ fn read_applied(
     let metadata = source.get("metadata").cloned().unwrap_or_default();
     let source = serde_json::from_value(metadata).map_err(|error| error.to_string())?;
     Ok((kustomization, source))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keyed_items_become_indices() {
-        let object = serde_json::json!({"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]}, "metadata": {"labels": {"x/y": "z"}}});
-        for (path, want) in [
-            (".spec.containers[name=\"b\"].image", Some("/spec/containers/1/image")),
-            (".spec.containers[name=\"c\"].image", None),
-            (".metadata.labels['x/y']", Some("/metadata/labels/x~1y")),
-        ] {
-            assert_eq!(
-                pointer(&object, &path.parse().expect("a path")).as_deref(),
-                want,
-                "{path}"
-            );
-        }
-    }
 }

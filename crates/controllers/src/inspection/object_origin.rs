@@ -44,7 +44,8 @@ fn list_stores(artifacts: &Path) -> Vec<PathBuf> {
     std::iter::once(artifacts.to_path_buf()).chain(lanes).collect()
 }
 
-/// The applied objects of a Kustomization, as they were built then.
+/// The rendered objects of a Kustomization: as it applied them, or as it would apply them.
+#[derive(Debug)]
 pub struct RebuiltObject {
     /// The Kustomization: namespace and name.
     kustomization: String,
@@ -54,6 +55,15 @@ pub struct RebuiltObject {
 }
 
 impl RebuiltObject {
+    /// Wraps objects that were rendered with the values of all variables.
+    pub(crate) fn of_preview(kustomization: String, resources: Vec<BuiltResource>) -> Self {
+        Self {
+            kustomization,
+            resources,
+            unread: Vec::new(),
+        }
+    }
+
     /// Returns one of the objects. [`BuiltResource::locate`] then returns where each field was written.
     #[must_use]
     pub fn find(&self, object: &ObjectId) -> Option<&BuiltResource> {

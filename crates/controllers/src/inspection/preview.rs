@@ -20,6 +20,7 @@ use tenure_remote_requests::artifact::ArtifactFacts;
 use tenure_tenancy::{Placement, identity};
 
 use crate::cluster_view::key::Key;
+use crate::inspection::object_origin::RebuiltObject;
 use crate::lane_kinds::kustomization::{describe_rival, list_labelled};
 use crate::reconcile_loop::reconciled::Reconciled as _;
 use crate::reconcile_loop::step_executor::execute_steps;
@@ -76,6 +77,8 @@ pub struct PreviewResult {
     pub differences: Vec<Difference>,
     /// Encrypted files that were changed after encryption.
     pub changed_files: Vec<String>,
+    /// The rendered objects, with the places of their fields.
+    pub rendered: RebuiltObject,
 }
 
 impl Preview<'_> {
@@ -93,16 +96,17 @@ impl Preview<'_> {
             turns: clients.turns().of_lane(),
         };
         let mut snapshot = self.begin();
+        let mut resources = Vec::new();
         for _ in 0..ROUNDS {
             self.ask_owners(&key, &mut snapshot).await;
             let mut plan = match preview(&snapshot, Timestamp::now()) {
                 Ok(differences) => {
                     let rendered = snapshot.attempt.rendered.as_ref();
+                    let changed = rendered.map(|rendered| rendered.changed_files.clone());
                     return Ok(PreviewResult {
                         differences,
-                        changed_files: rendered
-                            .map(|rendered| rendered.changed_files.clone())
-                            .unwrap_or_default(),
+                        rendered: RebuiltObject::of_preview(format!("{namespace}/{name}"), resources),
+                        changed_files: changed.unwrap_or_default(),
                     });
                 }
                 Err(plan) => *plan,
@@ -118,7 +122,8 @@ impl Preview<'_> {
             for step in std::mem::take(&mut plan.steps) {
                 match step {
                     Step::Render(request) => {
-                        let rendered = render_files(self.files, &request);
+                        let rendered;
+                        (rendered, resources) = render_files(self.files, &request);
                         snapshot.take_rendered(rendered, Timestamp::now());
                     }
                     Step::Ask(

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, Stop, Substitution};
+use kustomize::{
+    Budget, Build, BuiltResource, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, Stop, Substitution,
+};
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::SUBSTITUTE;
 use tenure_api::text::visible_line;
@@ -276,19 +278,22 @@ impl Renderer {
 }
 
 /// Renders the files of a loaded tree within the default limits, without waiting for other renderings.
-pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> Rendered {
+pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> (Rendered, Vec<BuiltResource>) {
     let inputs = (&request.overlay, &request.inputs);
-    let (outcome, changed_files) = match build_tree(files, &request.path, inputs, RunLimits::default()) {
-        Ok((built, changed_files)) => (Ok(list_rendered_objects(built)), changed_files),
+    let (outcome, changed_files, resources) = match build_tree(files, &request.path, inputs, RunLimits::default()) {
+        Ok((built, changed_files)) => {
+            let resources = built.resources.clone();
+            (Ok(list_rendered_objects(built)), changed_files, resources)
+        }
         Err(BuildFailure { message, .. }) => {
             let failure = RenderFailure {
                 message,
                 artifact_missing: false,
             };
-            (Err(failure), Vec::new())
+            (Err(failure), Vec::new(), Vec::new())
         }
     };
-    Rendered::of(request, outcome, changed_files)
+    (Rendered::of(request, outcome, changed_files), resources)
 }
 
 /// Stops a rendering when it is dropped: the caller has given up, or the rendering has ended.

@@ -47,7 +47,7 @@ async fn a_surface_that_only_looks_says_what_it_would_do() {
     stage.admin.patch(CONFIG_MAP, ("looker", "a"), edit).await.unwrap();
     let message = stage.ready(KUSTOMIZATION, target, "False", "DriftDetected").await;
     assert!(
-        message.contains("ConfigMap/looker/a would be changed: data.value"),
+        message.contains("ConfigMap/looker/a (a.yaml:1) would be changed: data.value"),
         "{message}"
     );
     let left = stage.get(CONFIG_MAP, ("looker", "a")).await.unwrap();

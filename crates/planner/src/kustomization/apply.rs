@@ -381,7 +381,7 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
     let mut missing = Vec::new();
     for (object, change) in found.applies {
         let exists = matches!(context.live(&object.target.id), Some(Live::Present(_)));
-        apply_mode::record_apply(context, object, &change, exists);
+        apply_mode::record_apply(context, object, change, exists);
         if !exists {
             missing.push(object);
         }

@@ -10,6 +10,7 @@ use super::desired::{Desired, DesiredObject};
 use super::object_action::Change;
 use super::preview::DifferenceKind;
 use super::{Phase, outcome};
+use crate::fields;
 use crate::outcome::join_names;
 
 /// The number of objects that a message names.
@@ -53,22 +54,35 @@ pub(super) struct Detected {
     pub(super) id: Option<ObjectId>,
     pub(super) what: DifferenceKind,
     pub(super) line: String,
+    /// The fields of the object that would be changed.
+    pub(super) fields: Vec<fields::Difference>,
 }
 
 /// Notes that an object would be applied.
-pub(super) fn record_apply(context: &mut Context<'_>, object: &DesiredObject, change: &Change, exists: bool) {
-    let (what, words) = match (exists, change.fields.is_empty()) {
-        (false, _) => (DifferenceKind::Created, "would be created".to_owned()),
-        (true, true) => (
-            DifferenceKind::TakenOver,
-            "would be taken over from another field manager".to_owned(),
-        ),
-        (true, false) => (
-            DifferenceKind::Changed,
-            format!("would be changed: {}", join_names(&change.fields, FIELDS)),
-        ),
-    };
-    record_difference(context, object, what, &words);
+pub(super) fn record_apply(context: &mut Context<'_>, object: &DesiredObject, change: Change, exists: bool) {
+    match (exists, change.fields.is_empty()) {
+        (false, _) => record_difference(context, object, DifferenceKind::Created, "would be created"),
+        (true, true) => {
+            let words = "would be taken over from another field manager";
+            record_difference(context, object, DifferenceKind::TakenOver, words);
+        }
+        (true, false) => {
+            let names: Vec<String> = change.fields.iter().map(|field| field.path.clone()).collect();
+            // The place of the object stands behind the object, since its fields can come from other files.
+            let subject = format!("{} ({})", object.target.id.subject(), object.origin);
+            context.detected.push(Detected {
+                id: Some(object.target.id.clone()),
+                what: DifferenceKind::Changed,
+                line: describe_change(&subject, &names),
+                fields: change.fields,
+            });
+        }
+    }
+}
+
+/// Describes the fields of an object that would be changed.
+pub(super) fn describe_change(subject: &str, fields: &[String]) -> String {
+    format!("{subject} would be changed: {}", join_names(fields, FIELDS))
 }
 
 /// Notes something that would be done about an object.
@@ -77,6 +91,7 @@ pub(super) fn record_difference(context: &mut Context<'_>, object: &DesiredObjec
         id: Some(object.target.id.clone()),
         what,
         line: format!("{} {words} ({})", object.target.id.subject(), object.origin),
+        fields: Vec::new(),
     });
 }
 

@@ -72,7 +72,7 @@ pub(crate) use flux_components::keeps_kinds;
 pub(crate) use guard::is_guarded;
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use kube_config::TokenAnswer;
-pub use preview::{Difference, DifferenceKind, preview};
+pub use preview::{ChangedField, Difference, DifferenceKind, preview};
 pub use references::{find_source_namespace, name_dependency, name_source};
 pub use remote_cluster::find_place;
 pub use settings::{ApplySettings, StageKind};

@@ -48,8 +48,8 @@ pub(super) struct Change {
     pub(super) forced_back: Vec<DriftedField>,
     /// Instead of the desired object, where something of it is left to others.
     pub(super) payload: Option<Object>,
-    /// The paths of the fields that differ, where only that is asked.
-    pub(super) fields: Vec<String>,
+    /// The fields that differ, where only that is asked.
+    pub(super) fields: Vec<fields::Difference>,
 }
 
 /// Finds the next action for one object from its known state.
@@ -166,9 +166,8 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
         return ObjectAction::Nothing;
     }
     if context.mode == ApplyMode::DetectOnly {
-        let differences = fields::find_differences(&before.to_value(), &after.to_value());
         return ObjectAction::Apply(Change {
-            fields: differences.into_iter().map(|difference| difference.path).collect(),
+            fields: fields::find_differences(&before.to_value(), &after.to_value()),
             ..Change::default()
         });
     }

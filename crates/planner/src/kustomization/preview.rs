@@ -5,13 +5,15 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+use structured_merge::FieldPath;
 use tenure_api::metadata::APPLY_MODE;
 use tenure_api::{ObjectId, ObjectView};
 
-use super::apply_mode::ApplyMode;
+use super::apply_mode::{ApplyMode, describe_change};
 use super::types::Snapshot;
 use super::{Phase, Plan, deletion, settle};
 use crate::answer::WriteAnswer;
+use crate::fields;
 use crate::object::Origin;
 use crate::redaction;
 
@@ -43,15 +45,59 @@ pub struct Difference {
     pub change: DifferenceKind,
     /// The action in words.
     pub words: String,
-    /// The place in the repository.
+    /// The place of the object in the repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The fields that would be changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<ChangedField>,
     /// The live object, without confidential content and bookkeeping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
     /// The object as it would be by the API server's answer, also without confidential content and bookkeeping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+}
+
+/// A field that would be changed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedField {
+    /// The path for people.
+    pub path: String,
+    /// The place of the field in the repository. Unset if the field isn't in Git.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// The path in the form of managedFields.
+    #[serde(skip)]
+    pub field: FieldPath,
+}
+
+impl ChangedField {
+    fn of(difference: &fields::Difference) -> Self {
+        Self {
+            path: difference.path.clone(),
+            origin: None,
+            field: difference.field_path(),
+        }
+    }
+}
+
+impl Difference {
+    /// Finds the place of each field in the repository, and names the places in the words.
+    pub fn locate_fields(&mut self, locate: impl Fn(&FieldPath) -> Option<Origin>) {
+        let Some(object) = self.object.as_ref().filter(|_| !self.fields.is_empty()) else {
+            return;
+        };
+        for field in &mut self.fields {
+            field.origin = locate(&field.field);
+        }
+        let named = self.fields.iter().map(|field| match &field.origin {
+            Some(origin) => format!("{} ({origin})", field.path),
+            None => format!("{} (not in Git)", field.path),
+        });
+        self.words = describe_change(&object.subject(), &named.collect::<Vec<_>>());
+    }
 }
 
 impl Snapshot {
@@ -84,6 +130,7 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
         change: DifferenceKind::Unseen,
         words: message.clone(),
         origin: None,
+        fields: Vec::new(),
         before: None,
         after: None,
     });
@@ -119,6 +166,7 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
             change: detected.what,
             words: detected.line.clone(),
             origin: wanted.map(|wanted| wanted.origin.clone()),
+            fields: detected.fields.iter().map(ChangedField::of).collect(),
             before,
             after,
         }

@@ -149,12 +149,14 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
                 id: Some(delete.target.id),
                 what: DifferenceKind::Pruned,
                 line,
+                fields: Vec::new(),
             });
         }
         context.detected.extend(failures.into_iter().map(|line| Detected {
             id: None,
             what: DifferenceKind::Unseen,
             line,
+            fields: Vec::new(),
         }));
         return Ok(pruned);
     }

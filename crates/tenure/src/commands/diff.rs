@@ -15,6 +15,7 @@ use tenure_api::text::{visible, visible_line};
 use tenure_api::{Kustomization, Surface};
 use tenure_cluster::{Connection, ServiceAccount};
 use tenure_controllers::{Preview, PreviewError, PreviewResult};
+use tenure_inspection::field_origin::locate_field;
 use tenure_planner::kustomization::{Difference, DifferenceKind};
 use tenure_planner::surface::name_kustomizations as list_kustomizations;
 use tenure_tenancy::identity;
@@ -185,7 +186,17 @@ impl Diff {
             find_other: &find_other,
         };
         let _waiting = progress.wait(format!("the plan of {subject}"));
-        preview.look(connection).await.map_err(|error| explain(&error, &files))
+        let mut previewed = preview
+            .look(connection)
+            .await
+            .map_err(|error| explain(&error, &files))?;
+        for difference in &mut previewed.differences {
+            let built = difference.object.as_ref().and_then(|id| previewed.rendered.find(id));
+            if let Some(built) = built {
+                difference.locate_fields(|path| locate_field(built, path));
+            }
+        }
+        Ok(previewed)
     }
 
     fn show(&self, previewed: &[PreviewResult]) -> Result<ExitCode, Failure> {

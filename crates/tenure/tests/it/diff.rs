@@ -126,11 +126,11 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
     client.request::<Value>(request).await.unwrap();
     let before = (list(&data, "configmaps").await, list(&data, "secrets").await);
     let said = [
-        "~ ConfigMap/shop/changes would be changed: data.value (changes.yaml:1)",
+        "~ ConfigMap/shop/changes would be changed: data.value (changes.yaml:6)",
         "-  value: one\n+  value: two",
         "+ ConfigMap/shop/comes would be created (comes.yaml:1)",
         "- ConfigMap/shop/goes would be deleted",
-        "~ Secret/shop/secret would be changed",
+        "~ Secret/shop/secret would be changed: data.password (secret.yaml:6)",
         "-  password: (hidden, before)\n+  password: (hidden, after)",
     ];
     place.check(&diff, 1, &said, &[]);
