@@ -96,6 +96,10 @@ pub const NOTIFICATION_DISPATCH_FAILED: &str = "NotificationDispatchFailed";
 pub const METADATA_APPEND_FAILED: &str = "MetadataAppendFailed";
 /// Ours: an Alert names a Provider that is missing, or can't be used.
 pub const PROVIDER_NOT_READY: &str = "ProviderNotReady";
+/// Ours: the address of a Provider is one that the controllers may not connect to.
+pub const ADDRESS_DENIED: &str = "AddressDenied";
+/// Ours: no listener takes requests for Receivers.
+pub const NO_LISTENER: &str = "NoListener";
 /// A part of a spec is invalid.
 pub const VALIDATION_FAILED: &str = "ValidationFailed";
 

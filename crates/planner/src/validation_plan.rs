@@ -138,8 +138,8 @@ impl<T: Status> ValidatedObject<'_, T> {
                     what: "Ready".to_owned(),
                     why: message.to_owned(),
                 });
-                // The owner of a namespace may become known without a change of the object.
-                if reason == reason::ACCESS_DENIED || reason == reason::IDENTITY_MISSING {
+                // The owner of a namespace may become known without a change of the object, and a name may get another address.
+                if [reason::ACCESS_DENIED, reason::IDENTITY_MISSING, reason::ADDRESS_DENIED].contains(&reason) {
                     plan.next = Next::Done(Some(add_duration(now, PAUSE)));
                 }
             }

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
+use crate::dialer::check_connection;
 use crate::error::FetchError;
 use crate::policy::{Endpoint, Policy};
 
@@ -22,6 +23,13 @@ pub trait Connect: Send + Sync + fmt::Debug {
         behind: Option<&'a Endpoint>,
         patience: Duration,
     ) -> BoxFuture<'a, Result<TcpStream, ConnectRefusal>>;
+
+    /// Checks whether [`Connect::connect`] would find an allowed address. No connection is opened.
+    fn check<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        behind: Option<&'a Endpoint>,
+    ) -> BoxFuture<'a, Result<(), ConnectRefusal>>;
 }
 
 /// The allowed connections, and the process that opens them.
@@ -31,6 +39,16 @@ pub enum Connector {
     Here(Policy),
     /// Connections that another process opens, within its own policy.
     Through(Arc<dyn Connect>),
+}
+
+impl Connector {
+    /// Checks whether a connection would be allowed. No connection is opened.
+    pub(crate) async fn check(&self, endpoint: &Endpoint, behind: Option<&Endpoint>) -> Result<(), FetchError> {
+        match self {
+            Self::Here(policy) => check_connection(policy, endpoint, behind).await,
+            Self::Through(other) => Ok(other.check(endpoint, behind).await?),
+        }
+    }
 }
 
 impl From<&Policy> for Connector {

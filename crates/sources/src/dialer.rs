@@ -142,6 +142,28 @@ async fn check_behind(policy: &Policy, endpoint: &Endpoint) -> Result<(), FetchE
     Ok(())
 }
 
+/// Checks whether [`open_connection`] would find an address that the policy allows. Opens no connection.
+///
+/// # Errors
+/// A [`FetchError`] that says which address the policy denied, or that the host has no address.
+pub async fn check_connection(
+    policy: &Policy,
+    endpoint: &Endpoint,
+    behind: Option<&Endpoint>,
+) -> Result<(), FetchError> {
+    if let Some(behind) = behind {
+        check_behind(policy, behind).await?;
+    }
+    let mut denied = None;
+    for address in resolve(endpoint).await? {
+        match policy.check(endpoint, address) {
+            Ok(()) => return Ok(()),
+            Err(denial) => denied = denied.or(Some(denial)),
+        }
+    }
+    Err(denied.map_or_else(|| describe_no_address(endpoint), FetchError::from))
+}
+
 /// Resolves the host and connects to its first address that is allowed and answers. An address without an answer is given up after `patience`.
 ///
 /// The checked address is the address of the connection: no code resolves the name again. If the endpoint is a proxy, the policy must allow the server `behind` it, too,
@@ -186,10 +208,14 @@ pub async fn open_connection(
     match (failed, denied) {
         (Some(failed), _) => Err(failed),
         (None, Some(denied)) => Err(denied.into()),
-        (None, None) => Err(FetchError::Resolve {
-            host: endpoint.host.clone(),
-            source: io::Error::new(io::ErrorKind::NotFound, "it has no address"),
-        }),
+        (None, None) => Err(describe_no_address(endpoint)),
+    }
+}
+
+fn describe_no_address(endpoint: &Endpoint) -> FetchError {
+    FetchError::Resolve {
+        host: endpoint.host.clone(),
+        source: io::Error::new(io::ErrorKind::NotFound, "it has no address"),
     }
 }
 

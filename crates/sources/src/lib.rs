@@ -61,7 +61,7 @@ pub use compose::{ComposeError, compose, count_parts, find_made};
 pub use connector::{Connect, ConnectFailure, ConnectRefusal, Connector};
 pub use deleted_sources::remove_deleted_sources;
 pub use deploy_key::{DeployKey, PublicHalf, read_pair};
-pub use dialer::open_connection;
+pub use dialer::{check_connection, open_connection};
 pub use download::{DownloadError, download};
 pub use error::{FetchError, StorageError};
 pub use fetch::fetch;
@@ -74,6 +74,8 @@ pub use notification::{NotificationFailure, send_notification};
 pub use oci::{
     ArtifactReference, Digest, OciError, OciRequest, OciSecrets, RepositoryUrl, fetch_artifact, resolve_image,
 };
+pub use notification::{NotificationDenial, NotificationFailure, find_denial, send_notification};
+pub use oci::{ArtifactReference, Digest, OciError, OciRequest, OciSecrets, RepositoryUrl, fetch_artifact};
 pub use peer::{Peer, PeerClient, PeerConnection, PeerError, PeerTls};
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
 pub use probe::{probe_git, probe_registry};

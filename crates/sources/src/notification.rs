@@ -3,8 +3,11 @@
 //! The request may hold secrets, and the address may be one. So errors contain nothing of an address, a header or an answer, and no redirect is followed, which could
 //! send secrets elsewhere. Callers interpret the answer.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use tenure_remote_requests::address::Address;
 use tenure_remote_requests::notification::{Answer, Method, NotificationRequest, ReceiverConnection};
 use tokio::io::AsyncReadExt as _;
 
@@ -22,6 +25,9 @@ const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 /// The most bytes that may arrive for one request, TLS included.
 const RECEIVED: u64 = 1 << 20;
 
+/// The time limit for resolving a name before it is checked.
+const CHECK: Duration = Duration::from_secs(5);
+
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationFailure {
@@ -29,6 +35,15 @@ pub struct NotificationFailure {
     pub message: String,
     /// Whether a retry after a while may help.
     pub is_transient: bool,
+}
+
+/// Why requests to a receiver will be denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotificationDenial {
+    /// The problem, with the denied address.
+    pub message: String,
+    /// The problem without any address, for an address from a Secret.
+    pub discreet: String,
 }
 
 /// Sends one request to a receiver and returns the answer. The caller bounds the time.
@@ -43,6 +58,33 @@ pub async fn send_notification(
     ask(connection, letter, reach).await.map_err(|error| describe(&error))
 }
 
+/// Finds the reason for which requests to a receiver will be denied: the policy allows none of its addresses. Opens no connection. Returns `None` also if the
+/// address can't be resolved in time, since it may be resolved later.
+pub async fn find_denial(
+    connection: &ReceiverConnection,
+    address: &Address,
+    reach: &Connector,
+) -> Option<NotificationDenial> {
+    let endpoint = find_endpoint(address);
+    let proxy = connection.proxy.as_ref().map(Proxy::read).transpose().ok()?;
+    let check = async {
+        match &proxy {
+            Some(proxy) => reach.check(proxy.endpoint(), Some(&endpoint)).await,
+            None => reach.check(&endpoint, None).await,
+        }
+    };
+    let error = tokio::time::timeout(CHECK, check).await.ok()?.err()?;
+    let is_denial = match &error {
+        FetchError::AddressDenied(_) => true,
+        FetchError::NotOpened(refusal) => refusal.failure == ConnectFailure::Denied,
+        _ => false,
+    };
+    is_denial.then(|| NotificationDenial {
+        message: error.to_string(),
+        discreet: describe(&error).message,
+    })
+}
+
 async fn ask(
     connection: &ReceiverConnection,
     letter: &NotificationRequest,
@@ -55,7 +97,7 @@ async fn ask(
         ..Limits::default()
     };
     let dialer = Dialer::new(reach.clone(), &limits).through(proxy.as_ref(), tls.ca.as_deref());
-    let endpoint = find_endpoint(letter);
+    let endpoint = find_endpoint(&letter.address);
     let credentials = match &letter.user {
         Some((username, password)) => Credentials::Basic {
             username: username.clone(),
@@ -95,8 +137,7 @@ async fn ask(
     })
 }
 
-fn find_endpoint(letter: &NotificationRequest) -> Endpoint {
-    let address = &letter.address;
+fn find_endpoint(address: &Address) -> Endpoint {
     let scheme = if address.is_https { Scheme::Https } else { Scheme::Http };
     Endpoint {
         scheme,

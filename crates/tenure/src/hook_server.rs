@@ -45,6 +45,7 @@ pub(crate) async fn serve_hooks(
     hooks: ReceiverEndpoint,
 ) -> Result<impl Future<Output = ()>, Failure> {
     let listener = listen(address, "--hook-address").await?;
+    hooks.note_listener();
     Ok(answer_hooks(listener, hooks))
 }
 

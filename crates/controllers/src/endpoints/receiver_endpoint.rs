@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,7 @@ struct Shared {
     doors: RwLock<ReceiverPaths>,
     rates: Mutex<Rates>,
     bodies: ByteBudget,
+    has_listener: AtomicBool,
     began: Instant,
 }
 
@@ -98,6 +100,7 @@ impl Default for ReceiverEndpoint {
                 doors: RwLock::default(),
                 rates: Mutex::default(),
                 bodies: ByteBudget::new(room),
+                has_listener: AtomicBool::new(false),
                 began: Instant::now(),
             }),
         }
@@ -119,6 +122,16 @@ pub struct AdmittedRequest {
 }
 
 impl ReceiverEndpoint {
+    /// Notes that a listener takes requests. Must be called before the controllers start, because they report to each Receiver whether there is one.
+    pub fn note_listener(&self) {
+        self.shared.has_listener.store(true, Ordering::Relaxed);
+    }
+
+    /// Checks whether a listener takes requests.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.shared.has_listener.load(Ordering::Relaxed)
+    }
+
     /// Sets the forwarder from now on, and drops everything known from the previous one.
     pub(crate) fn set_forwarder(&self, forwarder: Weak<dyn RequestForwarder>) {
         *lock(&self.shared.forwarder) = Some(forwarder);

@@ -9,7 +9,7 @@ use tenure_planner::alert::{Plan, Snapshot, estimate_plan, plan};
 use tenure_tenancy::Placement;
 
 use crate::cluster_view::key::{Key, Kind};
-use crate::lane::Shard;
+use crate::lane::{Lane, Shard};
 use crate::lane_kinds::checked_kind::{CheckedKind, CheckedKindReconciler};
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
@@ -46,7 +46,11 @@ impl Reconciled for Alert {
 }
 
 impl CheckedKind for Alert {
-    fn make_plan(&self, shard: &Shard, placement: Placement, now: Timestamp) -> Plan {
+    type Facts = ();
+
+    async fn observe(&self, _lane: &Lane, _shard: &Shard, _placement: &Placement) {}
+
+    fn make_plan(&self, shard: &Shard, placement: Placement, (): (), now: Timestamp) -> Plan {
         let name = self.spec.provider_ref.name.as_str();
         let provider = shard.caches.of::<Provider>().get(&shard.namespace, name);
         let snapshot = Snapshot {

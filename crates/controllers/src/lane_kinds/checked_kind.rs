@@ -13,18 +13,25 @@ use tenure_tenancy::Placement;
 use tokio::sync::Semaphore;
 
 use crate::cluster_view::key::Key;
-use crate::lane::Shard;
+use crate::lane::{Lane, Shard};
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::object_writer::ObjectWriter;
 use crate::reconcile_loop::reconciled::Reconciled;
 
 /// A kind of objects that are only checked.
 pub(crate) trait CheckedKind: Reconciled<Home = Shard> {
+    /// The facts for a plan that are read for each attempt.
+    type Facts: Send;
+
+    /// Reads the facts for a plan.
+    fn observe(&self, lane: &Lane, shard: &Shard, placement: &Placement) -> impl Future<Output = Self::Facts> + Send;
+
     /// Makes the plan from the known facts of the namespace.
     fn make_plan(
         &self,
         shard: &Shard,
         placement: Placement,
+        facts: Self::Facts,
         now: Timestamp,
     ) -> ValidationPlan<<Self as HasStatus>::Status>;
 
@@ -77,8 +84,9 @@ impl<K: CheckedKind> Reconciler for CheckedKindReconciler<K> {
         // observe
         let lane = self.shard.lane().await;
         let placement = self.shard.place().await;
+        let facts = object.observe(&lane, &self.shard, &placement).await;
         // plan
-        let make = || object.make_plan(&self.shard, placement, Timestamp::now());
+        let make = || object.make_plan(&self.shard, placement, facts, Timestamp::now());
         let plan = lane.limits.turns.run(object.estimate_work(), make).await;
         tracing::debug!(plan = %plan, "planned");
         // write

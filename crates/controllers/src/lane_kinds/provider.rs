@@ -5,12 +5,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenure_api::Provider;
 use tenure_api::metadata::NOTIFICATION_CONTROLLER;
-use tenure_planner::provider::{Plan, Snapshot, plan};
+use tenure_planner::provider::{Destination, Plan, RequiredObjects, Snapshot, plan};
+use tenure_sources::find_denial;
 use tenure_tenancy::Placement;
 
 use crate::cluster_view::key::{Key, Kind};
-use crate::lane::Shard;
+use crate::lane::{Lane, Shard};
 use crate::lane_kinds::checked_kind::{CheckedKind, CheckedKindReconciler};
+use crate::notifications::read_secrets;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
 
@@ -34,10 +36,24 @@ impl Reconciled for Provider {
 }
 
 impl CheckedKind for Provider {
-    fn make_plan(&self, _shard: &Shard, placement: Placement, now: Timestamp) -> Plan {
+    /// The reason for which no connection to its address is allowed.
+    type Facts = Option<String>;
+
+    async fn observe(&self, lane: &Lane, shard: &Shard, placement: &Placement) -> Option<String> {
+        let required = RequiredObjects::of_check(self, placement)?;
+        // Without the Secrets the address is unknown. The event about a failed notification names the Secret.
+        let secrets = read_secrets(lane, shard, &required).await.ok()?;
+        let destination = Destination::find(self, secrets).ok()?;
+        let reach = shard.context.reach(matches!(placement, Placement::Platform { .. }));
+        let denial = find_denial(&destination.connection, &destination.address, reach).await?;
+        Some(destination.describe_denial(&denial.message, &denial.discreet))
+    }
+
+    fn make_plan(&self, _shard: &Shard, placement: Placement, denial: Option<String>, now: Timestamp) -> Plan {
         let snapshot = Snapshot {
             provider: self.clone(),
             placement,
+            denial,
         };
         plan(&snapshot, now)
     }

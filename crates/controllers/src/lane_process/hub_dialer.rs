@@ -22,6 +22,8 @@ const ANSWER: Duration = Duration::from_secs(90);
 /// The part of the concurrent connections that is reserved for the API server.
 const FOR_SERVER: usize = 8;
 
+/// The hub's answer: a descriptor, or none if the lane only asked whether an address is allowed.
+type Answered = Result<Option<OwnedFd>, ConnectRefusal>;
 type Opened = Result<OwnedFd, ConnectRefusal>;
 
 /// Asks the hub for connections.
@@ -29,7 +31,7 @@ type Opened = Result<OwnedFd, ConnectRefusal>;
 pub(super) struct HubDialer {
     line: DialChannel,
     number: AtomicU64,
-    asked: Mutex<HashMap<u64, oneshot::Sender<Opened>>>,
+    asked: Mutex<HashMap<u64, oneshot::Sender<Answered>>>,
     endpoints: Semaphore,
     server: Semaphore,
 }
@@ -45,7 +47,7 @@ impl HubDialer {
         })
     }
 
-    fn lock_questions(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Opened>>> {
+    fn lock_questions(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Answered>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,10 +59,9 @@ impl HubDialer {
                 Ok((None, _)) => return io::Error::new(io::ErrorKind::InvalidData, "an answer that can't be read"),
                 Err(error) => return error,
             };
-            let opened = match (answer.refusal, opened) {
-                (Some(refusal), _) => Err(refusal),
-                (None, Some(opened)) => Ok(opened),
-                (None, None) => Err(refuse(&io::Error::other("no socket came with the answer"))),
+            let opened = match answer.refusal {
+                Some(refusal) => Err(refusal),
+                None => Ok(opened),
             };
             // The caller may have given up. Then the connection is closed.
             let waiting = self.lock_questions().remove(&answer.number);
@@ -68,10 +69,16 @@ impl HubDialer {
         }
     }
 
-    async fn ask(&self, target: DialTarget) -> Opened {
+    /// Asks for something that is opened.
+    async fn open(&self, target: DialTarget) -> Opened {
+        let missing = || refuse(&io::Error::other("no socket came with the answer"));
+        self.ask(target).await?.ok_or_else(missing)
+    }
+
+    async fn ask(&self, target: DialTarget) -> Answered {
         let room = match target {
             DialTarget::Server => &self.server,
-            DialTarget::Endpoint { .. } | DialTarget::Artifact { .. } => &self.endpoints,
+            DialTarget::Endpoint { .. } | DialTarget::Check { .. } | DialTarget::Artifact { .. } => &self.endpoints,
         };
         let _room = room.acquire().await;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
@@ -93,14 +100,14 @@ impl HubDialer {
 
     /// Opens a connection to the API server.
     pub(super) async fn connect_to_server(&self) -> io::Result<TcpStream> {
-        let socket = self.ask(DialTarget::Server).await.map_err(io::Error::other)?;
+        let socket = self.open(DialTarget::Server).await.map_err(io::Error::other)?;
         adopt(socket)
     }
 
     /// Opens an artifact that another lane has fetched, for a reference from a namespace here.
     pub(super) async fn open_artifact(&self, reference: &Reference, digest: &str) -> Result<File, ConnectRefusal> {
         let (reference, digest) = (reference.clone(), digest.to_owned());
-        let opened = self.ask(DialTarget::Artifact { reference, digest }).await?;
+        let opened = self.open(DialTarget::Artifact { reference, digest }).await?;
         Ok(File::from(opened))
     }
 }
@@ -117,7 +124,19 @@ impl Connect for HubDialer {
             behind: behind.cloned(),
             patience,
         };
-        async move { adopt(self.ask(target).await?).map_err(|error| refuse(&error)) }.boxed()
+        async move { adopt(self.open(target).await?).map_err(|error| refuse(&error)) }.boxed()
+    }
+
+    fn check<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        behind: Option<&'a Endpoint>,
+    ) -> BoxFuture<'a, Result<(), ConnectRefusal>> {
+        let target = DialTarget::Check {
+            endpoint: endpoint.clone(),
+            behind: behind.cloned(),
+        };
+        async move { self.ask(target).await.map(drop) }.boxed()
     }
 }
 

@@ -236,6 +236,9 @@ fn make_config(orders: LaneOrders, line: &Arc<HubChannel>, dialer: &Arc<HubDiale
     config.applying = orders.applying;
     config.strict_sops = orders.strict_sops;
     config.advertised = orders.advertised;
+    if orders.has_receiver_listener {
+        config.receiver_endpoint.note_listener();
+    }
     config.lanes = LaneMode::Tasks;
     config.metrics.keep_for_hub();
     Ok(config)

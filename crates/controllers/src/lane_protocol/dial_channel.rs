@@ -43,6 +43,11 @@ pub(crate) enum DialTarget {
         behind: Option<Endpoint>,
         patience: Duration,
     },
+    /// The same address, to learn whether it is allowed: nothing is opened, and the answer carries no descriptor.
+    Check {
+        endpoint: Endpoint,
+        behind: Option<Endpoint>,
+    },
     /// The artifact of another lane's source, to which one of the lane's namespaces refers: a file, not a socket.
     Artifact { reference: Reference, digest: String },
 }
@@ -55,7 +60,7 @@ pub(crate) struct DialRequest {
     pub(crate) target: DialTarget,
 }
 
-/// The hub's answer: the connection comes with it, or it says why not.
+/// The hub's answer: the connection comes with it, or it says why not. The answer to a check comes alone.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DialAnswer {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tenure_sources::{ConnectFailure, ConnectRefusal, Policy, open_connection};
+use tenure_sources::{ConnectFailure, ConnectRefusal, Policy, check_connection, open_connection};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -61,9 +61,13 @@ pub(crate) async fn serve(line: DialChannel, reachable: DialPolicy) -> Option<St
                 match request.target {
                     DialTarget::Artifact { reference, digest } => {
                         let opened = (reachable.open_lent)(reference, digest).await;
-                        opened.map(OwnedFd::from)
+                        opened.map(|file| Some(OwnedFd::from(file)))
                     }
-                    target => hand_over(open(&target, &reachable.policy, &reachable.server).await?),
+                    DialTarget::Check { endpoint, behind } => {
+                        let checked = check_connection(&reachable.policy, &endpoint, behind.as_ref()).await;
+                        checked.map(|()| None).map_err(|error| ConnectRefusal::from(&error))
+                    }
+                    target => hand_over(open(&target, &reachable.policy, &reachable.server).await?).map(Some),
                 }
             };
             let opened = tokio::time::timeout(ALL, opening).await;
@@ -71,7 +75,10 @@ pub(crate) async fn serve(line: DialChannel, reachable: DialPolicy) -> Option<St
             let told = match opened {
                 Ok(opened) => {
                     let answer = DialAnswer { number, refusal: None };
-                    line.send_with(&answer, opened.as_fd()).await
+                    match opened {
+                        Some(opened) => line.send_with(&answer, opened.as_fd()).await,
+                        None => line.send(&answer).await,
+                    }
                 }
                 Err(refusal) => {
                     let refusal = Some(refusal);
@@ -108,7 +115,9 @@ async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpS
             let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             connected.map_err(|error| unreachable(format!("the API server can't be connected to: {error}")))
         }
-        DialTarget::Artifact { .. } => Err(unreachable("the address of an artifact is not valid".to_owned())),
+        DialTarget::Artifact { .. } | DialTarget::Check { .. } => {
+            Err(unreachable("the target has no address to connect to".to_owned()))
+        }
     }
 }
 
@@ -189,5 +198,34 @@ mod tests {
         drop(listener);
         let gone = open(&DialTarget::Server, &nothing, &server).await.unwrap_err();
         assert_eq!(gone.failure, ConnectFailure::Unreachable, "{gone}");
+    }
+
+    #[tokio::test]
+    async fn a_check_is_answered_without_a_connection() {
+        let (hub, lane) = DialChannel::pair().unwrap();
+        let lane = DialChannel::of(lane.into()).unwrap();
+        let allowed: Endpoint = "http://127.0.0.1:9".parse().unwrap();
+        let reachable = DialPolicy {
+            lane: "blue".to_owned(),
+            policy: Policy {
+                allow: vec![allowed.clone()],
+                cluster: Vec::new(),
+            },
+            server: "https://127.0.0.1:9".to_owned(),
+            open_lent: Box::new(|_, _| Box::pin(async { Err(unreachable("nothing is lent".to_owned())) })),
+        };
+        let serving = tokio::spawn(serve(hub, reachable));
+        for (number, endpoint, failure) in [
+            (1, allowed, None),
+            (2, "http://127.0.0.1:10".parse().unwrap(), Some(ConnectFailure::Denied)),
+        ] {
+            let target = DialTarget::Check { endpoint, behind: None };
+            lane.send(&DialRequest { number, target }).await.unwrap();
+            let (answer, descriptor) = lane.receive_with::<DialAnswer>().await.unwrap();
+            let answer = answer.unwrap();
+            assert!(descriptor.is_none() && answer.number == number);
+            assert_eq!(answer.refusal.map(|refusal| refusal.failure), failure);
+        }
+        serving.abort();
     }
 }

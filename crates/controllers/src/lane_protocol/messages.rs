@@ -57,6 +57,8 @@ pub(crate) struct LaneOrders {
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
+    /// Whether a listener takes requests for Receivers.
+    pub(crate) has_receiver_listener: bool,
     /// Whether the hub exports spans.
     pub(crate) has_spans: bool,
     /// The base address at which artifacts are served to other controllers, if they are served.

@@ -32,6 +32,8 @@ use tenure_tenancy::Placement;
 use crate::lane::notification_queue::QueuedNotification;
 use crate::lane::{Lane, Shard};
 use crate::reconcile_loop::reconciled::Reconciled;
+pub(crate) use sender::read_secrets;
+
 use failure_event::{NotificationFailure, write_failure_event};
 
 /// The pause until a Provider may be called again.

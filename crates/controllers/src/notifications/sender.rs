@@ -75,7 +75,8 @@ async fn prepare(lane: &Lane, notification: &QueuedNotification) -> Result<Optio
     }))
 }
 
-async fn read_secrets(lane: &Lane, shard: &Shard, needs: &RequiredObjects) -> Result<Secrets, String> {
+/// Reads the Secrets of a Provider, as the account of its namespace.
+pub(crate) async fn read_secrets(lane: &Lane, shard: &Shard, needs: &RequiredObjects) -> Result<Secrets, String> {
     Ok(Secrets {
         secret: read(lane, shard, needs.secret.as_deref(), &needs.account).await?,
         certificates: read(lane, shard, needs.certificates.as_deref(), &needs.account).await?,

@@ -190,6 +190,7 @@ impl Stage {
             allow: allow.into_iter().chain(more).collect(),
             cluster: Vec::new(),
         };
+        means.hooks.note_listener();
         if program::find().is_some() {
             let [hooks, metrics] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], reserve_port())));
             means.hook_address = Some(hooks);

@@ -44,7 +44,9 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
     match &snapshot.provider {
         None => return Err(waits(format!("Provider {namespace}/{name} is not there"))),
         Some(found) => {
-            if let Some(problem) = provider::find_problem(found) {
+            let problem = provider::find_problem(found);
+            let denial = || provider::find_reported_denial(found).map(str::to_owned);
+            if let Some(problem) = problem.or_else(denial) {
                 return Err(waits(format!("Provider {namespace}/{name}: {problem}")));
             }
         }

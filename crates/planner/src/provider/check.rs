@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tenure_api::names::ObjectName;
-use tenure_api::{Provider, ProviderSpec, reason};
+use tenure_api::{Provider, ProviderSpec, condition, reason};
 use tenure_tenancy::identity;
 
 use super::{Snapshot, commit, expression};
@@ -134,7 +134,19 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<(), Refusal> {
     check(provider)?;
     let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
     identity::decide_for_source(&snapshot.placement, namespace)?;
+    if let Some(denial) = &snapshot.denial {
+        return Err(Refusal::waits(reason::ADDRESS_DENIED, denial.clone()));
+    }
     Ok(())
+}
+
+/// Finds the message of a Provider whose address is denied, in its status about this generation.
+#[must_use]
+pub fn find_reported_denial(provider: &Provider) -> Option<&str> {
+    let conditions = provider.status.as_ref().map(|status| status.conditions.as_slice());
+    let ready = condition::find(conditions.unwrap_or_default(), condition::READY)?;
+    let is_current = ready.observed_generation == provider.metadata.generation;
+    (is_current && ready.reason == reason::ADDRESS_DENIED).then_some(ready.message.as_str())
 }
 
 fn check(provider: &Provider) -> Result<(), Refusal> {

@@ -64,6 +64,11 @@ impl Repository {
         Ok(Self { server, parts })
     }
 
+    /// Returns the address of the host's API.
+    pub(super) fn locate_api(&self, kind: Kind) -> Address {
+        self.at(kind, "", None)
+    }
+
     /// Returns the address of something of the host's API.
     fn at(&self, kind: Kind, behind: &str, query: Option<String>) -> Address {
         let path = match kind {

@@ -23,9 +23,9 @@ use tenure_api::{Provider, ProviderStatus};
 use tenure_tenancy::Placement;
 
 pub use access::Access;
-pub use check::{Kind, find_problem, find_timeout};
+pub use check::{Kind, find_problem, find_reported_denial, find_timeout};
 pub use expression::needs_budget;
-pub use send::{PreparedNotification, RequiredObjects, Secrets, write_sending};
+pub use send::{Destination, PreparedNotification, RequiredObjects, Secrets, write_sending};
 pub use tenure_remote_requests::address::Address;
 pub use tenure_remote_requests::notification::{Answer, Method, NotificationRequest, SecretData};
 pub use verdict::{ATTEMPTS, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
@@ -44,6 +44,9 @@ pub struct Snapshot {
     pub provider: Provider,
     /// The owner of the Provider's namespace.
     pub placement: Placement,
+    /// The reason for which no connection to its address is allowed, without any part of a Secret.
+    #[serde(default)]
+    pub denial: Option<String>,
 }
 
 impl Status for ProviderStatus {

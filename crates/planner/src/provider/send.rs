@@ -87,6 +87,16 @@ fn is_unwanted(provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<Strin
 }
 
 impl RequiredObjects {
+    /// Finds the objects to read for a check of the address; nothing if the Provider is not used, or can't be used anyway.
+    #[must_use]
+    pub fn of_check(provider: &Provider, placement: &Placement) -> Option<Self> {
+        let is_unused = provider.spec.suspend || provider.metadata.deletion_timestamp.is_some();
+        if is_unused || super::find_problem(provider).is_some() {
+            return None;
+        }
+        find_needs(provider, placement).ok()
+    }
+
     /// Finds the objects to read for an event with this metadata; nothing if the Provider doesn't get the event.
     ///
     /// # Errors
@@ -140,65 +150,167 @@ pub fn write_sending(
     secrets: Secrets,
     (purse, now): (&mut EvaluationBudget, Timestamp),
 ) -> Result<PreparedNotification, String> {
-    let spec = &provider.spec;
-    let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
-    let kind = Kind::read(&spec.type_).ok_or("spec.type is none that there is")?;
-    let secret_name = spec.secret_ref.as_ref().map(|secret| secret.name.as_str());
-    let named = |problem: String| match secret_name {
-        Some(name) => format!("invalid '{namespace}/{name}' secret data: {problem}"),
-        None => problem,
-    };
-    let access = match &secrets.secret {
-        Some(data) => Access::read(data).map_err(named)?,
-        None => Access::default(),
-    };
-    let of_secret = access.address.as_deref().filter(|address| !address.is_empty());
-    let address = of_secret.or(spec.address.as_deref()).unwrap_or_default();
-    let field = if of_secret.is_some() { "address" } else { "spec.address" };
-    let wrong = |problem: &str| match of_secret {
-        Some(_) => named(format!("{field}: {problem}")),
-        None => format!("{field}: {problem}"),
-    };
+    let opened = OpenedProvider::read(provider, &secrets)?;
     let draft = Draft {
-        kind,
+        kind: opened.kind,
         provider,
         alert,
         news,
         metadata,
-        access: &access,
+        access: &opened.access,
     };
-    let mut sending = if kind.is_commit_status() {
-        let repository = Repository::read(address, kind).map_err(wrong)?;
-        let password = access.password.as_deref().filter(|password| !password.is_empty());
-        let token = access.find_token().or(password);
-        let missing = || named("the key token is missing, with which the host identifies Tenure".to_owned());
-        draft.write_status(&repository, token.ok_or_else(missing)?, (purse, now))?
-    } else {
-        let address = Address::read(address).map_err(wrong)?;
-        draft.write_letter(address).map_err(named)?
-    };
-    if let (Some(_), Some(name)) = (of_secret, secret_name) {
-        sending.shown = format!("the address in Secret {namespace}/{name}");
-    }
-    let has_authority = |data: &SecretData| data.contains_key("ca.crt") || data.contains_key("tls.crt");
-    sending.connection.proxy = match secrets.proxy {
-        Some(proxy) => Some(proxy),
-        None => {
-            let address = access
-                .find_proxy()
-                .or(spec.proxy.as_deref())
-                .filter(|proxy| !proxy.is_empty());
-            address.map(|address| BTreeMap::from([("address".to_owned(), address.as_bytes().to_vec())]))
+    let mut sending = match opened.read_address()? {
+        ReceiverAddress::Repository(repository) => {
+            let password = opened
+                .access
+                .password
+                .as_deref()
+                .filter(|password| !password.is_empty());
+            let token = opened.access.find_token().or(password);
+            let missing =
+                || opened.name_secret("the key token is missing, with which the host identifies Tenure".to_owned());
+            draft.write_status(&repository, token.ok_or_else(missing)?, (purse, now))?
         }
+        ReceiverAddress::Endpoint(address) => draft
+            .write_letter(address)
+            .map_err(|problem| opened.name_secret(problem))?,
     };
-    // Flux's rule: the certificates of a Git host may be in the Secret with its token.
-    sending.connection.tls = match secrets.certificates {
-        Some(certificates) => Some(certificates),
-        None => secrets
-            .secret
-            .filter(|data| kind.is_commit_status() && has_authority(data)),
-    };
+    if let Some(shown) = opened.name_hidden_address() {
+        sending.shown = shown;
+    }
+    sending.connection = opened.connect(secrets);
     Ok(sending)
+}
+
+/// The server that a Provider's requests go to.
+#[derive(Debug)]
+pub struct Destination {
+    /// The address of the server.
+    pub address: Address,
+    /// How the server is reached.
+    pub connection: ReceiverConnection,
+    /// The Secret with the address, or with the address of the proxy. Then no message may contain an address.
+    hidden: Option<String>,
+}
+
+impl Destination {
+    /// Finds the server that the requests of a Provider go to.
+    ///
+    /// # Errors
+    /// The problem with the Provider or its Secrets, without any content of a Secret.
+    pub fn find(provider: &Provider, secrets: Secrets) -> Result<Self, String> {
+        let opened = OpenedProvider::read(provider, &secrets)?;
+        let address = match opened.read_address()? {
+            ReceiverAddress::Repository(repository) => repository.locate_api(opened.kind),
+            ReceiverAddress::Endpoint(address) => address,
+        };
+        Ok(Self {
+            address,
+            hidden: opened.name_hidden_address().or_else(|| opened.name_hidden_proxy()),
+            connection: opened.connect(secrets),
+        })
+    }
+
+    /// Describes a denied connection: with the address, or without it if a Secret holds the address.
+    #[must_use]
+    pub fn describe_denial(&self, message: &str, discreet: &str) -> String {
+        match &self.hidden {
+            Some(secret) => format!("{secret}: {discreet}"),
+            None => format!("spec.address: {message}"),
+        }
+    }
+}
+
+/// A Provider with the content of its Secret.
+struct OpenedProvider<'a> {
+    provider: &'a Provider,
+    kind: Kind,
+    access: Access,
+}
+
+/// The address of a receiver: a repository at a Git host, or the endpoint itself.
+enum ReceiverAddress {
+    Repository(Repository),
+    Endpoint(Address),
+}
+
+impl<'a> OpenedProvider<'a> {
+    fn read(provider: &'a Provider, secrets: &Secrets) -> Result<Self, String> {
+        let mut opened = Self {
+            provider,
+            kind: Kind::read(&provider.spec.type_).ok_or("spec.type is none that there is")?,
+            access: Access::default(),
+        };
+        if let Some(data) = &secrets.secret {
+            opened.access = Access::read(data).map_err(|problem| opened.name_secret(problem))?;
+        }
+        Ok(opened)
+    }
+
+    /// Returns the address in the Secret, which wins over the one in the spec.
+    fn hidden_address(&self) -> Option<&str> {
+        self.access.address.as_deref().filter(|address| !address.is_empty())
+    }
+
+    /// Names the Secret with the address, if a Secret has it.
+    fn name_hidden_address(&self) -> Option<String> {
+        self.hidden_address()?;
+        let namespace = self.provider.metadata.namespace.as_deref().unwrap_or_default();
+        let secret = self.provider.spec.secret_ref.as_ref()?;
+        Some(format!("the address in Secret {namespace}/{}", secret.name))
+    }
+
+    /// Names the Secret with the address of the proxy, if a Secret has it.
+    fn name_hidden_proxy(&self) -> Option<String> {
+        let spec = &self.provider.spec;
+        let of_secret = spec.secret_ref.as_ref().filter(|_| self.access.find_proxy().is_some());
+        let secret = spec.proxy_secret_ref.as_ref().or(of_secret)?;
+        let namespace = self.provider.metadata.namespace.as_deref().unwrap_or_default();
+        Some(format!(
+            "spec.address, or the proxy in Secret {namespace}/{}",
+            secret.name
+        ))
+    }
+
+    /// Writes a problem with the Secret that has it.
+    fn name_secret(&self, problem: String) -> String {
+        let namespace = self.provider.metadata.namespace.as_deref().unwrap_or_default();
+        match &self.provider.spec.secret_ref {
+            Some(secret) => format!("invalid '{namespace}/{}' secret data: {problem}", secret.name),
+            None => problem,
+        }
+    }
+
+    fn read_address(&self) -> Result<ReceiverAddress, String> {
+        let hidden = self.hidden_address();
+        let address = hidden.or(self.provider.spec.address.as_deref()).unwrap_or_default();
+        let wrong = |problem: &str| match hidden {
+            Some(_) => self.name_secret(format!("address: {problem}")),
+            None => format!("spec.address: {problem}"),
+        };
+        if self.kind.is_commit_status() {
+            let repository = Repository::read(address, self.kind).map_err(wrong)?;
+            return Ok(ReceiverAddress::Repository(repository));
+        }
+        Ok(ReceiverAddress::Endpoint(Address::read(address).map_err(wrong)?))
+    }
+
+    fn connect(&self, secrets: Secrets) -> ReceiverConnection {
+        let proxy = secrets.proxy.or_else(|| {
+            let address = self.access.find_proxy().or(self.provider.spec.proxy.as_deref());
+            let address = address.filter(|proxy| !proxy.is_empty());
+            address.map(|address| BTreeMap::from([("address".to_owned(), address.as_bytes().to_vec())]))
+        });
+        let has_authority = |data: &SecretData| data.contains_key("ca.crt") || data.contains_key("tls.crt");
+        // Flux's rule: the certificates of a Git host may be in the Secret with its token.
+        let of_host = secrets
+            .secret
+            .filter(|data| self.kind.is_commit_status() && has_authority(data));
+        ReceiverConnection {
+            proxy,
+            tls: secrets.certificates.or(of_host),
+        }
+    }
 }
 
 /// The parts of a request.

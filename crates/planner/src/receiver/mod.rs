@@ -40,6 +40,8 @@ use check::{Admitted, Refusal};
 
 /// The common prefix of all Receivers' paths (Flux's).
 pub const HOOK_PREFIX: &str = "/hook/";
+/// The message of a Receiver that no request can reach.
+const NOT_LISTENING: &str = "no listener takes requests to status.webhookPath. An administrator opens one with `tenure install --hooks`, or with --hook-address [ADDRESS:]PORT of `tenure run` and `tenure up`";
 /// The first pause after the token could not be read; doubled up to the interval.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The time until the owner of a namespace is looked up again.
@@ -263,18 +265,27 @@ fn succeed(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admi
     for type_ in [condition::RECONCILING, condition::STALLED] {
         condition::remove(&mut status.conditions, type_);
     }
-    let message = format!("Receiver initialized for path: {}", path.as_str());
-    let is_news = !outcome::has_same_condition(&status.conditions, condition::READY, reason::SUCCEEDED, &message);
-    let ready = (
-        condition::READY,
-        ConditionStatus::True,
-        reason::SUCCEEDED,
-        message.as_str(),
+    let message = if snapshot.has_listener {
+        format!("Receiver initialized for path: {}", path.as_str())
+    } else {
+        NOT_LISTENING.to_owned()
+    };
+    let (value, reason) = match snapshot.has_listener {
+        true => (ConditionStatus::True, reason::SUCCEEDED),
+        false => (ConditionStatus::False, reason::NO_LISTENER),
+    };
+    let is_news = !outcome::has_same_condition(&status.conditions, condition::READY, reason, &message);
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, value, reason, message.as_str()),
     );
-    set(&mut status, snapshot, now, ready);
     status.webhook_path = Some(path.as_str().to_owned());
     status.observed_generation = snapshot.receiver.metadata.generation;
-    if is_news {
+    if !snapshot.has_listener {
+        warn(snapshot, &mut plan, reason, &message);
+    } else if is_news {
         // The event leaves out the path: a client that knows the path of a generic Receiver needs nothing else.
         plan.events.push(Event {
             kind: EventKind::Normal,

@@ -23,6 +23,8 @@ pub struct Snapshot {
     /// Whether a request has shown that the token is another by now.
     #[serde(default)]
     pub is_outdated: bool,
+    /// Whether a listener takes requests for Receivers.
+    pub has_listener: bool,
     /// The current attempt, and the answer to its step.
     pub attempt: Attempt,
     /// The state that the last plan left.

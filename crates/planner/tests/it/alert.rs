@@ -121,6 +121,16 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
         "false false ProviderNotReady: Provider blue/chat: spec.type: rocket is not supported yet: there are generic, generic-hmac, slack, \
          msteams, discord, alertmanager, github, gitlab, gitea"
     );
+    let mut denied = provider(&json!({}));
+    denied.status = serde_json::from_value(json!({ "conditions": [{
+        "type": "Ready", "status": "False", "reason": "AddressDenied", "message": "spec.address: denied",
+        "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }] }))
+    .unwrap();
+    assert_eq!(
+        said(json!({}), Some(denied)),
+        "false false ProviderNotReady: Provider blue/chat: spec.address: denied"
+    );
     // No kind is ignored silently: a kind that Tenure doesn't reconcile sends no events.
     let helm = json!({ "eventSources": [
         { "kind": "HelmRelease", "name": "*" }, { "kind": "Kustomization", "name": "*" }, { "kind": "HelmChart", "name": "*" },

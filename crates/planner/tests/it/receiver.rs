@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_api::Receiver;
+use tenure_api::{ConditionStatus, Receiver};
 use tenure_planner::receiver::{Attempt, Memory, Plan, Snapshot, Step, TokenFailure, find_path, plan};
 use tenure_planner::{EventKind, Next, invariants};
 use tenure_tenancy::TenancyFacts;
@@ -49,6 +49,7 @@ fn snapshot(fields: &Value) -> Snapshot {
     Snapshot {
         placement: realm().place("blue"),
         is_outdated: false,
+        has_listener: true,
         attempt: Attempt::begin(&receiver),
         memory: Memory::default(),
         receiver,
@@ -120,6 +121,40 @@ fn a_path_follows_from_the_token_the_name_and_the_namespace() {
     let (_, plan) = answered(again, Ok(b"sesame"));
     assert_eq!(plan.status.unwrap().last_handled_reconcile_at.as_deref(), Some("now"));
     assert!(plan.events.is_empty(), "it is no news");
+}
+
+#[test]
+fn receiver_without_listener_is_not_ready() {
+    let silent = Snapshot {
+        has_listener: false,
+        ..snapshot(&json!({}))
+    };
+    let (mut silent, plan) = answered(silent, Ok(b"sesame"));
+    let status = plan.status.as_ref().unwrap();
+    // The path is known already, so that a user can set it at the Git host.
+    assert_eq!(status.webhook_path.as_deref(), Some(PATH));
+    let ready = &status.conditions[0];
+    assert_eq!(
+        (ready.status, ready.reason.as_str()),
+        (ConditionStatus::False, "NoListener")
+    );
+    for flag in ["tenure install --hooks", "--hook-address"] {
+        assert!(ready.message.contains(flag), "{}", ready.message);
+    }
+    assert!(
+        plan.events
+            .iter()
+            .all(|event| event.kind == EventKind::Warning && !event.message.contains("/hook/"))
+    );
+    // Reported once, until the listener is there.
+    silent.attempt = Attempt::begin(&silent.receiver);
+    silent.is_outdated = true;
+    let (mut silent, again) = answered(silent, Ok(b"sesame"));
+    assert!(again.events.is_empty() && again.status.is_none(), "{again}");
+    silent.attempt = Attempt::begin(&silent.receiver);
+    silent.has_listener = true;
+    let (_, heard) = answered(silent, Ok(b"sesame"));
+    assert_eq!(heard.status.unwrap().conditions[0].reason, "Succeeded");
 }
 
 #[test]

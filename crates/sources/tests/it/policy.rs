@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use serde_json::json;
-use tenure_sources::{Cidr, Endpoint, FetchError, Limits, Policy, fetch};
+use tenure_remote_requests::address::Address;
+use tenure_remote_requests::notification::ReceiverConnection;
+use tenure_sources::{Cidr, Connector, Endpoint, FetchError, Limits, Policy, fetch, find_denial};
 
 use crate::bed::{Bed, endpoint, read_spec};
 
@@ -272,4 +274,46 @@ fn special_blocks_are_refused_whatever_they_carry() {
     }
     // Within a public address, the carried public address is allowed.
     assert_eq!(class(&policy, "2606:4700::5efe:140.82.121.4"), None);
+}
+
+#[tokio::test]
+async fn denial_of_a_receiver_is_known_without_a_connection() {
+    let denial = async |address: &str, proxy: Option<&str>, allow: &[&str]| {
+        let policy = Policy {
+            allow: allow.iter().map(|allowed| allowed.parse().unwrap()).collect(),
+            cluster: Vec::new(),
+        };
+        let proxy = proxy.map(|address| [("address".to_owned(), address.as_bytes().to_vec())].into());
+        let connection = ReceiverConnection { proxy, tls: None };
+        find_denial(&connection, &Address::read(address).unwrap(), &Connector::Here(policy)).await
+    };
+    // No server listens at port 9 of this machine. A connection would fail in another way.
+    let denied = denial("http://127.0.0.1:9/secret", None, &[]).await.unwrap();
+    assert!(
+        denied.message.ends_with("--allow-source http://127.0.0.1:9"),
+        "{denied:?}"
+    );
+    assert!(
+        denied.discreet.contains("a loopback address") && !denied.discreet.contains("127"),
+        "{denied:?}"
+    );
+    assert_eq!(
+        denial("http://127.0.0.1:9/secret", None, &["http://127.0.0.1:9"]).await,
+        None
+    );
+    assert_eq!(denial("https://140.82.121.4/", None, &[]).await, None);
+    // A name without an address may get one.
+    assert_eq!(denial("https://nobody.invalid/", None, &[]).await, None);
+    // The proxy has to be allowed, and the server behind it as far as its address is known here.
+    let proxied = denial("https://nobody.invalid/", Some("http://127.0.0.1:9"), &[])
+        .await
+        .unwrap();
+    assert!(proxied.message.contains("http://127.0.0.1:9 denied"), "{proxied:?}");
+    let behind = denial(
+        "http://169.254.169.254/",
+        Some("http://127.0.0.1:9"),
+        &["http://127.0.0.1:9"],
+    )
+    .await;
+    assert!(behind.unwrap().message.contains("a cloud metadata address"));
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_remote_requests::fetch::FetchReason;
 use tenure_sources::{
-    Connect, ConnectRefusal, Connector, Endpoint, FetchError, GitRequest, GitSecrets, Policy, SecretData, fetch,
-    open_connection,
+    Connect, ConnectRefusal, Connector, Endpoint, FetchError, GitRequest, GitSecrets, Policy, SecretData,
+    check_connection, fetch, open_connection,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -308,6 +308,17 @@ impl Connect for Elsewhere {
         Box::pin(async move {
             let opened = open_connection(&self.policy, endpoint, behind, patience).await;
             opened.map_err(|error| ConnectRefusal::from(&error))
+        })
+    }
+
+    fn check<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        behind: Option<&'a Endpoint>,
+    ) -> futures::future::BoxFuture<'a, Result<(), ConnectRefusal>> {
+        Box::pin(async move {
+            let checked = check_connection(&self.policy, endpoint, behind).await;
+            checked.map_err(|error| ConnectRefusal::from(&error))
         })
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{Api, PostParams};
 use serde_json::json;
-use tenure_api::{GitRepository, Receiver};
+use tenure_api::{Condition, ConditionStatus, GitRepository, Provider, Receiver};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
@@ -155,4 +155,68 @@ async fn requests_come_in_over_http_and_nothing_else_does() {
     let status = send(port, &head, part.repeat(64).as_bytes());
     assert!([413, 0].contains(&status), "{status}");
     assert_eq!(post(port, &path, signed, "Hello, World!"), 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unreachable_receivers_and_denied_providers_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let _up = Up::start(folder.path(), &[]);
+    let client = client(folder.path()).await;
+    let new = PostParams::default();
+    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), "default");
+    let binding = json!({
+        "metadata": {"name": "default"}, "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    });
+    let binding = serde_json::from_value(binding).unwrap();
+    bindings.create(&new, &binding).await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");
+    let token = json!({"metadata": {"name": "token"}, "stringData": {"token": "sesame"}});
+    secrets
+        .create(&new, &serde_json::from_value(token).unwrap())
+        .await
+        .unwrap();
+    let receivers: Api<Receiver> = Api::namespaced(client.clone(), "default");
+    let receiver = json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver", "metadata": {"name": "hook"},
+        "spec": {"type": "github", "secretRef": {"name": "token"}, "resources": [{"kind": "GitRepository", "name": "app"}]}
+    });
+    receivers
+        .create(&new, &serde_json::from_value(receiver).unwrap())
+        .await
+        .unwrap();
+    let providers: Api<Provider> = Api::namespaced(client, "default");
+    let provider = json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider", "metadata": {"name": "chat"},
+        "spec": {"type": "generic", "address": "http://127.0.0.1:9/x"}
+    });
+    providers
+        .create(&new, &serde_json::from_value(provider).unwrap())
+        .await
+        .unwrap();
+    let expect = |conditions: Option<Vec<Condition>>, reason: &str, part: &str| {
+        let ready = conditions.iter().flatten().find(|condition| condition.type_ == "Ready");
+        let is_expected = |ready: &&Condition| {
+            ready.status == ConditionStatus::False && ready.reason == reason && ready.message.contains(part)
+        };
+        ready
+            .filter(is_expected)
+            .map(drop)
+            .ok_or_else(|| format!("{conditions:?}"))
+    };
+    let look = || async {
+        let found = receivers.get("hook").await.map_err(|error| error.to_string())?;
+        expect(
+            found.status.map(|status| status.conditions),
+            "NoListener",
+            "--hook-address",
+        )
+    };
+    eventually(SOON, look).await.unwrap();
+    let look = || async {
+        let found = providers.get("chat").await.map_err(|error| error.to_string())?;
+        let flag = "--allow-source http://127.0.0.1:9";
+        expect(found.status.map(|status| status.conditions), "AddressDenied", flag)
+    };
+    eventually(SOON, look).await.unwrap();
 }

@@ -486,6 +486,7 @@ impl LaneFleet {
             guards: config.guards.clone(),
             applying: config.applying.clone(),
             strict_sops: config.strict_sops,
+            has_receiver_listener: config.receiver_endpoint.has_listener(),
             has_spans: config.spans.is_some(),
             advertised: config.advertised.clone(),
         })

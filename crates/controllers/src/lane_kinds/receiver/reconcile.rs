@@ -48,6 +48,7 @@ impl ReceiverReconciler {
             receiver: receiver.clone(),
             placement: placement.clone(),
             is_outdated,
+            has_listener: self.shard.context.receiver_endpoint.has_listener(),
             attempt: Attempt::begin(receiver),
             memory: Memory::default(),
         });
