@@ -70,12 +70,10 @@ pub use git::lfs_pointer::describe_pointer;
 pub use github_app::{AppTokens, GitHubApp, Installation};
 pub use host_client::{BaseUrl, HostAnswer, HostClient, HostFailure, HostRequest};
 pub use limits::Limits;
-pub use notification::{NotificationFailure, send_notification};
+pub use notification::{NotificationDenial, NotificationFailure, find_denial, send_notification};
 pub use oci::{
     ArtifactReference, Digest, OciError, OciRequest, OciSecrets, RepositoryUrl, fetch_artifact, resolve_image,
 };
-pub use notification::{NotificationDenial, NotificationFailure, find_denial, send_notification};
-pub use oci::{ArtifactReference, Digest, OciError, OciRequest, OciSecrets, RepositoryUrl, fetch_artifact};
 pub use peer::{Peer, PeerClient, PeerConnection, PeerError, PeerTls};
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
 pub use probe::{probe_git, probe_registry};

@@ -25,7 +25,8 @@ use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
 use crate::{
-    admission_server, allocator, artifact_server, caller, control_plane, interruption, lane_server, output, plain_http,
+    acting_account, admission_server, allocator, artifact_server, caller, control_plane, interruption, lane_server, output,
+    plain_http,
 };
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or in a Pod the Pod's own.
@@ -244,21 +245,24 @@ fn describe_server(cluster: &kube::Config) -> LaneServer {
 async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Failure> {
     let account = format!("system:serviceaccount:{PLATFORM_NAMESPACE}:{CONTROLLER_SERVICE_ACCOUNT}");
     let user = ask_who(&cluster).await?;
-    if user == account {
+    let groups = cluster.auth_info.impersonate_groups.as_deref().unwrap_or_default();
+    if user == account && groups.is_empty() {
         return Ok(cluster);
     }
+    acting_account::refuse_impersonation(&cluster, "tenure run")?;
     let name = http::HeaderValue::from_str(&account).map_err(|error| Failure::internal(error.to_string()))?;
     cluster
         .headers
         .push((http::HeaderName::from_static("impersonate-user"), name));
-    match ask_who(&cluster).await {
-        Ok(_) => Ok(cluster),
-        Err(failure) => Err(Failure::environment(format!(
-            "the controllers act as {account}, and {user} may not impersonate it: {}",
-            failure.message
-        ))
-        .hint("use a kubeconfig of that ServiceAccount, or of a user with the verb `impersonate` on it")),
-    }
+    let refused = match ask_who(&cluster).await {
+        Ok(found) if found == account => return Ok(cluster),
+        Ok(found) => format!("the API server takes it for {found}"),
+        Err(failure) => failure.message,
+    };
+    Err(Failure::environment(format!(
+        "the controllers act as {account}, and {user} may not impersonate it: {refused}"
+    ))
+    .hint("use a kubeconfig of that ServiceAccount, or of a user with the verb `impersonate` on it"))
 }
 
 /// Returns the user of a configuration, as the API server sees it.

@@ -233,3 +233,23 @@ async fn a_tenant_of_somebodys_is_not_ended() {
         ["attest-class", "attest-lab", "team-a"]
     );
 }
+
+/// A request can impersonate one user only, so the accounts of the attestation would act with the rights of the user behind the kubeconfig.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubeconfig_that_impersonates_is_refused() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let text = std::fs::read_to_string(place.kubeconfig()).unwrap();
+    let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
+    let user = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
+    user.impersonate = Some("alice".to_owned());
+    user.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+    let file = place.folder.path().join("alice");
+    std::fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
+    let (file, run) = (file.to_str().unwrap(), place.folder.path().join("run"));
+    let said = ["impersonate user alice, group system:masters already", "--context NAME"];
+    place.check(&["attest", "--yes", "--kubeconfig", file], 2, &[], &said);
+    assert_eq!(list_remains(&data).await, [""; 0], "nothing is made");
+    let run = ["run", "--kubeconfig", file, "--data", run.to_str().unwrap()];
+    place.check(&run, 2, &[], &said);
+}

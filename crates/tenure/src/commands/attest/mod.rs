@@ -22,7 +22,7 @@ use crate::client::open_client;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::{confirmation, interruption, lane_grants, output, resources};
+use crate::{acting_account, confirmation, interruption, lane_grants, output, resources};
 use fixtures::Fixtures;
 
 /// The timeout for one answer.
@@ -73,6 +73,7 @@ impl Attest {
 
     async fn attest(&self) -> Result<ExitCode, Failure> {
         let config = self.connect.read_config_of_cluster().await?;
+        acting_account::refuse_impersonation(&config, "tenure attest")?;
         let client = open_client(config.clone())?;
         let served = resources::served(&client).await?;
         resources::find(&served, "tenants.capsule.clastix.io")?;
