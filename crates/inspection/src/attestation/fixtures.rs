@@ -80,6 +80,12 @@ impl Names {
         format!("{}-owner", self.tenant())
     }
 
+    /// Returns the ServiceAccount of the author.
+    #[must_use]
+    pub fn author(&self) -> String {
+        format!("{}-author", self.tenant())
+    }
+
     /// Returns the ServiceAccount that owns the other one.
     #[must_use]
     pub fn other_owner(&self) -> String {
@@ -306,6 +312,7 @@ pub fn list_fixtures(names: &Names) -> Vec<(String, Value)> {
             json!({ "roleRef": refer("ClusterRole"), "subjects": with_left_over }),
         ),
     ];
+    scene.extend(super::authors::list_fixtures(names));
     scene.extend(super::access::list_approvers(names));
     scene
 }

@@ -6,6 +6,7 @@
 //! objects is always a dry run.
 
 mod access;
+mod authors;
 mod endpoints;
 mod finalizers;
 mod fixtures;
@@ -39,6 +40,8 @@ pub enum Sender {
     Administrator,
     /// The owner of the tenant that was made.
     Owner,
+    /// A user with ClusterRole `tenure-author` in the home namespace of the tenant, and no other right.
+    Author,
     /// The account that the tenant's surfaces act as.
     Account,
     /// The owner of the other tenant, which is cordoned.
@@ -235,6 +238,7 @@ pub const LEFT_BY_POLICIES: [&str; 5] = [
 pub fn list_attacks(names: &Names) -> Vec<Attack> {
     let mut attacks = namespaces::list(names);
     attacks.extend(rights::list(names));
+    attacks.extend(authors::list(names));
     attacks.extend(access::list(names));
     attacks.extend(endpoints::list(names));
     attacks.extend(flux::list(names));

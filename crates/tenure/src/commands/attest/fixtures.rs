@@ -251,6 +251,7 @@ impl Fixtures {
         let owner = self.speak(platform, &names.owner()).await?;
         let other = self.speak(platform, &names.other_owner()).await?;
         let account = self.speak(&home, &names.account()).await?;
+        let author = self.speak(platform, &names.author()).await?;
         let mut as_account = owner.clone();
         as_account.auth_info.impersonate = Some(names.user(&home, &names.account()));
         let mut as_master = owner.clone();
@@ -269,6 +270,7 @@ impl Fixtures {
             (Sender::Owner, owner),
             (Sender::Neighbour, other),
             (Sender::Account, account),
+            (Sender::Author, author),
             (Sender::OwnerAsAccount, as_account),
             (Sender::OwnerAsMaster, as_master),
         ] {
@@ -287,6 +289,8 @@ impl Fixtures {
             (Sender::Neighbour, Verb::Read),
             (Sender::Neighbour, Verb::Create),
             (Sender::Account, Verb::Read),
+            (Sender::Author, Verb::Read),
+            (Sender::Author, Verb::Create),
             (Sender::Owner, Verb::Change),
             (Sender::Controller, Verb::Create),
             (Sender::Lane, Verb::Create),
