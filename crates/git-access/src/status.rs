@@ -165,7 +165,7 @@ pub fn conclude_request(
             Verdict::Approved(_) => (
                 ConditionStatus::True,
                 "NothingToDeliver",
-                "there is no namespace of those that it asks for".to_owned(),
+                "none of the requested namespaces exists".to_owned(),
             ),
             Verdict::Denied(_) => (ConditionStatus::False, "Denied", approved.message.clone()),
             Verdict::Pending(_) => (

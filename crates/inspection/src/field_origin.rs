@@ -2,7 +2,7 @@
 
 use kustomize::BuiltResource;
 use serde_json::Value;
-use structured_merge::{FieldPath, KeyField, PathElement, owners};
+use structured_merge::{FieldPath, KeyField, PathElement};
 use tenure_api::ObjectView;
 use tenure_planner::Origin;
 

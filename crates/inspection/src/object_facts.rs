@@ -128,8 +128,8 @@ impl DescribedState {
     #[must_use]
     pub fn of(live: &Live) -> Self {
         match live {
-            Live::Absent => Self::new(State::Absent, "it is not there"),
-            Live::Unserved => Self::new(State::Unserved, "its kind is not served here"),
+            Live::Absent => Self::new(State::Absent, "not found"),
+            Live::Unserved => Self::new(State::Unserved, "the cluster does not serve its kind"),
             Live::Failed(failure) if failure.reason == Reason::Forbidden => {
                 Self::new(State::Forbidden, failure.message.clone())
             }
@@ -322,7 +322,7 @@ mod tests {
         };
         assert_eq!(failed_at(2, -1), (State::Failed, "m".to_owned()));
         assert_eq!(failed_at(2, 1), (State::Failed, "m".to_owned()));
-        let not_yet = "generation 2 is not observed yet (1 is)".to_owned();
+        let not_yet = "its controller has not processed generation 2 yet (the last one is 1)".to_owned();
         assert_eq!(failed_at(1, 1), (State::InProgress, not_yet));
         let foreign = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
             "status": {"conditions": [ready("False", "Waiting")]}});

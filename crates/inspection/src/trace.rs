@@ -150,27 +150,24 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> 
             let names: Vec<String> = way.iter().map(ObjectId::subject).collect();
             trace
                 .doubts
-                .push(format!("it leads back to itself: {}", describe_cycle(&names)));
+                .push(format!("it is part of a cycle: {}", describe_cycle(&names)));
             break;
         }
         if way.len() > MOST_STEPS {
-            trace.doubts.push(format!(
-                "what stands behind the first {MOST_STEPS} steps was not looked at"
-            ));
+            trace
+                .doubts
+                .push(format!("only the first {MOST_STEPS} steps were read"));
             break;
         }
         (role, remark) = (new_role, new_remark);
     }
     if trace.verdict != Verdict::Managed {
         let (verdict, rest) = if is_untold {
-            (Verdict::Unknown, "whether anything here manages it can't be told")
+            (Verdict::Unknown, "it is unknown whether anything here manages it")
         } else if is_refuted {
-            (
-                Verdict::Unconfirmed,
-                "it is not managed by anything here, whatever it says of itself",
-            )
+            (Verdict::Unconfirmed, "nothing here manages it, whatever its labels say")
         } else {
-            (Verdict::Unmanaged, "it is not managed by anything here")
+            (Verdict::Unmanaged, "nothing here manages it")
         };
         trace.verdict = verdict;
         trace.summary = format!("{}: {rest}.", start.subject());
@@ -306,15 +303,15 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
     let says = format!("the labels of {} say that {} applied it", id.subject(), named.subject());
     let kustomization = match found.look(&named)? {
         Live::Present(object) => object.view(),
-        Live::Absent => return Ok(Claim::Refuted(format!("{says}, which is not there"))),
+        Live::Absent => return Ok(Claim::Refuted(format!("{says}, which does not exist"))),
         Live::Unserved => {
             return Ok(Claim::Refuted(format!(
-                "{says}, and Kustomizations are not served here"
+                "{says}, and the cluster does not serve Kustomizations"
             )));
         }
         Live::Failed(failure) => {
             return Ok(Claim::Untold(format!(
-                "{says}, which can't be looked at: {}",
+                "{says}, which can't be read: {}",
                 failure.message
             )));
         }
@@ -382,9 +379,9 @@ fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<C
         return Ok(vec![Claim::Refuted(format!("{says}, which can't be an object"))]);
     };
     let claim = match found.look(&named)? {
-        Live::Absent => Claim::Refuted(format!("{says}, which is not there")),
-        Live::Unserved => Claim::Refuted(format!("{says}, whose kind is not served here")),
-        Live::Failed(failure) => Claim::Untold(format!("{says}, which can't be looked at: {}", failure.message)),
+        Live::Absent => Claim::Refuted(format!("{says}, which does not exist")),
+        Live::Unserved => Claim::Refuted(format!("{says}, whose kind the cluster does not serve")),
+        Live::Failed(failure) => Claim::Untold(format!("{says}, which can't be read: {}", failure.message)),
         Live::Present(owner) => {
             let uid = reference.read_text("/uid");
             if uid.is_empty() || owner.view().read_text("/metadata/uid") != uid {

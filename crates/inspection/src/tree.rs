@@ -133,9 +133,9 @@ pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, 
         let children = object.map_or_else(Vec::new, |object| list_children(&id, object, extent.compact));
         let (mut shown, mut more) = (Vec::new(), 0);
         if let Some(ring) = ring {
-            notes.push(format!("it leads back to itself: {ring}"));
+            notes.push(format!("it is part of a cycle: {ring}"));
         } else if !children.is_empty() && !expanded.insert(id) {
-            notes.push("what came of it is shown at another place".to_owned());
+            notes.push("its results are shown where it appears first".to_owned());
         } else if depth >= extent.depth.min(DEEPEST) {
             more = children.len();
         } else {
@@ -439,9 +439,9 @@ mod tests {
             [
                 "Kustomization/a/top Ready",
                 "  Kustomization/a/apps Ready",
-                "    Kustomization/a/top Ready; its labels say that Kustomization a/top applied it; it leads back to itself: Kustomization/a/top -> Kustomization/a/apps -> Kustomization/a/top",
+                "    Kustomization/a/top Ready; its labels say that Kustomization a/top applied it; it is part of a cycle: Kustomization/a/top -> Kustomization/a/apps -> Kustomization/a/top",
                 "    ConfigMap/a/first Ready",
-                "  Kustomization/a/top Ready; it leads back to itself: Kustomization/a/top -> Kustomization/a/top",
+                "  Kustomization/a/top Ready; it is part of a cycle: Kustomization/a/top -> Kustomization/a/top",
             ]
         );
         let left = "a_left_kustomize.toolkit.fluxcd.io_Kustomization";
@@ -458,7 +458,7 @@ mod tests {
             "{lines:#?}"
         );
         assert!(
-            lines.iter().any(|line| line.contains("shown at another place")),
+            lines.iter().any(|line| line.contains("shown where it appears first")),
             "{lines:#?}"
         );
     }

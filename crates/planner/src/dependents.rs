@@ -366,7 +366,7 @@ impl Dependents<'_> {
                 self.record_terminating(&wanted.id, &live.0);
                 withheld.push(Withheld {
                     what: wanted.id.subject(),
-                    why: "it is being deleted: made again when it is gone".to_owned(),
+                    why: "it is being deleted: it is re-created when it is gone".to_owned(),
                 });
             }
         }
@@ -403,7 +403,7 @@ impl Dependents<'_> {
                     self.memory.refused.remove(id);
                 }
                 (Some(DeleteAnswer::Changed { .. }), _) => {
-                    problems.push(format!("{} was made anew meanwhile", id.subject()));
+                    problems.push(format!("{} was re-created meanwhile", id.subject()));
                 }
                 (None, Some(failure)) => problems.push(describe_failure(id, "delete", failure)),
                 (None, None) => deletions.push(Delete {

@@ -75,7 +75,9 @@ pub fn assess_object(object: &Value) -> Health {
         && generation != observed
         && observed != NOTHING_OBSERVED
     {
-        return Health::InProgress(format!("generation {generation} is not observed yet ({observed} is)"));
+        return Health::InProgress(format!(
+            "its controller has not processed generation {generation} yet (the last one is {observed})"
+        ));
     }
     if let Some(condition) = object.find_condition("Reconciling")
         && condition.status == "True"
@@ -177,7 +179,7 @@ fn in_progress(done: i64, wanted: i64, word: &str) -> Option<Health> {
 fn unobserved(object: ObjectView<'_>) -> Option<Health> {
     let observed = object.find_number("/status/observedGeneration");
     (observed.is_none() && object.has("/metadata/generation"))
-        .then(|| Health::InProgress("generation is not observed yet".to_owned()))
+        .then(|| Health::InProgress("its controller has not processed it yet".to_owned()))
 }
 
 fn deployment(object: ObjectView<'_>) -> Health {

@@ -74,13 +74,13 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
     if current.is_empty() {
         return Err("it has no current-context".to_owned());
     }
-    let context =
-        find_named(config, "contexts", "context", current).ok_or("its current-context is none of its contexts")?;
+    let context = find_named(config, "contexts", "context", current)
+        .ok_or("its current-context names a context that it doesn't have")?;
     let context = ObjectView::of(context);
     let cluster = find_named(config, "clusters", "cluster", context.read_text("/cluster"))
-        .ok_or("the cluster of its current context is none of its clusters")?;
+        .ok_or("its current context names a cluster that it doesn't have")?;
     let user = find_named(config, "users", "user", context.read_text("/user"))
-        .ok_or("the user of its current context is none of its users")?;
+        .ok_or("its current context names a user that it doesn't have")?;
     refuse_set(cluster, &OF_CLUSTER, "cluster")?;
     refuse_set(user, &OF_USER, "user")?;
     if cluster

@@ -73,8 +73,11 @@ impl fmt::Display for ExitCause {
                 "it gave no answer for {} s and was ended",
                 patience.as_secs()
             ),
-            Self::Misspoke(what) => write!(formatter, "it was ended since it doesn't speak as a lane does: {what}"),
-            Self::HeldOn => formatter.write_str("it was ended since it held on to a namespace that is no longer its"),
+            Self::Misspoke(what) => write!(
+                formatter,
+                "it was ended because of a message that no lane sends: {what}"
+            ),
+            Self::HeldOn => formatter.write_str("it was ended because it kept a namespace that it no longer has"),
             Self::HeldRoom(what) => write!(
                 formatter,
                 "it was ended since it held more than its share of the budget for {} s while others waited: {what}",

@@ -189,7 +189,7 @@ pub enum FetchError {
     },
     /// The budget of the tenant, or of all tenants, has no capacity for it.
     #[error(
-        "repository over a budget: {0}; take less of it with spec.sparseCheckout or spec.ignore, or ask an administrator for more"
+        "repository over a budget: {0}; fetch less with spec.sparseCheckout or spec.ignore, or ask an administrator to raise the flag"
     )]
     OverBudget(#[from] OverBudget),
     /// The received objects are malformed or differ from their ids.

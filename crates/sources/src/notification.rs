@@ -149,7 +149,8 @@ fn find_endpoint(address: &Address) -> Endpoint {
 fn make_headers(letter: &NotificationRequest) -> Result<HeaderMap, FetchError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &letter.headers {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("a header can't be called so"))?;
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| wrong("the Secret has a header with an invalid name"))?;
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| wrong("a header, or the token, has characters that no header can have"))?;
         value.set_sensitive(true);
@@ -170,21 +171,21 @@ fn describe(error: &FetchError) -> NotificationFailure {
     let (message, is_transient) = match error {
         FetchError::AddressDenied(denied) => (
             format!(
-                "connection denied: it is {}, which may not be reached; an administrator can allow this server with --allow-source",
+                "connection denied: it is {}, which may not be reached; an administrator allows it by starting the controllers with --allow-source SCHEME://HOST:PORT of this server",
                 denied.class
             ),
             false,
         ),
         FetchError::NotOpened(refusal) => match refusal.failure {
             ConnectFailure::Denied => (
-                "connection denied: it is an address that may not be reached; an administrator can allow this server with --allow-source"
+                "connection denied: it is an address that may not be reached; an administrator allows it by starting the controllers with --allow-source SCHEME://HOST:PORT of this server"
                     .to_owned(),
                 false,
             ),
-            ConnectFailure::Unreachable => ("it can't be connected to".to_owned(), true),
+            ConnectFailure::Unreachable => ("the connection failed".to_owned(), true),
         },
-        FetchError::Resolve { .. } => ("its name can't be resolved".to_owned(), true),
-        FetchError::Connect { source, .. } => (format!("it can't be connected to: {}", source.kind()), true),
+        FetchError::Resolve { .. } => ("its host name has no address".to_owned(), true),
+        FetchError::Connect { source, .. } => (format!("the connection failed: {}", source.kind()), true),
         FetchError::Tls { .. } => (
             "TLS failed: its certificate is not trusted, or it wants a client certificate; set ca.crt, tls.crt and tls.key in the Secret of spec.certSecretRef"
                 .to_owned(),

@@ -203,7 +203,7 @@ pub struct Policy {
 /// The error for a connection that the policy refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "connection to {endpoint} denied: {address} is {class}, which sources may not reach; an administrator can allow it: --allow-source {endpoint}"
+    "connection to {endpoint} denied: {address} is {class}, which sources may not reach; an administrator allows it by starting the controllers with --allow-source {endpoint}"
 )]
 pub struct Denied {
     /// The target of the connection.

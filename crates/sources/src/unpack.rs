@@ -356,6 +356,6 @@ fn too_large(what: &'static str, limit: String) -> FetchError {
     FetchError::TooLarge {
         what,
         limit,
-        advice: "take less of it with spec.sparseCheckout or spec.ignore, or ask an administrator for a larger limit",
+        advice: "fetch less with spec.sparseCheckout or spec.ignore, or ask an administrator for a larger limit",
     }
 }

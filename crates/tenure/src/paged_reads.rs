@@ -33,7 +33,7 @@ pub(crate) enum Refusal {
 impl std::fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Absent => formatter.write_str("it is not there"),
+            Self::Absent => formatter.write_str("it does not exist"),
             Self::Forbidden(message) | Self::Failed(message) => formatter.write_str(message),
             Self::TooLong => formatter.write_str("the answer is longer than what is read"),
         }

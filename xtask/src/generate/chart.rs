@@ -18,7 +18,7 @@ use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed,
 const CHOICES: [(&str, &str); 11] = [
     (
         "image: CHOSEN-IMAGE",
-        "image: {{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
+        "image: {{ required \"set image=REGISTRY/tenure:TAG@sha256:DIGEST (no image is published: build one, as docs/howto/another-cluster.md says)\" .Values.image | quote }}",
     ),
     // Only the leader can answer requests to Receivers.
     (
@@ -115,7 +115,7 @@ const EGRESS: (&str, &str) = (
 
 /// The content of `values.yaml`.
 const VALUES: &str = "\
-# The image with the program at /tenure, as NAME:TAG@DIGEST. Required. Without a digest, the image of a tag can be replaced without notice.
+# The image with the program at /tenure, as REGISTRY/tenure:TAG@sha256:DIGEST. Required. Without a digest, the image of a tag can be replaced without notice.
 image: \"\"
 # The number of Pods. One leads, the others wait.
 replicas: 2
@@ -396,7 +396,7 @@ mod tests {
             let place = |at: usize| (CHOICES[at].1, if chosen.is_at(at) { CHOICES[at].0 } else { "" });
             for (expression, value) in [
                 (
-                    "{{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
+                    "{{ required \"set image=REGISTRY/tenure:TAG@sha256:DIGEST (no image is published: build one, as docs/howto/another-cluster.md says)\" .Values.image | quote }}",
                     super::super::IMAGE,
                 ),
                 (

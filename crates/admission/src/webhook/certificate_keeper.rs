@@ -39,7 +39,7 @@ pub enum CertificateKeeperError {
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// Other writers change the Secret in each attempt.
-    #[error("its Secret in {PLATFORM_NAMESPACE} is changed by other writers each time before it can be written")]
+    #[error("other writers change its Secret in {PLATFORM_NAMESPACE} each time before it can be written")]
     Contested,
 }
 
@@ -197,7 +197,7 @@ impl CertificateKeeper {
             };
             if let Some(error) = &unread {
                 self.say(&format!(
-                    "Secret {PLATFORM_NAMESPACE}/{SECRET}: {error}; it is written anew"
+                    "Secret {PLATFORM_NAMESPACE}/{SECRET}: {error}; it is written again"
                 ));
             }
             let is_published = self.state.lock().published == kept.bundle();

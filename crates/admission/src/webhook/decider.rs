@@ -37,7 +37,9 @@ pub enum Unanswered {
     #[error("the API server can't answer a question of the decision: {0}; try again in a moment")]
     Cluster(#[from] ClusterError),
     /// The decision needs more rounds than allowed.
-    #[error("the decision needs more than {QUESTIONS} questions; ask an administrator, or change less at once")]
+    #[error(
+        "the check of this write needs more than {QUESTIONS} look-ups; change less at once, or ask an administrator"
+    )]
     TooMuch,
     /// Other writers of reservations in the same Tenant were faster in each attempt.
     #[error("too many objects are being created in this Tenant at this moment; try again in a moment")]

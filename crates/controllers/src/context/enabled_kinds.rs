@@ -43,6 +43,16 @@ impl EnabledKinds {
         !self.off.contains(kind)
     }
 
+    /// Describes which controllers are on.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        if self.off.is_empty() {
+            return "all controllers are on".to_owned();
+        }
+        let off: Vec<&str> = self.off.iter().copied().collect();
+        format!("all controllers are on, except {}", off.join(", "))
+    }
+
     /// Returns the text form, for a reader with the same kinds.
     pub(crate) fn write(&self) -> String {
         let off = self.off.iter().map(|kind| format!(",-{kind}"));

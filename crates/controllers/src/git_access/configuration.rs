@@ -74,12 +74,12 @@ async fn look(access_hub: &AccessHub, agent: &Agent, before: &str) -> Result<Opt
     let object: Option<Value> = shard
         .zip(find_source_kind(&source.kind))
         .and_then(|(shard, kind)| shard.write_object(&Key::new(kind.kind, platform, &source.name)));
-    let object =
-        object.ok_or_else(|| format!("there is no {name}: make it, or name another one in spec.agent.sourceRef"))?;
+    let object = object
+        .ok_or_else(|| format!("{name} does not exist: create it, or name another one in spec.agent.sourceRef"))?;
     let view = ObjectView::of(&object);
     let digest = view.read_text("/status/artifact/digest").to_owned();
     if digest.is_empty() {
-        return Err(format!("{name} has fetched nothing yet: its status says why"));
+        return Err(format!("{name} has no artifact yet: look at its conditions"));
     }
     if digest == before {
         return Ok(None);

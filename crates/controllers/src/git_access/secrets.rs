@@ -189,7 +189,7 @@ fn write_data(staged: &StagedValue, surroundings: SecretParts<'_>) -> Result<Val
         Form::Docker => {
             let registry = surroundings
                 .registry
-                .ok_or("where the registry is isn't known: write it into spec.registry of the AccessProvider")?;
+                .ok_or("the address of the registry is unknown: set spec.registry of the AccessProvider")?;
             let pair = Zeroizing::new(format!("{username}:{value}"));
             let auth = json!({ "username": username, "password": value, "auth": STANDARD.encode(pair.as_bytes()) });
             let mut auths = json!({ registry: auth });

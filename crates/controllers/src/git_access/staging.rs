@@ -220,9 +220,8 @@ pub(super) async fn read_staged(
     let mut staging = staging.seen.into_iter();
     let found = staging.find_map(|shard| Some((shard.name, shard.entry?)));
     let Some((name, bytes)) = found else { return Ok(None) };
-    let written: Written = serde_json::from_slice(&bytes).map_err(|_| {
-        format!("what is staged in Secret {namespace}/{name} under {key} can't be read: delete that key")
-    })?;
+    let written: Written = serde_json::from_slice(&bytes)
+        .map_err(|_| format!("the value in Secret {namespace}/{name} under {key} can't be read: delete that key"))?;
     Ok(Some(StagedValue {
         facts: StagedFacts {
             nonce: written.nonce.clone(),

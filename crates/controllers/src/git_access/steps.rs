@@ -151,7 +151,7 @@ impl Actor {
 
     async fn act_as(&self, who: &Identity) -> Result<Client, String> {
         let client = self.access_hub.hub.act_as(who, self.access_hub.platform()).await;
-        client.map_err(|error| format!("nothing can be done as {who}: {error}"))
+        client.map_err(|error| format!("{who} can't act: {error}"))
     }
 
     /// Returns the host's client, with the authoriser's credential.

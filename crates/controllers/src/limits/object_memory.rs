@@ -288,7 +288,7 @@ mod tests {
             panic!("there is no room for two");
         };
         assert!(failure.is_transient());
-        assert!(failure.message.ends_with("is what --lane allows"), "{failure:?}");
+        assert!(failure.message.ends_with("fit: --lane"), "{failure:?}");
         // Smaller objects fit in beside the first.
         assert!(room.admit_live(object(100_000)).object().is_some());
         assert!(budget.held() <= 1 << 20);

@@ -160,7 +160,7 @@ impl Campaign {
     async fn try_to_win(&mut self) -> Result<Option<String>, ClusterError> {
         if let Some(HeldLease { lease, holder }) = self.find_other().await? {
             return Ok(Some(format!(
-                "{} in {} is held by {holder}, which reconciles the same kinds: nothing begins here until it is released; scale that controller to 0",
+                "Lease {} in namespace {} is held by {holder}, which reconciles the same kinds: these controllers wait until it is released. Scale the Deployment of that controller to 0",
                 lease.name, lease.namespace
             )));
         }

@@ -70,7 +70,7 @@ pub enum RunError {
     Deposed,
     /// A program other than Tenure began to reconcile the same kinds.
     #[error(
-        "{} in {} is held by {holder}, which reconciles the same kinds: everything has stopped here; scale that controller to 0",
+        "Lease {} in namespace {} is held by {holder}, which reconciles the same kinds: these controllers have stopped. Scale the Deployment of that controller to 0",
         .lease.name,
         .lease.namespace
     )]

@@ -48,7 +48,7 @@ async fn prepare(lane: &Lane, notification: &QueuedNotification) -> Result<Optio
     let shard = shard.as_ref();
     let name = notification.alert.spec.provider_ref.name.as_str();
     let provider = shard.caches.of::<Provider>().get(&shard.namespace, name);
-    let provider = provider.ok_or_else(|| format!("Provider {}/{name} is not there", shard.namespace))?;
+    let provider = provider.ok_or_else(|| format!("Provider {}/{name} does not exist", shard.namespace))?;
     let placement = shard.place().await;
     let news = (notification.news.as_ref(), &notification.metadata);
     let Some(needs) = RequiredObjects::of_event(&provider, &placement, news)? else {

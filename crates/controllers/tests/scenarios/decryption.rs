@@ -283,7 +283,7 @@ async fn a_key_that_the_account_may_not_read_opens_nothing() {
     let mut spec = decryption();
     spec["serviceAccountName"] = json!("limited");
     stage.kustomization(namespace, "app", "app", spec).await;
-    let words = format!("/keys': it is read as system:serviceaccount:{namespace}:limited, which may not");
+    let words = format!("/keys': system:serviceaccount:{namespace}:limited may not get this Secret");
     until_ready(&stage, namespace, "False", &words).await;
     assert!(stage.get(SECRET, (namespace, "database")).await.is_none());
     stage.end().await;

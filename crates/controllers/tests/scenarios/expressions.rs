@@ -157,7 +157,7 @@ async fn those_who_wait_for_each_other_are_told_the_way_around() {
         ("b", "b -> c -> a -> b"),
         ("c", "c -> a -> b -> c"),
     ] {
-        let words = format!("they wait for each other: {way};");
+        let words = format!("dependsOn forms a cycle: {way};");
         stage
             .until(KUSTOMIZATION, ("expressions-d", name), |object| {
                 let ready = object.and_then(|object| condition(object, "Ready"));

@@ -257,7 +257,7 @@ async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
         .ready(KUSTOMIZATION, (namespace, "app"), "False", "BuildFailed")
         .await;
     let expected = format!(
-        "substitute from 'Secret/vars' error: it is read as system:serviceaccount:{namespace}:limited, which may not"
+        "substitute from 'Secret/vars' error: system:serviceaccount:{namespace}:limited may not get this Secret"
     );
     assert!(message.contains(&expected), "{message}");
     assert!(stage.get(CONFIG_MAP, (namespace, "m")).await.is_none());

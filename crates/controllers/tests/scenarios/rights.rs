@@ -298,7 +298,7 @@ async fn who_else_is_the_account_is_said() {
         .until(
             TENANT,
             ("", "others-blue"),
-            says("True", vec!["others-blue-gitops", "theirs alone"]),
+            says("True", vec!["others-blue-gitops", "nobody else is known"]),
         )
         .await;
     // An editor, and an already running Pod.
@@ -325,7 +325,7 @@ async fn who_else_is_the_account_is_said() {
         "Pods run as it: squatter",
         "others-editor",
         "(RoleBinding editor)",
-        "Not looked at: Secrets",
+        "Not checked: Secrets",
     ];
     stage.until(TENANT, ("", "others-blue"), says("False", words)).await;
     stage.end().await;

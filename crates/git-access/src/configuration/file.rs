@@ -92,7 +92,7 @@ pub fn read_file(file: File<'_>, bytes: &[u8], group: &str) -> Reading {
         (Some((_, value)), None) if value.is_null() => return nothing(),
         (Some((_, value)), None) => value,
         (Some(_), Some((key, _))) => {
-            return unreadable(Some(key.line), format!("{KEY} is there twice: put both into one"));
+            return unreadable(Some(key.line), format!("{KEY} is set twice: put both into one"));
         }
     };
     let Data::Map(fields) = &value.data else {
@@ -138,7 +138,7 @@ impl Reader<'_> {
             let is_known = ["role", "rotate", "projects", "groups"].contains(&name);
             if !is_known {
                 let message = format!(
-                    "{} is none of {KEY}: it has role, rotate, projects and groups",
+                    "{} is unknown: {KEY} has role, rotate, projects and groups",
                     quote_text(name)
                 );
                 self.complain(key.line, KEY, message);
@@ -147,7 +147,7 @@ impl Reader<'_> {
                 continue;
             }
             if seen.contains(&name) {
-                let message = format!("{name} is there twice, and the first one counts: put both into one");
+                let message = format!("{name} is set twice, and the first one counts: put both into one");
                 self.complain(key.line, KEY, message);
                 self.configuration.unread.add(None);
                 continue;
@@ -249,7 +249,7 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
     for (key, value) in fields.iter() {
         let name = read_text(key).unwrap_or_default();
         if seen.contains(&name) {
-            return Err((key.line, format!("{} is there twice: leave one", quote_text(name))));
+            return Err((key.line, format!("{} is set twice: remove one", quote_text(name))));
         }
         match name {
             "id" => draft.id = read_said(value, name)?,
@@ -265,7 +265,7 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
                 return Err((
                     key.line,
                     format!(
-                        "{} is none of an entry: it has id, role, rotate, secret_name, namespaces, service_accounts, strict and image_pull_secrets",
+                        "{} is unknown: an entry has id, role, rotate, secret_name, namespaces, service_accounts, strict and image_pull_secrets",
                         quote_text(other)
                     ),
                 ));

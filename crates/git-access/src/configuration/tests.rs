@@ -124,10 +124,10 @@ fn each_entry_is_wrong_by_itself() {
             "image_pull_secrets: true",
             "image_pull_secrets is for role read_registry with service_accounts",
         ),
-        ("rotete: 1d", "\"rotete\" is none of an entry"),
-        ("<<: { role: api }", "\"<<\" is none of an entry"),
-        ("id: group-1/c", "\"id\" is there twice"),
-        ("? [a]\n    : b", "\"\" is none of an entry"),
+        ("rotete: 1d", "\"rotete\" is unknown: an entry has id,"),
+        ("<<: { role: api }", "\"<<\" is unknown: an entry has id,"),
+        ("id: group-1/c", "\"id\" is set twice"),
+        ("? [a]\n    : b", "\"\" is unknown: an entry has id,"),
     ] {
         let problem = problem_of(said);
         assert!(problem.contains(saying), "{said}: {problem}");
@@ -177,8 +177,8 @@ fn a_common_value_that_is_wrong_is_only_wrong_for_who_has_none() {
     assert_eq!(configuration.entries.len(), 1);
     let problems: Vec<String> = configuration.problems.iter().map(ToString::to_string).collect();
     for (at, saying) in [
-        (":4: flux_access: ", "\"surprise\" is none of flux_access"),
-        (":5: flux_access: ", "role is there twice, and the first one counts"),
+        (":4: flux_access: ", "\"surprise\" is unknown: flux_access has role,"),
+        (":5: flux_access: ", "role is set twice, and the first one counts"),
         (
             ":7: projects[0]: ",
             "it has no role of its own, and of the common one: role api is refused",
@@ -217,7 +217,7 @@ fn what_cannot_be_read_as_a_whole_says_so() {
         (
             false,
             b"flux_access: {}\nflux_access: {}".as_slice(),
-            "config.yaml:2: flux_access is there twice",
+            "config.yaml:2: flux_access is set twice",
         ),
         (
             false,

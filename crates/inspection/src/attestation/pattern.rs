@@ -62,7 +62,7 @@ pub fn find_pattern_status(names: &Names) -> String {
 /// Judges the controllers' report about the platform's request: `problems` of the FluxAccess, or the reason for a missing report.
 #[must_use]
 pub fn assess_pattern(problems: Result<&[EntryProblem], &str>) -> AttackResult {
-    let untried = "see what was said, and attest again";
+    let untried = "correct the cause, and run tenure attest again";
     let [own, listed] = ENTRIES.map(|entry| {
         let mut problems = problems.unwrap_or_default().iter();
         let found = problems.find(|problem| problem.entry == entry);
@@ -75,7 +75,7 @@ pub fn assess_pattern(problems: Result<&[EntryProblem], &str>) -> AttackResult {
     let (outcome, said, remedy) = match (problems, own, failed) {
         (Err(why), ..) => (Outcome::NotTried, why.to_owned(), untried),
         (Ok(_), _, Some(why)) => {
-            let said = format!("the control did not succeed, so a refusal says nothing: {why}");
+            let said = format!("the allowed request of the control failed, so a refusal proves nothing: {why}");
             (Outcome::NotTried, said, untried)
         }
         (Ok(_), Some(why), None) => (Outcome::Held, why.to_owned(), ""),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use tenure_api::text::visible_line;
 
-use super::{Attack, ExpectedDefense};
+use super::{Attack, ExpectedDefense, Verb};
 
 /// The most bytes of the API server's message that are repeated.
 const LONGEST: usize = 512;
@@ -96,9 +96,16 @@ pub fn assess(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResu
         remedy: match outcome {
             Outcome::Held => String::new(),
             Outcome::NotHeld => attack.stop.remedy().to_owned(),
-            Outcome::NotTried => "see what was said, and attest again".to_owned(),
+            Outcome::NotTried => "correct the cause, and run tenure attest again".to_owned(),
         },
     }
+}
+
+/// Finds the kind that the control creates, if the answer says that the cluster doesn't serve the kind. A missing object is named in the answer.
+fn find_unserved_kind<'a>(attack: &'a Attack, control: &AttemptResult) -> Option<&'a str> {
+    let is_unserved =
+        control.code == 404 && attack.control.verb == Verb::Create && !control.message.contains("\" not found");
+    attack.control.body.get("kind")?.as_str().filter(|_| is_unserved)
 }
 
 fn decide(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) -> (Outcome, String) {
@@ -115,9 +122,12 @@ fn decide(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) 
         };
         return (Outcome::NotHeld, said);
     }
+    if let Some(kind) = find_unserved_kind(attack, control) {
+        return (Outcome::NotTried, format!("{kind} is not installed here"));
+    }
     if !control.is_done() {
         let said = format!(
-            "the control did not succeed, so a refusal says nothing: {}",
+            "the allowed request of the control failed, so a refusal proves nothing: {}",
             control.said()
         );
         return (Outcome::NotTried, said);
@@ -213,7 +223,7 @@ mod tests {
     use serde_json::Value;
     use tenure_admission_rules::Rule;
 
-    use super::super::{AttackRequest, ConcurrentRequests, Sender, Verb};
+    use super::super::{AttackRequest, ConcurrentRequests, Sender};
     use super::*;
 
     fn attack(stop: ExpectedDefense, burst: Option<ConcurrentRequests>) -> Attack {
@@ -255,6 +265,17 @@ mod tests {
             assert_eq!(found.outcome, outcome, "{attempt:?} beside {control:?}: {found:?}");
             assert_eq!(found.remedy.is_empty(), outcome == Outcome::Held);
         }
+    }
+
+    #[test]
+    fn unserved_kind_is_named() {
+        let mut attack = attack(ExpectedDefense::Rbac, None);
+        attack.control.verb = Verb::Create;
+        attack.control.body = serde_json::json!({ "kind": "HelmRelease" });
+        let said = |message: &str| assess(&attack, &[tried(403, "no")], &tried(404, message)).said;
+        assert_eq!(said(""), "HelmRelease is not installed here");
+        assert_eq!(said("404 page not found"), "HelmRelease is not installed here");
+        assert!(said("namespaces \"a\" not found").contains("a refusal proves nothing"));
     }
 
     #[test]

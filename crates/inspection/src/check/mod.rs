@@ -199,7 +199,7 @@ pub fn limit_findings(findings: &mut Vec<Finding>) {
         worst,
         Category::Rendering,
         &format!("{more} more findings are not shown"),
-        "settle these, and check again",
+        "correct these, and run tenure check again",
     ));
 }
 

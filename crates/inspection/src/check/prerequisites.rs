@@ -60,7 +60,7 @@ impl Prerequisites {
             _ if self.namespaces.contains(&id.namespace) => format!("Namespace/{}", id.namespace),
             _ => return None,
         };
-        let message = format!("can't be judged before {what} exists, which the same folder makes");
+        let message = format!("can't be checked before {what} exists, which the same folder creates");
         let note = Finding::new(Level::Note, Category::Schema, &message, "check again once it does");
         Some(note.about(id).at(origin))
     }

@@ -109,7 +109,7 @@ pub fn interpret_refusal(subject: &CheckedObject<'_>, failure: Failure, rights: 
         (404, _) => one(subject.whole(
             Category::Admission,
             message,
-            "name a namespace that is there, or make it first",
+            "name an existing namespace, or create it first",
         )),
         (409, _) if has_conflict(&failure) => Verdict::Findings(list_conflicts(subject, &failure)),
         (409, _) => one(subject.whole(
@@ -207,7 +207,7 @@ fn shorten_list(
     if let Some(more) = findings.len().checked_sub(MOST_OF_ONE).filter(|more| *more > 0) {
         findings.truncate(MOST_OF_ONE);
         let said = format!("{more} more of the same object");
-        findings.push(subject.find(level, category, "", &said, "settle these, and check again"));
+        findings.push(subject.find(level, category, "", &said, "correct these, and run tenure check again"));
     }
     findings
 }

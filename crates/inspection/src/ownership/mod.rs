@@ -193,7 +193,7 @@ fn describe_abandonment(subject: &Subject<'_>) -> Option<(String, String)> {
         Keeper::Keeps | Keeper::Unseen => None,
         Keeper::Dropped => Some((
             format!("Kustomization {owner} applied it and has it no more in its inventory"),
-            "delete it, or put it back into a repository, which takes it over".to_owned(),
+            "delete it with kubectl, or add it to a repository again, whose Kustomization takes it over".to_owned(),
         )),
         Keeper::Gone => Some((
             format!("Kustomization {owner}, which applied it, is gone"),
@@ -238,13 +238,13 @@ fn find_stolen(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[Manage
         }
     }
     let suspended = format!(
-        "tenure reconcile ks/{} -n {} puts it back; a field that another is to have is left out of the repository, or that writer is named in {}",
+        "tenure reconcile ks/{} -n {} puts it back. To leave the field to the other writer, remove it from the repository, or name that writer in {}",
         subject.owner.name,
         subject.owner.namespace,
         tenure_api::metadata::OTHER_WRITERS
     );
     let describe = |(path, holders): (FieldPath, Vec<ManagedFieldsEntry>)| {
-        let why = "Git says it, and Git's manager doesn't have it".to_owned();
+        let why = "Git sets it, and its manager doesn't own it".to_owned();
         finding(subject, Some(path), Fault::Stolen, holders, why, suspended.clone())
     };
     taken.into_values().map(describe).collect()

@@ -144,7 +144,7 @@ fn what_an_object_claims_and_nobody_confirms_is_said() {
     ]);
     world.check(DEPLOYMENT, Verdict::Unconfirmed, "whose inventory doesn't list it");
     // Labels of one that is gone.
-    World::new(vec![deployment()]).check(DEPLOYMENT, Verdict::Unconfirmed, "which is not there");
+    World::new(vec![deployment()]).check(DEPLOYMENT, Verdict::Unconfirmed, "which does not exist");
     // Labels with a name that no object can have.
     let mut forged = deployment();
     forged["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] = json!("../../secrets/x");
@@ -165,7 +165,11 @@ fn what_an_object_claims_and_nobody_confirms_is_said() {
     World::new(vec![deployment(), elsewhere]).check(DEPLOYMENT, Verdict::Unconfirmed, "another cluster");
     // The control: the same with an inventory that lists it.
     let world = World::new(vec![deployment(), kustomization(&[DEPLOYMENT]), repository()]);
-    world.check(DEPLOYMENT, Verdict::Managed, "Surface web owns it, which is not there");
+    world.check(
+        DEPLOYMENT,
+        Verdict::Managed,
+        "Surface web owns it, which does not exist",
+    );
 }
 
 /// Any account with rights on a status can forge it: an inventory proves nothing about objects that its namespace may not apply.
@@ -230,6 +234,6 @@ fn what_is_nobodys_is_said_plainly_and_a_ring_ends() {
     let mut own = kustomization(&[KUSTOMIZATION]);
     own["metadata"]["labels"] = deployment()["metadata"]["labels"].clone();
     own["metadata"]["ownerReferences"] = json!([]);
-    let trace = World::new(vec![own, repository()]).check(KUSTOMIZATION, Verdict::Managed, "leads back to itself");
+    let trace = World::new(vec![own, repository()]).check(KUSTOMIZATION, Verdict::Managed, "part of a cycle");
     assert_eq!(trace.links.len(), 2, "{trace:#?}");
 }

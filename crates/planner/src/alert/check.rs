@@ -42,7 +42,11 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
     let name = &spec.provider_ref.name;
     let waits = |problem: String| Refusal::waits(reason::PROVIDER_NOT_READY, problem);
     match &snapshot.provider {
-        None => return Err(waits(format!("Provider {namespace}/{name} is not there"))),
+        None => {
+            return Err(waits(format!(
+                "Provider {namespace}/{name} does not exist: create it, or name another one in spec.providerRef"
+            )));
+        }
         Some(found) => {
             let problem = provider::find_problem(found);
             let denial = || provider::find_reported_denial(found).map(str::to_owned);
@@ -80,7 +84,11 @@ fn check_spec(spec: &AlertSpec) -> Result<(), Refusal> {
 fn check_source(placement: &Placement, namespace: &str, index: usize, source: &EventSource) -> Result<(), Refusal> {
     let field = |name: &str| format!("spec.eventSources[{index}].{name}");
     if !KNOWN.contains(&source.kind.as_str()) {
-        let message = format!("{}: {:?} is no kind of Flux's", field("kind"), source.kind);
+        let message = format!(
+            "{}: {:?} is not a kind that an Alert can name",
+            field("kind"),
+            source.kind
+        );
         return Err(Refusal::invalid(message));
     }
     if let Some(given) = source.api_version.as_deref().filter(|given| !given.is_empty())
@@ -114,7 +122,7 @@ fn describe_ready(spec: &AlertSpec) -> String {
         return "Alert is Ready".to_owned();
     }
     format!(
-        "Alert is Ready; no events will come of {}, since no controller here reconciles that",
+        "Alert is Ready; no controller here reconciles {}, so no events about it are sent",
         silent.join(", ")
     )
 }

@@ -319,7 +319,7 @@ fn admit(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str
         let way = cycle::describe_cycle(cycle);
         return Err((
             reason::VALIDATION_FAILED,
-            format!("spec.sources: generators that feed each other: {way}; take one of these sources away"),
+            format!("spec.sources: generators form a cycle: {way}; remove one of these sources"),
         ));
     }
     Ok(folders)

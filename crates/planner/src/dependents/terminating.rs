@@ -257,7 +257,7 @@ impl Dependents<'_> {
         if self.is_released(id) {
             return;
         }
-        let state = "It is corrected meanwhile, and made again when it is gone.";
+        let state = "It is corrected meanwhile, and re-created when it is gone.";
         self.lingering.insert(id.clone(), describe(id, live, state));
     }
 

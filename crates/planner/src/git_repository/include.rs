@@ -98,7 +98,7 @@ fn read_paths(index: usize, include: &GitRepositoryInclude) -> Result<(String, S
 pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &Beside) -> Result<(), Obstacle> {
     if let Some(cycle) = &beside.cycle {
         return Err(Obstacle::Refused(Refusal::invalid(format!(
-            "spec.include: they include each other: {}; take one of these includes away",
+            "spec.include: includes form a cycle: {}; remove one of them",
             cycle::describe_cycle(cycle)
         ))));
     }

@@ -291,7 +291,7 @@ fn stage<'a>(
         let deadline = context.deadline();
         let owners: BTreeSet<String> = found.awaited.into_iter().map(|(_, owner)| owner).collect();
         let owners: Vec<String> = owners.into_iter().collect();
-        let message = format!("Waiting until objects may be taken over from {}", owners.join(", "));
+        let message = format!("Waiting until moved objects are released by {}", owners.join(", "));
         return Err(outcome::wait(context.fork(), deadline, message));
     }
     let deletes: Vec<Delete> = found.deletes.drain(..).map(|(_, delete)| delete).collect();
@@ -395,11 +395,11 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
             context,
             object,
             DifferenceKind::Recreated,
-            "would be deleted and made anew, as a field of it can't be changed",
+            "would be deleted and re-created, since an immutable field changes",
         );
     }
     for object in found.gone {
-        let words = "is being deleted, and would be made anew";
+        let words = "is being deleted, and would be re-created";
         apply_mode::record_difference(context, object, DifferenceKind::Recreated, words);
         missing.push(object);
     }
@@ -464,11 +464,11 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
     let what = if attempt.applied.contains_key(id) {
         "apply failed"
     } else if matches!(attempt.tried.get(id), Some(WriteAnswer::Failed(_))) {
-        "is not recreated, since its creation, tried under another name, failed"
+        "is not re-created: the dry run of its creation failed"
     } else if attempt.deleted.contains_key(id) {
-        "is not recreated, since its deletion failed"
+        "is not re-created: its deletion failed"
     } else if attempt.tried_deletes.contains_key(id) {
-        "is not recreated, since its deletion, tried before, failed"
+        "is not re-created: the dry run of its deletion failed"
     } else if keeps_own_rights(context, id, failure) {
         "is not recreated"
     } else {
@@ -479,7 +479,7 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
         reason => format!(" ({reason})"),
     };
     let hint = if immutable::is_only_immutability(failure) && !attempt.tried.contains_key(id) {
-        "; a field that can't be changed was changed: undo that, or let the object be recreated with spec.force"
+        "; an immutable field was changed: undo the change in Git, or set spec.force: true to delete and re-create the object"
     } else {
         ""
     };
@@ -544,7 +544,7 @@ fn wait_for_stage(
     for line in waiting.iter() {
         context.withhold("the next stage", format!("waiting for {line}"));
     }
-    let message = format!("Waiting for what others need: {}", waiting.join(", "));
+    let message = format!("Waiting for objects that later ones depend on: {}", waiting.join(", "));
     let mut plan = outcome::wait(context.fork(), deadline, message);
     plan.next = Next::Wait(deadline);
     Err(plan)

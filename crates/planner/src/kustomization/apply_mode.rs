@@ -109,7 +109,7 @@ pub(super) fn report_differences(context: &mut Context<'_>, desired: &Desired) -
         named.push(format!("and {} more", lines.len()));
     }
     let message = format!(
-        "nothing was applied, as {APPLY_MODE} is DetectOnly; {count} {} from revision {}\n{}",
+        "nothing was applied, since {APPLY_MODE} is DetectOnly; {count} {} from revision {}\n{}",
         if count == 1 { "object differs" } else { "objects differ" },
         context.revision.as_deref().unwrap_or_default(),
         named.join("\n")

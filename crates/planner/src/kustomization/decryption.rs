@@ -61,8 +61,8 @@ pub(super) fn read_keys(secret: &Object) -> Result<BTreeMap<String, Zeroizing<Ve
     for (name, value) in secret.view().find_map("/data").into_iter().flatten() {
         if let Some((_, service)) = SERVICES.iter().find(|(entry, _)| entry == name) {
             return Err(format!(
-                "{name} is for {service}, which is not asked: a file says which address is; encrypt for a key of age or OpenPGP and \
-                 remove the entry"
+                "{name} is a key of {service}, which is not supported: encrypt the files for a key of age or OpenPGP, and remove the \
+                 entry"
             ));
         }
         if !KEYS.iter().any(|end| name.ends_with(end)) {

@@ -170,8 +170,8 @@ fn find_object<'a>(
         Some(Live::Failed(failure)) => {
             let message = if failure.reason == Reason::Forbidden {
                 format!(
-                    "{what}: it is read as {}, which may not: {}; allow it to get this {kind}",
-                    context.identity, failure.message
+                    "{what}: {} may not get this {kind}: {}; give it the verb get on the {kind}, by a Role and a RoleBinding in namespace {}",
+                    context.identity, failure.message, context.namespace
                 )
             } else {
                 format!("{what}: it can't be read: {}", failure.message)

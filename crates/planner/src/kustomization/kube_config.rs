@@ -127,7 +127,9 @@ pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Res
         }
         Some(Live::Unserved) => return Err(failed(format!("the API server does not serve {kind}s"), false)),
         Some(Live::Failed(failure)) if failure.reason == Reason::Forbidden => {
-            let message = format!("it is read as {identity}, which may not: allow it to get this {kind}");
+            let message = format!(
+                "{identity} may not get this {kind}: give it the verb get on the {kind}, by a Role and a RoleBinding in namespace {namespace}"
+            );
             return Err(failed(message, false));
         }
         Some(Live::Failed(failure)) => {

@@ -539,7 +539,7 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     let now = context.now;
     let lines: Vec<&str> = desired.unknown.iter().map(|(_, message)| message.as_str()).collect();
     let message = format!(
-        "{} of {} objects are applied; the cluster does not know the kinds of the others: install what defines them\n{}",
+        "{} of {} objects are applied; the cluster does not serve the kinds of the others: install their CustomResourceDefinitions\n{}",
         desired.objects.len(),
         desired.objects.len() + desired.unknown.len(),
         lines.join("\n")

@@ -45,7 +45,7 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
     match owner::decide_precedence(asker, (&rival.placement, &rival.namespace)) {
         Precedence::Asker => return Ownership::Free,
         Precedence::Owner => {
-            let message = "another owner has it: rename yours, or have the owner give it up".to_owned();
+            let message = "is already managed by another owner: rename it, or ask that owner to remove it".to_owned();
             return Ownership::Kept(KeptObject {
                 why: message,
                 tell: None,
@@ -74,7 +74,10 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
         }
     }
     let tell = (rival.namespace.clone(), rival.name.clone(), rival.uid.clone());
-    let message = format!("{named} owns it and keeps it: leave it to one of the two");
+    let message = format!(
+        "is already managed by Kustomization {}/{}: take it out of one of them",
+        rival.namespace, rival.name
+    );
     Ownership::Kept(KeptObject {
         why: message,
         tell: Some(tell),
@@ -91,7 +94,7 @@ pub(super) fn list_owned_by_others(
 ) -> Box<super::Plan> {
     let mut lines: Vec<String> = kept
         .iter()
-        .map(|(object, kept)| format!("{}: {} ({})", object.target.id.subject(), kept.why, object.origin))
+        .map(|(object, kept)| format!("{} {} ({})", object.target.id.describe(), kept.why, object.origin))
         .collect();
     lines.extend(others);
     let message = lines.join("\n");
@@ -112,7 +115,7 @@ pub(super) fn list_owned_by_others(
             kind: EventKind::Warning,
             reason: reason::OWNED_BY_ANOTHER.to_owned(),
             message: format!(
-                "{subject} wants these, too, which this Kustomization keeps: {}",
+                "{subject} contains objects that this Kustomization manages: {}. Take each of them out of one of the two",
                 join_names(&objects, 700)
             ),
             annotations: BTreeMap::new(),

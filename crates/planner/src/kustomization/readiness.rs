@@ -183,7 +183,7 @@ fn make_object(kustomization: &Kustomization) -> (Value, usize) {
 fn describe_cycle(context: &Context<'_>) -> Option<String> {
     let cycle = context.snapshot.cycle.as_deref()?;
     Some(format!(
-        "they wait for each other: {}; take one of these dependsOn away",
+        "dependsOn forms a cycle: {}; remove one of these dependencies",
         crate::cycle::describe_cycle(cycle)
     ))
 }

@@ -150,13 +150,13 @@ fn trouble_says_who_why_and_until_when() {
         ("it gave up (signal 6), as it does without memory", ", twice in a row"),
         ("it gave no answer for 20 s and was ended", ", 3 times in a row"),
         (
-            "it was ended since it doesn't speak as a lane does: a frame of 4294967295 bytes",
+            "it was ended because of a message that no lane sends: a frame of 4294967295 bytes",
             "",
         ),
         ("it could not be started: No such file or directory", ""),
         ("it ended with exit code 74", ""),
         ("signal 11 ended it", ""),
-        ("it was ended since it held on to a namespace that is no longer its", ""),
+        ("it was ended because it kept a namespace that it no longer has", ""),
         (
             "it was ended since it held more than its share of the budget for 120 s while others waited: fetches in memory",
             "",

@@ -93,18 +93,18 @@ fn read_headers(text: &[u8]) -> Result<Vec<(String, String)>, String> {
     let Some(value) = read_yaml(text)? else {
         return Ok(Vec::new());
     };
-    let map = value.as_object().ok_or("it is no map of names to values")?;
+    let map = value.as_object().ok_or("it is not a map of names to values")?;
     if map.len() > HEADERS {
         return Err(format!("it has more than {HEADERS} entries"));
     }
     let mut headers = Vec::new();
     let mut bytes = 0;
     for (name, value) in map {
-        let value = value.as_str().ok_or("a value is no text: quote it")?;
+        let value = value.as_str().ok_or("a value is not a string: quote it")?;
         bytes += name.len() + value.len();
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err("a name can't be one of a header".to_owned());
+            return Err("a name is not valid for a header".to_owned());
         }
         let lower = name.to_ascii_lowercase();
         if REFUSED_HEADERS.contains(&lower.as_str()) {

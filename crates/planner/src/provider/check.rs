@@ -122,7 +122,7 @@ fn read_timeout(spec: &ProviderSpec) -> Result<Duration, String> {
     if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
         let seconds = LONGEST_TIMEOUT.as_secs();
         return Err(format!(
-            "spec.timeout: {} is not between nothing and {seconds} seconds",
+            "spec.timeout: {} must be more than 0s and at most {seconds}s",
             text.0
         ));
     }
@@ -202,11 +202,11 @@ fn check_type(spec: &ProviderSpec) -> Result<Kind, Refusal> {
     match Kind::read(name) {
         Some(kind) => Ok(kind),
         None if UNSUPPORTED.contains(&name) => Err(Refusal::unsupported(format!(
-            "spec.type: {name} is not supported yet: there are {}",
+            "spec.type: {name} is not supported yet: use one of {}",
             list()
         ))),
         None => Err(Refusal::invalid(format!(
-            "spec.type: {name:?} is none that there is: {}",
+            "spec.type: {name:?} is unknown: use one of {}",
             list()
         ))),
     }
@@ -224,7 +224,7 @@ fn check_address(spec: &ProviderSpec, kind: Kind) -> Result<(), Refusal> {
         }
         None if spec.secret_ref.is_some() => {}
         None => {
-            let message = "spec.address is missing, and spec.secretRef, whose Secret can hold it";
+            let message = "spec.address is missing: set it, or set spec.secretRef to a Secret with the key address";
             return Err(Refusal::new(reason::VALIDATION_FAILED, message));
         }
     }

@@ -44,7 +44,7 @@ impl Repository {
             None => {
                 let (authority, path) = text
                     .split_once(':')
-                    .ok_or("it must be the address of a repository, such as https://host/owner/repository")?;
+                    .ok_or("write the address of a repository, such as https://host/owner/repository")?;
                 (make_server(authority)?, path.to_owned())
             }
         };

@@ -238,7 +238,7 @@ impl<'a> OpenedProvider<'a> {
     fn read(provider: &'a Provider, secrets: &Secrets) -> Result<Self, String> {
         let mut opened = Self {
             provider,
-            kind: Kind::read(&provider.spec.type_).ok_or("spec.type is none that there is")?,
+            kind: Kind::read(&provider.spec.type_).ok_or("spec.type is unknown")?,
             access: Access::default(),
         };
         if let Some(data) = &secrets.secret {

@@ -69,7 +69,7 @@ pub(super) fn interpret_status(answer: &Answer) -> Verdict {
             "it answers HTTP {status}, and a redirect is not followed: write the address that it leads to"
         )),
         401 | 403 => Verdict::Failed(format!(
-            "it answers HTTP {status}: it doesn't accept what the Secret says"
+            "it answers HTTP {status}: it does not accept the credentials in the Secret"
         )),
         _ => Verdict::Failed(format!("it answers HTTP {status}")),
     }

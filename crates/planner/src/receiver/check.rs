@@ -102,7 +102,7 @@ fn check_type(spec: &ReceiverSpec) -> Result<(), Refusal> {
         return Err(Refusal::new(reason::UNSUPPORTED_FIELD, message));
     }
     if Sender::read(name).is_none() {
-        let message = format!("spec.type: {name:?} is none that there is: {}", Sender::list_names());
+        let message = format!("spec.type: {name:?} is unknown: use one of {}", Sender::list_names());
         return Err(Refusal::new(reason::INVALID_SPEC, message));
     }
     if !spec.oidc_providers.is_empty() {
@@ -123,7 +123,7 @@ fn check_resource(
     let Some(api_version) = find_api_version(&resource.kind) else {
         let names: Vec<&str> = RECONCILED.iter().map(|(kind, _)| *kind).collect();
         let message = format!(
-            "{}: {} is not supported yet: what can be asked to reconcile is {}",
+            "{}: {} can't be reconciled by a Receiver yet: use one of {}",
             field("kind"),
             resource.kind,
             names.join(", ")
@@ -144,7 +144,7 @@ fn check_resource(
     if resource.name == "*" {
         if resource.match_labels.is_empty() {
             let message = format!(
-                "{} is missing: with the name * it says which ones",
+                "{} is missing: with the name *, labels select the objects",
                 field("matchLabels")
             );
             return Err(invalid(message));

@@ -194,7 +194,7 @@ impl DesiredObjects {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let mut finalizers = ObjectView::of(live).list_texts("/metadata/finalizers");
         let is_held = finalizers.any(|found| found != LANE_FINALIZER);
-        let state = "It is corrected meanwhile, and made again when it is gone.";
+        let state = "It is corrected meanwhile, and re-created when it is gone.";
         is_held.then(|| dependents::describe(&self.binding.id, live, state))
     }
 }

@@ -141,7 +141,7 @@ pub(super) fn wait<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &s
             condition::RECONCILING,
             ConditionStatus::True,
             reason::PROGRESSING_WITH_RETRY,
-            "Something that it is made of is not there yet; see Ready",
+            "A source that this one is made of has no artifact yet; see Ready",
         ),
     ] {
         set(&mut status, snapshot, now, entry);

@@ -216,7 +216,7 @@ pub(super) fn report_access(
     let is_judged = settings.is_guarded || settings.has_policies;
     let is_refused = is_judged && facts.exclusive_account;
     let tokens = list_token_secrets(snapshot, &place);
-    let name = format!("ServiceAccount {}, which the tenant's surfaces act as", place.account);
+    let name = format!("ServiceAccount {}, the account of the tenant's surfaces", place.account);
     let mut said = Vec::new();
     for (words, list, between) in [
         ("Pods run as it", &witness.pods, ", "),
@@ -229,26 +229,27 @@ pub(super) fn report_access(
     }
     let is_found = !witness.pods.is_empty() || !tokens.is_empty() || (!witness.ways.is_empty() && !is_refused);
     let (value, reason, begin) = if is_found {
-        (ConditionStatus::False, reason::ACCOUNT_SHARED, "is not theirs alone")
+        (ConditionStatus::False, reason::ACCOUNT_SHARED, "others can act as")
     } else if !witness.unseen.is_empty() && !is_refused {
         (
             ConditionStatus::Unknown,
             reason::ACCOUNT_NOT_LOOKED_AT,
-            "may not be theirs alone",
+            "it is unknown whether others can act as",
         )
     } else {
         (
             ConditionStatus::True,
             reason::ACCOUNT_EXCLUSIVE,
-            "is theirs alone, as far as is known",
+            "nobody else is known to be able to act as",
         )
     };
     said.push(match (is_judged, is_refused) {
-        (_, true) => "admission refuses it to others".to_owned(),
+        (_, true) => "Admission refuses attempts of others".to_owned(),
         (true, false) => format!(
-            "admission warns of it, and refuses it once the Tenant has the annotation {GITOPS_ACCOUNT}={GITOPS_ACCOUNT_EXCLUSIVE}"
+            "Admission warns of attempts. To refuse them: kubectl annotate tenant {} {GITOPS_ACCOUNT}={GITOPS_ACCOUNT_EXCLUSIVE}",
+            snapshot.tenant.metadata.name.as_deref().unwrap_or_default()
         ),
-        (false, false) => "admission is off here: remove the rights that are not intended".to_owned(),
+        (false, false) => "Admission is off here: remove the rights that are not intended".to_owned(),
     });
     let mut unseen = witness.unseen.clone();
     unseen.push(format!(
@@ -256,7 +257,7 @@ pub(super) fn report_access(
         place.home
     ));
     let message = format!(
-        "{name}, {begin}. {}. Not looked at: {}",
+        "{begin} {name}. {}. Not checked: {}",
         said.join(". "),
         unseen.join(", ")
     );

@@ -300,7 +300,7 @@ fn write(
         let role_is_another = ObjectView::of(live).has("/roleRef")
             && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
         if role_is_another {
-            Verdict::Foreign("binds another role: delete it, so that it can be made anew")
+            Verdict::Foreign("binds another role: delete it, and it is re-created")
         } else if contents::is_content(&wanted.id) {
             match contents::is_as_wanted(live, wanted, &before) {
                 true => Verdict::AsWanted,

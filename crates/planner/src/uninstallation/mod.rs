@@ -172,6 +172,8 @@ pub enum Action {
 pub struct Plan {
     /// The stages. Each stage begins when the previous stages have no steps left.
     pub stages: Vec<Vec<Step>>,
+    /// The purpose of each stage.
+    pub headings: Vec<&'static str>,
     /// The names of all objects that the stages delete, or that Kubernetes deletes with them.
     pub goes: Vec<String>,
     /// The objects that stay, with the reasons.
@@ -199,27 +201,53 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Pla
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
     let going = DeletedKinds::of(snapshot, kinds);
-    plan.stages = vec![
-        open_the_way(snapshot),
-        delete_webhooks(snapshot),
-        snapshot.deployments.iter().filter_map(delete).collect(),
-        protection::withdraw_rights(snapshot, choice),
-        protection::delete_policies(snapshot, choice),
-        withdraw(snapshot, choice),
-        protection::delete_bounds(snapshot, choice),
-        release(snapshot, choice, &going, namespace),
-        delete_bindings(snapshot),
-        delete_policies(snapshot, choice),
-        delete_parts(snapshot, choice, namespace),
-        delete_kinds(snapshot, kinds, &mut plan),
-        delete_namespace(snapshot, namespace),
-    ];
+    (plan.headings, plan.stages) = [
+        ("take away the rights that restore the webhooks", open_the_way(snapshot)),
+        ("delete the webhooks", delete_webhooks(snapshot)),
+        (
+            "stop the controllers",
+            snapshot.deployments.iter().filter_map(delete).collect(),
+        ),
+        (
+            "take away the rights of owners",
+            protection::withdraw_rights(snapshot, choice),
+        ),
+        (
+            "delete the policies that protect tenants",
+            protection::delete_policies(snapshot, choice),
+        ),
+        ("remove what the policies read", withdraw(snapshot, choice)),
+        (
+            "delete the limits of tenants' namespaces",
+            protection::delete_bounds(snapshot, choice),
+        ),
+        (
+            "remove finalizers and owner references",
+            release(snapshot, choice, &going, namespace),
+        ),
+        ("take away the rights of the controllers", delete_bindings(snapshot)),
+        (
+            "delete the policies that bounded these rights",
+            delete_policies(snapshot, choice),
+        ),
+        (
+            "delete the rest of the installation",
+            delete_parts(snapshot, choice, namespace),
+        ),
+        ("delete the kinds", delete_kinds(snapshot, kinds, &mut plan)),
+        ("delete the platform namespace", delete_namespace(snapshot, namespace)),
+    ]
+    .into_iter()
+    .unzip();
     if namespace == NamespaceVerdict::Goes {
         tell_dangling_bindings(snapshot, &mut plan);
     }
     tell_credentials(snapshot, &mut plan);
     give_up_fights(snapshot, &mut plan);
-    plan.stages.retain(|stage| !stage.is_empty());
+    let stages = std::mem::take(&mut plan.headings)
+        .into_iter()
+        .zip(std::mem::take(&mut plan.stages));
+    (plan.headings, plan.stages) = stages.filter(|(_, stage)| !stage.is_empty()).unzip();
     if !plan.stages.is_empty() {
         protection::report_kept_protection(snapshot, choice, &mut plan);
         plan.goes = list_deleted(snapshot, &plan.stages, &going, namespace == NamespaceVerdict::Goes);
@@ -432,7 +460,12 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
             named == group && object.read_text("/kind") == kind
         };
         let count = snapshot.custom.iter().filter(is_of_kind).count();
-        plan.stays.push(format!("the kind {kind}, and {count} of it"));
+        let objects = match count {
+            0 => "no objects".to_owned(),
+            1 => "1 object".to_owned(),
+            count => format!("{count} objects"),
+        };
+        plan.stays.push(format!("kind {kind} ({objects})"));
     }
     steps
 }

@@ -113,12 +113,12 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
     assert_eq!(said(json!({}), fine()), "true false Succeeded: Alert is Ready");
     assert_eq!(
         said(json!({}), None),
-        "false false ProviderNotReady: Provider blue/chat is not there"
+        "false false ProviderNotReady: Provider blue/chat does not exist: create it, or name another one in spec.providerRef"
     );
     let rocket = Some(provider(&json!({ "type": "rocket" })));
     assert_eq!(
         said(json!({}), rocket),
-        "false false ProviderNotReady: Provider blue/chat: spec.type: rocket is not supported yet: there are generic, generic-hmac, slack, \
+        "false false ProviderNotReady: Provider blue/chat: spec.type: rocket is not supported yet: use one of generic, generic-hmac, slack, \
          msteams, discord, alertmanager, github, gitlab, gitea"
     );
     let mut denied = provider(&json!({}));
@@ -137,7 +137,7 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
     ] });
     assert_eq!(
         said(helm, fine()),
-        "true false Succeeded: Alert is Ready; no events will come of HelmChart, HelmRelease, since no controller here reconciles that"
+        "true false Succeeded: Alert is Ready; no controller here reconciles HelmChart, HelmRelease, so no events about it are sent"
     );
 }
 

@@ -264,7 +264,7 @@ fn denied(fields: &Value, secrets: Secrets) -> (String, String) {
     let mut provider = provider(fields);
     let destination = Destination::find(&provider, secrets).unwrap();
     let denial = destination.describe_denial(
-        "connection to http://10.0.0.7:9 denied: 10.0.0.7 is a private address; an administrator can allow it: --allow-source http://10.0.0.7:9",
+        "connection to http://10.0.0.7:9 denied: 10.0.0.7 is a private address; an administrator allows it by starting the controllers with --allow-source http://10.0.0.7:9",
         "connection denied: it is a private address",
     );
     let snapshot = Snapshot {
@@ -404,7 +404,7 @@ fn headers_are_not_where_a_secret_says_something_else() {
     };
     for (headers, part) in [
         ("x: \"a\\r\\nhost: inside\"", "the value of x holds what no header can"),
-        ("\"x\\r\\ny\": z", "a name can't be one of a header"),
+        ("\"x\\r\\ny\": z", "a name is not valid for a header"),
         ("Host: inside", "host can't be set"),
         ("Transfer-Encoding: chunked", "transfer-encoding can't be set"),
         ("content-length: '0'", "content-length can't be set"),

@@ -225,25 +225,31 @@ fn what_was_found_is_said_with_what_admission_makes_of_it() {
     let running = witness(&["web"], &[], &[]);
     let blind = witness(&[], &[], &["Pods (the controllers may not list them)"]);
     for (seen, is_guarded, is_exclusive, status, words) in [
-        (&nothing, true, false, "True", "theirs alone"),
-        (&found, false, false, "False", "admission is off here"),
+        (
+            &nothing,
+            true,
+            false,
+            "True",
+            "nobody else is known to be able to act as ServiceAccount blue-gitops, the account of the tenant's surfaces",
+        ),
+        (&found, false, false, "False", "Admission is off here"),
         (
             &found,
             true,
             false,
             "False",
-            "warns of it, and refuses it once the Tenant has the annotation tenure.dev/gitops-account=exclusive",
+            "To refuse them: kubectl annotate tenant blue tenure.dev/gitops-account=exclusive",
         ),
-        (&found, true, true, "True", "admission refuses it to others"),
+        (&found, true, true, "True", "Admission refuses attempts of others"),
         // The annotation alone refuses nothing.
-        (&found, false, true, "False", "admission is off here"),
+        (&found, false, true, "False", "Admission is off here"),
         (&running, true, true, "False", "Pods run as it: web"),
         (
             &blind,
             true,
             false,
             "Unknown",
-            "Not looked at: Pods (the controllers may not list them), Secrets",
+            "Not checked: Pods (the controllers may not list them), Secrets",
         ),
         (
             &nothing,

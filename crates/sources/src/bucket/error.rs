@@ -107,7 +107,7 @@ pub enum BucketError {
     },
     /// The budget of the tenant, or of all tenants, has no capacity for it.
     #[error(
-        "bucket over a budget: {0}; leave objects out by spec.prefix or spec.ignore, or ask an administrator for more"
+        "bucket over a budget: {0}; fetch less with spec.prefix or spec.ignore, or ask an administrator to raise the flag"
     )]
     OverBudget(#[from] OverBudget),
     /// The artifact could not be written or read.

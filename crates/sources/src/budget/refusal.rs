@@ -6,7 +6,7 @@ use crate::limits::describe_bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OverBudget {
     /// The bytes can never fit: they exceed the limit of one lane, or of all lanes.
-    #[error("{what} take {} or more, and {}", describe_bytes(*.needed), describe_part(.setting, *.allowed, *.is_half))]
+    #[error("{what} take {} or more, and at most {}", describe_bytes(*.needed), describe_part(.setting, *.allowed, *.is_half))]
     TooLarge {
         /// What the bytes are.
         what: &'static str,
@@ -20,7 +20,7 @@ pub enum OverBudget {
         is_half: bool,
     },
     /// The bytes don't fit now, because other requests hold bytes.
-    #[error("no room for {} of {what} beside what is held already ({})", describe_bytes(*.needed), describe_allowance(.setting, *.allowed, *.is_half))]
+    #[error("{what}: no room for another {} now ({})", describe_bytes(*.needed), describe_allowance(.setting, *.allowed, *.is_half))]
     Full {
         /// What the bytes are.
         what: &'static str,
@@ -40,9 +40,9 @@ pub enum OverBudget {
 fn describe_part(setting: &str, allowed: u64, is_half: bool) -> String {
     let allowed = describe_bytes(allowed);
     if is_half {
-        format!("{allowed} is half of what {setting} allows, which namespaces of no tenant share")
+        format!("{allowed} fit: half of {setting}, since namespaces without a tenant share it")
     } else {
-        format!("{allowed} is what {setting} allows")
+        format!("{allowed} fit: {setting}")
     }
 }
 

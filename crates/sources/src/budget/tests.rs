@@ -64,7 +64,7 @@ async fn few_lanes_may_hold_equal_parts_of_the_whole() {
     let refused = budget.acquire("a", 150, later()).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "things take 150 bytes or more, and 100 bytes is what --things-per-tenant allows"
+        "things take 150 bytes or more, and at most 100 bytes fit: --things-per-tenant"
     );
     // Lane a keeps what it holds, and the other lane waits for its part.
     let mut more = ask(&budget, "a", 10).await;
@@ -103,13 +103,13 @@ async fn what_is_held_is_counted_for_the_lane_and_for_all_and_given_back() {
     let full = b.try_grow_to(50).unwrap_err();
     assert_eq!(
         full.to_string(),
-        "no room for 10 bytes of things beside what is held already (--things allows 100 bytes)"
+        "things: no room for another 10 bytes now (--things allows 100 bytes)"
     );
     assert!(full.transient());
     let large = b.try_grow_to(61).unwrap_err();
     assert_eq!(
         large.to_string(),
-        "things take 61 bytes or more, and 60 bytes is what --things-per-tenant allows"
+        "things take 61 bytes or more, and at most 60 bytes fit: --things-per-tenant"
     );
     assert!(!large.transient());
     drop((a, b));
@@ -330,7 +330,7 @@ async fn where_several_share_what_one_may_have_each_has_half_of_it() {
     let refused = budget.acquire("a", 31, later()).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "things take 31 bytes or more, and 30 bytes is half of what --things-per-tenant allows, which namespaces of no tenant share"
+        "things take 31 bytes or more, and at most 30 bytes fit: half of --things-per-tenant, since namespaces without a tenant share it"
     );
     let mut all_of_one = budget.acquire("a", 30, later()).await.unwrap();
     assert!(all_of_one.try_grow_to(31).is_err());

@@ -117,7 +117,7 @@ pub enum OciError {
         limit: String,
     },
     /// The budget of the tenant, or of all tenants, has no capacity for it.
-    #[error("artifact over a budget: {0}; take less of it with spec.ignore, or ask an administrator for more")]
+    #[error("artifact over a budget: {0}; fetch less with spec.ignore, or ask an administrator to raise the flag")]
     OverBudget(#[from] OverBudget),
     /// The artifact could not be written or read.
     #[error("artifact storage: {0}")]

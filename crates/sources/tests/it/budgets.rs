@@ -82,16 +82,13 @@ async fn a_repository_beyond_its_tenants_budget_is_refused_with_the_setting() {
     let (error, message) = bed.refuse(main.clone()).await;
     let expected = |error: &FetchError| matches!(error, FetchError::OverBudget(OverBudget::TooLarge { .. }));
     assert!(expected(&error) && !error.transient(), "{error:?}");
-    assert!(
-        message.contains("2 MiB is what --things-per-tenant allows"),
-        "{message}"
-    );
+    assert!(message.contains("at most 2 MiB fit: --things-per-tenant"), "{message}");
     assert_eq!(error.reason().as_str(), "GitOperationFailed");
     bed.account.memory = budget(64 << 20, 64 << 20);
     bed.account.trees = budget(1 << 20, 2 << 20).room();
     let (error, message) = bed.refuse(main.clone()).await;
     assert!(
-        expected(&error) && message.contains("1 MiB is what --things-per-tenant"),
+        expected(&error) && message.contains("at most 1 MiB fit: --things-per-tenant"),
         "{message}"
     );
     // Excluded files need no memory.

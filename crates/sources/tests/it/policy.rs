@@ -157,7 +157,7 @@ fn an_exception_is_one_scheme_host_and_port() {
         assert_eq!(
             denied,
             format!(
-                "connection to {other} denied: 127.0.0.1 is a loopback address, which sources may not reach; an administrator can allow it: --allow-source {other}"
+                "connection to {other} denied: 127.0.0.1 is a loopback address, which sources may not reach; an administrator allows it by starting the controllers with --allow-source {other}"
             )
         );
     }
@@ -229,7 +229,7 @@ async fn nothing_is_connected_to_that_is_denied() {
     assert!(matches!(error, FetchError::AddressDenied(_)), "{message}");
     assert!(
         message.contains(&format!(
-            "an administrator can allow it: --allow-source http://localhost:{port}"
+            "an administrator allows it by starting the controllers with --allow-source http://localhost:{port}"
         )),
         "{message}"
     );

@@ -140,7 +140,7 @@ impl Denial {
             Self::TooMany => (
                 StatusCode::TOO_MANY_REQUESTS,
                 Some(again),
-                "too much is asked for, or taken at the same time; come again".to_owned(),
+                "too many requests at the same time; try again later".to_owned(),
             ),
             Self::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,

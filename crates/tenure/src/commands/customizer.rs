@@ -153,7 +153,7 @@ async fn make_room(client: &kube::Client, installation: &Installation, wanted: &
     };
     if !customizer::is_own(&there) {
         return Err(Failure::negative(format!(
-            "{} is there already, and was not made for the customizer",
+            "{} exists already, and was not created for the customizer",
             name_with_place(wanted)
         ))
         .hint("rename it, or leave its namespace out of --own"));
@@ -173,7 +173,7 @@ async fn take_away(client: &kube::Client, installation: &Installation, object: &
             output::print_line(format!("deleted {}", name_with_place(object)));
         }
         Some(_) => output::print_note(format!(
-            "{} was not made for the customizer, and stays",
+            "{} was not created for the customizer, and is kept",
             name_with_place(object)
         )),
         None => {}

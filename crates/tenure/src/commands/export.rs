@@ -59,7 +59,7 @@ impl Export {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         let asked = Asked::read(&self.targets)?;
         let wrong_form = match (&asked, self.all) {
-            (Asked::Objects(_), true) => Some("--all means every object, and some are named"),
+            (Asked::Objects(_), true) => Some("--all and the names of objects can't be used together"),
             (Asked::Nothing | Asked::Kinds(_), false) => Some("no object is named"),
             _ => None,
         };

@@ -142,7 +142,13 @@ impl Run {
             config.advertised = Some(bound.base.clone());
             servers.push(bound.serve(&config.artifact_endpoint, reviewer));
         }
-        output::print_line(format!("controllers {} for {address}", election.candidate));
+        output::print_line(format!(
+            "controllers for {address} as {}: {}; webhooks: {}; policies: {}",
+            election.candidate,
+            config.enabled_kinds.describe(),
+            describe_switch(config.settings.is_guarded),
+            describe_switch(config.settings.has_policies)
+        ));
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
         // The servers answer as long as the process lives. The future never ends, so the select also works without servers.
@@ -229,6 +235,10 @@ fn finish(
         Ok(Err(error)) => Err(Failure::environment(chain(&error))),
         Err(error) => Err(Failure::internal(format!("the controllers ended: {error}"))),
     }
+}
+
+fn describe_switch(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
 }
 
 /// Returns the server for the process of a lane, which has credentials of its own.

@@ -51,15 +51,17 @@ impl Tree {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         let (mut lookout, id) = InspectionClient::begin(&self.object, &self.connect, &self.scope).await?;
         if !tree::has_children(&id) {
-            return Err(Failure::usage(format!("nothing comes of a {}", id.kind)).hint(format!(
-                "a tree begins with a Kustomization or a Surface; tenure trace {}/{}{} goes the other way",
-                id.kind.to_lowercase(),
-                id.name,
-                match id.namespace.as_str() {
-                    "" => String::new(),
-                    namespace => format!(" -n {namespace}"),
-                }
-            )));
+            return Err(
+                Failure::usage(format!("a {} has no results to show", id.kind)).hint(format!(
+                    "a tree begins with a Kustomization or a Surface; tenure trace {}/{}{} goes the other way",
+                    id.kind.to_lowercase(),
+                    id.name,
+                    match id.namespace.as_str() {
+                        "" => String::new(),
+                        namespace => format!(" -n {namespace}"),
+                    }
+                )),
+            );
         }
         let extent = Extent {
             depth: self.depth,

@@ -97,7 +97,7 @@ impl Uninstall {
             }
         };
         for line in &finished.stays {
-            output::print_note(format!("stays: {line}"));
+            output::print_note(format!("kept: {line}"));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -125,8 +125,8 @@ impl Uninstall {
 }
 
 fn show(plan: &Plan, most: usize) {
-    for (number, stage) in plan.stages.iter().enumerate() {
-        output::print_line(format!("{}.", number + 1));
+    for (number, (heading, stage)) in plan.headings.iter().zip(&plan.stages).enumerate() {
+        output::print_line(format!("{}. {heading}", number + 1));
         for step in stage.iter().take(most) {
             output::print_line(format!("   {}", step.says));
         }
@@ -141,6 +141,6 @@ fn show(plan: &Plan, most: usize) {
         output::print_line(format!("and {more} more objects go; --dry-run names them"));
     }
     for line in &plan.stays {
-        output::print_line(format!("stays: {line}"));
+        output::print_line(format!("kept: {line}"));
     }
 }

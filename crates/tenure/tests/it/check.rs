@@ -171,8 +171,8 @@ async fn each_thing_that_is_wrong_is_found_and_nothing_is_written() {
         "(container-registries)",
         "service.yaml:8: error: schema: Service/blue/web: spec.ports[0].port:",
         "unknown.yaml:1: error: schema: Nothing/blue/it:",
-        "thing.yaml:1: note: schema: Thing/blue/it: can't be judged before CustomResourceDefinition/things.example.org exists",
-        "in-new.yaml:1: note: schema: ConfigMap/blue-new/in-new: can't be judged before Namespace/blue-new exists",
+        "thing.yaml:1: note: schema: Thing/blue/it: can't be checked before CustomResourceDefinition/things.example.org exists",
+        "in-new.yaml:1: note: schema: ConfigMap/blue-new/in-new: can't be checked before Namespace/blue-new exists",
         "secret.yaml:1: error: schema: Secret/blue/s:",
         "sealed.yaml:1: note: schema: Secret/blue/sealed: is encrypted with SOPS",
     ];

@@ -289,7 +289,7 @@ fn the_platform_is_tuned_from_a_repository() {
         "applied Surface customizer",
         "\n30\n30d\n",
         "can't be a namespace of the customizer",
-        "RoleBinding customizer in somebodys is there already, and was not made for the customizer",
+        "RoleBinding customizer in somebodys exists already, and was not created for the customizer",
         "deleted RoleBinding customizer in extra",
         "rolebinding.rbac.authorization.k8s.io/customizer",
         "--url <URL>",

@@ -143,7 +143,7 @@ async fn a_tree_and_the_way_back_up() {
         &["tree", "configmap/map", "-n", "shop"],
         2,
         &[],
-        &["nothing comes of a ConfigMap", "tenure trace"],
+        &["a ConfigMap has no results to show", "tenure trace"],
     );
     place.check(&["tree", "ks/none", "-n", "shop"], 1, &[], &["is not there"]);
 
@@ -265,7 +265,12 @@ async fn what_may_not_be_looked_at_is_said() {
         "--kubeconfig",
         mary.to_str().unwrap(),
     ];
-    place.check(&trace, 3, &["which can't be looked at", "can't be told"], &[]);
+    place.check(
+        &trace,
+        3,
+        &["which can't be read", "it is unknown whether anything here manages it"],
+        &[],
+    );
     let export = [
         "export",
         "surface/web",

@@ -107,7 +107,7 @@ impl Parts {
 
 /// Whether a line reports a finished write.
 fn tells_of_write(line: &str) -> bool {
-    let is_of_plan = [" ", "goes:", "stays:", "and "]
+    let is_of_plan = [" ", "goes:", "kept:", "and "]
         .iter()
         .any(|start| line.starts_with(start));
     line.starts_with("applied ") || (line.contains(": ") && !is_of_plan)

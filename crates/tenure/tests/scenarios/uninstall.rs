@@ -71,10 +71,11 @@ async fn what_runs_is_left() {
         &["uninstall", "--dry-run"],
         0,
         &[
+            "stop the controllers",
             "Deployment tenure-system/tenure-controller: deleted",
             "Kustomization shop/shop: without the controllers' finalizer",
             "ClusterRoleBinding tenure-controller: deleted",
-            "stays: the kind Kustomization, and 1 of it",
+            "kept: kind Kustomization (1 object)",
         ],
     );
     cluster.check(&["uninstall"], 2, &["--yes"]);
@@ -214,7 +215,7 @@ async fn all_of_many_are_released() {
     let said = cluster.check(
         &["uninstall", "--yes", "--keep-kinds"],
         0,
-        &["stays: Namespace tenure-system"],
+        &["kept: Namespace tenure-system"],
     );
     assert_eq!(
         said.matches("without the controllers' finalizer\n").count(),

@@ -44,7 +44,7 @@ fn attacks() -> Vec<(Attack, String)> {
         reads(
             "secret-as-nobody",
             from(Value::Null, "hidden"),
-            "substitute from 'Secret/hidden' error: it is read as system:serviceaccount:EVIL:default, which may not",
+            "substitute from 'Secret/hidden' error: system:serviceaccount:EVIL:default may not get this Secret",
         ),
         reads(
             "secret-elsewhere",

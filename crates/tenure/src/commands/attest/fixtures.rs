@@ -81,7 +81,7 @@ impl Fixtures {
             let made = self.tenants.create(&parameters, &tenant).await?;
             uids.push(made.metadata.uid.unwrap_or_default());
             output::print_note(format!(
-                "Tenant {} is made, and ends at {}",
+                "created Tenant {}, which expires at {}",
                 made.metadata.name.unwrap_or_default(),
                 self.names.expires
             ));
@@ -230,7 +230,7 @@ impl Fixtures {
             let status = tenant.status.unwrap_or_default();
             let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
             if !ready.is_some_and(|ready| ready.status == ConditionStatus::True) {
-                let why = ready.map_or("nothing is said of it", |ready| ready.message.as_str());
+                let why = ready.map_or("no condition is reported yet", |ready| ready.message.as_str());
                 return Ok(Some(format!("Tenant {name} is not ready: {why}")));
             }
             if !status.spaces.iter().any(|space| space.name == name) {

@@ -79,7 +79,7 @@ impl Attest {
         resources::find(&served, "tenants.capsule.clastix.io")?;
         if !self.yes {
             output::print_note(format!(
-                "On {} two Tenants are made, {ATTEST_PREFIX}SUFFIX and {ATTEST_PREFIX}SUFFIX-b, with a namespace each, two ServiceAccounts in the platform's \
+                "On {} two Tenants are created, {ATTEST_PREFIX}SUFFIX and {ATTEST_PREFIX}SUFFIX-b, with a namespace each, two ServiceAccounts in the platform's \
                  namespace, and rights in the first of the two namespaces. Attacks are tried there, with the controllers' and the API server's attention; then all of it \
                  is removed.",
                 config.cluster_url

@@ -175,7 +175,7 @@ impl ScratchControlPlane {
                         && ready.observed_generation == tenant.metadata.generation
                 });
                 if !is_ready {
-                    let why = ready.map_or("nothing is said of it yet", |ready| ready.message.as_str());
+                    let why = ready.map_or("no condition is reported yet", |ready| ready.message.as_str());
                     return Ok(Some(format!("Tenant {name} is not ready: {why}")));
                 }
                 let is_recorded = |uid: Option<&String>| status.spaces.iter().any(|space| space.uid.as_ref() == uid);
@@ -232,7 +232,7 @@ impl ScratchControlPlane {
         while let Some(missing) = find_missing(&self.client).await? {
             if Instant::now() >= deadline {
                 return Err(Failure::environment(format!(
-                    "the platform was not there within {} s: {missing}",
+                    "the platform repository was not applied within {} s: {missing}",
                     PATIENCE.as_secs()
                 ))
                 .hint("correct the platform repository, and check again"));
