@@ -8,6 +8,7 @@
 //! - **Stolen**: Git sets the field, and another manager alone has it.
 //! - **Abandoned**: Git's manager has the field, and nothing exists any more that would change or remove it; or Git sets the field and no manager has it.
 
+pub mod fields;
 pub mod writers;
 
 use std::collections::BTreeMap;

@@ -10,3 +10,4 @@
 )]
 
 mod access_audit;
+mod kubectl_output;
