@@ -25,14 +25,20 @@ const LOST: [ErrorKind; 3] = [
 ///
 /// API servers close connections at any time: when they stop, and when they can't finish an answer. kubectl then repeats a read, and so does this client.
 ///
+/// The `read_timeout` of the configuration limits each whole request, with its answer, as kubectl's --request-timeout does. A watch or another stream is limited until its
+/// answer begins.
+///
 /// # Errors
 /// Fails when the address, the authority or the credentials can't be used.
-pub(crate) fn open_client(config: kube::Config) -> Result<kube::Client, kube::Error> {
+pub(crate) fn open_client(mut config: kube::Config) -> Result<kube::Client, kube::Error> {
     let namespace = config.default_namespace.clone();
+    // The client of kube would end an idle watch after this time, too.
+    let timeout = config.read_timeout.take();
     let server = name_server(&config.cluster_url);
     let problem = find_certificate_problem(&config, Timestamp::now());
     let client = kube::Client::try_from(config)?;
-    Ok(repeat_reads(client, (server, problem), namespace, PAUSE))
+    let pace = Pace { pause: PAUSE, timeout };
+    Ok(repeat_reads(client, (server, problem), namespace, pace))
 }
 
 /// Returns the address of a server for messages, without a path and without credentials.
@@ -48,17 +54,21 @@ fn name_server(url: &http::Uri) -> String {
     )
 }
 
-/// Returns a client that repeats reads. `server` is its address for messages, and the reason why no server accepts the user's certificate.
-fn repeat_reads(
-    client: kube::Client,
-    server: (String, Option<String>),
-    namespace: String,
+/// The times of a client.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// The pause before a retry.
     pause: Duration,
-) -> kube::Client {
+    /// The longest time of a request.
+    timeout: Option<Duration>,
+}
+
+/// Returns a client that repeats reads. `server` is its address for messages, and the reason why no server accepts the user's certificate.
+fn repeat_reads(client: kube::Client, server: (String, Option<String>), namespace: String, pace: Pace) -> kube::Client {
     let service = tower::service_fn(move |request| {
         let (client, (server, problem)) = (client.clone(), server.clone());
         async move {
-            match (send(&client, request, pause).await, problem) {
+            match (send_in_time(&client, request, pace).await, problem) {
                 (Ok(answer), Some(problem)) if answer.status() == StatusCode::UNAUTHORIZED => Err(
                     kube::Error::Service(Box::new(ConnectionFailure::of_own_certificate(&problem))),
                 ),
@@ -71,6 +81,38 @@ fn repeat_reads(
         }
     });
     kube::Client::new(service, namespace)
+}
+
+/// Sends a request within the timeout. An answer that is no stream is read within it, too.
+async fn send_in_time(
+    client: &kube::Client,
+    request: Request<Body>,
+    pace: Pace,
+) -> Result<Response<Body>, kube::Error> {
+    let Some(timeout) = pace.timeout else {
+        return send(client, request, pace.pause).await;
+    };
+    let is_stream = is_stream(request.uri());
+    let sent = async {
+        let (head, body) = send(client, request, pace.pause).await?.into_parts();
+        if is_stream {
+            return Ok(Response::from_parts(head, body));
+        }
+        let whole = http_body_util::BodyExt::collect(body).await?;
+        Ok(Response::from_parts(head, Body::from(whole.to_bytes())))
+    };
+    match tokio::time::timeout(timeout, sent).await {
+        Ok(sent) => sent,
+        Err(elapsed) => Err(kube::Error::Service(Box::new(elapsed))),
+    }
+}
+
+/// Whether the answer to a request is a stream without an end.
+fn is_stream(uri: &http::Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    query
+        .split('&')
+        .any(|part| matches!(part, "watch=true" | "watch=1" | "watch" | "follow=true"))
 }
 
 async fn send(
@@ -129,6 +171,10 @@ mod tests {
 
     /// Starts a server that closes the first connections after a read, and answers later ones. Returns a client, and a task that counts the connections.
     async fn serve_after(closed: usize) -> (kube::Client, tokio::task::JoinHandle<usize>) {
+        let pace = Pace {
+            pause: Duration::ZERO,
+            timeout: None,
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let served = tokio::spawn(async move {
@@ -152,7 +198,7 @@ mod tests {
         let config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
         let client = kube::Client::try_from(config).expect("a client");
         let (server, namespace) = (("http://test".to_owned(), None), "default".to_owned());
-        (repeat_reads(client, server, namespace, Duration::ZERO), served)
+        (repeat_reads(client, server, namespace, pace), served)
     }
 
     fn write_request(method: Method) -> Request<Vec<u8>> {
@@ -183,6 +229,26 @@ mod tests {
             assert!(!served.is_finished());
             served.abort();
         }
+    }
+
+    /// The server accepts connections and never answers.
+    #[tokio::test]
+    async fn a_silent_server_ends_a_request_with_a_timeout() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
+        config.read_timeout = Some(Duration::from_millis(1));
+        let client = open_client(config).expect("a client");
+        let refused = client.request::<serde_json::Value>(write_request(Method::GET)).await;
+        let failure = ConnectionFailure::find(&refused.expect_err("a timeout")).map(ToString::to_string);
+        assert_eq!(failure, Some(format!("http://{address} did not answer in time")));
+    }
+
+    #[test]
+    fn only_streams_have_no_end() {
+        let check = |path: &str| is_stream(&path.parse().expect("a path"));
+        assert!(check("/api/v1/pods?watch=true&resourceVersion=1") && check("/log?follow=true"));
+        assert!(!check("/api/v1/pods?limit=500") && !check("/api/v1/watch"));
     }
 
     /// Without a listening server, the user gets the error at once.

@@ -1,33 +1,105 @@
 //! Selects the cluster, and finds its kubeconfig. The module never writes a kubeconfig.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use tenure_api::{DurationText, ObjectView};
+use tenure_inspection::suggestions::name_suggestions;
 
 use crate::client::open_client;
+use crate::completion_words;
 use crate::failure::{Failure, chain};
 use crate::in_cluster_config;
+
+/// The heading of these flags in the help of every command.
+const HEADING: &str = "Connection to the cluster";
+
+/// The largest number of namespaces that are read for completions.
+const MOST_NAMES: usize = 500;
+
+/// Flags that select a cluster.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ClusterChoice {
+    /// Kubeconfig to use [default: $KUBECONFIG, else ~/.kube/config].
+    #[arg(long, global = true, value_name = "FILE", help_heading = HEADING)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig [default: its current context].
+    #[arg(long, global = true, value_name = "NAME", help_heading = HEADING, add = ArgValueCompleter::new(complete_context))]
+    context: Option<String>,
+}
 
 /// Flags of every command that connects to a cluster.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Connect {
-    /// Kubeconfig to use [default: $KUBECONFIG, else ~/.kube/config].
-    #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig [default: its current context].
-    #[arg(long, global = true, value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterChoice,
+    #[command(flatten)]
+    acting: ActingUser,
+    /// Longest time for one request, such as 5s or 2m; 0 for no limit. A watch is limited only until it begins.
+    #[arg(long, global = true, value_name = "TIME", default_value = "0", value_parser = parse_timeout, help_heading = HEADING)]
+    request_timeout: Duration,
+}
+
+/// Flags that name another user for the requests.
+#[derive(Debug, Clone, Default, Args)]
+struct ActingUser {
+    /// User to impersonate, in place of the user that the kubeconfig impersonates, if any.
+    #[arg(id = "impersonated_user", long = "as", global = true, value_name = "USER", help_heading = HEADING)]
+    user: Option<String>,
+    /// Group to impersonate, in place of the kubeconfig's groups. Can be repeated.
+    #[arg(id = "impersonated_groups", long = "as-group", global = true, value_name = "GROUP", help_heading = HEADING)]
+    groups: Vec<String>,
+}
+
+impl ActingUser {
+    /// Sets the impersonation of a user's configuration. As in kubectl, each given flag replaces only its own part, and empty values count as missing.
+    fn impersonate(&self, user: &mut AuthInfo) -> Result<(), Failure> {
+        if let Some(name) = self.user.as_ref().filter(|name| !name.is_empty()) {
+            user.impersonate = Some(name.clone());
+        }
+        if !self.groups.is_empty() {
+            user.impersonate_groups = Some(self.groups.clone());
+        }
+        let names_nobody = user.impersonate.as_ref().is_none_or(String::is_empty);
+        let has_groups = user
+            .impersonate_groups
+            .as_ref()
+            .is_some_and(|groups| !groups.is_empty());
+        if names_nobody && has_groups {
+            return Err(
+                Failure::usage("--as-group: groups without a user can't be impersonated")
+                    .hint("add the user: --as USER, such as --as alice --as-group developers"),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Reads a timeout as kubectl does: a number of seconds, or a duration with units.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    if text.is_empty() {
+        return Ok(Duration::ZERO);
+    }
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let read = DurationText(text.to_owned()).parse();
+    read.map_err(|_| "a number of seconds is wanted, or a time with a unit, such as 5s, 2m or 1h".to_owned())
 }
 
 /// Flags of every command about objects in namespaces.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Scope {
     /// Namespace of the objects [default: the context's namespace, else `default`].
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", help_heading = HEADING, add = ArgValueCompleter::new(complete_namespace))]
     namespace: Option<String>,
     /// All namespaces.
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    #[arg(short = 'A', long, conflicts_with = "namespace", help_heading = HEADING)]
     all_namespaces: bool,
 }
 
@@ -49,27 +121,47 @@ impl Scope {
 impl Connect {
     /// Reads the flags from an incomplete command line.
     pub(crate) fn of_words(words: &[String]) -> Self {
-        let value = |flag: &str| {
-            let index = words.iter().position(|word| word == flag)?;
-            words.get(index + 1).cloned()
-        };
+        let value = |flag: &str| find_flag(words, &[flag]);
         Self {
-            kubeconfig: value("--kubeconfig").map(PathBuf::from),
-            context: value("--context"),
+            cluster: ClusterChoice {
+                kubeconfig: value("--kubeconfig").map(PathBuf::from),
+                context: value("--context"),
+            },
+            acting: ActingUser {
+                user: value("--as"),
+                groups: list_flag(words, &["--as-group"]),
+            },
+            request_timeout: Duration::ZERO,
         }
     }
 
     /// Returns the folder of the current kubeconfig; `tenure up` stores its artifacts beside the kubeconfig.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
-        let (_, file) = self.read().ok()?;
+        let (_, file) = self.cluster.read().ok()?;
         file?.parent().map(PathBuf::from)
     }
 
     /// Returns a client for the selected cluster.
     pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
-        Ok(open_client(self.read_config().await?)?)
+        let config = self.cluster.read_config().await?;
+        Ok(open_client(self.add_flags(config)?)?)
     }
 
+    /// Returns the configuration of the cluster that the flags or $KUBECONFIG name; else, in a Pod, that of the Pod's cluster, as its ServiceAccount.
+    pub(crate) async fn read_config_of_cluster(&self) -> Result<kube::Config, Failure> {
+        self.add_flags(self.cluster.read_config_of_cluster().await?)
+    }
+
+    fn add_flags(&self, mut config: kube::Config) -> Result<kube::Config, Failure> {
+        self.acting.impersonate(&mut config.auth_info)?;
+        if !self.request_timeout.is_zero() {
+            config.read_timeout = Some(self.request_timeout);
+        }
+        Ok(config)
+    }
+}
+
+impl ClusterChoice {
     /// Returns the configuration of the cluster that the flags or $KUBECONFIG name; else, in a Pod, that of the Pod's cluster, as its ServiceAccount.
     pub(crate) async fn read_config_of_cluster(&self) -> Result<kube::Config, Failure> {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -82,6 +174,24 @@ impl Connect {
         in_cluster_config::read_config(std::path::Path::new(in_cluster_config::MOUNTED), &host, &port).await
     }
 
+    /// Returns the names of the kubeconfig's contexts.
+    fn list_contexts(&self) -> Vec<String> {
+        let Ok((kubeconfig, _)) = self.read() else {
+            return Vec::new();
+        };
+        kubeconfig.contexts.into_iter().map(|context| context.name).collect()
+    }
+
+    /// Returns the namespaces of the kubeconfig's contexts.
+    fn list_context_namespaces(&self) -> Vec<String> {
+        let Ok((kubeconfig, _)) = self.read() else {
+            return Vec::new();
+        };
+        let contexts = kubeconfig.contexts.into_iter().filter_map(|named| named.context);
+        let namespaces: BTreeSet<String> = contexts.filter_map(|context| context.namespace).collect();
+        namespaces.into_iter().collect()
+    }
+
     /// Returns the configuration of the kubeconfig's cluster.
     async fn read_config(&self) -> Result<kube::Config, Failure> {
         let (kubeconfig, _) = self.read()?;
@@ -89,6 +199,13 @@ impl Connect {
             context: self.context.clone(),
             ..KubeConfigOptions::default()
         };
+        if let Some(failure) = self
+            .context
+            .as_deref()
+            .and_then(|named| refuse_context(&kubeconfig, named))
+        {
+            return Err(failure);
+        }
         kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(|error| Failure::usage(format!("the kubeconfig can't be used: {}", chain(&error))))
@@ -110,6 +227,75 @@ impl Connect {
         };
         merge(&files, self.context.as_deref())
     }
+}
+
+/// Returns the completions of --context.
+fn complete_context(current: &OsStr) -> Vec<CompletionCandidate> {
+    let choice = Connect::of_words(&completion_words::list_words()).cluster;
+    completion_words::select(current, choice.list_contexts())
+}
+
+/// Returns the completions of -n. A user who may not list namespaces gets those of the kubeconfig's contexts.
+pub(crate) fn complete_namespace(current: &OsStr) -> Vec<CompletionCandidate> {
+    let connect = Connect::of_words(&completion_words::list_words());
+    let mut offered = completion_words::ask(async {
+        let client = connect.client().await?;
+        let path = format!("/api/v1/namespaces?limit={MOST_NAMES}");
+        let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        let request = http::Request::get(path).header(http::header::ACCEPT, accept);
+        let request = request
+            .body(Vec::new())
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        let answer: serde_json::Value = client.request(request).await?;
+        let items = ObjectView::of(&answer).list_views("/items");
+        Ok(items
+            .filter_map(|item| item.find_text("/metadata/name").map(str::to_owned))
+            .collect())
+    });
+    if offered.is_empty() {
+        offered = connect.cluster.list_context_namespaces();
+    }
+    completion_words::select(current, offered)
+}
+
+/// Returns the failure for a context that the kubeconfig lacks.
+fn refuse_context(kubeconfig: &Kubeconfig, named: &str) -> Option<Failure> {
+    let names: Vec<&str> = kubeconfig
+        .contexts
+        .iter()
+        .map(|context| context.name.as_str())
+        .collect();
+    if names.contains(&named) {
+        return None;
+    }
+    let failure = Failure::usage(format!("--context {named}: the kubeconfig has no such context"));
+    Some(match name_suggestions(named, &names) {
+        Some(hint) => failure.hint(hint),
+        None => failure.hint(format!("it has {}", names.join(", "))),
+    })
+}
+
+/// Returns all values of a flag on an incomplete command line, in any form that clap reads: `--flag value`, `--flag=value`, `-f value`, `-fvalue`.
+pub(crate) fn list_flag(words: &[String], flags: &[&str]) -> Vec<String> {
+    let mut values = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        for flag in flags {
+            match word.strip_prefix(flag) {
+                Some("") => values.extend(words.next().cloned()),
+                Some(rest) if flag.starts_with("--") => values.extend(rest.strip_prefix('=').map(str::to_owned)),
+                Some(rest) => values.push(rest.trim_start_matches('=').to_owned()),
+                None => continue,
+            }
+            break;
+        }
+    }
+    values
+}
+
+/// Returns the last value of a flag on an incomplete command line.
+pub(crate) fn find_flag(words: &[String], flags: &[&str]) -> Option<String> {
+    list_flag(words, flags).pop()
 }
 
 /// Merges several kubeconfigs as kubectl does. The first definition counts for each cluster, user and context, and for the current context. Missing files are skipped,
@@ -189,5 +375,79 @@ mod tests {
         assert_eq!(from, Some(a));
         let failure = merge(&[missing], None).expect_err("no file");
         assert!(failure.message.contains("missing") && failure.hint.is_some());
+    }
+
+    /// Each expected user and groups are the headers that kubectl 1.36 sent with these flags and this kubeconfig.
+    #[test]
+    fn impersonation_is_kubectls() {
+        let check =
+            |kubeconfig: serde_json::Value, user: Option<&str>, groups: &[&str], expected: Option<(&str, &[&str])>| {
+                let acting = ActingUser {
+                    user: user.map(str::to_owned),
+                    groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+                };
+                let mut found: AuthInfo = serde_json::from_value(kubeconfig).expect("a user");
+                let result = acting.impersonate(&mut found).ok().map(|()| {
+                    let groups = found.impersonate_groups.unwrap_or_default();
+                    (found.impersonate.unwrap_or_default(), groups)
+                });
+                let expected = expected.map(|(user, groups)| {
+                    let groups = groups.iter().map(|group| (*group).to_owned()).collect::<Vec<_>>();
+                    (user.to_owned(), groups)
+                });
+                assert_eq!(result, expected, "{acting:?}");
+            };
+        let bob = serde_json::json!({"as": "bob", "as-groups": ["g1", "g2"]});
+        check(bob.clone(), None, &[], Some(("bob", &["g1", "g2"])));
+        check(bob.clone(), Some("alice"), &[], Some(("alice", &["g1", "g2"])));
+        check(bob.clone(), Some("alice"), &["h1"], Some(("alice", &["h1"])));
+        check(bob.clone(), None, &["h1"], Some(("bob", &["h1"])));
+        check(bob, Some(""), &[], Some(("bob", &["g1", "g2"])));
+        let plain = serde_json::json!({});
+        check(plain.clone(), None, &["h1"], None);
+        check(
+            plain.clone(),
+            Some("alice"),
+            &["h1,h2", "h3"],
+            Some(("alice", &["h1,h2", "h3"])),
+        );
+        check(plain, Some(""), &[], Some(("", &[])));
+    }
+
+    #[test]
+    fn timeouts_are_kubectls() {
+        for (text, milliseconds) in [
+            ("5", 5_000),
+            ("0", 0),
+            ("500ms", 500),
+            ("1.5s", 1_500),
+            ("1h", 3_600_000),
+            ("", 0),
+        ] {
+            assert_eq!(parse_timeout(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        assert!(parse_timeout("1x").is_err());
+    }
+
+    #[test]
+    fn flags_are_found_in_every_form() {
+        let words: Vec<String> = "get -n a --context=b ks -nc --as-group x --as-group=y --as"
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(list_flag(&words, &["-n", "--namespace"]), ["a", "c"]);
+        assert_eq!(find_flag(&words, &["--context"]).as_deref(), Some("b"));
+        assert_eq!(list_flag(&words, &["--as-group"]), ["x", "y"]);
+        assert_eq!(find_flag(&words, &["--as"]), None);
+    }
+
+    #[test]
+    fn a_mistyped_context_gets_a_suggestion() {
+        let read = Kubeconfig::from_yaml(&kubeconfig("production", &["production", "staging"])).expect("YAML");
+        assert!(refuse_context(&read, "staging").is_none());
+        let failure = refuse_context(&read, "prodution").expect("a failure");
+        assert_eq!(failure.hint.as_deref(), Some("did you mean production?"));
+        let failure = refuse_context(&read, "x").expect("a failure");
+        assert_eq!(failure.hint.as_deref(), Some("it has production, staging"));
     }
 }

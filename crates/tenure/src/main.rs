@@ -14,6 +14,7 @@ mod audit_log;
 mod caller;
 mod client;
 mod commands;
+mod completion_words;
 #[cfg(target_os = "linux")]
 mod confinement;
 mod confirmation;

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::controllers;
 use super::lane_location::{DEFAULT_OF_RUN, LaneRequirements};
 use crate::client::open_client;
-use crate::connect::Connect;
+use crate::connect::ClusterChoice;
 use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
@@ -36,7 +36,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
-    connect: Connect,
+    connect: ClusterChoice,
     /// Folder for fetched content. Each process needs its own.
     #[arg(long, value_name = "DIR", default_value = "tenure-run")]
     data: PathBuf,

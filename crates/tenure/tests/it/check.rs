@@ -248,29 +248,29 @@ async fn a_surface_says_as_whom_and_for_which_namespace() {
     );
     let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
     place.check(
-        &["check", &path("web"), "--as", "blue/app"],
+        &["check", &path("web"), "--surface", "blue/app"],
         0,
         &[],
         &["as system:serviceaccount:blue:blue-gitops"],
     );
     // A name without a namespace is of the namespace of -n, or of the context's.
-    let own = ["check", &path("web"), "--as", "app", "-n", "blue"];
+    let own = ["check", &path("web"), "--surface", "app", "-n", "blue"];
     place.check(&own, 0, &[], &["as system:serviceaccount:blue:blue-gitops"]);
-    let elsewhere = ["check", &path("web"), "--as", "app"];
+    let elsewhere = ["check", &path("web"), "--surface", "app"];
     place.check(&elsewhere, 3, &[], &["there is no Surface app in namespace default"]);
     let without = [
         "other/map.yaml:1: error: schema: ConfigMap/map:",
         "namespace not specified",
     ];
-    place.check(&["check", &path("other"), "--as", "blue/app"], 1, &without, &[]);
+    place.check(&["check", &path("other"), "--surface", "blue/app"], 1, &without, &[]);
 
     place.check(
-        &["check", &path("web"), "--as", "blue/none"],
+        &["check", &path("web"), "--surface", "blue/none"],
         3,
         &[],
         &["there is no Surface none in namespace blue"],
     );
-    place.check(&["check", &path("web"), "--as", "a/b/c"], 2, &[], &["hint:"]);
+    place.check(&["check", &path("web"), "--surface", "a/b/c"], 2, &[], &["hint:"]);
     place.check(&["check", &path("web"), "--tenant", "red"], 3, &[], &["not found"]);
     place.check(
         &["check", &path("nowhere"), "--tenant", "blue"],
@@ -282,9 +282,9 @@ async fn a_surface_says_as_whom_and_for_which_namespace() {
 
 #[test]
 fn whom_to_check_as_has_to_be_said_once() {
-    fails(&["check", "."], 2, &["--as", "--tenant"]);
+    fails(&["check", "."], 2, &["--surface", "--tenant"]);
     fails(
-        &["check", ".", "--as", "a/b", "--tenant", "a"],
+        &["check", ".", "--surface", "a/b", "--tenant", "a"],
         2,
         &["cannot be used with"],
     );

@@ -276,7 +276,7 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
         (&["resume", "surface/app"], [0, 3, 3], &["resumed"]),
         (&["build", files], [0, 0, 0], &["greeting"]),
         (&["diff", "surface/app", "--path", files], [3, 3, 3], &[may_impersonate]),
-        (&["check", files, "--as", "app"], [3, 3, 3], &[may_impersonate]),
+        (&["check", files, "--surface", "app"], [3, 3, 3], &[may_impersonate]),
         (&["check", files, "--tenant", TENANT], [3, 3, 3], &[may_impersonate]),
         (&["reach", "tenant", TENANT], [3, 3, 3], &["tenants.capsule.clastix.io"]),
         (&["access", "list"], [3, 3, 3], &["tenure get fluxaccesses"]),
@@ -347,7 +347,7 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     for (arguments, code, words) in [
         (&["diff", "surface/app", "--path", files][..], 1, "+  number: \"2\""),
         (
-            &["check", files, "--as", "app"][..],
+            &["check", files, "--surface", "app"][..],
             0,
             "1 objects checked as system:serviceaccount:table-blue",
         ),

@@ -49,7 +49,7 @@ pub(crate) struct Check {
     /// Check as the account of this Surface, with the target namespace that the Surface has for the folder.
     ///
     /// Without NAMESPACE/, the Surface is in the namespace of -n, else in the context's. With --platform, it is in tenure-system.
-    #[arg(long = "as", id = "surface", value_name = "[NAMESPACE/]SURFACE")]
+    #[arg(long, value_name = "[NAMESPACE/]SURFACE")]
     surface: Option<String>,
     /// Check as the account of this tenant's surfaces. Objects without a namespace go to the tenant's home namespace.
     #[arg(long, value_name = "NAME")]
@@ -61,7 +61,7 @@ pub(crate) struct Check {
     #[arg(short, long, value_name = "NAME", conflicts_with = "tenant")]
     namespace: Option<String>,
     /// Folder of the platform repository to use instead of a cluster.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context", "impersonated_user", "impersonated_groups"])]
     platform: Option<PathBuf>,
     /// Format of the findings.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Text)]
@@ -224,15 +224,15 @@ impl Check {
         let (namespace, name) = named.split_once('/').unwrap_or((default, named));
         if namespace.is_empty() || name.is_empty() || name.contains('/') {
             return Err(
-                Failure::usage(format!("--as {named}: this is not the name of a Surface"))
-                    .hint("--as NAME with -n NAMESPACE, or --as NAMESPACE/NAME"),
+                Failure::usage(format!("--surface {named}: this is not the name of a Surface"))
+                    .hint("--surface NAME with -n NAMESPACE, or --surface NAMESPACE/NAME"),
             );
         }
         let surfaces: Api<Surface> = Api::namespaced(client.clone(), namespace);
         let surface = surfaces.get(name).await.map_err(|error| match &error {
             kube::Error::Api(status) if status.code == 404 => {
                 Failure::negative(format!("there is no Surface {name} in namespace {namespace}"))
-                    .hint("-n NAMESPACE, or --as NAMESPACE/NAME, names another namespace")
+                    .hint("-n NAMESPACE, or --surface NAMESPACE/NAME, names another namespace")
             }
             _ => Failure::from(error),
         })?;
