@@ -28,6 +28,7 @@ mod in_cluster_config;
 mod inspection;
 mod installation;
 mod interruption;
+mod kind_lists;
 mod lane_grants;
 mod lane_server;
 mod logging;

@@ -4,7 +4,9 @@
 use futures::StreamExt as _;
 use kube::discovery::ApiResource;
 use serde_json::Value;
+use tenure_api::ObjectView;
 use tenure_cluster::discovery::{self, Discovery, GroupVersion, Named};
+use tenure_inspection::suggestions::{find_close, name_suggestions};
 
 use crate::failure::Failure;
 
@@ -42,6 +44,19 @@ impl From<&Named> for Resource {
 }
 
 impl Resource {
+    /// Returns a namespaced resource of a kind, in version v1.
+    #[cfg(test)]
+    pub(crate) fn named(group: &str, plural: &str, kind: &str) -> Self {
+        Self {
+            group: group.into(),
+            version: "v1".into(),
+            plural: plural.into(),
+            kind: kind.into(),
+            namespaced: true,
+            aliases: vec![kind.to_lowercase()],
+        }
+    }
+
     /// Returns the resource in kube's type.
     pub(crate) fn api(&self) -> ApiResource {
         let api_version = if self.group.is_empty() {
@@ -226,9 +241,85 @@ pub(crate) fn explain(error: kube::Error, resource: &Resource, namespace: Option
 /// Finds the one resource that `typed` names.
 pub(crate) fn find<'a>(resources: &'a [Resource], typed: &str) -> Result<&'a Resource, Failure> {
     resources.iter().find(|resource| resource.answers_to(typed)).ok_or_else(|| {
-        Failure::usage(format!("the cluster doesn't serve {typed:?}"))
-            .hint("names are plural, singular, short or kinds, with a group where two share one: ks, kustomizations, deployments.apps")
+        let failure = Failure::usage(format!("the cluster doesn't serve {typed:?}"));
+        match suggest_kinds(resources, typed) {
+            Some(hint) => failure.hint(hint),
+            None => failure.hint("names are plural, singular, short or kinds, with a group where two share one: ks, kustomizations, deployments.apps"),
+        }
     })
+}
+
+/// Returns a hint with names of kinds that are close to the typed one.
+fn suggest_kinds(resources: &[Resource], typed: &str) -> Option<String> {
+    let name = typed.split_once('.').map_or(typed, |(name, _)| name);
+    let names = resources.iter().flat_map(|resource| {
+        let aliases = resource.aliases.iter().map(String::as_str);
+        aliases.chain([resource.plural.as_str()])
+    });
+    let closest = find_close(name, names).first().copied()?;
+    let matching: Vec<&Resource> = resources
+        .iter()
+        .filter(|resource| resource.answers_to(closest))
+        .collect();
+    // A group is a part of the hint if the user typed one, or if it is needed.
+    Some(match matching.as_slice() {
+        [_] if name == typed => format!("did you mean {closest}?"),
+        _ => {
+            let names: Vec<String> = matching.iter().map(|resource| resource.full_name()).collect();
+            format!("did you mean {}?", names.join(" or "))
+        }
+    })
+}
+
+/// The largest number of names that are read for suggestions and completions.
+pub(crate) const MOST_NAMES: usize = 500;
+
+/// Reads the names of the objects of a kind. The metadata is enough.
+pub(crate) async fn list_names(
+    client: &kube::Client,
+    resource: &Resource,
+    namespace: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let path = format!("{}?limit={MOST_NAMES}", resource.path(namespace));
+    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+    let request = http::Request::get(path)
+        .header(http::header::ACCEPT, accept)
+        .body(Vec::new())
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    let answer: Value = client.request(request).await?;
+    let items = ObjectView::of(&answer).list_views("/items");
+    let names = items.filter_map(|item| item.find_text("/metadata/name"));
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// Returns the failure for a missing object, with the close names, as far as the user may list them.
+pub(crate) async fn explain_missing(
+    client: &kube::Client,
+    resource: &Resource,
+    (namespace, name): (Option<&str>, &str),
+    failure: Failure,
+) -> Failure {
+    let names = list_names(client, resource, namespace).await.unwrap_or_default();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    match name_suggestions(name, &names) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// Explains why an object can't be read: for a missing one, with the close names.
+pub(crate) async fn explain_read(
+    client: &kube::Client,
+    resource: &Resource,
+    object: (Option<&str>, &str),
+    error: kube::Error,
+) -> Failure {
+    let is_missing = matches!(&error, kube::Error::Api(status) if status.code == 404);
+    let failure = Failure::from(error);
+    match is_missing {
+        true => explain_missing(client, resource, object, failure).await,
+        false => failure,
+    }
 }
 
 #[cfg(test)]
@@ -236,14 +327,9 @@ mod tests {
     use super::*;
 
     fn resource(group: &str, plural: &str, kind: &str, short: &str) -> Resource {
-        Resource {
-            group: group.into(),
-            version: "v1".into(),
-            plural: plural.into(),
-            kind: kind.into(),
-            namespaced: true,
-            aliases: vec![short.into()],
-        }
+        let mut resource = Resource::named(group, plural, kind);
+        resource.aliases.push(short.into());
+        resource
     }
 
     #[test]
@@ -264,6 +350,30 @@ mod tests {
             assert_eq!(find(&served, typed).expect(typed).plural, plural, "{typed}");
         }
         assert!(find(&served, "deploy.batch").is_err());
+    }
+
+    #[test]
+    fn a_mistyped_kind_gets_a_suggestion() {
+        let served = [
+            resource("apps", "deployments", "Deployment", "deploy"),
+            resource("tenure.dev", "surfaces", "Surface", "sf"),
+            resource("source.toolkit.fluxcd.io", "buckets", "Bucket", "bk"),
+            resource("example.org", "buckets", "Bucket", "bk"),
+        ];
+        for (typed, hint) in [
+            ("deploymnet", "did you mean deployment?"),
+            ("surfce.tenure.dev", "did you mean surfaces.tenure.dev?"),
+            (
+                "bukcets",
+                "did you mean buckets.source.toolkit.fluxcd.io or buckets.example.org?",
+            ),
+            ("deployment.batch", "did you mean deployments.apps?"),
+        ] {
+            let failure = find(&served, typed).expect_err(typed);
+            assert_eq!(failure.hint.as_deref(), Some(hint), "{typed}");
+        }
+        let failure = find(&served, "frobnicate").expect_err("no such kind");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("deployments.apps")));
     }
 
     #[test]

@@ -3,23 +3,15 @@
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
-use serde_json::Value;
-use tenure_api::ObjectView;
 
-use crate::connect::Connect;
+use crate::connect::{Connect, find_flag};
+use crate::kind_lists::{OURS, RECONCILED, STANDING, WITH_RESULTS};
 use crate::resources::{self, Resource};
-use crate::{failure::Failure, output};
-
-/// The timeout for the cluster.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The largest number of offered names.
-const MOST: usize = 200;
+use crate::{completion_words, failure::Failure, output};
 
 /// The variable with which a shell's script asks.
 pub(crate) const VARIABLE: &str = "TENURE_COMPLETE";
@@ -47,71 +39,101 @@ impl Completion {
     }
 }
 
-/// Returns the completions of an argument that names a kind or an object.
+/// Returns the completions of an argument that names a kind or an object: kinds that the command takes, and names of the objects of a kind.
 pub(crate) fn complete_target(current: &OsStr) -> Vec<CompletionCandidate> {
-    let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(1).collect();
-    let Some(current) = current.to_str() else {
-        return Vec::new();
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let Ok(runtime) = runtime else { return Vec::new() };
-    let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-    let found = runtime.block_on(async { tokio::time::timeout(PATIENCE, complete(&words, current)).await });
-    match found {
-        Ok(Ok(found)) => found.into_iter().take(MOST).map(CompletionCandidate::new).collect(),
-        // An error can't be shown, so the shell shows nothing.
-        Ok(Err(_)) | Err(_) => Vec::new(),
-    }
+    let words = completion_words::list_words();
+    let current_word = current.to_string_lossy().into_owned();
+    let offered = completion_words::ask(complete(&words, &current_word));
+    completion_words::select(current, offered)
 }
 
 async fn complete(words: &[String], current: &str) -> Result<Vec<String>, Failure> {
     let client = Connect::of_words(words).client().await?;
     let served = resources::served(&client).await?;
-    let namespace = namespace_of_words(words).unwrap_or_else(|| client.default_namespace().to_owned());
+    let named = find_flag(words, &["-n", "--namespace"]);
+    let namespace = named.unwrap_or_else(|| client.default_namespace().to_owned());
     if let Some((kind, _)) = current.split_once('/') {
-        let names = list_names(&client, resources::find(&served, kind)?, &namespace).await?;
-        return Ok(names
-            .into_iter()
-            .map(|name| format!("{kind}/{name}"))
-            .filter(|text| text.starts_with(current))
-            .collect());
+        let names = resources::list_names(&client, resources::find(&served, kind)?, Some(&namespace)).await?;
+        return Ok(names.into_iter().map(|name| format!("{kind}/{name}")).collect());
     }
-    let candidates = match kind_before(words, &served) {
-        Some(resource) => list_names(&client, resource, &namespace).await?,
-        None => served.iter().map(|resource| resource.plural.clone()).collect(),
-    };
-    Ok(candidates
-        .into_iter()
-        .filter(|text| text.starts_with(current))
-        .collect())
+    let command = words.get(1).map_or("", String::as_str);
+    match kind_before(words, &served) {
+        Some(resource) => resources::list_names(&client, resource, Some(&namespace)).await,
+        None => Ok(list_kinds(command, current, &served)),
+    }
+}
+
+/// Returns the kinds that a command takes. After a comma, the text before it stays: `ks,git` offers `ks,gitrepositories`.
+fn list_kinds(command: &str, current: &str, served: &[Resource]) -> Vec<String> {
+    let accepted = served.iter().filter(|resource| accepts(command, resource));
+    let plurals = accepted.map(|resource| resource.plural.clone());
+    match (command, current.rsplit_once(',')) {
+        ("get" | "export", Some((before, _))) => plurals.map(|plural| format!("{before},{plural}")).collect(),
+        ("get", None) => plurals.chain(["all".to_owned()]).collect(),
+        _ => plurals.collect(),
+    }
+}
+
+/// Whether a command takes objects of a kind.
+fn accepts(command: &str, resource: &Resource) -> bool {
+    let kind = (resource.group.as_str(), resource.kind.as_str());
+    match command {
+        "reconcile" => RECONCILED.contains(&kind),
+        "suspend" | "resume" => RECONCILED.contains(&kind) || STANDING.contains(&kind),
+        "tree" | "diff" => WITH_RESULTS.contains(&kind),
+        "export" => OURS.contains(&resource.full_name().as_str()),
+        _ => true,
+    }
 }
 
 /// Returns the kind before the current word, if any.
 fn kind_before<'a>(words: &[String], served: &'a [Resource]) -> Option<&'a Resource> {
     // The program, the subcommand, and the current word are no kinds.
     let before = words.get(2..words.len().saturating_sub(1))?;
-    let kind = before.iter().find(|word| !word.starts_with('-'))?;
-    resources::find(served, kind).ok()
+    let mut kinds = before
+        .iter()
+        .filter(|word| !word.starts_with('-') && !word.contains('/'));
+    kinds.find_map(|word| resources::find(served, word).ok())
 }
 
-/// Returns the value of `-n`.
-fn namespace_of_words(words: &[String]) -> Option<String> {
-    let index = words.iter().position(|word| word == "-n" || word == "--namespace")?;
-    words.get(index + 1).cloned()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-async fn list_names(client: &kube::Client, resource: &Resource, namespace: &str) -> Result<Vec<String>, Failure> {
-    let path = format!("{}?limit={MOST}", resource.path(Some(namespace)));
-    let request = http::Request::get(path)
-        // The metadata is enough.
-        .header(
-            http::header::ACCEPT,
-            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-        )
-        .body(Vec::new())
-        .map_err(|error| Failure::usage(error.to_string()))?;
-    let answer: Value = client.request(request).await?;
-    let items = ObjectView::of(&answer).list_views("/items");
-    let names = items.filter_map(|item| item.find_text("/metadata/name"));
-    Ok(names.map(str::to_owned).collect())
+    #[test]
+    fn a_command_offers_its_own_kinds() {
+        let served: Vec<Resource> = [
+            ("apps", "deployments", "Deployment"),
+            ("kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
+            ("notification.toolkit.fluxcd.io", "alerts", "Alert"),
+            ("tenure.dev", "surfaces", "Surface"),
+        ]
+        .map(|(group, plural, kind)| Resource::named(group, plural, kind))
+        .into();
+        let check = |command: &str, current: &str, expected: &[&str]| {
+            assert_eq!(list_kinds(command, current, &served), expected, "{command}");
+        };
+        check("trace", "", &["deployments", "kustomizations", "alerts", "surfaces"]);
+        check("tree", "", &["kustomizations", "surfaces"]);
+        check("reconcile", "", &["kustomizations", "surfaces"]);
+        check("suspend", "", &["kustomizations", "alerts", "surfaces"]);
+        check("export", "ks,a", &["ks,kustomizations", "ks,alerts", "ks,surfaces"]);
+        check(
+            "get",
+            "",
+            &["deployments", "kustomizations", "alerts", "surfaces", "all"],
+        );
+    }
+
+    #[test]
+    fn names_follow_their_kind() {
+        let served = [Resource::named("tenure.dev", "surfaces", "Surface")];
+        let check = |line: &str, expected: bool| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(kind_before(&words, &served).is_some(), expected, "{line}");
+        };
+        check("tenure get ", false);
+        check("tenure get -n shop surfaces ", true);
+        check("tenure get surface/a ", false);
+    }
 }

@@ -12,10 +12,10 @@ use tenure_api::ObjectView;
 use tenure_api::text::visible_line;
 use tenure_inspection::portable::{find_generator, list_credentials, make_portable};
 
-use super::get::{OURS, named, typed};
-use super::reconcile::{RECONCILED, STANDING};
+use super::get::{named, typed};
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
+use crate::kind_lists::{OURS, RECONCILED, STANDING};
 use crate::output;
 use crate::resources::{self, Resource};
 use crate::targets::Asked;
@@ -82,7 +82,11 @@ impl Export {
                     let path = format!("{}/{}", resource.path(Some(namespace)), resources::encode(name));
                     match read(&client, &path).await {
                         Ok(object) => printed.add(object),
-                        Err(error) => printed.refused.push(Failure::from(error)),
+                        Err(error) => {
+                            let object = (Some(namespace), name.as_str());
+                            let failure = resources::explain_read(&client, resource, object, error).await;
+                            printed.refused.push(failure);
+                        }
                     }
                 }
             }

@@ -9,6 +9,7 @@ use tenure_api::ObjectView;
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
+use crate::kind_lists::OURS;
 use crate::output::{self, Format};
 use crate::resources::{self, Resource};
 use crate::targets::Asked;
@@ -18,21 +19,6 @@ mod describe;
 pub(super) mod named;
 mod server_table;
 mod watch;
-
-/// The kinds that `tenure get` shows without an argument, in this order.
-pub(super) const OURS: &[&str] = &[
-    "tenants.capsule.clastix.io",
-    "surfaces.tenure.dev",
-    "gitrepositories.source.toolkit.fluxcd.io",
-    "ocirepositories.source.toolkit.fluxcd.io",
-    "buckets.source.toolkit.fluxcd.io",
-    "artifactgenerators.source.extensions.fluxcd.io",
-    "externalartifacts.source.toolkit.fluxcd.io",
-    "kustomizations.kustomize.toolkit.fluxcd.io",
-    "receivers.notification.toolkit.fluxcd.io",
-    "providers.notification.toolkit.fluxcd.io",
-    "alerts.notification.toolkit.fluxcd.io",
-];
 
 /// Show objects and their state: by default Tenants, Surfaces, sources, Kustomizations, Receivers, Providers and Alerts.
 #[derive(Debug, Args)]
@@ -195,11 +181,15 @@ impl Get {
         {
             return Ok(named);
         }
-        answer.map_err(|error| Refusal {
+        let error = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        Err(Refusal {
             forbidden: (is_refused && place.name.is_none()).then(|| place.resource.plural.clone()),
             failure: match place.name {
                 None => resources::explain(error, place.resource, namespace),
-                Some(_) => Failure::from(error),
+                Some(name) => resources::explain_read(client, place.resource, (namespace, name), error).await,
             },
         })
     }

@@ -18,23 +18,6 @@ use crate::progress::Progress;
 use crate::readiness::name_goal;
 use crate::{output, quantity};
 
-/// The kinds that are reconciled on request and can be suspended.
-pub(super) const RECONCILED: [(&str, &str); 7] = [
-    ("source.toolkit.fluxcd.io", "GitRepository"),
-    ("source.toolkit.fluxcd.io", "OCIRepository"),
-    ("source.toolkit.fluxcd.io", "Bucket"),
-    ("source.extensions.fluxcd.io", "ArtifactGenerator"),
-    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
-    ("notification.toolkit.fluxcd.io", "Receiver"),
-    ("tenure.dev", "Surface"),
-];
-
-/// The kinds that can be suspended and have nothing to reconcile, because they react to events.
-pub(super) const STANDING: [(&str, &str); 2] = [
-    ("notification.toolkit.fluxcd.io", "Alert"),
-    ("notification.toolkit.fluxcd.io", "Provider"),
-];
-
 /// The number of objects that are worked on at a time.
 const AT_ONCE: usize = 8;
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{GENERATOR_SWITCH, REQUESTED_AT};
 
-use super::{RECONCILED, STANDING};
+use crate::kind_lists::{RECONCILED, STANDING};
 use crate::failure::Failure;
 use crate::progress::Waiting;
 use crate::readiness::{self, Outcome};

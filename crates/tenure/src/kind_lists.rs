@@ -1,0 +1,39 @@
+//! The kinds of Tenure and Flux that commands name: by default, on request, and in completions.
+
+/// The kinds that `tenure get` shows without an argument, in this order.
+pub(crate) const OURS: &[&str] = &[
+    "tenants.capsule.clastix.io",
+    "surfaces.tenure.dev",
+    "gitrepositories.source.toolkit.fluxcd.io",
+    "ocirepositories.source.toolkit.fluxcd.io",
+    "buckets.source.toolkit.fluxcd.io",
+    "artifactgenerators.source.extensions.fluxcd.io",
+    "externalartifacts.source.toolkit.fluxcd.io",
+    "kustomizations.kustomize.toolkit.fluxcd.io",
+    "receivers.notification.toolkit.fluxcd.io",
+    "providers.notification.toolkit.fluxcd.io",
+    "alerts.notification.toolkit.fluxcd.io",
+];
+
+/// The kinds that are reconciled on request and can be suspended.
+pub(crate) const RECONCILED: [(&str, &str); 7] = [
+    ("source.toolkit.fluxcd.io", "GitRepository"),
+    ("source.toolkit.fluxcd.io", "OCIRepository"),
+    ("source.toolkit.fluxcd.io", "Bucket"),
+    ("source.extensions.fluxcd.io", "ArtifactGenerator"),
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    ("notification.toolkit.fluxcd.io", "Receiver"),
+    ("tenure.dev", "Surface"),
+];
+
+/// The kinds that can be suspended and have nothing to reconcile, because they react to events.
+pub(crate) const STANDING: [(&str, &str); 2] = [
+    ("notification.toolkit.fluxcd.io", "Alert"),
+    ("notification.toolkit.fluxcd.io", "Provider"),
+];
+
+/// The kinds with results: `tenure tree` shows these, and `tenure diff` renders them.
+pub(crate) const WITH_RESULTS: [(&str, &str); 2] = [
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    ("tenure.dev", "Surface"),
+];
