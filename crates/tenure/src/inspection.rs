@@ -4,10 +4,9 @@ use futures::StreamExt as _;
 use http::header::ACCEPT;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_api::reason::RECONCILIATION_FAILED;
-use tenure_api::text::visible_line;
 use tenure_cluster::discovery::{Discovery, Sought as Served};
-use tenure_inspection::object_facts::{DescribedState, Findings, MissingFacts, RelatedNamespaces, State};
+use tenure_inspection::object_facts::{DescribedState, Findings, MissingFacts, RelatedNamespaces};
+use tenure_inspection::tree_lines::describe_state;
 use tenure_planner::{Failure as Refusal, Live};
 
 use crate::connect::{Connect, Scope};
@@ -17,8 +16,6 @@ use crate::{output, provenance, targets};
 
 /// The number of concurrent reads.
 const AT_ONCE: usize = 16;
-/// The longest message beside an object.
-const LONGEST_MESSAGE: usize = 200;
 /// The media type for metadata alone, which every API server supports.
 pub(crate) const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
@@ -146,40 +143,12 @@ async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Li
 
 /// Describes the state of an object in a few words for people.
 pub(crate) fn describe(standing: &DescribedState) -> String {
-    let word = standing.state.as_str();
-    let mut text = match standing.state {
-        State::Ready => output::good(word),
-        State::Failed | State::Absent | State::Unserved | State::Forbidden => output::bad(word),
-        State::Elsewhere => output::faint(word),
-        State::InProgress | State::Terminating | State::Unknown => output::bold(word),
-    };
-    if standing.suspended {
-        text.push_str(" (suspended)");
+    let (word, details) = describe_state(standing);
+    let word = output::paint_tone(word.tone, &word.text);
+    match details.as_str() {
+        "" => word,
+        details => format!("{word}  {details}"),
     }
-    let message = shorten(&standing.message);
-    match (standing.reason.as_str(), message.as_str()) {
-        // The reason repeats the state.
-        (RECONCILIATION_FAILED, said) if standing.state == State::Failed && !said.is_empty() => {
-            text.push_str(&format!("  {said}"));
-        }
-        ("", "") => {}
-        ("", said) => text.push_str(&format!("  {said}")),
-        (reason, "") => text.push_str(&format!("  {}", visible_line(reason))),
-        (reason, said) => text.push_str(&format!("  {}: {said}", visible_line(reason))),
-    }
-    text
-}
-
-/// Returns the first line of a message, up to a length.
-fn shorten(message: &str) -> String {
-    let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = visible_line(lines.next().unwrap_or_default()).into_owned();
-    let is_cut = lines.next().is_some() || first.chars().count() > LONGEST_MESSAGE;
-    let mut shown: String = first.chars().take(LONGEST_MESSAGE).collect();
-    if is_cut {
-        shown.push('…');
-    }
-    shown
 }
 
 /// Output formats for programs.
@@ -197,18 +166,5 @@ pub(crate) fn print_data(data: Result<Value, serde_json::Error>, form: Form) -> 
     match form {
         Form::Json => output::print_json(&value),
         Form::Yaml => output::print_yaml(&value),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_one_line_of_some_length() {
-        assert_eq!(shorten("\n first \n second"), "first…");
-        assert_eq!(shorten("a\u{1b}[31m"), "a\\u{1b}[31m");
-        assert_eq!(shorten(&"x".repeat(1000)).chars().count(), LONGEST_MESSAGE + 1);
-        assert_eq!(shorten(""), "");
     }
 }

@@ -34,6 +34,7 @@ mod lane_server;
 mod logging;
 mod metrics_server;
 mod object_path;
+mod object_watch;
 mod output;
 mod paged_reads;
 mod plain_http;
@@ -45,7 +46,6 @@ mod repositories;
 mod resources;
 mod reviews;
 mod targets;
-mod text_table;
 #[cfg(feature = "traces")]
 mod traces;
 mod uninstallation;

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::text::{escape_json, escape_json_as_yaml, has_hidden, visible, visible_line};
+use tenure_inspection::text_table::{Cell, TextTable, Tone};
 
 use crate::failure::Failure;
-use crate::text_table::TextTable;
 
 /// Output formats of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,11 +80,29 @@ pub(crate) fn faint(text: &str) -> String {
     paint(Style::new().dimmed(), text)
 }
 
-/// Formats a table without borders, like kubectl: one line for each row, at most as wide as the terminal.
-pub(crate) fn table(headers: &[String], rows: Vec<Vec<String>>) -> String {
+/// Returns a text in the colour of its meaning.
+pub(crate) fn paint_tone(tone: Tone, text: &str) -> String {
+    match tone {
+        Tone::Plain => text.to_owned(),
+        Tone::Good => good(text),
+        Tone::Bad => bad(text),
+        Tone::Warning => paint(Style::new().fg_color(Some(AnsiColor::Yellow.into())), text),
+    }
+}
+
+/// Returns the lines of a row.
+pub(crate) fn lay_out(layout: &TextTable, row: &[Cell]) -> String {
+    layout.lines(row, paint_tone).join("\n")
+}
+
+/// Formats a table without borders, like kubectl, at most as wide as the terminal.
+pub(crate) fn table<C: Into<Cell>>(headers: &[String], rows: Vec<Vec<C>>) -> String {
     let headers: Vec<String> = headers.iter().map(|header| header.to_uppercase()).collect();
-    let columns = TextTable::fitting(&headers, &rows, width());
-    let lines = std::iter::once(&headers).chain(&rows).map(|row| columns.line(row));
+    let to_cells = |row: Vec<C>| row.into_iter().map(Into::into).collect::<Vec<Cell>>();
+    let rows: Vec<Vec<Cell>> = rows.into_iter().map(to_cells).collect();
+    let layout = TextTable::fitting(&headers, &rows, width());
+    let headers: Vec<Cell> = headers.into_iter().map(Cell::from).collect();
+    let lines = std::iter::once(&headers).chain(&rows).map(|row| lay_out(&layout, row));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -118,13 +136,18 @@ pub(crate) fn print_yaml(data: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns objects as a list, in kubectl's form.
+pub(crate) fn make_list(objects: &[Value]) -> Value {
+    serde_json::json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": objects})
+}
+
 /// Prints objects for programs.
 pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result<(), Failure> {
     let list;
     let whole = match objects {
         [only] if single => only,
         _ => {
-            list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            list = make_list(objects);
             &list
         }
     };

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
-use tenure_api::text::visible_line;
-use tenure_inspection::tree::{self, DEEPEST, Extent, Node};
+use tenure_inspection::tree::{self, DEEPEST, Extent};
+use tenure_inspection::tree_lines::write_tree;
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::inspection::{Form, InspectionClient, describe, print_data};
+use crate::inspection::{Form, InspectionClient, print_data};
 use crate::output;
 
 /// Show the objects that a Kustomization applied or a Surface generated, as a tree, with the state of each object.
@@ -76,7 +76,10 @@ impl Tree {
         };
         match self.output {
             Some(form) => print_data(serde_json::to_value(&root), form)?,
-            None => print(&root, "", ""),
+            None => {
+                let lines = write_tree(&root, output::width(), &output::paint_tone);
+                lines.iter().for_each(output::print_line);
+            }
         }
         match root.count_forbidden() {
             0 => {}
@@ -86,28 +89,5 @@ impl Tree {
             )),
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Prints a node after its branch, and its children after the continued stem.
-fn print(node: &Node, branch: &str, stem: &str) {
-    let object = visible_line(&node.object);
-    output::print_line(format!("{branch}{object}  {}", describe(&node.standing)));
-    let has_below = !node.children.is_empty() || node.more > 0;
-    for note in &node.notes {
-        let line = if has_below { "│ " } else { "  " };
-        output::print_line(format!("{stem}{line}! {}", visible_line(note)));
-    }
-    let last = node.children.len().saturating_sub(1);
-    for (index, child) in node.children.iter().enumerate() {
-        let (branch, below) = if index == last && node.more == 0 {
-            ("└── ", "    ")
-        } else {
-            ("├── ", "│   ")
-        };
-        print(child, &format!("{stem}{branch}"), &format!("{stem}{below}"));
-    }
-    if node.more > 0 {
-        output::print_line(format!("{stem}└── and {} more (--limit, --depth)", node.more));
     }
 }

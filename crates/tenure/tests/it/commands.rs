@@ -101,7 +101,12 @@ async fn what_is_there_and_what_is_not() {
     place.check(&["get", "frobnicate"], 2, &[], &["frobnicate", "hint:"]);
     place.check(&["get", "ks,gitrepo", "web"], 2, &[], &["belongs to one kind", "hint:"]);
     place.check(&["get", "ks/web", "-l", "app=web"], 2, &[], &["-l"]);
-    place.check(&["get", "ks,gitrepo", "-w"], 2, &[], &["one kind", "hint:"]);
+    place.check(
+        &["get", "ks,gitrepo", "-w", "-o", "json"],
+        2,
+        &[],
+        &["-w shows a table"],
+    );
 
     place.check(&["events", "--for", "ks/web"], 0, &[], &["no events about ks/web"]);
     place.check(&["events", "--for", "frobnicate/web"], 2, &[], &["frobnicate"]);

@@ -39,6 +39,7 @@ mod owner_references;
 mod pages;
 #[path = "../it/process.rs"]
 mod process;
+mod reading;
 mod run;
 #[cfg(target_os = "linux")]
 mod sharding;

@@ -174,6 +174,13 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     let may_impersonate = "verb impersonate on serviceaccounts, resourceNames [table-blue-gitops]";
     let table: &[Row<'_>] = &[
         (&["get"], [0, 0, 3], &["tenants.capsule.clastix.io", "app-app"]),
+        (&["get", "all"], [0, 0, 3], &["app-app", "surfaces.tenure.dev"]),
+        (
+            &["get", "ks", "-o", "jsonpath={.items[*].metadata.name}"],
+            [0, 0, 3],
+            &["app-app"],
+        ),
+        (&["get", "ks/app-apq"], [1, 1, 3], &["did you mean app-app?"]),
         (&["get", "ks,surfaces,gitrepo"], [0, 0, 3], &["app-app"]),
         (&["get", "surface/app"], [0, 0, 3], &["Ready True"]),
         (&["get", "tenants"], [0, 3, 3], &[TENANT]),

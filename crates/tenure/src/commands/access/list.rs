@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use serde_json::json;
 use tenure_api::text::visible_line;
 use tenure_inspection::access_reports::rows::{self, Row};
 use tenure_inspection::access_reports::{APPROVED, DENIED, PENDING, REVOKED};
+use tenure_inspection::ages::{write_distance, write_time_since};
 
 use super::cluster_reads::AccessReader;
 use super::output::{Output, Printed};
@@ -77,13 +79,14 @@ impl List {
             "role",
             "by",
             "namespaces",
-            "since",
+            "age",
             "next rotation",
             "ready",
         ];
         let headers: Vec<String> = headers.map(str::to_owned).to_vec();
+        let now = Timestamp::now();
         let rows = rows.iter().map(|row| {
-            let cells = write_cells(row);
+            let cells = write_cells(row, now);
             cells.iter().map(|cell| visible_line(cell).into_owned()).collect()
         });
         output::print_line(output::table(&headers, rows.collect()));
@@ -91,8 +94,12 @@ impl List {
     }
 }
 
-fn write_cells(row: &Row) -> [String; 10] {
-    let time = |time: Option<&tenure_api::time::Time>| time.map(|time| time.0.to_string()).unwrap_or_default();
+fn write_cells(row: &Row, now: Timestamp) -> [String; 10] {
+    let age = row
+        .since
+        .as_ref()
+        .map(|time| write_time_since(&time.0.to_string(), now));
+    let rotation = row.next_rotation.as_ref().map(|time| write_distance(time.0, now));
     [
         row.name.clone(),
         row.state.word.clone(),
@@ -101,8 +108,8 @@ fn write_cells(row: &Row) -> [String; 10] {
         row.role.clone(),
         row.requested_by.clone(),
         row.namespaces.join(","),
-        time(row.since.as_ref()),
-        time(row.next_rotation.as_ref()),
+        age.unwrap_or_default(),
+        rotation.unwrap_or_default(),
         row.ready.clone().unwrap_or_default(),
     ]
 }

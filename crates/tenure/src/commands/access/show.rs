@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use futures::StreamExt as _;
+use jiff::Timestamp;
 use tenure_api::access::FluxAccessRequest;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
@@ -14,6 +15,7 @@ use tenure_inspection::access_reports::detail::{
     self, Credential, CredentialDetail, Detail, MaybeUnknown, OtherReaders,
 };
 use tenure_inspection::access_reports::receivers;
+use tenure_inspection::ages::write_distance;
 
 use super::audit_reads;
 use super::cluster_reads::AccessReader;
@@ -234,7 +236,8 @@ fn print_asked(requested_by: &str, asked_in: &str, spec: &tenure_api::access::Fl
 }
 
 fn tell(credential: &Credential) -> String {
-    let at = |time: Option<&Time>| time.map(|time| time.0.to_string());
+    let now = Timestamp::now();
+    let at = |time: Option<&Time>| time.map(|time| write_distance(time.0, now));
     let one = |one: &CredentialDetail| {
         let number = one.id.map_or_else(|| one.name.clone(), |id| format!("number {id}"));
         let fingerprint: String = one.fingerprint.chars().take(16).collect();

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tenure_admission_rules::Question;
@@ -16,7 +17,7 @@ use tenure_inspection::access_reports::{ObservedFacts, ReadResult};
 use super::audit_reads::write_object;
 use super::cluster_reads::AccessReader;
 use super::output::{Output, Printed};
-use crate::connect::Connect;
+use crate::connect::{Connect, complete_namespace};
 use crate::failure::Failure;
 use crate::inspection::ONLY_METADATA;
 use crate::{caller, output};
@@ -42,6 +43,9 @@ pub(crate) struct Why {
     /// Secret as NAMESPACE/SECRET, or a FluxAccessRequest, for all of its namespaces.
     #[arg(value_name = "NAMESPACE/SECRET|NAME")]
     what: String,
+    /// Namespace of the Secret, if its name has none: `tenure access why web -n shop`.
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(complete_namespace))]
+    namespace: Option<String>,
     #[command(flatten)]
     form: Output,
     #[command(flatten)]
@@ -52,7 +56,7 @@ impl Why {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let look = AccessReader::connect(&self.connect).await?;
         let mut unknown = None;
-        let (chains, entries, left_out) = match self.what.split_once('/') {
+        let (chains, entries, left_out) = match self.find_secret()? {
             Some((namespace, secret)) => {
                 if namespace.is_empty() || secret.is_empty() || secret.contains('/') {
                     return Err(Failure::usage(format!("{:?}: NAMESPACE/SECRET is wanted", self.what)));
@@ -82,6 +86,21 @@ impl Why {
                 "the requests in namespace {PLATFORM_NAMESPACE} can't be read, so their approvals are unknown: {why}"
             ))
             .hint("the FluxAccess of your own namespace reports what became of its entries: tenure get fluxaccesses -n NAMESPACE")),
+        }
+    }
+}
+
+impl Why {
+    /// Returns the namespace and the name of the Secret; `None` for a request.
+    fn find_secret(&self) -> Result<Option<(&str, &str)>, Failure> {
+        match (&self.namespace, self.what.split_once('/')) {
+            (None, named) => Ok(named),
+            (Some(namespace), None) => Ok(Some((namespace, &self.what))),
+            (Some(namespace), Some(_)) => Err(Failure::usage(format!(
+                "-n {namespace}: {:?} names its namespace already",
+                self.what
+            ))
+            .hint("leave out -n, or the namespace before the name")),
         }
     }
 }

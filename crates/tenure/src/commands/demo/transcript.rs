@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use tenure_inspection::text_table::{Cell, Tone};
 
 use crate::output;
 
@@ -77,12 +78,20 @@ impl Transcript {
     /// Returns the summary table.
     pub(super) fn summary(&self) -> String {
         let rows = self.lines.iter().map(|line| {
-            let seen = if line.held {
-                output::good("held")
-            } else {
-                output::bad("NOT SEEN")
+            let (text, tone) = match line.held {
+                true => ("held", Tone::Good),
+                false => ("NOT SEEN", Tone::Bad),
             };
-            vec![line.chapter.to_string(), line.what.clone(), seen, seconds(line.took)]
+            let seen = Cell {
+                text: text.to_owned(),
+                tone,
+            };
+            vec![
+                line.chapter.to_string().into(),
+                line.what.as_str().into(),
+                seen,
+                seconds(line.took).into(),
+            ]
         });
         output::table(&["", "what", "seen", "took"].map(str::to_owned), rows.collect())
     }

@@ -1,69 +1,64 @@
-//! `tenure get`: the objects and their state, in the tables of the API server. An unreadable object never counts as missing.
+//! `tenure get`: the objects and their state, in the tables of the API server with columns of their own for reconciled objects. An unreadable object never counts as
+//! missing.
 
 use std::process::ExitCode;
 
 use clap::Args;
-use clap_complete::engine::ArgValueCompleter;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
+use jiff::Timestamp;
 use serde_json::Value;
-use tenure_api::ObjectView;
+use tenure_inspection::object_table::{GROUPS, needs_objects};
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::kind_lists::OURS;
-use crate::output::{self, Format};
+use crate::object_watch::read_request;
+use crate::output;
 use crate::resources::{self, Resource};
 use crate::targets::Asked;
-use crate::text_table::TextTable;
 
 mod describe;
+mod form;
 pub(super) mod named;
-mod server_table;
+mod tables;
 mod watch;
+
+use form::Form;
+use tables::{Found, Tables};
+
+/// The word for all kinds of Tenure and Flux in a namespace.
+const ALL: &str = "all";
+/// The media types of a request for a table, or for the object if the server has no table.
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// Show objects and their state: by default Tenants, Surfaces, sources, Kustomizations, Receivers, Providers and Alerts.
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// Kinds (`ks`, `ks,gitrepo`, `deployments.apps`), or objects (`ks web`, `ks/web`) [default: the kinds above].
+    /// Kinds (`ks`, `ks,gitrepo`, `deployments.apps`), `all` for every kind of Tenure and Flux in the namespace, or objects (`ks web`, `ks web shop`, `ks/web
+    /// gitrepo/web`) [default: the kinds above].
     #[arg(value_name = "KIND|KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     targets: Vec<String>,
-    /// More columns, or the objects as data for programs.
-    #[arg(short, long, value_name = "FORMAT")]
+    /// More columns (wide), the objects as data (json, yaml, name), or columns and text that you describe: jsonpath=TEMPLATE, jsonpath-as-json=TEMPLATE,
+    /// jsonpath-file=FILE, custom-columns=HEADER:PATH,…, custom-columns-file=FILE, as with kubectl.
+    #[arg(short, long, value_name = "FORMAT", value_parser = Form::parse, add = ArgValueCandidates::new(list_formats))]
     output: Option<Form>,
     /// Select objects by labels, as with kubectl: `app=web,tier!=cache`. Not for objects that are named.
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
-    /// Watch one kind, and print each change as a line. Not with an output for programs.
+    /// Watch the objects, and print each change as a line. Not with an output for programs.
     #[arg(short, long)]
     watch: bool,
+    /// Leave out the headers.
+    #[arg(long)]
+    no_headers: bool,
     #[command(flatten)]
     scope: Scope,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// Output formats of objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Form {
-    /// A table with all columns, without cut texts.
-    Wide,
-    /// The object as JSON.
-    Json,
-    /// The object as YAML.
-    Yaml,
-    /// The names as `resource/name`, one per line.
-    Name,
-}
-
-impl Form {
-    /// Returns the format for programs, if this is one.
-    fn for_programs(self) -> Option<Format> {
-        match self {
-            Self::Wide => None,
-            Self::Json => Some(Format::Json),
-            Self::Yaml => Some(Format::Yaml),
-            Self::Name => Some(Format::Name),
-        }
-    }
+fn list_formats() -> Vec<CompletionCandidate> {
+    form::FORMS.iter().map(CompletionCandidate::new).collect()
 }
 
 /// A collection, or one object of it.
@@ -75,75 +70,54 @@ struct Place<'a> {
 impl Get {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         let asked = Asked::read(&self.targets)?;
-        if self.selector.is_some() && matches!(asked, Asked::Objects(_)) {
+        let is_named = matches!(asked, Asked::Objects(_));
+        if self.selector.is_some() && is_named {
             return Err(
                 Failure::usage("-l selects objects, but these have names already").hint("leave out the names, or -l")
             );
         }
         let client = self.connect.client().await?;
         let served = resources::served(&client).await?;
-        let places = self.places(&asked, &served)?;
+        let places = list_places(&asked, &served)?;
         let namespace = self.scope.namespace(&client);
-        if matches!(asked, Asked::Objects(_)) && namespace.is_none() {
+        if is_named && namespace.is_none() {
             return Err(Failure::usage(
                 "an object lives in one namespace: name it with -n instead of -A",
             ));
         }
-        let format = self.output.and_then(Form::for_programs);
+        let data = self.output.as_ref().filter(|form| **form != Form::Wide);
         if self.watch {
-            return match (places.as_slice(), format) {
-                ([place], None) => self.follow(&client, place, namespace.as_deref()).await,
-                ([_], Some(_)) => Err(Failure::usage("-w shows a table: leave out -o, or say -o wide")),
-                _ => Err(Failure::usage("-w follows one kind").hint("such as tenure get ks -w")),
+            return match data {
+                None => self.follow(&client, &places, namespace.as_deref()).await,
+                Some(_) => Err(Failure::usage("-w shows a table: leave out -o, or say -o wide")),
             };
         }
         // For one argument, the error is the result. For several, the others are still shown.
         let alone = places.len() == 1;
         let (mut found, mut refused) = (Vec::new(), Vec::new());
         for place in &places {
-            match self.ask(&client, place, namespace.as_deref(), format).await {
+            match self.ask(&client, place, namespace.as_deref(), data.is_some()).await {
                 Ok(answer) => found.push((place, answer)),
                 Err(refusal) if alone => return Err(refusal.failure),
                 Err(refusal) => refused.push(refusal),
             }
         }
-        match format {
-            Some(format) => print_objects(&found, format, matches!(asked, Asked::Objects(_)) && alone)?,
-            None => self.print_tables(&found, namespace.as_deref(), &asked, refused.is_empty()),
+        match data {
+            Some(form) => form.print(&list_objects(&found), is_named && alone, !self.no_headers)?,
+            None => {
+                let shown = self.print_tables(found, namespace.as_deref(), is_named && alone);
+                if shown == 0 && refused.is_empty() && !is_named {
+                    self.note_nothing(namespace.as_deref());
+                }
+            }
         }
-        let is_failed = found.is_empty() || asked != Asked::Nothing;
+        // Of kinds that the user did not name, unreadable ones are left out and noted.
+        let is_failed = refused.len() == places.len() || !is_set_of_kinds(&asked);
         print_refusals(&refused, namespace.as_deref(), is_failed);
         match refused.into_iter().next() {
-            // Unreadable kinds of the default set are left out and noted.
             Some(first) if is_failed => Ok(first.failure.exit_code()),
             _ => Ok(ExitCode::SUCCESS),
         }
-    }
-
-    fn places<'a>(&self, asked: &'a Asked, served: &'a [Resource]) -> Result<Vec<Place<'a>>, Failure> {
-        let place = |kind: &str, name| {
-            Ok(Place {
-                resource: resources::find(served, kind)?,
-                name,
-            })
-        };
-        let places: Vec<Place<'a>> = match asked {
-            Asked::Nothing => OURS.iter().filter_map(|kind| place(kind, None).ok()).collect(),
-            Asked::Kinds(kinds) => kinds
-                .iter()
-                .map(|kind| place(kind, None))
-                .collect::<Result<_, Failure>>()?,
-            Asked::Objects(objects) => objects
-                .iter()
-                .map(|(kind, name)| place(kind, Some(name.as_str())))
-                .collect::<Result<_, Failure>>()?,
-        };
-        if places.is_empty() {
-            return Err(
-                Failure::negative("the cluster serves none of Tenure's kinds").hint("is Tenure installed there?")
-            );
-        }
-        Ok(places)
     }
 
     /// Reads a collection or an object: as a table for people, as objects for programs. A described object is read in both forms.
@@ -152,23 +126,16 @@ impl Get {
         client: &kube::Client,
         place: &Place<'_>,
         namespace: Option<&str>,
-        format: Option<Format>,
+        is_data: bool,
     ) -> Result<Value, Refusal> {
-        let accept = if format.is_some() {
-            "application/json"
-        } else {
-            server_table::ACCEPT
-        };
-        let mut path = self.path(place, namespace);
-        if format.is_none() && place.name.is_some() {
-            path.push_str("?includeObject=Object");
-        }
+        let accept = if is_data { "application/json" } else { TABLE };
+        let path = self.path(place, namespace, is_data);
         let unreadable = |failure| Refusal {
             failure,
             forbidden: None,
         };
         let answer = client
-            .request::<Value>(request(&path, accept).map_err(unreadable)?)
+            .request::<Value>(read_request(&path, accept).map_err(unreadable)?)
             .await;
         // A user who may not list a cluster-scoped kind may have some objects by name, as owners have their Tenants.
         let is_refused = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403);
@@ -194,56 +161,132 @@ impl Get {
         })
     }
 
-    fn print_tables(&self, found: &[(&Place<'_>, Value)], namespace: Option<&str>, asked: &Asked, whole: bool) {
-        let mut shown = 0;
-        let wide = self.output == Some(Form::Wide);
-        for (place, answer) in found {
-            let with_namespace = place.resource.namespaced && namespace.is_none();
-            let described = place.name.is_some() && !wide;
-            let columns = server_table::SelectedColumns::of(answer, with_namespace, wide || described);
-            let rows = columns.rows(answer);
-            if rows.is_empty() {
-                continue;
-            }
-            let gap = if shown > 0 { "\n" } else { "" };
-            shown += rows.len();
-            if described {
-                output::print_line(format!(
-                    "{gap}{}",
-                    describe_rows(place, &columns, &rows, answer).join("\n")
-                ));
-                continue;
-            }
-            if found.len() > 1 {
-                output::print_line(format!("{gap}{}", output::bold(&place.resource.full_name())));
-            }
-            let width = if wide { None } else { output::width() };
-            let layout = TextTable::fitting(&columns.headers, &rows, width);
-            output::print_line(layout.line(&columns.headers));
-            for row in &rows {
-                output::print_line(layout.line(row));
-            }
-        }
-        if shown == 0 && whole && !matches!(asked, Asked::Objects(_)) {
-            let place = namespace.map_or_else(
-                || "any namespace".to_owned(),
-                |namespace| format!("namespace {namespace}"),
-            );
-            output::print_note(format!(
-                "nothing found in {place}{}",
-                if namespace.is_some() { " (-A looks in all)" } else { "" }
-            ));
-        }
+    /// Prints tables, or the description of a single object. Returns the number of rows.
+    fn print_tables(&self, found: Vec<(&Place<'_>, Value)>, namespace: Option<&str>, is_single: bool) -> usize {
+        let tables = Tables {
+            is_wide: self.output == Some(Form::Wide),
+            with_headers: !self.no_headers,
+            // Without titles, names say their kind.
+            with_kinds: self.no_headers && has_several_kinds(&found),
+            namespace,
+            now: Timestamp::now(),
+        };
+        let found = tables::group(found.into_iter().map(|(place, answer)| Found {
+            resource: place.resource,
+            name: place.name.filter(|_| is_single && !self.no_headers && !tables.is_wide),
+            answer,
+        }));
+        tables.print(&found)
     }
 
-    fn path(&self, place: &Place<'_>, namespace: Option<&str>) -> String {
-        let collection = place.resource.path(namespace);
-        match (place.name, &self.selector) {
-            (Some(name), _) => format!("{collection}/{name}"),
-            (None, Some(selector)) => format!("{collection}?labelSelector={}", resources::encode(selector)),
-            (None, None) => collection,
+    fn note_nothing(&self, namespace: Option<&str>) {
+        let selected = self
+            .selector
+            .as_ref()
+            .map_or_else(String::new, |labels| format!(" with labels {labels}"));
+        output::print_note(match namespace {
+            Some(namespace) => format!("nothing found in namespace {namespace}{selected} (-A looks in all)"),
+            None => format!("nothing found in any namespace{selected}"),
+        });
+    }
+
+    fn path(&self, place: &Place<'_>, namespace: Option<&str>, is_data: bool) -> String {
+        let mut path = place.resource.path(namespace);
+        if let Some(name) = place.name {
+            path = format!("{path}/{}", resources::encode(name));
+        }
+        let mut query = Vec::new();
+        if let (None, Some(selector)) = (place.name, &self.selector) {
+            query.push(format!("labelSelector={}", resources::encode(selector)));
+        }
+        // Columns of revisions need the object, and so does a description.
+        let resource = place.resource;
+        if !is_data && (place.name.is_some() || needs_objects(&resource.group, &resource.kind)) {
+            query.push("includeObject=Object".to_owned());
+        }
+        match query.is_empty() {
+            true => path,
+            false => format!("{path}?{}", query.join("&")),
         }
     }
+}
+
+fn has_several_kinds(found: &[(&Place<'_>, Value)]) -> bool {
+    let first = found.first().map(|(place, _)| place.resource);
+    found.iter().any(|(place, _)| Some(place.resource) != first)
+}
+
+/// Whether the command chooses the kinds, and not the user.
+fn is_set_of_kinds(asked: &Asked) -> bool {
+    *asked == Asked::Nothing || is_all(asked)
+}
+
+fn is_all(asked: &Asked) -> bool {
+    matches!(asked, Asked::Kinds(kinds) if *kinds == [ALL])
+}
+
+fn list_places<'a>(asked: &'a Asked, served: &'a [Resource]) -> Result<Vec<Place<'a>>, Failure> {
+    let place = |kind: &str, name| {
+        Ok(Place {
+            resource: resources::find(served, kind)?,
+            name,
+        })
+    };
+    let places: Vec<Place<'a>> = match asked {
+        Asked::Nothing => OURS.iter().filter_map(|kind| place(kind, None).ok()).collect(),
+        Asked::Kinds(_) if is_all(asked) => {
+            let resources = list_all_kinds(served).into_iter();
+            resources.map(|resource| Place { resource, name: None }).collect()
+        }
+        Asked::Kinds(kinds) => kinds
+            .iter()
+            .map(|kind| place(kind, None))
+            .collect::<Result<_, Failure>>()?,
+        Asked::Objects(objects) => objects
+            .iter()
+            .map(|(kind, name)| place(kind, Some(name.as_str())))
+            .collect::<Result<_, Failure>>()?,
+    };
+    if places.is_empty() {
+        return Err(Failure::negative("the cluster serves none of Tenure's kinds").hint("is Tenure installed there?"));
+    }
+    Ok(places)
+}
+
+/// Returns the kinds of Tenure and Flux with objects in namespaces: first those that `tenure get` shows, in their order.
+fn list_all_kinds(served: &[Resource]) -> Vec<&Resource> {
+    let is_ours = |resource: &&Resource| GROUPS.iter().any(|group| resource.group.ends_with(group));
+    let mut kinds: Vec<&Resource> = served
+        .iter()
+        .filter(|resource| resource.namespaced)
+        .filter(is_ours)
+        .collect();
+    let position = |resource: &Resource| OURS.iter().position(|kind| *kind == resource.full_name());
+    kinds.sort_by_cached_key(|resource| (position(resource).unwrap_or(OURS.len()), resource.full_name()));
+    kinds
+}
+
+/// Returns the objects of all answers.
+fn list_objects(found: &[(&Place<'_>, Value)]) -> Vec<Value> {
+    let mut objects = Vec::new();
+    for (place, answer) in found {
+        match answer.get("items").and_then(Value::as_array) {
+            // Items of a list lack their kind.
+            Some(items) => objects.extend(items.iter().cloned().map(|item| typed(item, place.resource))),
+            None => objects.push(answer.clone()),
+        }
+    }
+    objects
+}
+
+/// Returns an item of a list as an object with its kind.
+pub(super) fn typed(mut item: Value, resource: &Resource) -> Value {
+    if let Some(object) = item.as_object_mut() {
+        let api = resource.api();
+        object.entry("apiVersion").or_insert(Value::from(api.api_version));
+        object.entry("kind").or_insert(Value::from(api.kind));
+    }
+    item
 }
 
 /// A collection or an object without an answer.
@@ -259,7 +302,7 @@ fn print_refusals(refused: &[Refusal], namespace: Option<&str>, is_failed: bool)
         .iter()
         .filter_map(|refusal| refusal.forbidden.as_deref())
         .collect();
-    let grouped = forbidden.len() > 1;
+    let grouped = forbidden.len() > 1 || (forbidden.len() == 1 && !is_failed);
     let others = refused.iter().filter(|refusal| !grouped || refusal.forbidden.is_none());
     others.for_each(|refusal| output::failure(&refusal.failure));
     if !grouped {
@@ -282,53 +325,27 @@ fn print_refusals(refused: &[Refusal], namespace: Option<&str>, is_failed: bool)
     }
 }
 
-fn describe_rows(
-    place: &Place<'_>,
-    columns: &server_table::SelectedColumns,
-    rows: &[Vec<String>],
-    answer: &Value,
-) -> Vec<String> {
-    let mut lines = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        let object = answer.pointer(&format!("/rows/{index}/object")).unwrap_or(&Value::Null);
-        let cells: Vec<(String, String)> = columns.headers.iter().cloned().zip(row.iter().cloned()).collect();
-        let namespace = ObjectView::of(object).find_text("/metadata/namespace");
-        let subject = format!(
-            "{}/{}{}",
-            place.resource.full_name(),
-            place.name.unwrap_or_default(),
-            namespace.map_or_else(String::new, |namespace| format!(" in {namespace}"))
-        );
-        lines.extend(describe::describe(&subject, &cells, object));
-    }
-    lines
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn print_objects(found: &[(&Place<'_>, Value)], format: Format, single: bool) -> Result<(), Failure> {
-    let mut objects = Vec::new();
-    for (place, answer) in found {
-        match answer.get("items").and_then(Value::as_array) {
-            // Items of a list lack their kind.
-            Some(items) => objects.extend(items.iter().cloned().map(|item| typed(item, place.resource))),
-            None => objects.push(answer.clone()),
-        }
+    #[test]
+    fn all_means_kinds_of_tenure_and_flux() {
+        let mut served = vec![
+            Resource::named("apps", "deployments", "Deployment"),
+            Resource::named("helm.toolkit.fluxcd.io", "helmreleases", "HelmRelease"),
+            Resource::named("kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
+            Resource::named("tenure.dev", "surfaces", "Surface"),
+        ];
+        let mut tenants = Resource::named("capsule.clastix.io", "tenants", "Tenant");
+        tenants.namespaced = false;
+        served.push(tenants);
+        let kinds: Vec<&str> = list_all_kinds(&served)
+            .into_iter()
+            .map(|kind| kind.plural.as_str())
+            .collect();
+        assert_eq!(kinds, ["surfaces", "kustomizations", "helmreleases"]);
+        let asked = Asked::Kinds(vec!["all".to_owned()]);
+        assert!(is_set_of_kinds(&asked) && list_places(&asked, &served).is_ok_and(|places| places.len() == 3));
     }
-    output::objects(&objects, format, single)
-}
-
-/// Returns an item of a list as an object with its kind.
-pub(super) fn typed(mut item: Value, resource: &Resource) -> Value {
-    if let Some(object) = item.as_object_mut() {
-        let api = resource.api();
-        object.entry("apiVersion").or_insert(Value::from(api.api_version));
-        object.entry("kind").or_insert(Value::from(api.kind));
-    }
-    item
-}
-
-fn request(path: &str, accept: &str) -> Result<http::Request<Vec<u8>>, Failure> {
-    http::Request::get(path)
-        .header(http::header::ACCEPT, accept)
-        .body(Vec::new())
-        .map_err(|error| Failure::usage(format!("{path:?} is no name: {error}")))
 }

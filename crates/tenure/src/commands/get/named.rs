@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tenure_planner::named_rights::list_names;
 
 use crate::failure::Failure;
+use crate::object_watch::read_request;
 use crate::output;
 use crate::resources::{Resource, write_collection_path};
 
@@ -33,7 +34,7 @@ pub(crate) async fn collect(
     let mut found = Vec::new();
     for name in names.iter().take(MOST) {
         let path = write_collection_path(resource, name);
-        match client.request::<Value>(super::request(&path, accept)?).await {
+        match client.request::<Value>(read_request(&path, accept)?).await {
             Ok(answer) => found.push(answer),
             // The object is gone, or the right was removed.
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}

@@ -1,116 +1,111 @@
-//! `tenure get -w`: a table that continues with changes. The watch starts at the version of the list or of the last change, so no change is missed. If the server no
-//! longer knows this version, the list is shown again.
+//! `tenure get -w`: tables that continue with changes, of one kind or of several. With several, each name has its kind before it.
 
 use std::process::ExitCode;
 
-use futures::{AsyncBufReadExt as _, TryStreamExt as _};
+use futures::stream::{BoxStream, StreamExt as _};
+use jiff::Timestamp;
 use serde_json::Value;
-use tenure_api::ObjectView;
 
-use super::{Form, Get, Place, request, server_table};
+use super::tables::{Layout, Tables};
+use super::{Form, Get, Place, TABLE, print_refusals};
 use crate::failure::Failure;
+use crate::object_watch::{Change, find_version, follow};
 use crate::output;
-use crate::text_table::TextTable;
+use crate::resources::{self, Resource};
 
-/// The reason why a watch ended.
-enum End {
-    /// The usual timeout; the next watch continues from this resourceVersion.
-    Timeout(String),
-    /// The server no longer knows the resourceVersion.
-    Expired,
+/// A followed collection. Its layout is the one of its last list.
+struct Followed<'a> {
+    resource: &'a Resource,
+    layout: Option<Layout>,
 }
 
 impl Get {
-    /// Shows the table, and then a line for each change, until the user stops it.
+    /// Shows the tables, and then a line for each change, until the user stops the command.
     pub(super) async fn follow(
         &self,
         client: &kube::Client,
-        place: &Place<'_>,
+        places: &[Place<'_>],
         namespace: Option<&str>,
     ) -> Result<ExitCode, Failure> {
-        let mut path = self.path(place, namespace);
-        if let Some(name) = place.name {
-            // Only a collection can be watched, so one object is watched as a collection of one.
-            path = format!(
-                "{}?fieldSelector=metadata.name%3D{name}",
-                place.resource.path(namespace)
-            );
-        }
-        let with_namespace = place.resource.namespaced && namespace.is_none();
-        loop {
-            let list: Value = client.request(request(&path, server_table::ACCEPT)?).await?;
-            let wide = self.output == Some(Form::Wide);
-            let columns = server_table::SelectedColumns::of(&list, with_namespace, wide);
-            let rows = columns.rows(&list);
-            let width = if wide { None } else { output::width() };
-            let layout = TextTable::fitting(&columns.headers, &rows, width);
-            output::print_line(layout.line(&columns.headers));
-            for row in &rows {
-                output::print_line(layout.line(row));
-            }
-            let mut from = find_version(&list).unwrap_or_default();
-            while let End::Timeout(last) = self.follow_from(client, &path, &from, (&columns, &layout)).await? {
-                from = last;
-            }
-        }
-    }
-
-    async fn follow_from(
-        &self,
-        client: &kube::Client,
-        path: &str,
-        from: &str,
-        (columns, layout): (&server_table::SelectedColumns, &TextTable),
-    ) -> Result<End, Failure> {
-        let mark = if path.contains('?') { '&' } else { '?' };
-        let url = format!("{path}{mark}watch=true&resourceVersion={from}&allowWatchBookmarks=true");
-        let stream = client.request_stream(request(&url, server_table::ACCEPT)?).await?;
-        let mut lines = stream.lines();
-        let mut last = from.to_owned();
-        loop {
-            let line = match lines.try_next().await {
-                Ok(Some(line)) => line,
-                Ok(None) => return Ok(End::Timeout(last)),
-                Err(error) => {
-                    return Err(Failure::environment(format!("the watch broke: {error}"))
-                        .hint("is the control plane still running?"));
+        let alone = places.len() == 1;
+        let (mut followed, mut changes, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+        for place in places {
+            let list = match self.ask(client, place, namespace, false).await {
+                Ok(list) => list,
+                Err(refusal) if alone => return Err(refusal.failure),
+                Err(refusal) => {
+                    refused.push(refusal);
+                    continue;
                 }
             };
-            let event: Value = serde_json::from_str(&line).map_err(|error| {
-                Failure::environment(format!("the watch sent something that is not an event: {error}"))
-            })?;
-            let event = ObjectView::of(&event);
-            let kind = event.read_text("/type");
-            let object = event.find("/object").unwrap_or(&Value::Null);
-            if kind == "ERROR" {
-                return match event.find_number("/object/code") {
-                    Some(410) => Ok(End::Expired),
-                    _ => {
-                        let message = event.find_text("/object/message").unwrap_or("it did not say why");
-                        Err(Failure::environment(format!("the server ended the watch: {message}")))
-                    }
-                };
+            let path = self.path_of_watch(place, namespace);
+            let stream = follow(client, path, TABLE, find_version(&list));
+            let mut one = Followed {
+                resource: place.resource,
+                layout: None,
+            };
+            self.show(&mut one, &Change::Listed(list), namespace, !alone);
+            let number = followed.len();
+            followed.push(one);
+            let numbered: BoxStream<'_, _> = stream.map(move |change| (number, change)).boxed();
+            changes.push(numbered);
+        }
+        print_refusals(&refused, namespace, followed.is_empty());
+        let mut changes = futures::stream::select_all(changes);
+        while let Some((number, change)) = changes.next().await {
+            let change = change?;
+            if let Some(one) = followed.get_mut(number) {
+                self.show(one, &change, namespace, !alone);
             }
-            if let Some(version) =
-                find_version(object).or_else(|| object.pointer("/rows/0/object").and_then(find_version))
-            {
-                last = version;
-            }
-            if kind != "BOOKMARK" {
-                for row in columns.rows(object) {
-                    let line = layout.line(&row);
-                    output::print_line(if kind == "DELETED" {
-                        output::faint(&format!("{line}   (deleted)"))
-                    } else {
-                        line
-                    });
+        }
+        Ok(refused
+            .first()
+            .map_or(ExitCode::SUCCESS, |refusal| refusal.failure.exit_code()))
+    }
+
+    fn show(&self, followed: &mut Followed<'_>, change: &Change, namespace: Option<&str>, with_kinds: bool) {
+        let tables = Tables {
+            is_wide: self.output == Some(Form::Wide),
+            with_headers: !self.no_headers,
+            with_kinds,
+            namespace,
+            now: Timestamp::now(),
+        };
+        let (answer, is_deleted) = match change {
+            Change::Listed(list) => {
+                let layout = tables.lay_out(followed.resource, list);
+                let is_empty = list.get("rows").and_then(Value::as_array).is_none_or(Vec::is_empty);
+                if tables.with_headers && !(with_kinds && is_empty) {
+                    output::print_line(layout.write_headers());
                 }
+                followed.layout = Some(layout);
+                (list, false)
+            }
+            Change::Changed(object) => (object, false),
+            Change::Deleted(object) => (object, true),
+        };
+        let Some(layout) = &followed.layout else { return };
+        for line in layout.write_rows(answer, tables.now) {
+            output::print_line(match is_deleted {
+                true => output::faint(&format!("{line}   (deleted)")),
+                false => line,
+            });
+        }
+    }
+
+    /// Returns the path of a watch. Only a collection can be watched, so one object is watched as a collection of one.
+    fn path_of_watch(&self, place: &Place<'_>, namespace: Option<&str>) -> String {
+        let collection = Place {
+            resource: place.resource,
+            name: None,
+        };
+        let path = self.path(&collection, namespace, false);
+        match place.name {
+            None => path,
+            Some(name) => {
+                let mark = if path.contains('?') { '&' } else { '?' };
+                format!("{path}{mark}fieldSelector=metadata.name%3D{}", resources::encode(name))
             }
         }
     }
-}
-
-fn find_version(value: &Value) -> Option<String> {
-    let version = ObjectView::of(value).read_text("/metadata/resourceVersion");
-    (!version.is_empty()).then(|| version.to_owned())
 }
