@@ -18,6 +18,7 @@ mod bad_input;
 mod bind;
 mod broken;
 mod build;
+mod captures;
 mod check;
 mod commands;
 mod demo;

@@ -141,7 +141,7 @@ async fn mistyped_words_get_suggestions() {
     check(&["export", "ks/wbe"], 1, &["did you mean web?"]);
     check(&["who", "ks/web", ".spec.pth"], 1, &["did you mean .spec.path?"]);
     check(&["get", "--sellector", "a=b"], 2, &["--selector"]);
-    check(&["gte"], 2, &["get"]);
+    check(&["gett"], 2, &["'get'"]);
     // A user who may not list objects learns no names.
     check(&["get", "ks/wbe", "--as", "stranger"], 3, &["forbidden"]);
     let status = check(
