@@ -14,7 +14,7 @@ use tenure_inspection::suggestions::name_suggestions;
 use crate::client::open_client;
 use crate::completion_words;
 use crate::failure::{Failure, chain};
-use crate::in_cluster_config;
+use crate::{in_cluster_config, named_objects, resources};
 
 /// The heading of these flags in the help of every command.
 const HEADING: &str = "Connection to the cluster";
@@ -235,7 +235,7 @@ fn complete_context(current: &OsStr) -> Vec<CompletionCandidate> {
     completion_words::select(current, choice.list_contexts())
 }
 
-/// Returns the completions of -n. A user who may not list namespaces gets those of the kubeconfig's contexts.
+/// Returns the completions of -n. A user who may not list namespaces gets those of the own Tenants, else those of the kubeconfig's contexts.
 pub(crate) fn complete_namespace(current: &OsStr) -> Vec<CompletionCandidate> {
     let connect = Connect::of_words(&completion_words::list_words());
     let mut offered = completion_words::ask(async {
@@ -253,9 +253,24 @@ pub(crate) fn complete_namespace(current: &OsStr) -> Vec<CompletionCandidate> {
             .collect())
     });
     if offered.is_empty() {
+        offered = completion_words::ask(list_namespaces_of_tenants(&connect));
+    }
+    if offered.is_empty() {
         offered = connect.cluster.list_context_namespaces();
     }
     completion_words::select(current, offered)
+}
+
+/// Returns the namespaces of the Tenants that the user may read by name.
+async fn list_namespaces_of_tenants(connect: &Connect) -> Result<Vec<String>, Failure> {
+    let client = connect.client().await?;
+    let served = resources::served(&client).await?;
+    let tenants = resources::find(&served, "tenants.capsule.clastix.io")?;
+    let found = named_objects::collect(&client, tenants, "application/json").await?;
+    let found = found.unwrap_or_default();
+    let tenants = ObjectView::of(&found).list_views("/items");
+    let namespaces = tenants.flat_map(|tenant| tenant.list_texts("/status/namespaces"));
+    Ok(namespaces.map(str::to_owned).collect())
 }
 
 /// Returns the failure for a context that the kubeconfig lacks.

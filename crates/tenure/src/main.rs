@@ -33,6 +33,7 @@ mod lane_grants;
 mod lane_server;
 mod logging;
 mod metrics_server;
+mod named_objects;
 mod object_path;
 mod object_watch;
 mod output;

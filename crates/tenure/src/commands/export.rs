@@ -12,13 +12,13 @@ use tenure_api::ObjectView;
 use tenure_api::text::visible_line;
 use tenure_inspection::portable::{find_generator, list_credentials, make_portable};
 
-use super::get::{named, typed};
+use super::get::typed;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::kind_lists::{OURS, RECONCILED, STANDING};
-use crate::output;
 use crate::resources::{self, Resource};
 use crate::targets::Asked;
+use crate::{named_objects, output};
 
 /// The number of objects on a page.
 const PAGE: usize = 500;
@@ -154,7 +154,9 @@ impl Export {
 async fn collect_named(client: &kube::Client, resource: &Resource, error: &kube::Error) -> Option<Value> {
     let is_forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
     match is_forbidden && !resource.namespaced {
-        true => named::collect(client, resource, "application/json").await.ok()?,
+        true => named_objects::collect(client, resource, "application/json")
+            .await
+            .ok()?,
         false => None,
     }
 }

@@ -216,6 +216,72 @@ async fn commands_act_as_the_named_user() {
     );
 }
 
+/// Returns the words that the shell offers for the last word of a command line.
+fn complete(cluster: &Cluster, line: &[&str]) -> Vec<String> {
+    let mut command = tenure(&[&["--"], line].concat());
+    command
+        .env("KUBECONFIG", &cluster.kubeconfig)
+        .env("TENURE_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", (line.len() - 1).to_string())
+        .env("_CLAP_IFS", "\n");
+    let output = command.output().expect("run tenure");
+    let offered = String::from_utf8_lossy(&output.stdout).into_owned();
+    offered.lines().map(str::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_shell_completes_words_that_fit() {
+    let cluster = start().await;
+    let check = |line: &str, expected: &[&str]| {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(complete(&cluster, &words), expected, "{line}");
+    };
+    check("tenure get kust", &["kustomizations"]);
+    check("tenure get ks,gitr", &["ks,gitrepositories"]);
+    check("tenure get -n reading ks pay", &["payments"]);
+    check("tenure get --namespace=reading ks/pay", &["ks/payments"]);
+    check("tenure tree kust", &["kustomizations"]);
+    check("tenure tree deploy", &[]);
+    check("tenure get -n read", &["reading"]);
+    check("tenure get -n reading --as stranger ks/pay", &[]);
+    check("tenure get -o jsonpath-", &["jsonpath-as-json=", "jsonpath-file="]);
+
+    // An owner may not list namespaces, and gets those of the own Tenant.
+    let tenant = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "completed" },
+        "spec": { "owners": [{ "kind": "User", "name": "ona" }] }
+    });
+    let rules = json!([{ "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get"], "resourceNames": ["completed"] }]);
+    let metadata = json!({ "name": "reader-of-completed" });
+    let role =
+        json!({ "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules });
+    let binding = json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": "reader-of-completed" },
+        "subjects": [{ "apiGroup": RBAC, "kind": "User", "name": "ona" }]
+    });
+    for object in [&tenant, &role, &binding] {
+        cluster.admin.apply(object.clone()).await;
+    }
+    let status = json!({ "status": { "namespaces": ["completed", "completed-dev"], "size": 2, "state": "Active" } });
+    let patched = cluster.admin.api(&tenant);
+    let patched = patched
+        .patch_status("completed", &PatchParams::default(), &Patch::Merge(&status))
+        .await;
+    patched.expect("a status");
+    let offered = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+        let offered = complete(&cluster, &["tenure", "get", "--as", "ona", "-n", "compl"]);
+        match offered == ["completed", "completed-dev"] {
+            true => Ok(()),
+            false => Err(format!("{offered:?}")),
+        }
+    });
+    offered.await.expect("namespaces of the Tenant");
+    for object in [&binding, &role, &tenant] {
+        cluster.admin.delete(object).await;
+    }
+}
+
 /// Starts a command that watches, and returns its lines.
 fn follow(cluster: &Cluster, arguments: &[&str]) -> (Up, std::sync::mpsc::Receiver<String>) {
     let mut command = tenure(arguments);

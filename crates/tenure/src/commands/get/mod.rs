@@ -13,13 +13,12 @@ use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::kind_lists::OURS;
 use crate::object_watch::read_request;
-use crate::output;
 use crate::resources::{self, Resource};
 use crate::targets::Asked;
+use crate::{named_objects, output};
 
 mod describe;
 mod form;
-pub(super) mod named;
 mod tables;
 mod watch;
 
@@ -142,7 +141,7 @@ impl Get {
         let is_by_name = place.name.is_none() && !place.resource.namespaced && self.selector.is_none();
         if is_refused
             && is_by_name
-            && let Some(named) = named::collect(client, place.resource, accept)
+            && let Some(named) = named_objects::collect(client, place.resource, accept)
                 .await
                 .map_err(unreadable)?
         {
