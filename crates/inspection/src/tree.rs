@@ -135,7 +135,7 @@ pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, 
         if let Some(ring) = ring {
             notes.push(format!("it is part of a cycle: {ring}"));
         } else if !children.is_empty() && !expanded.insert(id) {
-            notes.push("its results are shown where it appears first".to_owned());
+            notes.push("its results are shown elsewhere in this tree".to_owned());
         } else if depth >= extent.depth.min(DEEPEST) {
             more = children.len();
         } else {
@@ -458,7 +458,7 @@ mod tests {
             "{lines:#?}"
         );
         assert!(
-            lines.iter().any(|line| line.contains("shown where it appears first")),
+            lines.iter().any(|line| line.contains("shown elsewhere in this tree")),
             "{lines:#?}"
         );
     }

@@ -346,7 +346,7 @@ mod tests {
         bed.repository.commit([file], "more").await.unwrap();
         let large = bed.source("large").await;
         let refused = bed.load(&large, "one").await.err().unwrap();
-        assert!(refused.to_string().contains("--trees-per-tenant allows"), "{refused}");
+        assert!(refused.to_string().contains("fit: --trees-per-tenant"), "{refused}");
         assert_eq!(bed.budget.held(), 0);
     }
 }

@@ -129,12 +129,7 @@ fn diff_and_who_name_one_line_for_each_field() {
             "base/web.yaml:20",
         ),
         ("ConfigMap", ".data.color", "/data/color", "over/kustomization.yaml:15"),
-        (
-            "ConfigMap",
-            ".data.motd.txt",
-            "/data/motd.txt",
-            "over/kustomization.yaml:16",
-        ),
+        ("ConfigMap", ".data.motd.txt", "/data/motd.txt", "over/motd.txt:1"),
         ("Secret", ".data.password", "/stringData/password", "over/secret.yaml:7"),
     ];
     for (kind, field, pointer, line) in rows {

@@ -25,8 +25,8 @@ use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
 use crate::{
-    acting_account, admission_server, allocator, artifact_server, caller, control_plane, interruption, lane_server, output,
-    plain_http,
+    acting_account, admission_server, allocator, artifact_server, caller, control_plane, interruption, lane_server,
+    output, plain_http,
 };
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or in a Pod the Pod's own.

@@ -102,10 +102,10 @@ async fn what_is_there_and_what_is_not() {
     place.check(&["get", "ks,gitrepo", "web"], 2, &[], &["belongs to one kind", "hint:"]);
     place.check(&["get", "ks/web", "-l", "app=web"], 2, &[], &["-l"]);
     place.check(
-        &["get", "ks,gitrepo", "-w", "-o", "json"],
+        &["get", "ks,gitrepo", "-w", "-o", "jsn"],
         2,
         &[],
-        &["-w shows a table"],
+        &["did you mean json"],
     );
 
     place.check(&["events", "--for", "ks/web"], 0, &[], &["no events about ks/web"]);

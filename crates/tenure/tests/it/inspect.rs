@@ -163,7 +163,7 @@ async fn a_tree_and_the_way_back_up() {
     place.check(
         &["trace", "sa/default", "-n", "shop"],
         1,
-        &["not managed by anything here"],
+        &["nothing here manages it"],
         &[],
     );
     place.check(&["trace", "deployment/none", "-n", "shop"], 1, &[], &["is not there"]);

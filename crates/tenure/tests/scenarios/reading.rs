@@ -310,7 +310,15 @@ async fn watches_follow_several_kinds_and_events() {
     let (_get, rows) = follow(&cluster, &["get", "ks,gitrepo", "-n", NAMESPACE, "-w"]);
     wait_for_line(&rows, &["kustomization/web", "main@sha1:8f3c1d0a"]);
     wait_for_line(&rows, &["gitrepository/web"]);
+    let (_names, names) = follow(&cluster, &["get", "ks", "-n", NAMESPACE, "-w", "-o", "name"]);
+    wait_for_line(&names, &["kustomization.kustomize.toolkit.fluxcd.io/web"]);
+    let columns = "custom-columns=NAME:.metadata.name,SUSPENDED:.spec.suspend";
+    let (_columns, columns) = follow(&cluster, &["get", "ks", "-n", NAMESPACE, "-w", "-o", columns]);
+    wait_for_line(&columns, &["NAME", "SUSPENDED"]);
+    wait_for_line(&columns, &["web", "false"]);
     cluster.admin.apply(kustomization("payments", false)).await;
+    wait_for_line(&names, &["kustomization.kustomize.toolkit.fluxcd.io/payments"]);
+    wait_for_line(&columns, &["payments", "false"]);
     wait_for_line(&rows, &["kustomization/payments", "False"]);
     cluster.admin.delete(&kustomization("payments", false)).await;
     wait_for_line(&rows, &["kustomization/payments", "(deleted)"]);

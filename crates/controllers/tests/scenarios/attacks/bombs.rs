@@ -200,7 +200,7 @@ async fn large_objects_take_the_room_of_their_own_tenant_only() {
     let message = stage
         .ready(KUSTOMIZATION, target, "False", "ReconciliationFailed")
         .await;
-    assert!(message.contains("--live-memory-per-tenant allows"), "{message}");
+    assert!(message.contains("fit: --live-memory-per-tenant"), "{message}");
     for n in 0..4 {
         let name = format!("m{n}");
         assert!(stage.get(CONFIG_MAP, ("bombs-large", &name)).await.is_some(), "{name}");

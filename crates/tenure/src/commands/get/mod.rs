@@ -27,7 +27,8 @@ use tables::{Found, Tables};
 
 /// The word for all kinds of Tenure and Flux in a namespace.
 const ALL: &str = "all";
-/// The media types of a request for a table, or for the object if the server has no table.
+/// The media types of a request for objects; for a table, or for the object if the server has no table.
+const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// Show objects and their state: by default Tenants, Surfaces, sources, Kustomizations, Receivers, Providers and Alerts.
@@ -44,7 +45,7 @@ pub(crate) struct Get {
     /// Select objects by labels, as with kubectl: `app=web,tier!=cache`. Not for objects that are named.
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
-    /// Watch the objects, and print each change as a line. Not with an output for programs.
+    /// Watch the objects, and print each change: as a line, or with an output format for programs as an object.
     #[arg(short, long)]
     watch: bool,
     /// Leave out the headers.
@@ -84,13 +85,10 @@ impl Get {
                 "an object lives in one namespace: name it with -n instead of -A",
             ));
         }
-        let data = self.output.as_ref().filter(|form| **form != Form::Wide);
         if self.watch {
-            return match data {
-                None => self.follow(&client, &places, namespace.as_deref()).await,
-                Some(_) => Err(Failure::usage("-w shows a table: leave out -o, or say -o wide")),
-            };
+            return self.follow(&client, &places, namespace.as_deref()).await;
         }
+        let data = self.data_form();
         // For one argument, the error is the result. For several, the others are still shown.
         let alone = places.len() == 1;
         let (mut found, mut refused) = (Vec::new(), Vec::new());
@@ -102,7 +100,14 @@ impl Get {
             }
         }
         match data {
-            Some(form) => form.print(&list_objects(&found), is_named && alone, !self.no_headers)?,
+            Some(form) => {
+                let objects = found.iter().map(|(place, answer)| list_objects(place.resource, answer));
+                form.print(
+                    &objects.flatten().collect::<Vec<_>>(),
+                    is_named && alone,
+                    !self.no_headers,
+                )?;
+            }
             None => {
                 let shown = self.print_tables(found, namespace.as_deref(), is_named && alone);
                 if shown == 0 && refused.is_empty() && !is_named {
@@ -119,6 +124,11 @@ impl Get {
         }
     }
 
+    /// Returns the output format for programs, if the user wants one.
+    fn data_form(&self) -> Option<&Form> {
+        self.output.as_ref().filter(|form| **form != Form::Wide)
+    }
+
     /// Reads a collection or an object: as a table for people, as objects for programs. A described object is read in both forms.
     async fn ask(
         &self,
@@ -127,7 +137,7 @@ impl Get {
         namespace: Option<&str>,
         is_data: bool,
     ) -> Result<Value, Refusal> {
-        let accept = if is_data { "application/json" } else { TABLE };
+        let accept = if is_data { JSON } else { TABLE };
         let path = self.path(place, namespace, is_data);
         let unreadable = |failure| Refusal {
             failure,
@@ -265,17 +275,13 @@ fn list_all_kinds(served: &[Resource]) -> Vec<&Resource> {
     kinds
 }
 
-/// Returns the objects of all answers.
-fn list_objects(found: &[(&Place<'_>, Value)]) -> Vec<Value> {
-    let mut objects = Vec::new();
-    for (place, answer) in found {
-        match answer.get("items").and_then(Value::as_array) {
-            // Items of a list lack their kind.
-            Some(items) => objects.extend(items.iter().cloned().map(|item| typed(item, place.resource))),
-            None => objects.push(answer.clone()),
-        }
+/// Returns the objects of an answer: of a list, or the object itself.
+fn list_objects(resource: &Resource, answer: &Value) -> Vec<Value> {
+    match answer.get("items").and_then(Value::as_array) {
+        // Items of a list lack their kind.
+        Some(items) => items.iter().cloned().map(|item| typed(item, resource)).collect(),
+        None => vec![answer.clone()],
     }
-    objects
 }
 
 /// Returns an item of a list as an object with its kind.

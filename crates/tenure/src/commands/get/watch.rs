@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::tables::{Layout, Tables};
-use super::{Form, Get, Place, TABLE, print_refusals};
+use super::{Form, Get, JSON, Place, TABLE, list_objects, print_refusals};
 use crate::failure::Failure;
 use crate::object_watch::{Change, find_version, follow};
 use crate::output;
@@ -20,7 +20,7 @@ struct Followed<'a> {
 }
 
 impl Get {
-    /// Shows the tables, and then a line for each change, until the user stops the command.
+    /// Shows the tables, and then a line for each change, until the user stops the command. With an output format for programs, each object is printed by itself.
     pub(super) async fn follow(
         &self,
         client: &kube::Client,
@@ -30,7 +30,8 @@ impl Get {
         let alone = places.len() == 1;
         let (mut followed, mut changes, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for place in places {
-            let list = match self.ask(client, place, namespace, false).await {
+            let is_data = self.data_form().is_some();
+            let list = match self.ask(client, place, namespace, is_data).await {
                 Ok(list) => list,
                 Err(refusal) if alone => return Err(refusal.failure),
                 Err(refusal) => {
@@ -39,12 +40,13 @@ impl Get {
                 }
             };
             let path = self.path_of_watch(place, namespace);
-            let stream = follow(client, path, TABLE, find_version(&list));
+            let accept = if is_data { JSON } else { TABLE };
+            let stream = follow(client, path, accept, find_version(&list));
             let mut one = Followed {
                 resource: place.resource,
                 layout: None,
             };
-            self.show(&mut one, &Change::Listed(list), namespace, !alone);
+            self.show(&mut one, &Change::Listed(list), namespace, !alone)?;
             let number = followed.len();
             followed.push(one);
             let numbered: BoxStream<'_, _> = stream.map(move |change| (number, change)).boxed();
@@ -55,7 +57,7 @@ impl Get {
         while let Some((number, change)) = changes.next().await {
             let change = change?;
             if let Some(one) = followed.get_mut(number) {
-                self.show(one, &change, namespace, !alone);
+                self.show(one, &change, namespace, !alone)?;
             }
         }
         Ok(refused
@@ -63,7 +65,16 @@ impl Get {
             .map_or(ExitCode::SUCCESS, |refusal| refusal.failure.exit_code()))
     }
 
-    fn show(&self, followed: &mut Followed<'_>, change: &Change, namespace: Option<&str>, with_kinds: bool) {
+    fn show(
+        &self,
+        followed: &mut Followed<'_>,
+        change: &Change,
+        namespace: Option<&str>,
+        with_kinds: bool,
+    ) -> Result<(), Failure> {
+        if let Some(form) = self.data_form() {
+            return show_data(form, followed.resource, change, !self.no_headers);
+        }
         let tables = Tables {
             is_wide: self.output == Some(Form::Wide),
             with_headers: !self.no_headers,
@@ -84,13 +95,16 @@ impl Get {
             Change::Changed(object) => (object, false),
             Change::Deleted(object) => (object, true),
         };
-        let Some(layout) = &followed.layout else { return };
+        let Some(layout) = &followed.layout else {
+            return Ok(());
+        };
         for line in layout.write_rows(answer, tables.now) {
             output::print_line(match is_deleted {
                 true => output::faint(&format!("{line}   (deleted)")),
                 false => line,
             });
         }
+        Ok(())
     }
 
     /// Returns the path of a watch. Only a collection can be watched, so one object is watched as a collection of one.
@@ -99,13 +113,29 @@ impl Get {
             resource: place.resource,
             name: None,
         };
-        let path = self.path(&collection, namespace, false);
+        let path = self.path(&collection, namespace, self.data_form().is_some());
         match place.name {
             None => path,
             Some(name) => {
                 let mark = if path.contains('?') { '&' } else { '?' };
                 format!("{path}{mark}fieldSelector=metadata.name%3D{}", resources::encode(name))
             }
+        }
+    }
+}
+
+/// Prints the objects of a list or a change, each by itself. Columns have headers once.
+fn show_data(form: &Form, resource: &Resource, change: &Change, with_headers: bool) -> Result<(), Failure> {
+    let (answer, is_list) = match change {
+        Change::Listed(list) => (list, true),
+        Change::Changed(object) | Change::Deleted(object) => (object, false),
+    };
+    let objects = list_objects(resource, answer);
+    match form {
+        Form::CustomColumns(_) => form.print(&objects, false, with_headers && is_list),
+        _ => {
+            let mut single = objects.chunks(1);
+            single.try_for_each(|object| form.print(object, true, false))
         }
     }
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{GENERATOR_SWITCH, REQUESTED_AT};
 
-use crate::kind_lists::{RECONCILED, STANDING};
 use crate::failure::Failure;
+use crate::kind_lists::{RECONCILED, STANDING};
 use crate::progress::Waiting;
 use crate::readiness::{self, Outcome};
 use crate::resources::{self, Resource};
