@@ -53,7 +53,7 @@ impl Suite {
             .args(only)
             .current_dir(&self.folder);
         let output = command.output().with_context(|| self.program.display().to_string())?;
-        // Without this, a program that can't start would be a program without tests, and be left out.
+        // A program that can't start is an error, not a program without tests.
         if !output.status.success() {
             bail!("{} --list: {}", self.program.display(), output.status);
         }

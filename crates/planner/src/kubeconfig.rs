@@ -493,7 +493,7 @@ mod tests {
             ("a: 1\nb: [canary", "can't be read as YAML"),
             ("a: 1\na: canary\n", "can't be read as YAML"),
             ("clusters: []", "no current-context"),
-            ("current-context: canary", "none of its contexts"),
+            ("current-context: canary", "a context that it doesn't have"),
         ] {
             let error = read(text);
             assert!(

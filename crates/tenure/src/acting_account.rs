@@ -64,7 +64,7 @@ pub(crate) async fn become_account(
     })
 }
 
-/// Describes the user that a kubeconfig impersonates (`as`, `as-groups`, `as-uid`, `as-user-extra`); `None` if it impersonates nobody.
+/// Describes the user that a kubeconfig impersonates (`as`, `as-groups`, `as-uid`, `as-user-extra`), if it does.
 pub(crate) fn describe_impersonation(config: &kube::Config) -> Option<String> {
     let who = &config.auth_info;
     let mut parts: Vec<String> = who.impersonate.iter().map(|user| format!("user {user}")).collect();

@@ -15,7 +15,7 @@ const STATEMENT: &str = "application/vnd.in-toto+json";
 /// The types of statements: the components of the program, and its origin.
 const COMPONENTS: &str = "https://cyclonedx.org/bom";
 const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
-/// What the image is, for lists of images.
+/// Description of the image, for lists of images.
 const DESCRIPTION: &str = "Git reconciled into Kubernetes as somebody.";
 
 /// The program for one platform.

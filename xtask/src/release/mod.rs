@@ -76,7 +76,7 @@ pub(crate) struct Release {
     authorities: PathBuf,
 }
 
-/// What was made: the references by which others install it.
+/// The references by which others install the release.
 #[derive(Debug)]
 pub(crate) struct Made {
     /// `REGISTRY/NAME:VERSION`.

@@ -26,7 +26,7 @@ const NAMESPACE: &str = "tenure-system";
 const CONTROLLER: &str = "tenure-controller";
 /// The repositories of the demo that the trial serves.
 const REPOSITORIES: [&str; 3] = ["platform", "alpha", "beta"];
-/// What the demo's repositories say: the namespace, the Deployment, its image and its number of Pods.
+/// The content of the demo's repositories: the namespace, the Deployment, its image and its number of Pods.
 const APPLIED: [(&str, &str, &str); 3] = [
     ("alpha", "shop", "registry.example/shop:1.1.0 3"),
     ("alpha-staging", "shop", "registry.example/shop:1.0.0 1"),

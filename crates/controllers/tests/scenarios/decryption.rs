@@ -157,7 +157,7 @@ async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
         ),
         (
             [("sops.vault-token", "first.agekey")],
-            "sops.vault-token is for HashiCorp Vault, which is not asked",
+            "sops.vault-token is a key of HashiCorp Vault, which is not supported",
         ),
     ] {
         stage.admin.delete(SECRET, (namespace, "keys")).await.unwrap();

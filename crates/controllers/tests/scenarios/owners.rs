@@ -122,7 +122,7 @@ async fn what_two_want_stays_with_the_first() {
     let message = stage
         .ready(KUSTOMIZATION, ("owners-b", "second"), "False", "OwnedByAnother")
         .await;
-    assert!(message.contains("Kustomization/owners-b/first"), "{message}");
+    assert!(message.contains("Kustomization owners-b/first"), "{message}");
     let told = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let events = stage.admin.list(EVENT, "owners-b").await.unwrap();
         let is_told = |event: &Value| {

@@ -169,7 +169,7 @@ async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
         let message = stage
             .ready(GIT_REPOSITORY, ("sources-b", name), "False", "InvalidSpec")
             .await;
-        assert!(message.contains("include each other"), "{message}");
+        assert!(message.contains("includes form a cycle"), "{message}");
     }
     stage.end().await;
 }

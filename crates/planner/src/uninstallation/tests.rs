@@ -133,7 +133,7 @@ fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
         ]
     );
     assert!(
-        plan.stays.iter().any(|line| line.contains("Tenant, and 2")),
+        plan.stays.iter().any(|line| line.contains("kind Tenant (2 objects)")),
         "{:?}",
         plan.stays
     );

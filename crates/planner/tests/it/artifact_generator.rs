@@ -321,7 +321,7 @@ fn anothers_source_and_circles_are_refused() {
     circular.cycle = Some(cycle);
     let plan = planned(&mut circular);
     assert!(
-        ready(&plan).contains("generators that feed each other: blue/gen -> blue/a -> blue/gen"),
+        ready(&plan).contains("generators form a cycle: blue/gen -> blue/a -> blue/gen"),
         "{plan}"
     );
     assert!(plan.memory.told.unwrap().problem.is_some(), "nothing is made meanwhile");

@@ -150,7 +150,7 @@ fn what_is_not_there_is_refused_by_name() {
         "nats",
         "incident.io",
     ] {
-        let list = "there are generic, generic-hmac, slack, msteams, discord, alertmanager, github, gitlab, gitea";
+        let list = "use one of generic, generic-hmac, slack, msteams, discord, alertmanager, github, gitlab, gitea";
         check(
             json!({ "type": name }),
             no,
@@ -408,8 +408,8 @@ fn headers_are_not_where_a_secret_says_something_else() {
         ("Host: inside", "host can't be set"),
         ("Transfer-Encoding: chunked", "transfer-encoding can't be set"),
         ("content-length: '0'", "content-length can't be set"),
-        ("x: 1", "a value is no text"),
-        ("[a, b]", "it is no map"),
+        ("x: 1", "a value is not a string"),
+        ("[a, b]", "it is not a map"),
         ("a: b: c", "can't be read as YAML"),
     ] {
         let found = problem(headers);

@@ -35,7 +35,7 @@ const MOST: usize = 10_000;
 ///
 /// The consequences follow from deletionPolicy, prune and inventory of the object. The controllers decide when they carry the deletion out, and may keep more objects.
 ///
-/// Exit codes: 0 the deletions are requested; 1 an object is missing, has changed meanwhile, or you answered no; 2 wrong usage, or no terminal to ask at and no --silent;
+/// Exit codes: 0 the deletions are requested. 1 an object is missing, has changed meanwhile, or you answered no. 2 wrong usage, or no terminal to ask at and no --silent.
 /// 3 the cluster refused or failed.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {

@@ -203,7 +203,7 @@ fn list_kustomizations() -> Vec<Case> {
             Fault::Ring(["git", "oci"]),
             of("git"),
             "DependencyNotReady",
-            &["wait for each other"],
+            &["dependsOn forms a cycle"],
         ),
         case(
             spec(

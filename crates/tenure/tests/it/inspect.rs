@@ -177,7 +177,7 @@ async fn a_tree_and_the_way_back_up() {
     place.check(
         &trace,
         1,
-        &["whose inventory doesn't list it", "whatever it says of itself"],
+        &["whose inventory doesn't list it", "whatever its labels say"],
         &[],
     );
     // A forged inventory with another tenant's object proves nothing either. Nothing reconciles the forged object meanwhile.

@@ -333,7 +333,7 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     assert!(refused.contains("Forbidden"), "{refused}");
     let deleted = delete(owner);
     assert!(deleted.contains("✔ Surface/table-blue/second"), "{deleted}");
-    let mut gone = surface("https://git.example.org/second");
+    let mut gone = self::surface("https://git.example.org/second");
     gone["metadata"]["name"] = json!("second");
     cluster.admin.wait_until_gone(&gone).await;
     // Another writer's fields stay, and the message names the writer.

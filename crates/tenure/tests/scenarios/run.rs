@@ -109,7 +109,7 @@ async fn leader_stops_once_another_controller_holds_its_lease() {
     leader.expect("is held by capsule-7c9f");
     // After a restart the process waits, and continues after the other one has released the Lease.
     let again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &[]);
-    again.expect("nothing begins here until it is released");
+    again.expect("these controllers wait until it is released");
     admin.delete(&capsule).await;
     admin.wait_for_leader(&again.candidate).await;
 }

@@ -348,9 +348,10 @@ impl Controllers {
         let Some(Ok(first)) = lines.next() else {
             panic!("tenure run ended: {:?}", said.iter().collect::<Vec<_>>());
         };
-        let mut words = first.split(' ');
-        assert_eq!(words.next(), Some("controllers"), "{first}");
-        let candidate = words.next().expect("a candidate").to_owned();
+        // `controllers for ADDRESS as CANDIDATE: …`
+        let (_, rest) = first.split_once(" as ").unwrap_or_else(|| panic!("{first}"));
+        let (candidate, _) = rest.split_once(": ").unwrap_or_else(|| panic!("{first}"));
+        let candidate = candidate.to_owned();
         Self { child, candidate, said }
     }
 

@@ -150,7 +150,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
             .stage
             .ready(ARTIFACT_GENERATOR, (evil, name), "False", "ValidationFailed")
             .await;
-        assert!(message.contains("generators that feed each other"), "{message}");
+        assert!(message.contains("generators form a cycle"), "{message}");
     }
     scene
         .mallory

@@ -325,7 +325,7 @@ async fn no_field_of_a_source_leads_out() {
         attack(
             "include-itself",
             json!({ "include": [{ "repository": { "name": "include-itself" } }] }),
-            "include each other: include-itself -> include-itself",
+            "includes form a cycle: include-itself -> include-itself",
             json!({ "include": [{ "repository": { "name": "files" } }] }),
         ),
         attack(

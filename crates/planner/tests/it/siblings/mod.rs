@@ -118,7 +118,7 @@ fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
         assert!(play.ready(&first).starts_with("True"), "{}", play.account);
         let ready = play.ready(second);
         assert!(
-            ready.starts_with("False OwnedByAnother") && ready.contains(&format!("Kustomization/team/{first}")),
+            ready.starts_with("False OwnedByAnother") && ready.contains(&format!("Kustomization team/{first}")),
             "{start}: {ready}\n{}",
             play.account
         );

@@ -36,8 +36,8 @@ const FIELD_MANAGER: &str = "tenure-create";
 /// The command applies the object with your rights, and waits until it is Ready. It leaves fields that another writer has set. With --export it prints the object as
 /// YAML, and needs no cluster.
 ///
-/// Exit codes: 0 the object is Ready, or printed; 1 it is applied and not Ready, or another writer has its fields; 2 wrong usage, or the server refused a field; 3 the
-/// cluster refused or failed; 130 interrupted.
+/// Exit codes: 0 the object is Ready, or printed. 1 it is applied and not Ready, or another writer has its fields. 2 wrong usage, or the server refused a field. 3 the
+/// cluster refused or failed. 130 interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     #[command(subcommand)]

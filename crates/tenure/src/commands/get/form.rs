@@ -1,4 +1,4 @@
-//! The output formats of `tenure get`, with those that a user describes: `jsonpath=…` and `custom-columns=…`, in kubectl's grammar.
+//! The output formats of `tenure get`, and the formats that a user describes: `jsonpath=…` and `custom-columns=…`, in kubectl's grammar.
 
 use serde_json::Value;
 use tenure_api::text::visible;

@@ -262,7 +262,7 @@ fn list_places<'a>(asked: &'a Asked, served: &'a [Resource]) -> Result<Vec<Place
     Ok(places)
 }
 
-/// Returns the kinds of Tenure and Flux with objects in namespaces: first those that `tenure get` shows, in their order.
+/// Returns the kinds of Tenure and Flux with objects in namespaces: first the kinds that `tenure get` shows, in their order.
 fn list_all_kinds(served: &[Resource]) -> Vec<&Resource> {
     let is_ours = |resource: &&Resource| GROUPS.iter().any(|group| resource.group.ends_with(group));
     let mut kinds: Vec<&Resource> = served

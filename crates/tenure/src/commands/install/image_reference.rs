@@ -179,6 +179,10 @@ impl Connect for AnyAddress {
         }
         .boxed()
     }
+
+    fn check<'a>(&'a self, _: &'a Endpoint, _: Option<&'a Endpoint>) -> BoxFuture<'a, Result<(), ConnectRefusal>> {
+        async { Ok(()) }.boxed()
+    }
 }
 
 #[cfg(test)]
