@@ -100,7 +100,7 @@ pub(super) const WAYS: [&[ImpersonationRight]; 3] = [
     ],
 ];
 
-/// The number of questions about two ServiceAccounts: each of [`WAYS`], in both directions.
+/// The number of questions about two ServiceAccounts: each way to act as an account, in both directions.
 pub const MOST_OVERLAP_QUESTIONS: usize = {
     let [accounts, workloads, repositories] = WAYS;
     2 * (accounts.len() + workloads.len() + repositories.len())
