@@ -43,7 +43,7 @@ pub(crate) enum DialTarget {
         behind: Option<Endpoint>,
         patience: Duration,
     },
-    /// The same address, to learn whether it is allowed: nothing is opened, and the answer carries no descriptor.
+    /// A question whether an address is allowed. The hub opens no connection, and the answer carries no descriptor.
     Check {
         endpoint: Endpoint,
         behind: Option<Endpoint>,

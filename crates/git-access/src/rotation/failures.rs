@@ -61,7 +61,7 @@ impl StateMachine<'_> {
             .and_then(|until| Some((until, other.and(self.ledger.trouble.clone())?)));
         let at = later(at, Duration::from_secs(1));
         let (reason, message, at) = match earlier {
-            // Both failures are told already.
+            // The message names both failures already.
             Some((until, trouble)) if trouble.reason == HOST_AND_CLUSTER => {
                 (trouble.reason, trouble.message, at.max(until))
             }

@@ -45,7 +45,7 @@ pub(super) struct Abilities {
     version: String,
     has_webhooks: bool,
     has_policies: bool,
-    /// Whether the cluster serves policies, such as those that bound Tenure's accounts.
+    /// True if the cluster serves ValidatingAdmissionPolicies. They bound Tenure's own accounts, too.
     pub(super) serves_policies: bool,
 }
 
