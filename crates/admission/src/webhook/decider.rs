@@ -268,7 +268,8 @@ impl ReviewDecider {
             group: request.resource.group.to_owned(),
             resource: request.resource.name.to_owned(),
             subresource: request.resource.subresource.to_owned(),
-            namespace: if is_whole_namespace { "" } else { request.namespace }.to_owned(),
+            // As in the API server: a request for one Namespace is a request in it, so a RoleBinding there allows it.
+            namespace: if is_whole_namespace { name } else { request.namespace }.to_owned(),
             name: name.to_owned(),
             account: None,
         };

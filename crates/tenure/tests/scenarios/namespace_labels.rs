@@ -2,9 +2,10 @@
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
-use crate::world::{Cluster, Controllers};
+use crate::world::{Admin, Cluster, Controllers, list_webhook_flags, wait_for_probe};
 
 fn tenant(name: &str, owner: &str) -> Value {
     json!({
@@ -25,32 +26,32 @@ fn is_ready(found: &Value) -> bool {
     })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_labels_its_own_namespaces_and_no_others() {
-    let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
-    let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
-    cluster.wait_until_in_force().await;
+/// Writes metadata of a namespace as an owner.
+async fn write(owner: &Admin, name: &str, metadata: &Value, is_apply: bool) -> Result<Value, String> {
+    let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    let (patch, parameters) = match is_apply {
+        true => (Patch::Apply(&body), PatchParams::apply("kubectl").force()),
+        false => (Patch::Merge(&body), PatchParams::default()),
+    };
+    let written = owner.api(&body).patch(name, &parameters, &patch).await;
+    let written = written.map_err(|error| error.to_string())?;
+    Ok(serde_json::to_value(written).unwrap())
+}
+
+async fn make_tenants(cluster: &Cluster) {
     for tenant in [tenant("labels-blue", "alice"), tenant("labels-red", "rita")] {
         cluster.admin.apply(tenant.clone()).await;
         cluster.admin.wait_for(tenant, is_ready).await;
     }
-    let alice = cluster.become_user("alice", &[]).await;
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace" });
-    let write = async |name: &str, metadata: Value, is_apply: bool| {
-        let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
-        let (patch, parameters) = match is_apply {
-            true => (Patch::Apply(body), PatchParams::apply("kubectl").force()),
-            false => (Patch::Merge(body), PatchParams::default()),
-        };
-        let written = alice.api(&namespace).patch(name, &parameters, &patch).await;
-        written.map_err(|error| error.to_string())
-    };
+}
+
+/// An owner sets what the Tenant allows, in its own namespaces only.
+async fn check_writes(alice: &Admin) {
     for is_apply in [false, true] {
         let labels = json!({ "labels": { "team": "payments" }, "annotations": { "example.org/contact": "alice" } });
-        // The owner's RoleBindings come once the policies know the namespace.
-        let written = eventually(SOON, || write("labels-blue", labels.clone(), is_apply)).await;
-        let written = written.expect("allowed");
-        assert_eq!(written.metadata.labels.unwrap()["team"], "payments");
+        // The owner's RoleBindings come once admission knows the namespace.
+        let written = eventually(SOON, || write(alice, "labels-blue", &labels, is_apply)).await;
+        assert_eq!(written.expect("allowed")["metadata"]["labels"]["team"], "payments");
         for (name, metadata, reason) in [
             (
                 "labels-blue",
@@ -90,10 +91,59 @@ async fn an_owner_labels_its_own_namespaces_and_no_others() {
                 "forbidden",
             ),
         ] {
-            let refused = write(name, metadata.clone(), is_apply)
-                .await
-                .expect_err(&format!("{name} {metadata}"));
+            let written = write(alice, name, &metadata, is_apply).await;
+            let refused = written.expect_err(&format!("{name} {metadata}"));
             assert!(refused.contains(reason), "{name} {metadata}: {refused}");
         }
+    }
+    // A merge patch can also remove the label that makes the namespace the tenant's.
+    let removed = json!({ "labels": { "capsule.clastix.io/tenant": null } });
+    let refused = write(alice, "labels-blue", &removed, false)
+        .await
+        .expect_err("no owner leaves its Tenant");
+    assert!(refused.contains("may not change the tenant"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_labels_its_own_namespaces_and_no_others() {
+    let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
+    let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
+    cluster.wait_until_in_force().await;
+    make_tenants(&cluster).await;
+    check_writes(&cluster.become_user("alice", &[]).await).await;
+}
+
+/// With webhooks alone the same holds, and while no webhook answers an owner changes no namespace.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn webhooks_guard_labels_of_namespaces_and_fail_closed() {
+    let cluster = Cluster::start_own_with("--admission", "applied ClusterRole tenure-admission").await;
+    let (port, health) = (reserve_port(), reserve_port());
+    let flags = list_webhook_flags(port, health);
+    let mut controllers = Controllers::start(
+        &cluster.kubeconfig,
+        &cluster.data("run"),
+        &flags.each_ref().map(String::as_str),
+    );
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        let configuration =
+            json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": "tenure" } });
+        let is_whole = |found: &Value| found["webhooks"].as_array().is_some_and(|all| all.len() > 3);
+        cluster.admin.wait_for(configuration, is_whole).await;
+    }
+    wait_for_probe(health, "/readyz", 200).await;
+    make_tenants(&cluster).await;
+    let alice = cluster.become_user("alice", &[]).await;
+    check_writes(&alice).await;
+    controllers.child.kill().unwrap();
+    controllers.child.wait().unwrap();
+    for metadata in [
+        json!({ "labels": { "team": "other" } }),
+        json!({ "labels": { "capsule.clastix.io/tenant": null } }),
+        json!({ "labels": { "pod-security.kubernetes.io/enforce": "privileged" } }),
+    ] {
+        let refused = write(&alice, "labels-blue", &metadata, false)
+            .await
+            .expect_err(&metadata.to_string());
+        assert!(refused.contains("failed calling webhook"), "{metadata}: {refused}");
     }
 }
