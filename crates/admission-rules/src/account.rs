@@ -53,13 +53,19 @@ pub(super) fn is_account_of(case: Case<'_>, tenant: &TenantFacts) -> bool {
     }
 }
 
+/// Returns the Tenant whose GitOps account the user is.
+pub(super) fn find_tenant_of_account(case: Case<'_>) -> Option<&TenantFacts> {
+    let named = case.request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?;
+    let (namespace, _) = named.split_once(':')?;
+    let tenant = case.facts.tenant_of(namespace)?;
+    is_account_of(case, tenant).then_some(tenant)
+}
+
 /// Returns the Tenant whose account is used without a token of it.
 fn find_spoken_for(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     let request = case.request;
-    let named = request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?;
-    let (namespace, _) = named.split_once(':')?;
-    let tenant = case.facts.tenant_of(namespace)?;
-    let is_pretended = is_account_of(case, tenant) && !request.is_dry_run && !request.actor.has_shown_token();
+    let tenant = find_tenant_of_account(case)?;
+    let is_pretended = !request.is_dry_run && !request.actor.has_shown_token();
     is_pretended.then(|| {
         let why = format!(
             "{} may write only with a token of its own: this request impersonates it, or its token has no id",

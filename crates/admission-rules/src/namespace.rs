@@ -1,8 +1,8 @@
 //! The rules for the tenant of a namespace.
 //!
 //! RBAC can't restrict values. So every user that may create namespaces could create one for any tenant, and every user that may
-//! change one could give it away. Therefore an owner creates namespaces only for the Tenants that name the owner, and only users with
-//! the verb `adopt` change a namespace's tenant. Namespaces of Kubernetes or the platform can't be given to a tenant.
+//! change one could give it away. Therefore an owner creates namespaces only for the Tenants that name the owner, a GitOps account only
+//! for its own Tenant, and only users with the verb `adopt` change a namespace's tenant. Namespaces of Kubernetes or the platform can't be given to a tenant.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use super::ledger::Claim;
 use super::policy::FACTS_PREFIX;
 use super::request::read_metadata;
 use super::{
-    Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, finalizers, metadata, namespace_metadata,
+    Case, Change, Findings, Operation, Question, Refusal, Rule, account, cordon, finalizers, metadata,
+    namespace_metadata,
 };
 use tenure_tenancy::facts::FactIndex;
 use tenure_tenancy::placement::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
@@ -168,7 +169,8 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
             }
         }
     };
-    if !is_owner(case, tenant) && !case.may(&Question::about_tenant(OWN, &tenant.name)) {
+    let is_creator = is_owner(case, tenant) || account::is_account_of(case, tenant);
+    if !is_creator && !case.may(&Question::about_tenant(OWN, &tenant.name)) {
         return refuse_stranger(case, name, &tenant.name);
     }
     check_giveable(case.facts, name)?;
@@ -273,11 +275,12 @@ fn tell(names: &[&str]) -> String {
     }
 }
 
-/// Lists the Tenants that name the user as an owner, by name.
+/// Lists the Tenants that name the user as an owner, or whose GitOps account it is, by name.
 fn list_owned<'a>(case: Case<'a>) -> Vec<&'a TenantFacts> {
-    let mut owned: Vec<&TenantFacts> = list_names(case)
-        .iter()
-        .flat_map(|owner| case.facts.tenants_of(owner))
+    let names = list_names(case);
+    let named = names.iter().flat_map(|owner| case.facts.tenants_of(owner));
+    let mut owned: Vec<&TenantFacts> = named
+        .chain(account::find_tenant_of_account(case))
         .filter(|tenant| !tenant.deleting)
         .collect();
     owned.sort_by(|one, other| one.name.cmp(&other.name));

@@ -18,8 +18,8 @@ pub use self::holder::Holder;
 pub(crate) use self::holder::{find_holder, find_owner};
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
-    CREATION_PROOF, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, MINTABLE_ACCOUNTS, MINTABLE_FACT,
-    SHARDING_KEY, TENANT_LABEL,
+    CREATION_PROOF, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, GITOPS_CLUSTER_ROLE, HOME_NAMESPACE, MINTABLE_ACCOUNTS,
+    MINTABLE_FACT, SHARDING_KEY, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::tenant::TenantSpace;
@@ -63,6 +63,9 @@ pub struct TenantFacts {
     /// its use.
     #[serde(skip_serializing_if = "is_false")]
     pub exclusive_account: bool,
+    /// True if an administrator chose the ClusterRole of its GitOps account: then the account has no other rights.
+    #[serde(skip_serializing_if = "is_false")]
+    pub has_account_role: bool,
     /// The key of its shard, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
@@ -142,6 +145,12 @@ impl From<&Tenant> for TenantFacts {
                 .as_ref()
                 .and_then(|all| all.get(GITOPS_ACCOUNT))
                 .is_some_and(|value| value == GITOPS_ACCOUNT_EXCLUSIVE),
+            has_account_role: tenant
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(GITOPS_CLUSTER_ROLE))
+                .is_some_and(|role| !role.is_empty()),
             shard: read_shard(&tenant.metadata),
             pod_security: pod_security::read_annotation(&tenant.metadata)
                 .map(PodSecurityLevel::parse_strictly)

@@ -45,7 +45,7 @@ pub fn list_roles() -> Vec<Value> {
 /// Returns the rights of one Tenant where policies check writes:
 ///
 /// - [`list_owner_rights`],
-/// - the right of its owners to create its namespaces, unless the Tenant is cordoned or being deleted, and the right to [another one](has_namespace_capacity),
+/// - the right of its owners and its GitOps account to create its namespaces, unless the Tenant is cordoned or being deleted, and the right to [another one](has_namespace_capacity),
 /// - the duty of its account to show a token, if the account is exclusive.
 ///
 /// A former owner is removed from the bindings. The objects themselves always exist, and are deleted with the Tenant.
@@ -53,10 +53,10 @@ pub fn list_roles() -> Vec<Value> {
 pub fn list_tenant_rights(tenant: &TenantFacts, has_room: bool) -> Vec<Value> {
     let has_owners = !tenant.cordoned && !tenant.deleting;
     let own = format!("tenure:{}:own", tenant.name);
-    let owners = if has_owners { list_owners(tenant) } else { Vec::new() };
+    let creators = if has_owners { list_creators(tenant) } else { Vec::new() };
     let mut rights = vec![
         about_tenant(tenant, &own, if has_room { &[OWN, EXTEND] } else { &[OWN] }),
-        bind(tenant, own.clone(), &own, owners),
+        bind(tenant, own.clone(), &own, creators),
     ];
     rights.extend(list_token_rights(tenant));
     rights.extend(list_owner_rights(tenant));
@@ -86,19 +86,23 @@ pub fn has_namespace_capacity(tenant: &TenantFacts, settings: &Settings, count: 
 }
 
 /// Returns the owners' rights in the whole cluster wherever writes are checked: they may read their Tenant, and create namespaces. Admission ensures
-/// that these become the tenant's.
+/// that these become the tenant's. The GitOps account may create them, too: from a repository.
 #[must_use]
 pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
-    let owners = list_owners(tenant);
+    let creators = if tenant.deleting {
+        Vec::new()
+    } else {
+        list_creators(tenant)
+    };
     let view = format!("tenure:{}:view", tenant.name);
     vec![
         about_tenant(tenant, &view, &["get", BE_OWNER]),
-        bind(tenant, view.clone(), &view, owners.clone()),
+        bind(tenant, view.clone(), &view, list_owners(tenant)),
         bind(
             tenant,
             format!("capsule:{}:namespace-provisioner", tenant.name),
             NAMESPACE_PROVISIONER_CLUSTER_ROLE,
-            if tenant.deleting { Vec::new() } else { owners },
+            creators,
         ),
     ]
 }
@@ -126,6 +130,20 @@ fn metadata(tenant: &TenantFacts, name: &str) -> Value {
         "labels": { TENANT_LABEL: tenant.name, MANAGED_BY: MANAGED_BY_TENURE },
         "ownerReferences": [make_owner_reference(&tenant.name, &tenant.uid)]
     })
+}
+
+/// Lists the identities that create namespaces for a Tenant: its owners and its GitOps account. An account with a ClusterRole that an administrator chose has no other
+/// rights.
+fn list_creators(tenant: &TenantFacts) -> Vec<Value> {
+    let mut creators = list_owners(tenant);
+    let account = account_of(tenant).filter(|_| !tenant.has_account_role);
+    if let Some((home, account)) = account {
+        let account = json!({ "kind": "ServiceAccount", "namespace": home.as_str(), "name": account.as_str() });
+        if !creators.contains(&account) {
+            creators.push(account);
+        }
+    }
+    creators
 }
 
 fn list_owners(tenant: &TenantFacts) -> Vec<Value> {

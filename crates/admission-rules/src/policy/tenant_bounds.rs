@@ -64,7 +64,8 @@ fn subjects(platform: &str) -> Policy {
         name_home()
     );
     let is_accounts_role = format!(
-        "variables.role in ['{TENANT_GITOPS_CLUSTER_ROLE}', '{TENANT_GITOPS_HOME_CLUSTER_ROLE}', {}]",
+        "variables.role in ['{TENANT_GITOPS_CLUSTER_ROLE}', '{TENANT_GITOPS_HOME_CLUSTER_ROLE}', '{NAMESPACE_EDITOR_CLUSTER_ROLE}', \
+         '{NAMESPACE_DELETER_CLUSTER_ROLE}', {}]",
         annotation(GITOPS_CLUSTER_ROLE)
     );
     Policy {

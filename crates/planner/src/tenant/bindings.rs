@@ -8,9 +8,9 @@ use tenure_admission_rules::policy::{
 };
 use tenure_api::metadata::{
     AUTHOR_CLUSTER_ROLE, AUTHOR_ROLE, AUTHOR_ROLE_NONE, CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING,
-    GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_EDITOR_CLUSTER_ROLE,
-    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
-    TENANT_LABEL, WITNESS_BINDING,
+    GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    NAMESPACE_EDITOR_CLUSTER_ROLE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -27,6 +27,10 @@ use crate::refusal::Reason;
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Name of the GitOps account's additional RoleBinding in the home namespace.
 const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
+
+/// Names of its RoleBindings for the namespaces themselves.
+const GITOPS_NAMESPACE_EDITOR_BINDING: &str = "tenure:gitops:namespace-editor";
+const GITOPS_NAMESPACE_DELETER_BINDING: &str = "tenure:gitops:namespace-deleter";
 
 /// Lists all wanted accounts and RoleBindings in the tenant's namespaces.
 pub(super) fn list_wanted(
@@ -96,7 +100,8 @@ pub(super) fn list_wanted(
         Some((_, Err(denial))) => problems.push(denial.message),
         Some((home, Ok(account))) if account.as_str() == format!("{}{TENANT_GITOPS_SUFFIX}", facts.name) => {
             wanted.push(service_account(snapshot, home, &account));
-            bindings.extend(bind_account(named, &account_subject(home, &account)));
+            let checks_writes = settings.is_guarded || settings.has_policies;
+            bindings.extend(bind_account(named, &account_subject(home, &account), checks_writes));
         }
         // An administrator creates an account that the Tenant names instead. Its rights are those of an owner.
         Some((_, Ok(account))) => problems.extend(named.map(|role| {
@@ -204,8 +209,9 @@ fn named_binding(role: &str) -> String {
     format!("{GITOPS_BINDING}:{}", hash_parts(&[role]))
 }
 
-/// Returns the bindings of the generated account. The binding's name contains the role, because the role of a RoleBinding can't be changed.
-fn bind_account(named: Option<&str>, subject: &Value) -> Vec<Binding> {
+/// Returns the bindings of the generated account. The binding's name contains the role, because the role of a RoleBinding can't be changed. Where admission checks
+/// writes, the account keeps the tenant's namespaces as a repository has them, except the one in which it lives.
+fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Vec<Binding> {
     let bind = |name: String, place: Place, role: &str| Binding {
         name,
         place,
@@ -216,14 +222,26 @@ fn bind_account(named: Option<&str>, subject: &Value) -> Vec<Binding> {
     };
     match named {
         Some(role) => vec![bind(named_binding(role), Place::Everywhere, role)],
-        None => vec![
-            bind(GITOPS_BINDING.to_owned(), Place::Elsewhere, TENANT_GITOPS_CLUSTER_ROLE),
-            bind(
-                GITOPS_HOME_BINDING.to_owned(),
-                Place::Home,
-                TENANT_GITOPS_HOME_CLUSTER_ROLE,
-            ),
-        ],
+        None => {
+            let mut bindings = vec![
+                bind(GITOPS_BINDING.to_owned(), Place::Elsewhere, TENANT_GITOPS_CLUSTER_ROLE),
+                bind(
+                    GITOPS_HOME_BINDING.to_owned(),
+                    Place::Home,
+                    TENANT_GITOPS_HOME_CLUSTER_ROLE,
+                ),
+            ];
+            if checks_writes {
+                bindings.extend(
+                    [
+                        (GITOPS_NAMESPACE_EDITOR_BINDING, NAMESPACE_EDITOR_CLUSTER_ROLE),
+                        (GITOPS_NAMESPACE_DELETER_BINDING, NAMESPACE_DELETER_CLUSTER_ROLE),
+                    ]
+                    .map(|(name, role)| bind(name.to_owned(), Place::Elsewhere, role)),
+                );
+            }
+            bindings
+        }
     }
 }
 
