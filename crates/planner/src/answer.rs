@@ -103,6 +103,8 @@ pub enum Answer {
     DryRun(ObjectId, WriteAnswer),
     /// To [`Request::Try`](crate::Request::Try).
     Tried(ObjectId, WriteAnswer),
+    /// To [`Request::Create`](crate::Request::Create).
+    Created(ObjectId, WriteAnswer),
     /// To [`Request::Apply`](crate::Request::Apply).
     Applied(ObjectId, WriteAnswer),
     /// To [`Request::TakeOver`](crate::Request::TakeOver).

@@ -194,6 +194,7 @@ impl Attempt {
             Answer::Kind(..)
             | Answer::DryRun(..)
             | Answer::Tried(..)
+            | Answer::Created(..)
             | Answer::Claims(..)
             | Answer::TriedDelete(..)
             | Answer::TakenOver(..) => None,

@@ -25,7 +25,7 @@ pub struct Plan<S, I, T, M> {
     pub subject: String,
     /// The identity that executes the steps. Without an identity nothing is executed; a plan without steps may have none.
     pub identity: Option<I>,
-    /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Request::Apply`] and [`Request::Delete`], whose order counts.
+    /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Request::Create`], [`Request::Apply`] and [`Request::Delete`], whose order counts.
     pub steps: Vec<S>,
     /// The deadline of the steps. A step that has not begun by then gets no answer. A running step is given up and answered with a failure, and its effect is unknown.
     pub deadline: Option<Timestamp>,
@@ -136,8 +136,10 @@ pub enum Request {
     Read(Watched),
     /// Server-side apply, dry-run. Answer: the attempt's `dry_runs`.
     DryRun(Apply),
-    /// Dry-run of the creation of an existing object, under another name. Answer: the attempt's `tried`, by the id of the existing object.
+    /// Dry-run of a creation: of a new object, or of an existing one under another name. Answer: the attempt's `tried`, by the id of the object.
     Try(Apply),
+    /// Creation of an object that doesn't exist (POST). Answer: the attempt's `created`.
+    Create(Apply),
     /// Server-side apply. Answer: the attempt's `applied`; the object also becomes its `live`.
     Apply(Apply),
     /// JSON patch of managedFields that takes fields over from other managers. Answer: the attempt's `taken_over`.
@@ -550,12 +552,17 @@ impl fmt::Display for Request {
             }
             Self::Read(target) => write!(formatter, "read {}", target.id.subject()),
             Self::DryRun(apply) => write!(formatter, "dry-run {} ({})", apply.id.subject(), apply.origin),
-            Self::Try(apply) => write!(
-                formatter,
-                "try to create {} under another name ({})",
-                apply.id.subject(),
-                apply.origin
-            ),
+            Self::Try(apply) => {
+                let is_new = apply.object.view().find_text("/metadata/name") == Some(apply.id.name.as_str());
+                let name = if is_new { "" } else { " under another name" };
+                write!(
+                    formatter,
+                    "try to create {}{name} ({})",
+                    apply.id.subject(),
+                    apply.origin
+                )
+            }
+            Self::Create(apply) => write!(formatter, "create {} ({})", apply.id.subject(), apply.origin),
             Self::Apply(apply) => write!(formatter, "apply {} ({})", apply.id.subject(), apply.origin),
             Self::TakeOver(take_over) => {
                 write!(

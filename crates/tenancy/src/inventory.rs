@@ -13,12 +13,11 @@ use crate::write_scope::{self, Scope};
 /// # Errors
 /// When the entry names an object that [`write_scope::check_object`] denies.
 pub fn check_entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
-    let (scope, namespace) = if id.namespace.is_empty() {
-        (Scope::Cluster, None)
-    } else {
-        (Scope::Namespaced, Some(id.namespace.as_str()))
+    let scope = match id.namespace.is_empty() {
+        true => Scope::Cluster,
+        false => Scope::Namespaced,
     };
-    write_scope::check_object(placement, scope, &id.kind, namespace, &id.name)
+    write_scope::check_object(placement, scope, id)
 }
 
 /// Checks whether a live object names this Kustomization as its owner: with both owner labels,

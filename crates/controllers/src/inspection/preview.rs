@@ -127,7 +127,8 @@ impl Preview<'_> {
                         snapshot.take_rendered(rendered, Timestamp::now());
                     }
                     Step::Ask(
-                        Request::Apply(_)
+                        Request::Create(_)
+                        | Request::Apply(_)
                         | Request::TakeOver(_)
                         | Request::Disown(_)
                         | Request::Release(_)

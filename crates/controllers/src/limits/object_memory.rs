@@ -128,6 +128,7 @@ impl ObjectMemory {
             Answer::Live(id, live) => Answer::Live(id, self.admit_live(live)),
             Answer::DryRun(id, answer) => Answer::DryRun(id, self.admit_written(answer)),
             Answer::Tried(id, answer) => Answer::Tried(id, self.admit_written(answer)),
+            Answer::Created(id, answer) => Answer::Created(id, self.admit_written(answer)),
             Answer::Applied(id, answer) => Answer::Applied(id, self.admit_written(answer)),
             Answer::TakenOver(id, answer) => Answer::TakenOver(id, self.admit_written(answer)),
             Answer::Released(id, answer) => Answer::Released(id, self.admit_written(answer)),
@@ -200,6 +201,7 @@ impl ObjectMemory {
             Answer::Live(_, live) => live.object(),
             Answer::DryRun(_, answer)
             | Answer::Tried(_, answer)
+            | Answer::Created(_, answer)
             | Answer::Applied(_, answer)
             | Answer::TakenOver(_, answer)
             | Answer::Disowned(_, answer)

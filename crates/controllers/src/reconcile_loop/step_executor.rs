@@ -102,6 +102,7 @@ pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answ
         Request::Read(target) => vec![Answer::Live(target.id.clone(), Live::Failed(failure()))],
         Request::DryRun(apply) => vec![Answer::DryRun(apply.id.clone(), WriteAnswer::Failed(failure()))],
         Request::Try(apply) => vec![Answer::Tried(apply.id.clone(), WriteAnswer::Failed(failure()))],
+        Request::Create(apply) => vec![Answer::Created(apply.id.clone(), WriteAnswer::Failed(failure()))],
         Request::Apply(apply) => vec![Answer::Applied(apply.id.clone(), WriteAnswer::Failed(failure()))],
         Request::TakeOver(take_over) => vec![Answer::TakenOver(
             take_over.target.id.clone(),
@@ -166,6 +167,13 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
         Request::Try(apply) => {
             let answer = client.try_creation(&apply.object.0, &apply.manager).await;
             vec![Answer::Tried(
+                apply.id.clone(),
+                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
+            )]
+        }
+        Request::Create(apply) => {
+            let answer = client.create(&apply.object.0, &apply.manager).await;
+            vec![Answer::Created(
                 apply.id.clone(),
                 cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
             )]

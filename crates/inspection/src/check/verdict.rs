@@ -215,9 +215,7 @@ fn shorten_list(
 /// Judges by tenancy's rules where the object may be, before the API server is asked, as in a reconciliation.
 #[must_use]
 pub fn check_placement(subject: &CheckedObject<'_>, placement: &Placement, scope: Scope) -> Option<Finding> {
-    let id = subject.id;
-    let namespace = Some(id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    let denial = check_object(placement, scope, &id.kind, namespace, &id.name).err()?;
+    let denial = check_object(placement, scope, subject.id).err()?;
     let (category, remedy) = match denial.reason {
         DenialReason::ReconciliationFailed => (Category::Schema, "say in which namespace it is"),
         _ => (

@@ -21,7 +21,7 @@ use super::ownership::{self, KeptObject};
 use super::preview::DifferenceKind;
 use super::recreate;
 use super::types::Snapshot;
-use super::{Phase, Plan, guard, missing_right, outcome};
+use super::{Phase, Plan, guard, missing_right, namespace_creation, outcome};
 use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
 use crate::health::Health;
 use crate::immutable;
@@ -356,6 +356,9 @@ fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'
     }
     if lines.is_empty() {
         return Ok(());
+    }
+    if let Some(plan) = namespace_creation::wait_for_rights(context, &found.refused) {
+        return Err(plan);
     }
     let transient = found.refused.iter().all(|(_, failure)| failure.is_transient());
     if lines.len() < count {

@@ -7,6 +7,7 @@ use tenure_api::inventory::split_api_version;
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::other_controllers::advise_on_missing_kind;
 use tenure_api::{ObjectId, ObjectView, reason};
+use tenure_tenancy::Placement;
 use tenure_tenancy::write_scope::{self, Scope};
 
 use super::apply_mode::ApplyMode;
@@ -38,6 +39,10 @@ pub(super) struct DesiredObject {
 pub(super) struct Desired {
     /// In the order of their apply.
     pub(super) objects: Vec<DesiredObject>,
+    /// Namespaces that the tenant doesn't have yet. Nothing is applied before they exist.
+    pub(super) new_namespaces: Vec<DesiredObject>,
+    /// The objects in these namespaces.
+    pub(super) in_new_namespaces: Vec<DesiredObject>,
     /// Objects of kinds that the cluster does not know: not applied, and not pruned either.
     pub(super) unknown: Vec<(ObjectId, String)>,
     /// Components of Flux's installation that Tenure replaces: they are neither applied nor pruned.
@@ -94,6 +99,7 @@ pub(super) fn find_desired(
     };
     let mut denials = Vec::new();
     let reach = context.reach();
+    let new_namespaces = list_new_namespaces(&reach, &identified, &scopes);
     let mut seen: BTreeMap<ObjectId, Origin> = BTreeMap::new();
     for Identified { mut id, kind, rendered } in identified {
         let origin = rendered.origin.clone();
@@ -116,8 +122,12 @@ pub(super) fn find_desired(
                 metadata.remove("namespace");
             }
         }
-        let namespace = (!id.namespace.is_empty()).then_some(id.namespace.as_str());
-        if let Err(denial) = write_scope::check_object(&reach, *scope, &id.kind, namespace, &id.name) {
+        let new_of = write_scope::find_new_namespace(&reach, *scope, &id);
+        let is_in_new_namespace = new_namespaces.contains(&id.namespace);
+        if new_of.is_none()
+            && !is_in_new_namespace
+            && let Err(denial) = write_scope::check_object(&reach, *scope, &id)
+        {
             denials.push((denial, origin));
             continue;
         }
@@ -132,12 +142,20 @@ pub(super) fn find_desired(
         }
         stored_form::write_stored_form(&id, &mut object);
         write_owner_labels(&mut object, context.namespace, context.name);
+        if let Some(tenant) = new_of {
+            write_scope::claim_namespace(&mut object, tenant);
+        }
         desired.ids.insert(id.clone());
         if rendered.confidential {
             desired.confidential.insert(id.clone());
         }
         let (_, version) = split_api_version(&kind.api_version);
-        desired.objects.push(DesiredObject {
+        let list = match (new_of.is_some(), is_in_new_namespace) {
+            (true, _) => &mut desired.new_namespaces,
+            (false, true) => &mut desired.in_new_namespaces,
+            (false, false) => &mut desired.objects,
+        };
+        list.push(DesiredObject {
             target: Watched {
                 version: version.to_owned(),
                 id: id.clone(),
@@ -177,6 +195,23 @@ pub(super) fn find_desired(
     }
     context.watch = watched_objects::list_watched(context, &desired);
     Ok(desired)
+}
+
+/// Lists the names of the desired namespaces that the tenant doesn't have yet.
+fn list_new_namespaces(
+    reach: &Placement,
+    identified: &[Identified<'_>],
+    scopes: &BTreeMap<KindReference, Scope>,
+) -> BTreeSet<String> {
+    let is_new = |identified: &&Identified<'_>| {
+        let scope = scopes.get(&identified.kind);
+        scope.is_some_and(|scope| write_scope::find_new_namespace(reach, *scope, &identified.id).is_some())
+    };
+    identified
+        .iter()
+        .filter(is_new)
+        .map(|identified| identified.id.name.clone())
+        .collect()
 }
 
 /// Finds the stage of an object. The administrator's own stage is only for objects without another stage. The stage for bounds exists only if the bounded objects may

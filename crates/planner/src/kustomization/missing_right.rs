@@ -27,15 +27,20 @@ pub(super) fn advise(failure: &Failure, identity: &ServiceAccount, id: &ObjectId
         "" => resource.to_owned(),
         group => format!("{resource}.{group}"),
     };
-    let scope = if id.namespace.is_empty() {
+    // A request about a Namespace is about a place in it.
+    let namespace = match (&*id.group, &*id.kind) {
+        ("", "Namespace") if !place.starts_with(" at the cluster scope") => &id.name,
+        _ => &id.namespace,
+    };
+    let scope = if namespace.is_empty() {
         place
             .starts_with(" at the cluster scope")
             .then(|| "a ClusterRole and a ClusterRoleBinding".to_owned())
     } else {
-        let there = format!(" in the namespace \"{}\"", id.namespace);
+        let there = format!(" in the namespace \"{namespace}\"");
         place
             .starts_with(&there)
-            .then(|| format!("a Role and a RoleBinding in namespace {}", id.namespace))
+            .then(|| format!("a Role and a RoleBinding in namespace {namespace}"))
     }?;
     // An applier also creates objects that don't exist yet.
     let verbs = if verb == "patch" { "patch and create" } else { verb };

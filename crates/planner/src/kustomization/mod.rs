@@ -2,7 +2,7 @@
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
 //! admit (is it allowed, as which identity, are all set fields implemented) → elsewhere (in which cluster) → prepare (source) → readiness (of dependencies) → retry (is
-//! it due, if it failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → mode (the would-be changes, in a mode
+//! it due, if it failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → namespace_creation → apply, stage by stage → prune → mode (the would-be changes, in a mode
 //! without writes) → health → ending (status, events, next time).
 
 mod apply;
@@ -28,6 +28,7 @@ mod ignore;
 mod inputs;
 mod kube_config;
 mod missing_right;
+mod namespace_creation;
 mod object_action;
 mod order;
 mod origin;
@@ -152,6 +153,7 @@ fn settle(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, P
     let desired = desired::find_desired(&mut context, &artifact, rendered)?;
     // The turnover is published as soon as it is known: others wait for it.
     context.memory.turnover = Some(Arc::new(siblings::find_turnover(&context, &desired)));
+    namespace_creation::create_namespaces(&mut context, &desired)?;
     apply::apply(&mut context, &desired)?;
     let pruned = prune::prune(&mut context, &desired)?;
     Ok((context, desired, pruned))

@@ -6,6 +6,7 @@ use tenure_api::inventory::{ResourceInventory, ResourceRef};
 use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
 use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::inventory;
+use tenure_tenancy::write_scope::{self, Scope};
 
 use super::apply_mode::{ApplyMode, Detected};
 use super::changes;
@@ -102,6 +103,10 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         }
         if let Err(denial) = inventory::check_entry(&reach, &target.id) {
             context.withhold(format!("prune of {}", target.id.subject()), denial.message);
+            // No right of a tenant reads a namespace that it doesn't have: gone and disputed ones look the same.
+            if write_scope::find_new_namespace(&reach, Scope::Cluster, &target.id).is_some() {
+                continue;
+            }
             // The owner of the namespace may be in dispute for a while only. If the object left the inventory now, it would have no owner for ever.
             pruned.remaining.push(target);
         }

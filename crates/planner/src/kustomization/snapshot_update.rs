@@ -78,6 +78,10 @@ impl Attempt {
                 self.tried.insert(id, answer);
                 return None;
             }
+            Answer::Created(id, answer) => {
+                self.created.insert(id, answer);
+                return None;
+            }
             Answer::Claims(namespace, answer) => {
                 self.claims.insert(namespace, answer);
                 return None;

@@ -128,6 +128,9 @@ pub struct Attempt {
     /// The owners of claims, by namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, ClaimsAnswer>,
+    /// Answers to creations of namespaces.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub created: BTreeMap<ObjectId, WriteAnswer>,
     /// Answers to applies.
     #[serde(default)]
     pub applied: BTreeMap<ObjectId, WriteAnswer>,
@@ -157,6 +160,7 @@ impl Attempt {
             tried: BTreeMap::new(),
             tried_deletes: BTreeMap::new(),
             claims: BTreeMap::new(),
+            created: BTreeMap::new(),
             applied: BTreeMap::new(),
             taken_over: BTreeMap::new(),
             deleted: BTreeMap::new(),
@@ -267,6 +271,9 @@ pub struct Memory {
     pub backed_off: BTreeMap<ObjectId, BackOff>,
     /// Objects that were deleted for a recreation and don't exist again yet. They are applied before all others, also in later attempts.
     pub recreating: BTreeSet<ObjectId>,
+    /// Namespaces that were created lately, and when: their Tenant may not have recorded them yet, or not have bound its accounts there.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub created_namespaces: BTreeMap<String, Timestamp>,
     /// The changes of the attempt that began at [`Memory::attempt`], one line an object.
     pub changes: BTreeMap<ObjectId, String>,
     /// The revision that these changes applied.

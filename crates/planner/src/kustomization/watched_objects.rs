@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use tenure_tenancy::inventory;
+use tenure_tenancy::{Placement, inventory};
 
 use super::context::Context;
 use super::desired::Desired;
@@ -28,7 +28,9 @@ pub(super) fn list_tracked(snapshot: &Snapshot) -> Vec<Watched> {
 
 /// Lists the inputs of the rendering, all desired objects, the objects of the inventory that may still exist, and the objects that health depends on.
 pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<Watched> {
-    let targets: BTreeSet<&Watched> = desired.objects.iter().map(|desired| &desired.target).collect();
+    let reach = context.reach();
+    let targets = desired.objects.iter().map(|desired| &desired.target);
+    let targets: BTreeSet<&Watched> = targets.filter(|target| is_watchable(&reach, target)).collect();
     let checks = context
         .spec()
         .health_checks
@@ -48,13 +50,19 @@ pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<
     watched
 }
 
+/// Checks whether an object can be watched with a tenant's rights. Its Namespaces can't: a watch of them needs a right in the whole cluster. They are read at each
+/// interval.
+fn is_watchable(reach: &Placement, target: &Watched) -> bool {
+    !matches!(reach, Placement::Tenant(_)) || !target.id.namespace.is_empty()
+}
+
 fn own_entries(snapshot: &Snapshot) -> Vec<Watched> {
     let status = snapshot.kustomization.status.as_ref();
     let reach = snapshot.reach();
     prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
         .into_iter()
         .filter(|target| inventory::check_entry(&reach, &target.id).is_ok())
-        .filter(|target| is_known(snapshot, target))
+        .filter(|target| is_watchable(&reach, target) && is_known(snapshot, target))
         .collect()
 }
 

@@ -16,7 +16,7 @@ use tenure_tenancy::write_scope::Scope;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refusal {
-    /// `read`, `dryRun`, `try`, `apply`, `tryDelete` or `delete`.
+    /// `read`, `dryRun`, `try`, `create`, `apply`, `tryDelete` or `delete`.
     pub(crate) verb: String,
     pub(crate) id: ObjectId,
     pub(crate) failure: Failure,
@@ -54,6 +54,15 @@ const CLUSTER_KINDS: [&str; 9] = [
     "ValidatingWebhookConfiguration",
 ];
 
+fn already_exists(apply: &Apply) -> Failure {
+    Failure {
+        code: 409,
+        reason: Reason::AlreadyExists,
+        message: format!("{} already exists", apply.id.subject()),
+        ..Failure::default()
+    }
+}
+
 impl World {
     pub(crate) fn kind(&self, kind: &KindReference) -> KindAnswer {
         if self.unknown_kinds.contains(&kind.kind) {
@@ -86,10 +95,29 @@ impl World {
     }
 
     pub(crate) fn try_creation(&mut self, apply: &Apply) -> WriteAnswer {
-        match self.refused("try", &apply.id) {
+        let is_there = self.objects.contains_key(&apply.id)
+            && apply.object.view().find_text("/metadata/name") == Some(apply.id.name.as_str());
+        match self
+            .refused("try", &apply.id)
+            .or(is_there.then(|| already_exists(apply)))
+        {
             Some(failure) => WriteAnswer::Failed(failure),
             None => WriteAnswer::Done(apply.object.clone()),
         }
+    }
+
+    pub(crate) fn create(&mut self, apply: &Apply, now: Timestamp) -> WriteAnswer {
+        let existing = self.objects.contains_key(&apply.id).then(|| already_exists(apply));
+        if let Some(failure) = self.refused("create", &apply.id).or(existing) {
+            return WriteAnswer::Failed(failure);
+        }
+        let managers = BTreeMap::from([(
+            (apply.manager.clone(), "Update".to_owned()),
+            (apply.object.0.clone(), now.to_string()),
+        )]);
+        let mut value = json!({ "metadata": { "uid": format!("uid-{}", self.version + 1) } });
+        merge(&mut value, &apply.object.0);
+        WriteAnswer::Done(Object(self.store(&apply.id, Stored { value, managers })))
     }
 
     pub(crate) fn apply(&mut self, apply: &Apply, now: Timestamp) -> WriteAnswer {

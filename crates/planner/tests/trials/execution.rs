@@ -33,6 +33,11 @@ impl Player {
                 let answer = self.world.try_creation(apply);
                 self.snapshot.take(Answer::Tried(apply.id.clone(), answer));
             }
+            Step::Ask(Request::Create(apply)) => {
+                let answer = self.world.create(apply, self.now);
+                self.snapshot.take(Answer::Created(apply.id.clone(), answer));
+                self.watch();
+            }
             Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
                 // The answer goes to the attempt alone: in a scenario, no shell looks up kinds again before the next attempt.

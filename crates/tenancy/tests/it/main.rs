@@ -44,13 +44,8 @@ fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
         .find(|placement| matches!(placement, tenure_tenancy::Placement::Tenant(_)))
         .unwrap();
     let check = |placement: &tenure_tenancy::Placement| {
-        tenure_tenancy::write_scope::check_object(
-            placement,
-            tenure_tenancy::write_scope::Scope::Namespaced,
-            "ConfigMap",
-            Some("kube-system"),
-            "a",
-        )
+        let id = "kube-system_a__ConfigMap".parse().unwrap();
+        tenure_tenancy::write_scope::check_object(placement, tenure_tenancy::write_scope::Scope::Namespaced, &id)
     };
     assert!(check(&tenant).is_err());
     assert!(check(&tenant.elsewhere()).is_ok());

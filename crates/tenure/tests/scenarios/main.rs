@@ -33,6 +33,7 @@ mod lanes;
 mod leaving;
 mod metrics;
 mod namespace_labels;
+mod namespaces_from_git;
 mod owner_commands;
 mod owner_references;
 #[path = "../it/pages.rs"]

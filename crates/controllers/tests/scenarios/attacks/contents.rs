@@ -121,7 +121,7 @@ fn pairs() -> Vec<Contents> {
         one(
             "namespace",
             object("v1", "Namespace", "EVIL-more", "", ""),
-            cluster_wide,
+            "can't be created for the tenant",
         ),
         one(
             "own-namespace",
@@ -132,7 +132,7 @@ fn pairs() -> Vec<Contents> {
                 "",
                 "  labels: {capsule.clastix.io/tenant: ALPHA}\n",
             ),
-            cluster_wide,
+            "(Forbidden)",
         ),
         one(
             "webhook",

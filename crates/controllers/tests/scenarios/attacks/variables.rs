@@ -38,7 +38,12 @@ fn attacks() -> Vec<(Attack, String)> {
         spec["targetNamespace"] = Value::Null;
     }
     let in_namespace = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: namespace-by-name\n  namespace: ${v}\n";
-    let kind = attack("kind-by-name", with("Namespace"), "cluster-scoped", with("ConfigMap"));
+    let kind = attack(
+        "kind-by-name",
+        with("Namespace"),
+        "can't be created for the tenant",
+        with("ConfigMap"),
+    );
     let of_kind = "apiVersion: v1\nkind: ${v}\nmetadata:\n  name: kind-by-name\n";
     vec![
         reads(

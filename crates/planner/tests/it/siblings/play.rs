@@ -321,6 +321,7 @@ impl Play {
             | Step::OrderToken(_)
             | Step::Ask(
                 Request::Try(_)
+                | Request::Create(_)
                 | Request::TryDelete(_)
                 | Request::TakeOver(_)
                 | Request::Release(_)

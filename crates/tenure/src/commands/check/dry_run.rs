@@ -11,15 +11,17 @@ use kustomize::BuiltResource;
 use serde_json::{Value, json};
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectView};
-use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, Connection, LaneAccess, Resource};
+use tenure_cluster::{Applied, ApplyOptions, Client, ClientPool, ClusterError, Connection, LaneAccess, Resource};
 use tenure_inspection::check::{
     CheckedObject, Finding, Prerequisites, Rights, Verdict, check_placement, interpret_refusal, make_encrypted_finding,
     make_warning_finding,
 };
 use tenure_planner::Origin;
 use tenure_planner::refusal::Failure as Refused;
-use tenure_tenancy::write_scope::Scope;
+use tenure_tenancy::placement::TenantPlacement;
+use tenure_tenancy::write_scope::{Scope, claim_namespace, find_new_namespace};
 use tenure_tenancy::{Identity, identity};
+use tokio::time::error::Elapsed;
 
 use super::Whom;
 use crate::client::open_client;
@@ -178,6 +180,9 @@ impl Asker<'_> {
             true => Scope::Namespaced,
             false => Scope::Cluster,
         };
+        if let Some(tenant) = find_new_namespace(&self.whom.placement, scope, &id) {
+            return self.try_namespace(&subject, &resource, tenant).await;
+        }
         if let Some(finding) = check_placement(&subject, &self.whom.placement, scope) {
             return Answer::Found(vec![finding]);
         }
@@ -212,17 +217,35 @@ impl Asker<'_> {
         answer(interpret_refusal(&subject, failure, &Rights::Unknown))
     }
 
+    /// Tries to create a namespace that the tenant doesn't have, as a reconciliation does before everything else.
+    async fn try_namespace(
+        &self,
+        subject: &CheckedObject<'_>,
+        resource: &Resource,
+        tenant: &TenantPlacement,
+    ) -> Answer {
+        let mut object = subject.object.clone();
+        claim_namespace(&mut object, tenant);
+        let tried = tokio::time::timeout(PATIENCE, self.client.try_creation(&object, KUSTOMIZE_CONTROLLER)).await;
+        let refused = match read_answer(tried) {
+            Ok(warnings) => return note_warnings(subject, &warnings),
+            Err(refused) => refused,
+        };
+        let rights = match refused.code {
+            403 => match self.may("create", subject.id, resource).await {
+                Some(true) => Rights::Held,
+                Some(false) => Rights::Lacking(vec!["create"]),
+                None => Rights::Unknown,
+            },
+            _ => Rights::Held,
+        };
+        answer(interpret_refusal(subject, refused, &rights))
+    }
+
     /// Applies first without force, to report other managers' fields, and then with force, as a reconciliation does.
     async fn apply(&self, subject: &CheckedObject<'_>, resource: &Resource) -> Answer {
         let mut findings = match self.send(subject.object, false).await {
-            Ok(warnings) => {
-                let notes = warnings.iter().take(MOST_WARNINGS);
-                return Answer::Found(
-                    notes
-                        .filter_map(|warning| make_warning_finding(subject, warning))
-                        .collect(),
-                );
-            }
+            Ok(warnings) => return note_warnings(subject, &warnings),
             Err(refused @ Refused { code: 409, .. }) => match interpret_refusal(subject, refused, &Rights::Held) {
                 Verdict::Findings(findings) => findings,
                 Verdict::Untold(why) => return Answer::Untold(why),
@@ -246,15 +269,7 @@ impl Asker<'_> {
             dry_run: self.dry_run,
             subresource: None,
         };
-        match tokio::time::timeout(PATIENCE, self.client.apply(object, &options)).await {
-            Ok(Ok(applied)) => Ok(applied.warnings),
-            Ok(Err(error)) => Err(Refused::from(&error)),
-            Err(_) => Err(Refused {
-                message: format!("there was no answer within {} s", PATIENCE.as_secs()),
-                reason: tenure_planner::refusal::Reason::Unanswered,
-                ..Refused::default()
-            }),
-        }
+        read_answer(tokio::time::timeout(PATIENCE, self.client.apply(object, &options)).await)
     }
 
     async fn judge(&self, subject: &CheckedObject<'_>, resource: &Resource, refused: Refused) -> Answer {
@@ -305,6 +320,25 @@ impl Asker<'_> {
         let reviewed = asked.ok()?.ok()?;
         Some(ObjectView::of(&reviewed).is_true("/status/allowed"))
     }
+}
+
+/// Returns the warnings of an accepted request, or the refusal.
+fn read_answer(answer: Result<Result<Applied, ClusterError>, Elapsed>) -> Result<Vec<String>, Refused> {
+    match answer {
+        Ok(Ok(applied)) => Ok(applied.warnings),
+        Ok(Err(error)) => Err(Refused::from(&error)),
+        Err(_) => Err(Refused {
+            message: format!("there was no answer within {} s", PATIENCE.as_secs()),
+            reason: tenure_planner::refusal::Reason::Unanswered,
+            ..Refused::default()
+        }),
+    }
+}
+
+fn note_warnings(subject: &CheckedObject<'_>, warnings: &[String]) -> Answer {
+    let notes = warnings.iter().take(MOST_WARNINGS);
+    let notes = notes.filter_map(|warning| make_warning_finding(subject, warning));
+    Answer::Found(notes.collect())
 }
 
 fn answer(judgement: Verdict) -> Answer {
