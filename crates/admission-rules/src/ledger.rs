@@ -12,6 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tenure_api::text::count_of;
 
 use super::{Refusal, Rule};
 
@@ -55,7 +56,10 @@ impl Claim {
         let remedy = "delete one, or ask an administrator for more (spec.namespaceOptions.quota)";
         Refusal {
             rule: Rule::NamespaceOptions,
-            why: format!("Tenant {tenant} has {seen} of at most {quota} namespaces{being_made}"),
+            why: format!(
+                "Tenant {tenant} has {seen} of at most {}{being_made}",
+                count_of(*quota, "namespace")
+            ),
             remedy: match kept {
                 0 => remedy.to_owned(),
                 _ => format!("try again in {} seconds, {remedy}", KEPT.as_secs()),

@@ -1,9 +1,9 @@
 //! Text from a repository or a cluster in a visible form: invisible characters, and those that change how the rest is displayed, are
 //! escaped. A file name can contain a carriage return, an escape sequence for terminals, or marks that turn the direction of writing. None
-//! of them reaches a status, an event, a log or a terminal. Visible characters are never changed.
+//! of them reaches a status, an event, a log or a terminal. Visible characters are never changed. Also numbers with their nouns.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// Returns the text with invisible characters written as `\u{202e}`. Line feeds stay.
 #[must_use]
@@ -16,6 +16,13 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     escape(text, |_| false)
+}
+
+/// Writes a number with its noun, whose plural ends with `s`: `1 object`, `2 objects`.
+#[must_use]
+pub fn count_of<N: Copy + Display + PartialEq + From<u8>>(number: N, singular: &str) -> String {
+    let ending = if number == N::from(1_u8) { "" } else { "s" };
+    format!("{number} {singular}{ending}")
 }
 
 fn escape(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -111,6 +118,13 @@ mod tests {
         let yaml = escape_json_as_yaml(&text);
         assert!(!has_hidden(&yaml) && yaml.contains("c\\U000e0041"), "{yaml}");
         assert!(matches!(escape_json("{\n  \"a\": 1\n}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn one_of_a_noun_is_singular() {
+        assert_eq!(count_of(0_usize, "object"), "0 objects");
+        assert_eq!(count_of(1_usize, "object"), "1 object");
+        assert_eq!(count_of(2_i64, "hour"), "2 hours");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{APPLY_MODE, SURFACE_LABEL};
+use tenure_api::text::count_of;
 
 /// The number of names in one line.
 const MOST_NAMES: usize = 10;
@@ -177,10 +178,7 @@ fn describe_alerts(provider: ObjectView<'_>, alerts: &Neighbours) -> String {
 }
 
 fn count_objects(count: usize) -> String {
-    match count {
-        1 => "1 object".to_owned(),
-        count => format!("{count} objects"),
-    }
+    count_of(count, "object")
 }
 
 fn list_names(names: &[&str]) -> String {

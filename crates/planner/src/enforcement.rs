@@ -8,6 +8,7 @@ use tenure_admission_rules::Rule;
 use tenure_admission_rules::rule_enforcement::PolicyCoverage;
 use tenure_api::condition::{self, LANES_SEPARATED, POLICIES_IN_FORCE, READY, WEBHOOKS_IN_FORCE};
 use tenure_api::enforcement::{EnforcementStatus, KeptRule};
+use tenure_api::text::count_of;
 use tenure_api::{Condition, ConditionStatus, Time, reason};
 use tenure_tenancy::Settings;
 
@@ -114,7 +115,7 @@ pub fn assess_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>)
         return PartState::holds("no lane of several namespaces may request an administrator's token");
     }
     if more > 0 {
-        listed.push(format!("and {more} namespaces more"));
+        listed.push(format!("and {} more", count_of(more, "namespace")));
     }
     PartState::fails(reason, listed.join("; "))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tenure_api::kustomization::PostBuild;
+use tenure_api::text::count_of;
 use zeroize::Zeroizing;
 
 /// The strategy that substitutes without any variable, too.
@@ -174,7 +175,11 @@ impl fmt::Display for RenderInputs {
             (None, Some(keys)) => write!(formatter, "{keys}"),
             (Some(variables), keys) => {
                 let secret = variables.values().filter(|variable| variable.is_secret).count();
-                write!(formatter, "{} variables, {secret} of Secrets", variables.len())?;
+                write!(
+                    formatter,
+                    "{}, {secret} of Secrets",
+                    count_of(variables.len(), "variable")
+                )?;
                 match keys {
                     Some(keys) => write!(formatter, ", and {keys}"),
                     None => Ok(()),
@@ -269,7 +274,7 @@ mod tests {
         assert!(!texts.contains("hunter"), "{texts}");
         assert_eq!(
             all[4].to_string(),
-            "1 variables, 0 of Secrets, and the keys of one entry"
+            "1 variable, 0 of Secrets, and the keys of one entry"
         );
     }
 

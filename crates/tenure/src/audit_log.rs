@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use structured_merge::ManagedFieldsEntry;
+use tenure_api::text::count_of;
 use tenure_inspection::ownership::writers::{Address, Search, Writers};
 
 use crate::failure::Failure;
@@ -40,8 +41,9 @@ impl AuditLog {
             let lost = search.unreadable() - unreadable + too_long;
             if lost > 0 {
                 output::print_note(format!(
-                    "{}: {lost} lines are not events of an audit log, and are skipped",
-                    file.display()
+                    "{}: skipped {}, which can't be read as events of an audit log",
+                    file.display(),
+                    count_of(lost, "line")
                 ));
             }
         }

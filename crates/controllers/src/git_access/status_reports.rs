@@ -232,15 +232,22 @@ fn judge_object(
         (None, 0) => (
             ConditionStatus::True,
             "Approved",
-            format!("{} entries are approved", outcomes.len()),
+            match outcomes.len() {
+                1 => "1 entry is approved".to_owned(),
+                count => format!("{count} entries are approved"),
+            },
         ),
         (None, waiting) => (
             ConditionStatus::Unknown,
             "Pending",
-            format!(
-                "{waiting} of {} entries wait for an answer, or were denied: status.requests names them",
-                outcomes.len()
-            ),
+            match outcomes.len() {
+                1 => "the entry waits for an answer, or was denied: status.requests names it".to_owned(),
+                count => {
+                    format!(
+                        "{waiting} of {count} entries wait for an answer, or were denied: status.requests names them"
+                    )
+                }
+            },
         ),
     };
     condition(READY, status, (reason, message), now)

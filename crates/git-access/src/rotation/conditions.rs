@@ -9,7 +9,7 @@ use tenure_api::access::Period;
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::reason::PROGRESSING;
-use tenure_api::text::visible_line;
+use tenure_api::text::{count_of, visible_line};
 
 use super::schedule::{NEAR_END, later, record_time};
 use super::state_machine::token_of;
@@ -322,13 +322,16 @@ pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition
             READY,
             ConditionStatus::True,
             "WrittenByHand",
-            format!("the Secrets of {} namespaces were written from outside", plans.len()),
+            format!(
+                "the Secrets of {} were written from outside",
+                count_of(plans.len(), "namespace")
+            ),
         ),
         (None, None) => condition(
             READY,
             ConditionStatus::True,
             DELIVERED,
-            format!("delivered to {} namespaces", plans.len()),
+            format!("delivered to {}", count_of(plans.len(), "namespace")),
         ),
     });
     let unproven = plans
@@ -352,7 +355,7 @@ pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition
             VERIFIED,
             ConditionStatus::Unknown,
             "NotYet",
-            format!("in {count} namespaces it was not seen in use yet"),
+            format!("in {} it was not seen in use yet", count_of(count, "namespace")),
         ),
     };
     conditions.extend((!is_by_hand).then_some(verified));

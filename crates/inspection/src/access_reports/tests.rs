@@ -36,7 +36,7 @@ fn request(changes: &[(&str, Value)]) -> FluxAccessRequest {
         "status": {
             "state": "Approved", "path": "group-1/moved",
             "conditions": [
-                { "type": "Ready", "status": "True", "reason": "Delivered", "message": "delivered to 1 namespaces", "lastTransitionTime": "2026-05-01T00:00:00Z" },
+                { "type": "Ready", "status": "True", "reason": "Delivered", "message": "delivered to 1 namespace", "lastTransitionTime": "2026-05-01T00:00:00Z" },
                 { "type": "Verified", "status": "Unknown", "reason": "WaitingForSources", "message": "team-a: GitRepository/apps has not fetched with it", "lastTransitionTime": "2026-05-01T00:00:00Z" }
             ],
             "credentials": [{

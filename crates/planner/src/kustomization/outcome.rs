@@ -11,6 +11,7 @@ use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::kustomization::KustomizationStatus;
 use tenure_api::metadata::EVENT_REVISION;
 use tenure_api::reason;
+use tenure_api::text::count_of;
 
 use super::changes::report_changes;
 use super::context::{Context, name_subject};
@@ -539,9 +540,9 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     let now = context.now;
     let lines: Vec<&str> = desired.unknown.iter().map(|(_, message)| message.as_str()).collect();
     let message = format!(
-        "{} of {} objects are applied; the cluster does not serve the kinds of the others: install their CustomResourceDefinitions\n{}",
+        "{} of {} applied; the cluster does not serve the kinds of the others: install their CustomResourceDefinitions\n{}",
         desired.objects.len(),
-        desired.objects.len() + desired.unknown.len(),
+        count_of(desired.objects.len() + desired.unknown.len(), "object"),
         lines.join("\n")
     );
     let mut status = context.status();

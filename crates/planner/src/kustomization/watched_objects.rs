@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use tenure_api::text::count_of;
 use tenure_tenancy::{Placement, inventory};
 
 use super::context::Context;
@@ -43,8 +44,8 @@ pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<
     let (watched, left_out) = limit_watches(inputs.chain(targets.into_iter().cloned()).chain(checks).chain(others));
     if left_out > 0 {
         context.withhold(
-            format!("the watch of {left_out} objects"),
-            format!("they are of more than {MOST_STREAMS} kinds and namespaces: changes of them are looked for at each interval"),
+            format!("the watch of {}", count_of(left_out, "object")),
+            format!("the objects are of more than {MOST_STREAMS} kinds and namespaces: unwatched objects are read at each interval"),
         );
     }
     watched

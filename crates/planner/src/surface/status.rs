@@ -253,6 +253,7 @@ pub(super) fn report_success(
         let message = match waiting {
             Some((_, message)) if total == 1 => message.to_owned(),
             Some((name, message)) => format!("{ready} of {total} sources are ready; source {name}: {message}"),
+            None if total == 1 => "the source is not ready yet".to_owned(),
             None => format!("{ready} of {total} sources are ready"),
         };
         set(

@@ -12,6 +12,7 @@ use tenure_api::ObjectMeta;
 use tenure_api::metadata::{CREATION_PROOF, TENANT_LABEL};
 use tenure_api::names::NamespaceName;
 use tenure_api::tenant::{NamespaceIntent, TenantStatus};
+use tenure_api::text::count_of;
 use tenure_tenancy::record::{digest_proof, is_believed, is_intended};
 use tenure_tenancy::{NamespaceFacts, RecordState, TenancyFacts, TenantFacts, check_takeable};
 
@@ -151,7 +152,8 @@ pub(super) fn claim_namespaces(
     let mut full = |subject: &str, plan: &mut Plan, problems: &mut Vec<String>| match quota {
         Some(quota) if count >= quota => {
             let why = format!(
-                "{subject} is not taken: the tenant has {count} of at most {quota} namespaces (spec.namespaceOptions.quota)"
+                "{subject} is not taken: the tenant has {count} of at most {} (spec.namespaceOptions.quota)",
+                count_of(quota, "namespace")
             );
             plan.withheld.push(Withheld {
                 what: subject.to_owned(),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::reason;
 use tenure_api::tenant::{ByPolicies, TenantSpace, TenantStatus};
+use tenure_api::text::count_of;
 use tenure_tenancy::{RecordState, TenantFacts};
 
 use super::namespaces::TenantNamespaces;
@@ -239,10 +240,7 @@ pub(super) fn end_attempt(
         });
     }
     let (value, reason, message) = if problems.is_empty() {
-        let namespaces = match taken.owned.len() {
-            1 => "1 namespace".to_owned(),
-            count => format!("{count} namespaces"),
-        };
+        let namespaces = count_of(taken.owned.len(), "namespace");
         let mut note = String::new();
         if !unacted.is_empty() {
             note = format!("; stored, but without effect: {}", unacted.join(", "));

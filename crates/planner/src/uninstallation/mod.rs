@@ -30,6 +30,7 @@ use tenure_api::metadata::{
     PLATFORM_NAMESPACE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
     TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
 };
+use tenure_api::text::count_of;
 
 use self::deletions::{DeletedKinds, list_deleted};
 pub use self::protection::BOUNDING_KINDS;
@@ -462,8 +463,7 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
         let count = snapshot.custom.iter().filter(is_of_kind).count();
         let objects = match count {
             0 => "no objects".to_owned(),
-            1 => "1 object".to_owned(),
-            count => format!("{count} objects"),
+            count => count_of(count, "object"),
         };
         plan.stays.push(format!("kind {kind} ({objects})"));
     }

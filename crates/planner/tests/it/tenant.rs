@@ -175,7 +175,7 @@ fn namespaces_that_are_not_its_are_not_taken() {
         (
             json!([{ "name": "more", "uid": "n", "tenantLabel": "blue" }]),
             json!({ "namespaceOptions": { "quota": 1 } }),
-            "at most 1 namespaces",
+            "at most 1 namespace",
         ),
         (
             json!([]),

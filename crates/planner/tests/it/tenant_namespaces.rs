@@ -389,7 +389,7 @@ fn a_tenant_that_says_no_quota_has_the_installations() {
         let mut snapshot = judged(snapshot(spec, more.clone()));
         Arc::make_mut(&mut snapshot.realm).settings.default_namespace_quota = default;
         let (_, plan) = settle(&mut snapshot);
-        assert_eq!(!plan.to_string().contains("at most 1 namespaces"), is_taken, "{plan}");
+        assert_eq!(!plan.to_string().contains("at most 1 namespace"), is_taken, "{plan}");
         let status = plan.status.or(snapshot.tenant.status).unwrap();
         assert_eq!(status.namespace_quota, quota);
     }

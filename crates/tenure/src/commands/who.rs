@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use structured_merge::FieldPath;
-use tenure_api::text::visible;
+use tenure_api::text::{count_of, visible};
 use tenure_inspection::ownership::fields::{self, OwnedField};
 use tenure_inspection::ownership::writers::{Address, Search};
 
@@ -112,7 +112,8 @@ impl Who {
         }
         if left_out > 0 {
             output::print_note(format!(
-                "{left_out} fields of .status are left out: --status shows them"
+                "left out: {} of .status. --status shows them, too",
+                count_of(left_out, "field")
             ));
         }
         Ok(ExitCode::SUCCESS)

@@ -93,7 +93,7 @@ async fn every_credential_is_told_and_no_value_is() {
         "namespace    edna reads it (RoleBinding edna)",
         "namespace    edna makes Pods, which can mount it (RoleBinding edna)",
         "cluster      reads it: group system:masters (ClusterRoleBinding cluster-admin)",
-        "5 credentials: 0 are older than 90d",
+        "5 credentials: 0 older than 90d",
     ];
     check(&text, &words);
     let (text, _) = audit(&place, &["-o", "json"], 0);

@@ -356,7 +356,7 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
         (
             &["check", files, "--surface", "app"][..],
             0,
-            "1 objects checked as system:serviceaccount:table-blue",
+            "1 object checked as system:serviceaccount:table-blue",
         ),
         (&["check", files, "--tenant", TENANT][..], 0, "0 errors"),
     ] {

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::access::Period;
-use tenure_api::text::visible_line;
+use tenure_api::text::{count_of, visible_line};
 use tenure_inspection::access_audit::{Row, SecretRead, Verdict};
 use tenure_tenancy::access::readers::{self, AccessPath, OtherReader};
 
@@ -69,12 +69,9 @@ impl Audit {
                 for note in &survey.notes {
                     output::print_note(visible_line(note));
                 }
-                let many = match judged.len() {
-                    1 => "1 credential".to_owned(),
-                    many => format!("{many} credentials"),
-                };
                 output::print_line(format!(
-                    "{many}: {found} are older than {}, have ended, or can't be judged",
+                    "{}: {found} older than {}, ended, or impossible to judge",
+                    count_of(judged.len(), "credential"),
                     self.older_than
                 ));
             }
@@ -182,8 +179,8 @@ fn is_cut(readers: &[OtherReader]) -> bool {
 
 fn describe_age(age: SignedDuration) -> String {
     match age.as_hours() {
-        hours if hours < 48 => format!("{hours} hours"),
-        hours => format!("{} days", hours / 24),
+        hours if hours < 48 => count_of(hours, "hour"),
+        hours => count_of(hours / 24, "day"),
     }
 }
 

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use tenure_api::access::FluxAccessRequest;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
-use tenure_api::text::visible_line;
+use tenure_api::text::{count_of, visible_line};
 use tenure_api::time::Time;
 use tenure_inspection::access_audit::{NamedObject, find_other_readers};
 use tenure_inspection::access_reports::ObservedFacts;
@@ -242,8 +242,8 @@ fn tell(credential: &Credential) -> String {
         let number = one.id.map_or_else(|| one.name.clone(), |id| format!("number {id}"));
         let fingerprint: String = one.fingerprint.chars().take(16).collect();
         format!(
-            "{number}, {} days old, fingerprint {fingerprint}",
-            one.age_seconds / 86_400
+            "{number}, {} old, fingerprint {fingerprint}",
+            count_of(one.age_seconds / 86_400, "day")
         )
     };
     let mut parts = vec![format!("{}: {}", credential.namespace, credential.phase)];

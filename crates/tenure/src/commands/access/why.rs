@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_admission_rules::Question;
 use tenure_api::access::{FluxAccess, FluxAccessRequest, REQUEST_LABEL, name_target};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
-use tenure_api::text::visible_line;
+use tenure_api::text::{count_of, visible_line};
 use tenure_inspection::access_audit::NamedObject;
 use tenure_inspection::access_reports::chain::{self, Chain, EntryFound, MOST_NAMESPACES, NamespaceReads, StepState};
 use tenure_inspection::access_reports::{ObservedFacts, ReadResult};
@@ -252,7 +252,8 @@ fn print(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
     }
     if left_out > 0 {
         output::print_line(format!(
-            "and {left_out} namespaces more; NAMESPACE/SECRET asks about one"
+            "and {} more; NAMESPACE/SECRET asks about one",
+            count_of(left_out, "namespace")
         ));
     }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use structured_merge::ManagedFieldsEntry;
 use tenure_api::ObjectId;
-use tenure_api::text::visible_line;
+use tenure_api::text::{count_of, visible_line};
 use tenure_inspection::ownership::writers::Search;
 use tenure_inspection::ownership::{Finding, Subject, audit};
 
@@ -77,9 +77,19 @@ impl Audit {
         if self.output.is_none() {
             let objects: BTreeSet<&ObjectId> = findings.iter().map(|finding| &finding.id).collect();
             output::print_line(match (findings.len(), survey.len()) {
-                (0, looked) if is_complete => format!("{looked} objects: nothing is contested, stolen or abandoned"),
-                (0, looked) => format!("{looked} objects: nothing found in what could be read"),
-                (found, looked) => format!("{found} findings in {} of {looked} objects", objects.len()),
+                (0, looked) if is_complete => {
+                    format!(
+                        "{}: nothing is contested, stolen or abandoned",
+                        count_of(looked, "object")
+                    )
+                }
+                (0, looked) => format!("{}: nothing found in what could be read", count_of(looked, "object")),
+                (found, looked) => format!(
+                    "{} in {} of {}",
+                    count_of(found, "finding"),
+                    objects.len(),
+                    count_of(looked, "object")
+                ),
             });
         }
         Ok(ExitCode::from(match (findings.is_empty(), is_complete) {

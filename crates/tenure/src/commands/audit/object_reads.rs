@@ -7,6 +7,7 @@ use std::path::Path;
 use futures::StreamExt as _;
 use serde_json::Value;
 use tenure_api::metadata::OWNER_NAME;
+use tenure_api::text::count_of;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::Resource;
 use tenure_cluster::discovery::{Discovery, Sought};
@@ -330,7 +331,7 @@ impl ObjectReads {
         }
         if let Some((count, owner, why)) = unknown {
             let others = if count > 1 {
-                format!(" and of {} others", count - 1)
+                format!(" and of {}", count_of(count - 1, "other"))
             } else {
                 String::new()
             };

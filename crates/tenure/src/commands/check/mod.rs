@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use kube::api::Api;
 use serde_json::json;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::text::count_of;
 use tenure_api::{Surface, Tenant};
 use tenure_cluster::ServiceAccount;
 use tenure_controllers::RenderLimits;
@@ -269,18 +270,18 @@ impl Check {
         }
         let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
         output::print_note(format!(
-            "{} objects checked as {}: {} errors, {} warnings, {} notes",
-            outcome.objects,
+            "{} checked as {}: {}, {}, {}",
+            count_of(outcome.objects, "object"),
             outcome.account,
-            count(Level::Error),
-            count(Level::Warning),
-            count(Level::Note),
+            count_of(count(Level::Error), "error"),
+            count_of(count(Level::Warning), "warning"),
+            count_of(count(Level::Note), "note"),
         ));
         match outcome.untold.as_slice() {
             [] => Ok(ExitCode::from(u8::from(is_refused(findings)))),
             [first, more @ ..] => Err(Failure::environment(format!(
-                "there was no answer about {} objects: {first}",
-                more.len() + 1
+                "there was no answer about {}: {first}",
+                count_of(more.len() + 1, "object")
             ))
             .hint("so they are not checked: look at the API server, or at the webhook that it asked, and check again")),
         }

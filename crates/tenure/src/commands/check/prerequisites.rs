@@ -9,6 +9,7 @@ use serde_json::Value;
 use tenure_admission_rules::Question;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
+use tenure_api::text::count_of;
 use tenure_controllers::EnabledKinds;
 use tenure_inspection::installation_check::{
     Gravity, InstallationFinding, OTHERS, Observation, Right, is_hopeless, list_findings,
@@ -42,9 +43,9 @@ pub(super) async fn check(connect: &Connect, form: Form) -> Result<ExitCode, Fai
     }
     let count = |gravity: Gravity| findings.iter().filter(|finding| finding.gravity == gravity).count();
     output::print_note(format!(
-        "{} good, {} warnings, {} missing: {}",
+        "{} good, {}, {} missing: {}",
         count(Gravity::Good),
-        count(Gravity::Warning),
+        count_of(count(Gravity::Warning), "warning"),
         count(Gravity::Bad),
         match is_hopeless(&findings) {
             false => "an installation works here",

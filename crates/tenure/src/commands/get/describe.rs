@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tenure_api::text::count_of;
 use tenure_api::{ObjectView, StatedCondition};
 use tenure_inspection::ages::write_time_since;
 use tenure_inspection::text_table::Cell;
@@ -32,7 +33,7 @@ pub(super) fn describe(subject: &str, columns: &[(String, Cell)], object: &Value
         lines.push(describe_condition(condition, now));
     }
     if let Some(entries) = object.find("/status/inventory/entries").and_then(Value::as_array) {
-        lines.push(format!("  {} objects in the inventory", entries.len()));
+        lines.push(format!("  {} in the inventory", count_of(entries.len(), "object")));
     }
     lines
 }

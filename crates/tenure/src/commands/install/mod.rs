@@ -13,6 +13,7 @@ use serde_json::Value;
 use tenure_admission_rules::policy::is_bound;
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
+use tenure_api::text::count_of;
 use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
 use tenure_controllers::EnabledKinds;
@@ -376,7 +377,7 @@ impl Install {
 
 /// Prints the effect of an installation on each object, and a sum.
 fn show_effects(effects: Vec<(String, Effect)>) -> Result<ExitCode, Failure> {
-    let (mut created, mut changed, mut kept) = (0, 0, 0);
+    let (mut created, mut changed, mut kept) = (0_usize, 0, 0);
     for (name, effect) in effects {
         match effect {
             Effect::Creates => {
@@ -392,7 +393,8 @@ fn show_effects(effects: Vec<(String, Effect)>) -> Result<ExitCode, Failure> {
         }
     }
     output::print_note(format!(
-        "{created} objects would be created and {changed} changed; {kept} stay as they are. Nothing was written"
+        "{} would be created and {changed} changed; {kept} without a change. Nothing was written",
+        count_of(created, "object")
     ));
     Ok(ExitCode::SUCCESS)
 }
