@@ -31,6 +31,17 @@ pub(crate) struct Failure {
     pub(crate) hint: Option<String>,
 }
 
+/// The hint about a missing object of a kind with namespaces.
+pub(crate) const OTHER_NAMESPACE: &str = "-n names another namespace; tenure get KIND -A shows where one is";
+
+/// The resources without namespaces that commands read by name, without a question about their scope.
+const CLUSTER_SCOPED: [&str; 2] = ["namespaces", "tenants"];
+
+/// Returns the hint about a missing object of a kind without namespaces.
+pub(crate) fn write_cluster_scoped_hint(plural: &str) -> String {
+    format!("{plural} have no namespace; tenure get {plural} lists them")
+}
+
 impl Failure {
     fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
@@ -119,7 +130,14 @@ impl Failure {
             reason => format!("{message} ({reason})"),
         };
         match status.code {
-            404 => Self::negative(message).hint("-n names another namespace; tenure get KIND -A shows where one is"),
+            404 => {
+                let resource = status.details.as_ref().map(|details| details.kind.as_str());
+                let hint = match resource.filter(|resource| CLUSTER_SCOPED.contains(resource)) {
+                    Some(resource) => write_cluster_scoped_hint(resource),
+                    None => OTHER_NAMESPACE.to_owned(),
+                };
+                Self::negative(message).hint(hint)
+            }
             409 => Self::negative(message).hint("it has changed meanwhile: look at it, and try again"),
             400 | 422 => Self::usage(message),
             401 => Self::environment(message)
@@ -174,6 +192,21 @@ mod tests {
         check(401, Kind::Environment, "it has expired, or is for another cluster");
         check(422, Kind::Usage, "");
         check(500, Kind::Environment, "");
+    }
+
+    #[test]
+    fn a_missing_object_without_a_namespace_gets_no_hint_about_one() {
+        let hint = |kind: &str| {
+            let details = serde_json::json!({"status": "Failure", "message": "not found", "code": 404, "reason": "NotFound",
+                "details": {"name": "a", "kind": kind}});
+            let status: kube::core::Status = serde_json::from_value(details).expect("a status");
+            Failure::from_status(&status).hint.unwrap_or_default()
+        };
+        assert_eq!(
+            hint("tenants"),
+            "tenants have no namespace; tenure get tenants lists them"
+        );
+        assert_eq!(hint("kustomizations"), OTHER_NAMESPACE);
     }
 
     #[test]

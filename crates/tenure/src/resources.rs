@@ -8,7 +8,7 @@ use tenure_api::ObjectView;
 use tenure_cluster::discovery::{self, Discovery, GroupVersion, Named};
 use tenure_inspection::suggestions::{find_close, name_suggestions};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, OTHER_NAMESPACE, write_cluster_scoped_hint};
 
 /// A resource that the cluster serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -292,6 +292,14 @@ pub(crate) async fn list_names(
     Ok(names.map(str::to_owned).collect())
 }
 
+/// Returns the hint about a missing object whose name is close to no other name.
+fn write_missing_hint(resource: &Resource) -> String {
+    match resource.namespaced {
+        true => OTHER_NAMESPACE.to_owned(),
+        false => write_cluster_scoped_hint(&resource.plural),
+    }
+}
+
 /// Returns the failure for a missing object, with the close names, as far as the user may list them.
 pub(crate) async fn explain_missing(
     client: &kube::Client,
@@ -303,7 +311,7 @@ pub(crate) async fn explain_missing(
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match name_suggestions(name, &names) {
         Some(hint) => failure.hint(hint),
-        None => failure,
+        None => failure.hint(write_missing_hint(resource)),
     }
 }
 
@@ -350,6 +358,17 @@ mod tests {
             assert_eq!(find(&served, typed).expect(typed).plural, plural, "{typed}");
         }
         assert!(find(&served, "deploy.batch").is_err());
+    }
+
+    #[test]
+    fn a_hint_about_a_namespace_is_for_kinds_with_namespaces() {
+        let mut tenants = resource("capsule.clastix.io", "tenants", "Tenant", "tnt");
+        assert_eq!(write_missing_hint(&tenants), OTHER_NAMESPACE);
+        tenants.namespaced = false;
+        assert_eq!(
+            write_missing_hint(&tenants),
+            "tenants have no namespace; tenure get tenants lists them"
+        );
     }
 
     #[test]

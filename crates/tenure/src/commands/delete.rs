@@ -136,16 +136,22 @@ impl Delete {
                     .hint("kubectl delete deletes them; what Git manages comes back, so remove it from the repository"),
             );
         }
-        let api = match resource.namespaced {
-            true => {
-                let namespace = self.scope.namespace(client).ok_or_else(|| {
-                    Failure::usage("objects are deleted in one namespace: name it with -n instead of -A")
-                })?;
-                Api::namespaced_with(client.clone(), &namespace, &resource.api())
-            }
-            false => Api::all_with(client.clone(), &resource.api()),
+        let namespace = match resource.namespaced {
+            true => Some(self.scope.namespace(client).ok_or_else(|| {
+                Failure::usage("objects are deleted in one namespace: name it with -n instead of -A")
+            })?),
+            false => None,
         };
-        let object = api.get(name).await?;
+        let api: Api<DynamicObject> = match &namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource.api()),
+            None => Api::all_with(client.clone(), &resource.api()),
+        };
+        let object = match api.get(name).await {
+            Ok(object) => object,
+            Err(error) => {
+                return Err(resources::explain_read(client, &resource, (namespace.as_deref(), name), error).await);
+            }
+        };
         let object = serde_json::to_value(object).map_err(|error| Failure::internal(error.to_string()))?;
         Ok(Doomed { resource, api, object })
     }

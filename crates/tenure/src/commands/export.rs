@@ -74,16 +74,19 @@ impl Export {
         let mut printed = Printed::default();
         match &asked {
             Asked::Objects(objects) => {
-                let namespace = namespace
-                    .as_deref()
-                    .ok_or_else(|| Failure::usage("an object lives in one namespace: name it with -n instead of -A"))?;
                 for (kind, name) in objects {
                     let resource = find_exported(&served, kind)?;
-                    let path = format!("{}/{}", resource.path(Some(namespace)), resources::encode(name));
+                    if resource.namespaced && namespace.is_none() {
+                        return Err(Failure::usage(
+                            "an object lives in one namespace: name it with -n instead of -A",
+                        ));
+                    }
+                    let namespace = namespace.as_deref();
+                    let path = format!("{}/{}", resource.path(namespace), resources::encode(name));
                     match read(&client, &path).await {
                         Ok(object) => printed.add(object),
                         Err(error) => {
-                            let object = (Some(namespace), name.as_str());
+                            let object = (namespace, name.as_str());
                             let failure = resources::explain_read(&client, resource, object, error).await;
                             printed.refused.push(failure);
                         }

@@ -62,10 +62,13 @@ impl Who {
         let client = self.connect.client().await?;
         let served = resources::served(&client).await?;
         let resource = resources::find(&served, kind)?;
-        let namespace = self
-            .scope
-            .namespace(&client)
-            .ok_or_else(|| Failure::usage("one object lives in one namespace: name it with -n instead of -A"))?;
+        let namespace = match resource.namespaced {
+            true => self
+                .scope
+                .namespace(&client)
+                .ok_or_else(|| Failure::usage("one object lives in one namespace: name it with -n instead of -A"))?,
+            false => String::new(),
+        };
         let api: kube::Api<DynamicObject> = if resource.namespaced {
             kube::Api::namespaced_with(client.clone(), &namespace, &resource.api())
         } else {
@@ -91,7 +94,7 @@ impl Who {
         let address = Address {
             group: resource.group.clone(),
             resource: resource.plural.clone(),
-            namespace: if resource.namespaced { namespace } else { String::new() },
+            namespace,
             name: name.to_owned(),
         };
         let search = self.search(&address, &owned)?;
@@ -112,7 +115,7 @@ impl Who {
         }
         if left_out > 0 {
             output::print_note(format!(
-                "left out: {} of .status. --status shows them, too",
+                "left out: {} of .status (--status shows them)",
                 count_of(left_out, "field")
             ));
         }

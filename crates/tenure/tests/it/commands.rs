@@ -98,6 +98,13 @@ async fn what_is_there_and_what_is_not() {
     place.check(&["get", "ks", "-l", "app=other"], 0, &[], &["nothing found"]);
     place.check(&["get", "ks", "-o", "wide"], 0, &["web"], &[]);
     place.check(&["get", "ks", "none"], 1, &[], &["not found", "hint:"]);
+    for command in [
+        &["get", "tenant/zzz"][..],
+        &["get", "tenant/zzz", "-A"],
+        &["who", "tenant/zzz"],
+    ] {
+        place.check(command, 1, &[], &["not found", "tenants have no namespace"]);
+    }
     place.check(&["get", "frobnicate"], 2, &[], &["frobnicate", "hint:"]);
     place.check(&["get", "ks,gitrepo", "web"], 2, &[], &["belongs to one kind", "hint:"]);
     place.check(&["get", "ks/web", "-l", "app=web"], 2, &[], &["-l"]);

@@ -80,7 +80,7 @@ impl Get {
         let served = resources::served(&client).await?;
         let places = list_places(&asked, &served)?;
         let namespace = self.scope.namespace(&client);
-        if is_named && namespace.is_none() {
+        if is_named && namespace.is_none() && places.iter().any(|place| place.resource.namespaced) {
             return Err(Failure::usage(
                 "an object lives in one namespace: name it with -n instead of -A",
             ));
@@ -111,7 +111,7 @@ impl Get {
             None => {
                 let shown = self.print_tables(found, namespace.as_deref(), is_named && alone);
                 if shown == 0 && refused.is_empty() && !is_named {
-                    self.note_nothing(namespace.as_deref());
+                    self.note_nothing(&places, namespace.as_deref());
                 }
             }
         }
@@ -162,7 +162,8 @@ impl Get {
             Err(error) => error,
         };
         Err(Refusal {
-            forbidden: (is_refused && place.name.is_none()).then(|| place.resource.plural.clone()),
+            forbidden: (is_refused && place.name.is_none())
+                .then(|| (place.resource.plural.clone(), place.resource.namespaced)),
             failure: match place.name {
                 None => resources::explain(error, place.resource, namespace),
                 Some(name) => resources::explain_read(client, place.resource, (namespace, name), error).await,
@@ -188,12 +189,14 @@ impl Get {
         tables.print(&found)
     }
 
-    fn note_nothing(&self, namespace: Option<&str>) {
+    fn note_nothing(&self, places: &[Place<'_>], namespace: Option<&str>) {
         let selected = self
             .selector
             .as_ref()
             .map_or_else(String::new, |labels| format!(" with labels {labels}"));
+        let is_in_namespaces = places.iter().any(|place| place.resource.namespaced);
         output::print_note(match namespace {
+            _ if !is_in_namespaces => format!("nothing found{selected}"),
             Some(namespace) => format!("nothing found in namespace {namespace}{selected} (-A looks in all)"),
             None => format!("nothing found in any namespace{selected}"),
         });
@@ -297,21 +300,42 @@ pub(super) fn typed(mut item: Value, resource: &Resource) -> Value {
 /// A collection or an object without an answer.
 struct Refusal {
     failure: Failure,
-    /// The plural of a kind that the user may not list.
-    forbidden: Option<String>,
+    /// The plural of a kind that the user may not list, and whether the kind has namespaces.
+    forbidden: Option<(String, bool)>,
 }
 
 /// Prints the refusals. One line has all kinds that the user may not list.
 fn print_refusals(refused: &[Refusal], namespace: Option<&str>, is_failed: bool) {
-    let forbidden: Vec<&str> = refused
+    let forbidden: Vec<&(String, bool)> = refused
         .iter()
-        .filter_map(|refusal| refusal.forbidden.as_deref())
+        .filter_map(|refusal| refusal.forbidden.as_ref())
         .collect();
     let grouped = forbidden.len() > 1 || (forbidden.len() == 1 && !is_failed);
     let others = refused.iter().filter(|refusal| !grouped || refusal.forbidden.is_none());
     others.for_each(|refusal| output::failure(&refusal.failure));
     if !grouped {
         return;
+    }
+    let (message, hint) = describe_forbidden(&forbidden, namespace);
+    match is_failed {
+        true => output::failure(&Failure::environment(message).hint(hint)),
+        false => output::print_note(format!("{message} ({hint})")),
+    }
+}
+
+/// Describes the kinds that the user may not list, and returns the hint. A kind without namespaces is named without one.
+fn describe_forbidden(forbidden: &[&(String, bool)], namespace: Option<&str>) -> (String, &'static str) {
+    let list = |with_namespaces: bool| {
+        let kinds = forbidden
+            .iter()
+            .filter(|(_, namespaced)| *namespaced == with_namespaces);
+        let names: Vec<&str> = kinds.map(|(plural, _)| plural.as_str()).collect();
+        names.join(", ")
+    };
+    let (in_cluster, in_namespaces) = (list(false), list(true));
+    if in_namespaces.is_empty() {
+        let message = format!("you may not list {in_cluster}");
+        return (message, "ask an administrator for this right");
     }
     let (place, hint) = match namespace {
         Some(namespace) => (
@@ -323,16 +347,29 @@ fn print_refusals(refused: &[Refusal], namespace: Option<&str>, is_failed: bool)
             "-n NAMESPACE asks for one namespace, which may be allowed",
         ),
     };
-    let message = format!("you may not list {} {place}", forbidden.join(", "));
-    match is_failed {
-        true => output::failure(&Failure::environment(message).hint(hint)),
-        false => output::print_note(format!("{message} ({hint})")),
-    }
+    let message = match in_cluster.is_empty() {
+        true => format!("you may not list {in_namespaces} {place}"),
+        false => format!("you may not list {in_cluster}, and not {in_namespaces} {place}"),
+    };
+    (message, hint)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_without_namespaces_is_refused_without_one() {
+        let kind = |plural: &str, namespaced| (plural.to_owned(), namespaced);
+        let (tenants, surfaces) = (kind("tenants", false), kind("surfaces", true));
+        let say = |forbidden: &[&(String, bool)]| describe_forbidden(forbidden, Some("team-a")).0;
+        assert_eq!(say(&[&tenants]), "you may not list tenants");
+        assert_eq!(say(&[&surfaces]), "you may not list surfaces in namespace team-a");
+        assert_eq!(
+            say(&[&tenants, &surfaces]),
+            "you may not list tenants, and not surfaces in namespace team-a"
+        );
+    }
 
     #[test]
     fn all_means_kinds_of_tenure_and_flux() {
