@@ -61,6 +61,11 @@ pub(crate) fn read_outcome(object: &Value, generation: Option<i64>, is_current: 
         });
     }
     let step = object.find_condition("Reconciling").unwrap_or(ready);
+    // While health checks run, Healthy names the object that is waited for, without the revision.
+    let healthy = object.find_condition("Healthy").filter(|healthy| {
+        healthy.status == "Unknown" && !healthy.message.is_empty() && step.message.contains(healthy.message)
+    });
+    let step = healthy.unwrap_or(step);
     Err(step.message.lines().next().unwrap_or_default().to_owned())
 }
 
@@ -137,6 +142,22 @@ mod tests {
             );
         }
         assert_eq!(read_outcome_of_spec(&json!({}), Some(1)), Err(String::new()));
+    }
+
+    #[test]
+    fn a_wait_for_health_names_the_object() {
+        let wait = "applied; waiting for Deployment team-a/api to be healthy";
+        let object = |reconciling: String| {
+            json!({"status": {"conditions": [
+                {"type": "Ready", "status": "Unknown", "message": "Reconciliation in progress"},
+                {"type": "Reconciling", "status": "True", "message": reconciling},
+                {"type": "Healthy", "status": "Unknown", "message": wait}]}})
+        };
+        let running = format!("Running health checks for revision main@sha1:a with a timeout of 5m0s ({wait})");
+        assert_eq!(read_outcome(&object(running), Some(1), true), Err(wait.to_owned()));
+        // Healthy is about an earlier wait.
+        let applying = "Applying revision main@sha1:b".to_owned();
+        assert_eq!(read_outcome(&object(applying.clone()), Some(1), true), Err(applying));
     }
 
     #[test]

@@ -354,7 +354,7 @@ pub(super) fn is_reported_progressing(context: &Context<'_>) -> bool {
         && says(condition::READY, ConditionStatus::Unknown)
 }
 
-/// Ends a plan that has applied everything and waits for health.
+/// Ends a plan that has applied everything and waits for health. `Reconciling` begins with Flux's sentence.
 pub(super) fn waiting_for_health(
     mut context: Context<'_>,
     desired: &Desired,
@@ -365,7 +365,12 @@ pub(super) fn waiting_for_health(
     let snapshot = context.snapshot;
     let mut status = context.status();
     status.inventory = Some(list_inventory_after(&context, desired, pruned));
-    set_progressing(&mut status, &context, &message);
+    let running = format!(
+        "Running health checks for revision {} with a timeout of {} ({message})",
+        context.revision.as_deref().unwrap_or_default(),
+        write_go_duration(context.timeout)
+    );
+    set_progressing(&mut status, &context, &running);
     set(
         &mut status,
         snapshot,
