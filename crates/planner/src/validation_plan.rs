@@ -138,8 +138,14 @@ impl<T: Status> ValidatedObject<'_, T> {
                     what: "Ready".to_owned(),
                     why: message.to_owned(),
                 });
-                // The owner of a namespace may become known without a change of the object, and a name may get another address.
-                if [reason::ACCESS_DENIED, reason::IDENTITY_MISSING, reason::ADDRESS_DENIED].contains(&reason) {
+                // Without a change of the object, the owner of a namespace may become known, a name may get another address, and a Secret may be created.
+                let may_end = [
+                    reason::ACCESS_DENIED,
+                    reason::IDENTITY_MISSING,
+                    reason::ADDRESS_DENIED,
+                    reason::AUTHENTICATION_FAILED,
+                ];
+                if may_end.contains(&reason) {
                     plan.next = Next::Done(Some(add_duration(now, PAUSE)));
                 }
             }

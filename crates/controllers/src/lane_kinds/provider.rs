@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenure_api::Provider;
 use tenure_api::metadata::NOTIFICATION_CONTROLLER;
-use tenure_planner::provider::{Destination, Plan, RequiredObjects, Snapshot, plan};
+use tenure_planner::provider::{Destination, ObservedReceiver, Plan, RequiredObjects, Snapshot, plan};
 use tenure_sources::find_denial;
 use tenure_tenancy::Placement;
 
@@ -36,24 +36,35 @@ impl Reconciled for Provider {
 }
 
 impl CheckedKind for Provider {
-    /// The reason for which no connection to its address is allowed.
-    type Facts = Option<String>;
+    type Facts = ObservedReceiver;
 
-    async fn observe(&self, lane: &Lane, shard: &Shard, placement: &Placement) -> Option<String> {
-        let required = RequiredObjects::of_check(self, placement)?;
-        // Without the Secrets the address is unknown. The event about a failed notification names the Secret.
-        let secrets = read_secrets(lane, shard, &required).await.ok()?;
-        let destination = Destination::find(self, secrets).ok()?;
+    async fn observe(&self, lane: &Lane, shard: &Shard, placement: &Placement) -> ObservedReceiver {
+        let Some(required) = RequiredObjects::of_check(self, placement) else {
+            return ObservedReceiver::NoProblem;
+        };
+        let secrets = match read_secrets(lane, shard, &required).await {
+            Ok(secrets) => secrets,
+            // Without the Secrets the address is unknown.
+            Err(failure) => return ObservedReceiver::UnreadableSecret(failure),
+        };
+        // The event about a failed notification names the part of a Secret that can't be used.
+        let Ok(destination) = Destination::find(self, secrets) else {
+            return ObservedReceiver::NoProblem;
+        };
         let reach = shard.context.reach(matches!(placement, Placement::Platform { .. }));
-        let denial = find_denial(&destination.connection, &destination.address, reach).await?;
-        Some(destination.describe_denial(&denial.message, &denial.discreet))
+        match find_denial(&destination.connection, &destination.address, reach).await {
+            Some(denial) => {
+                ObservedReceiver::DeniedAddress(destination.describe_denial(&denial.message, &denial.discreet))
+            }
+            None => ObservedReceiver::NoProblem,
+        }
     }
 
-    fn make_plan(&self, _shard: &Shard, placement: Placement, denial: Option<String>, now: Timestamp) -> Plan {
+    fn make_plan(&self, _shard: &Shard, placement: Placement, receiver: ObservedReceiver, now: Timestamp) -> Plan {
         let snapshot = Snapshot {
             provider: self.clone(),
             placement,
-            denial,
+            receiver,
         };
         plan(&snapshot, now)
     }

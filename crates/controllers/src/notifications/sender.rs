@@ -9,14 +9,17 @@ use tenure_api::Provider;
 use tenure_planner::expression::WORK;
 use tenure_planner::provider::{
     PreparedNotification, RequiredObjects, SecretData, Secrets, Verdict, find_pause, find_timeout, needs_budget,
-    write_sending,
+    needs_check, write_sending,
 };
+use tenure_planner::receiver::TokenFailure;
 use tenure_sources::{Connector, NotificationFailure, send_notification};
 use tenure_tenancy::{Placement, ServiceAccount};
 
+use crate::cluster_view::key::Key;
 use crate::lane::notification_queue::QueuedNotification;
 use crate::lane::secret_reader::find_secret;
 use crate::lane::{Lane, Shard};
+use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// Sends the event, unless the Provider takes no such events.
 pub(super) async fn send(lane: &Arc<Lane>, notification: &QueuedNotification) -> Result<(), String> {
@@ -54,7 +57,12 @@ async fn prepare(lane: &Lane, notification: &QueuedNotification) -> Result<Optio
     let Some(needs) = RequiredObjects::of_event(&provider, &placement, news)? else {
         return Ok(None);
     };
-    let secrets = read_secrets(lane, shard, &needs).await?;
+    let secrets = read_secrets(lane, shard, &needs).await;
+    if needs_check(&provider, secrets.as_ref().err()) {
+        let key = Key::new(Provider::KIND, &shard.namespace, name);
+        shard.context.mailboxes.wake(&key);
+    }
+    let secrets = secrets.map_err(|failure| failure.message)?;
     let key = (shard.namespace.clone(), name.to_owned());
     let mut purse = lane.notification_queue.read_budget(&key);
     let is_paid = needs_budget(&provider);
@@ -75,8 +83,8 @@ async fn prepare(lane: &Lane, notification: &QueuedNotification) -> Result<Optio
     }))
 }
 
-/// Reads the Secrets of a Provider, as the account of its namespace.
-pub(crate) async fn read_secrets(lane: &Lane, shard: &Shard, needs: &RequiredObjects) -> Result<Secrets, String> {
+/// Reads the Secrets of a Provider, as the account of its namespace. The error says whether a Secret certainly can't be read.
+pub(crate) async fn read_secrets(lane: &Lane, shard: &Shard, needs: &RequiredObjects) -> Result<Secrets, TokenFailure> {
     Ok(Secrets {
         secret: read(lane, shard, needs.secret.as_deref(), &needs.account).await?,
         certificates: read(lane, shard, needs.certificates.as_deref(), &needs.account).await?,
@@ -89,10 +97,10 @@ async fn read(
     shard: &Shard,
     name: Option<&str>,
     account: &ServiceAccount,
-) -> Result<Option<SecretData>, String> {
+) -> Result<Option<SecretData>, TokenFailure> {
     let Some(name) = name else { return Ok(None) };
     let found = find_secret(lane, &shard.namespace, name, Some(account)).await;
-    found.map(Some).map_err(|failure| failure.message)
+    found.map(Some)
 }
 
 async fn attempt_often(

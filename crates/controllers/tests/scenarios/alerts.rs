@@ -227,6 +227,23 @@ async fn what_happens_is_told_in_every_form() {
         .ready(ALERT, (namespace, "slack"), "False", "ProviderNotReady")
         .await;
     assert!(said.contains("Provider alerts/slack: spec.type: telegram"), "{said}");
+
+    // A Secret that is missing is reported before anything is sent.
+    let named = |timeout: &str| json!({ "type": "slack", "secretRef": { "name": "later" }, "timeout": timeout });
+    let late = provider(namespace, "late", named("14s"));
+    stage.admin.apply(late).await.unwrap();
+    let said = stage
+        .ready(PROVIDER, (namespace, "late"), "False", "AuthenticationFailed")
+        .await;
+    assert!(said.starts_with("Secret alerts/later can't be read as "), "{said}");
+    let address = json!({ "address": at("/late") });
+    stage.admin.apply(secret(namespace, "later", address)).await.unwrap();
+    stage
+        .admin
+        .apply(provider(namespace, "late", named("13s")))
+        .await
+        .unwrap();
+    stage.ready(PROVIDER, (namespace, "late"), "True", "Succeeded").await;
     stage.end().await;
 }
 

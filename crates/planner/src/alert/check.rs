@@ -49,8 +49,8 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
         }
         Some(found) => {
             let problem = provider::find_problem(found);
-            let denial = || provider::find_reported_denial(found).map(str::to_owned);
-            if let Some(problem) = problem.or_else(denial) {
+            let reported = || provider::find_reported_problem(found).map(str::to_owned);
+            if let Some(problem) = problem.or_else(reported) {
                 return Err(waits(format!("Provider {namespace}/{name}: {problem}")));
             }
         }

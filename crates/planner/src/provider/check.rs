@@ -1,5 +1,5 @@
-//! The check whether a Provider can be used, as far as its spec tells: the fields are implemented and valid. The content of its Secrets is checked when something is
-//! sent.
+//! The check whether a Provider can be used: its fields are implemented and valid, its Secrets can be read, and its address may be reached. The content of its Secrets is
+//! checked when something is sent.
 
 use std::time::Duration;
 
@@ -7,8 +7,9 @@ use tenure_api::names::ObjectName;
 use tenure_api::{Provider, ProviderSpec, condition, reason};
 use tenure_tenancy::identity;
 
-use super::{Snapshot, commit, expression};
+use super::{ObservedReceiver, Snapshot, commit, expression};
 use crate::list_limits;
+use crate::receiver::TokenFailure;
 use crate::validation_plan::Refusal;
 use tenure_remote_requests::address::Address;
 
@@ -134,19 +135,42 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<(), Refusal> {
     check(provider)?;
     let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
     identity::decide_for_source(&snapshot.placement, namespace)?;
-    if let Some(denial) = &snapshot.denial {
-        return Err(Refusal::waits(reason::ADDRESS_DENIED, denial.clone()));
+    match &snapshot.receiver {
+        ObservedReceiver::NoProblem => Ok(()),
+        ObservedReceiver::DeniedAddress(denial) => Err(Refusal::waits(reason::ADDRESS_DENIED, denial.clone())),
+        ObservedReceiver::UnreadableSecret(failure) if failure.is_known => {
+            let message = format!("{}: create the Secret, or let this account get it", failure.message);
+            Err(Refusal::waits(reason::AUTHENTICATION_FAILED, message))
+        }
+        // It is unknown whether the Secret can be read, so the last report stays.
+        ObservedReceiver::UnreadableSecret(_) => match find_observed(provider) {
+            Some((reason, message)) => Err(Refusal::waits(reason, message)),
+            None => Ok(()),
+        },
     }
-    Ok(())
 }
 
-/// Finds the message of a Provider whose address is denied, in its status about this generation.
+/// Finds the observed problem that the status of a Provider reports about this generation: a Secret that can't be read, or a denied address.
 #[must_use]
-pub fn find_reported_denial(provider: &Provider) -> Option<&str> {
+pub fn find_reported_problem(provider: &Provider) -> Option<&str> {
+    find_observed(provider).map(|(_, message)| message)
+}
+
+/// Checks whether a Provider needs a new check after its Secrets were read for an event, because its status reports another result of that read. `failure`: the
+/// failure of the read.
+#[must_use]
+pub fn needs_check(provider: &Provider, failure: Option<&TokenFailure>) -> bool {
+    let is_reported = find_observed(provider).is_some_and(|(reason, _)| reason == reason::AUTHENTICATION_FAILED);
+    failure.map_or(is_reported, |failure| failure.is_known && !is_reported)
+}
+
+fn find_observed(provider: &Provider) -> Option<(&'static str, &str)> {
     let conditions = provider.status.as_ref().map(|status| status.conditions.as_slice());
     let ready = condition::find(conditions.unwrap_or_default(), condition::READY)?;
     let is_current = ready.observed_generation == provider.metadata.generation;
-    (is_current && ready.reason == reason::ADDRESS_DENIED).then_some(ready.message.as_str())
+    let mut observed = [reason::ADDRESS_DENIED, reason::AUTHENTICATION_FAILED].into_iter();
+    let reason = observed.find(|reason| is_current && ready.reason == *reason)?;
+    Some((reason, ready.message.as_str()))
 }
 
 fn check(provider: &Provider) -> Result<(), Refusal> {

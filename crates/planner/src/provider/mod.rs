@@ -23,7 +23,7 @@ use tenure_api::{Provider, ProviderStatus};
 use tenure_tenancy::Placement;
 
 pub use access::Access;
-pub use check::{Kind, find_problem, find_reported_denial, find_timeout};
+pub use check::{Kind, find_problem, find_reported_problem, find_timeout, needs_check};
 pub use expression::needs_budget;
 pub use send::{Destination, PreparedNotification, RequiredObjects, Secrets, write_sending};
 pub use tenure_remote_requests::address::Address;
@@ -31,6 +31,7 @@ pub use tenure_remote_requests::notification::{Answer, Method, NotificationReque
 pub use verdict::{ATTEMPTS, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
 
 use crate::plan::Status;
+use crate::receiver::TokenFailure;
 use crate::validation_plan::{ValidatedObject, ValidationPlan};
 
 /// A plan for a Provider.
@@ -44,9 +45,22 @@ pub struct Snapshot {
     pub provider: Provider,
     /// The owner of the Provider's namespace.
     pub placement: Placement,
-    /// The reason for which no connection to its address is allowed, without any part of a Secret.
+    /// The result of the check of its Secrets and its address.
     #[serde(default)]
-    pub denial: Option<String>,
+    pub receiver: ObservedReceiver,
+}
+
+/// The result of the check of a Provider's Secrets and its address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ObservedReceiver {
+    /// The check found no problem, or there was no check.
+    #[default]
+    NoProblem,
+    /// A Secret can't be read.
+    UnreadableSecret(TokenFailure),
+    /// The reason for which no connection to the address is allowed, without any part of a Secret.
+    DeniedAddress(String),
 }
 
 impl Status for ProviderStatus {

@@ -20,6 +20,7 @@ mod maxima;
 mod oci_repository;
 mod provider;
 mod provider_payloads;
+mod provider_status;
 mod receiver;
 mod receiver_requests;
 mod siblings;

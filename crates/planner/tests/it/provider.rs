@@ -10,8 +10,8 @@ use tenure_planner::alert::combine;
 use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::expression::EvaluationBudget;
 use tenure_planner::provider::{
-    Answer, Destination, NotificationRequest, PreparedNotification, RequiredObjects, SecretData, Secrets, Snapshot,
-    Verdict, find_pause, find_reported_denial, find_timeout, plan, write_sending,
+    Answer, NotificationRequest, ObservedReceiver, PreparedNotification, RequiredObjects, SecretData, Secrets,
+    Snapshot, Verdict, find_pause, find_timeout, plan, write_sending,
 };
 use tenure_planner::{EventKind, invariants};
 
@@ -117,7 +117,7 @@ fn check(fields: Value, status: ConditionStatus, reason: &str, part: &str) {
         &Snapshot {
             provider: provider(&fields),
             placement: realm().place("blue"),
-            denial: None,
+            receiver: ObservedReceiver::NoProblem,
         },
         start(),
     );
@@ -257,87 +257,6 @@ fn what_is_not_there_is_refused_by_name() {
     ] {
         check(json!({ "address": address }), no, "InvalidSpec", "spec.address: ");
     }
-}
-
-/// Returns the text and the reason of Ready where the policy denies the address.
-fn denied(fields: &Value, secrets: Secrets) -> (String, String) {
-    let mut provider = provider(fields);
-    let destination = Destination::find(&provider, secrets).unwrap();
-    let denial = destination.describe_denial(
-        "connection to http://10.0.0.7:9 denied: 10.0.0.7 is a private address; an administrator allows it by starting the controllers with --allow-source http://10.0.0.7:9",
-        "connection denied: it is a private address",
-    );
-    let snapshot = Snapshot {
-        provider: provider.clone(),
-        placement: realm().place("blue"),
-        denial: Some(denial),
-    };
-    let made = plan(&snapshot, start());
-    assert_eq!(invariants::check_plan(&made), Vec::<String>::new(), "{made}");
-    // The name may get another address.
-    assert!(matches!(made.next, tenure_planner::Next::Done(Some(_))));
-    let status = made.status.unwrap();
-    assert!(
-        status.conditions.iter().all(|condition| condition.type_ == "Ready"),
-        "not Stalled"
-    );
-    let ready = status.conditions[0].clone();
-    assert_eq!(ready.status, ConditionStatus::False);
-    // An Alert repeats it, until the Provider changes.
-    provider.status = Some(status);
-    assert_eq!(find_reported_denial(&provider), Some(ready.message.as_str()));
-    provider.metadata.generation = Some(2);
-    assert_eq!(find_reported_denial(&provider), None);
-    (ready.reason, ready.message)
-}
-
-#[test]
-fn a_denied_address_is_reported_before_an_event() {
-    let (reason, message) = denied(&json!({ "address": "http://10.0.0.7:9/a" }), Secrets::default());
-    assert_eq!(reason, "AddressDenied");
-    assert!(
-        message.starts_with("spec.address: connection to http://10.0.0.7:9 denied"),
-        "{message}"
-    );
-    assert!(message.ends_with("--allow-source http://10.0.0.7:9"), "{message}");
-    // An address from a Secret, or behind a proxy from one, is not shown.
-    let of_secret = |entries: &[(&str, &str)]| Secrets {
-        secret: Some(secret(entries)),
-        ..Secrets::default()
-    };
-    let with_secret = json!({ "secretRef": { "name": "s" } });
-    for (entries, part) in [
-        (
-            [("address", "http://10.0.0.7:9/a")],
-            "the address in Secret blue/s: connection denied",
-        ),
-        (
-            [("proxy", "http://10.0.0.7:9")],
-            "spec.address, or the proxy in Secret blue/s: connection denied",
-        ),
-    ] {
-        let (_, message) = denied(&with_secret, of_secret(&entries));
-        assert!(message.starts_with(part) && !message.contains("10.0.0.7"), "{message}");
-    }
-    // The API of GitHub has another host than its repositories.
-    let github = provider(&json!({ "type": "github", "address": "https://github.com/a/b" }));
-    let found = Destination::find(&github, of_secret(&[("token", "t")])).unwrap();
-    assert_eq!(found.address.host, "api.github.com");
-}
-
-#[test]
-fn unused_provider_needs_no_check_of_its_address() {
-    let of = |fields: &Value| RequiredObjects::of_check(&provider(fields), &realm().place("blue"));
-    let needed = of(&json!({ "secretRef": { "name": "s" } })).unwrap();
-    assert_eq!(
-        (needed.account.to_string().as_str(), needed.secret.as_deref()),
-        ("system:serviceaccount:blue:blue-gitops", Some("s"))
-    );
-    assert_eq!(of(&json!({ "suspend": true })), None);
-    assert_eq!(of(&json!({ "type": "pigeon" })), None);
-    let mut leaving = provider(&json!({}));
-    leaving.metadata.deletion_timestamp = Some(tenure_api::Time(start()));
-    assert_eq!(RequiredObjects::of_check(&leaving, &realm().place("blue")), None);
 }
 
 #[test]
