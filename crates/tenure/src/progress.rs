@@ -47,6 +47,14 @@ impl Progress {
         self.print("⚠", problem.as_ref());
     }
 
+    /// Prints a line of the command's own output, on standard output.
+    pub(crate) fn print_output(&self, line: &str) {
+        match &self.drawn {
+            Some(drawn) => drawn.suspend(|| output::print_line(line)),
+            None => output::print_line(line),
+        }
+    }
+
     fn print(&self, sign: &str, text: &str) {
         let line = format!("{sign} {}", visible_line(text));
         match &self.drawn {

@@ -128,7 +128,11 @@ async fn what_is_there_and_what_is_not() {
     );
     place.check(&["reconcile", "ks", "none"], 1, &[], &["not found"]);
     place.check(&["reconcile", "ks"], 2, &[], &["names no object"]);
-    place.check(&["resume", "ks/web"], 0, &["resumed"], &[]);
+    // The Kustomization has no source, and the command waits for the outcome unless told otherwise.
+    place.check(&["resume", "ks/web"], 1, &["resumed"], &["ArtifactFailed", "hint:"]);
+    place.check(&["resume", "ks/web", "--wait=false"], 0, &["resumed"], &[]);
+    place.check(&["resume", "ks/web", "--no-wait"], 0, &["resumed"], &[]);
+    place.check(&["resume", "ks/web", "--wait", "--no-wait"], 2, &[], &["--no-wait"]);
     // The Kustomization has no source, and the outcome of the request says so.
     place.check(&["reconcile", "ks/web"], 1, &[], &["ArtifactFailed", "hint:"]);
     place.check(&["reconcile", "ks/web", "--with-source"], 1, &[], &["not found"]);

@@ -99,7 +99,7 @@ async fn objects_are_created_reconciled_and_deleted() {
         &["resume", "ks", "--all"],
         0,
         &["default/one resumed", "default/two resumed"],
-        &[],
+        &both,
     );
     place.check(&["reconcile", "ks", "--all"], 0, &[], &both);
     // One of several fails, and the others are reconciled.

@@ -1,5 +1,5 @@
-//! `tenure reconcile`, `suspend` and `resume`: the three commands that control when a reconciler works. `reconcile` waits for the outcome. The commands refuse kinds
-//! without a reconciler, and `reconcile` refuses suspended objects.
+//! `tenure reconcile`, `suspend` and `resume`: the three commands that control when a reconciler works. `reconcile` and `resume` wait for the outcome. The commands
+//! refuse kinds without a reconciler, and `reconcile` refuses suspended objects.
 
 mod object;
 mod selection;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use futures::StreamExt as _;
+use serde_json::Value;
 
 use self::object::Reconciled;
 use self::selection::Selection;
@@ -46,11 +47,22 @@ pub(crate) struct Suspend {
     selection: Selection,
 }
 
-/// Resume the reconciliation of suspended objects.
+/// Resume the reconciliation of suspended objects, and wait for the result. Exit code 0 if all objects are Ready, 1 if one is not.
+///
+/// Alerts and Providers react to events, so the command does not wait for them. Progress is on standard error. After Ctrl-C, the objects stay resumed.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     #[command(flatten)]
     selection: Selection,
+    /// Wait for the reconciliation of the resumed objects.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    wait: bool,
+    /// Resume without waiting, as with --wait=false.
+    #[arg(long, conflicts_with = "wait")]
+    no_wait: bool,
+    /// Time to wait for each object: seconds, or a duration such as 5m.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = quantity::parse_time)]
+    timeout: Duration,
 }
 
 impl Reconcile {
@@ -140,36 +152,7 @@ impl Reconcile {
             output::print_line(format!("{subject} reconciliation requested"));
             return Ok(());
         }
-        let waiting = progress.wait(format!("{subject} {}", name_goal(object.kind())));
-        let outcome = tokio::time::timeout(self.timeout, object.wait_until_handled(&before, &waiting)).await;
-        let step = waiting.step();
-        drop(waiting);
-        let outcome = match outcome {
-            Err(_) => {
-                let last = if step.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({step})")
-                };
-                return Err(Failure::negative(format!(
-                    "{subject} was not reconciled in {} s{last}",
-                    self.timeout.as_secs()
-                ))
-                .hint(format!(
-                    "tenure get {} shows its state; --timeout waits longer",
-                    object.write_arguments()
-                )));
-            }
-            Ok(outcome) => outcome?,
-        };
-        if !outcome.is_ready {
-            return Err(
-                Failure::negative(format!("{subject}: {}: {}", outcome.reason, outcome.message))
-                    .hint(format!("tenure events --for {}", object.write_arguments())),
-            );
-        }
-        progress.succeed(format!("{subject}: {}", outcome.describe(object.kind())));
-        Ok(())
+        wait_for_outcome(object, &before, self.timeout, progress).await
     }
 }
 
@@ -181,8 +164,83 @@ impl Suspend {
 
 impl Resume {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        switch(&self.selection, false).await
+        if self.no_wait || !self.wait {
+            return switch(&self.selection, false).await;
+        }
+        let progress = Progress::start();
+        match interruption::until_interrupted(self.resume_all(&progress)).await? {
+            Ended::Done(ended) => ended,
+            Ended::Interrupted => {
+                progress.warn("interrupted: resumed objects stay resumed; tenure get shows the result");
+                Ok(interruption::exit_code())
+            }
+        }
     }
+
+    async fn resume_all(&self, progress: &Progress) -> Result<ExitCode, Failure> {
+        let (client, served) = self.selection.connect().await?;
+        let objects = self.selection.find(&client, &served).await?;
+        let asked = futures::stream::iter(&objects).map(|object| self.resume(object, progress));
+        let mut asked = asked.buffer_unordered(AT_ONCE);
+        let mut failures = Vec::new();
+        while let Some(ended) = asked.next().await {
+            failures.extend(ended.err());
+        }
+        end(failures)
+    }
+
+    async fn resume(&self, object: &Reconciled, progress: &Progress) -> Result<(), Failure> {
+        let resumed = format!("{} resumed", object.subject());
+        if object.is_standing() {
+            object.suspend(false).await?;
+            progress.print_output(&resumed);
+            return Ok(());
+        }
+        let before = object.get().await?;
+        object.resume_with_request().await?;
+        progress.print_output(&resumed);
+        wait_for_outcome(object, &before, self.timeout, progress).await
+    }
+}
+
+/// Waits for the outcome of a request, and reports it. `before`: the object before the request.
+async fn wait_for_outcome(
+    object: &Reconciled,
+    before: &Value,
+    timeout: Duration,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let subject = object.subject();
+    let waiting = progress.wait(format!("{subject} {}", name_goal(object.kind())));
+    let outcome = tokio::time::timeout(timeout, object.wait_until_handled(before, &waiting)).await;
+    let step = waiting.step();
+    drop(waiting);
+    let outcome = match outcome {
+        Err(_) => {
+            let last = if step.is_empty() {
+                String::new()
+            } else {
+                format!(" ({step})")
+            };
+            return Err(
+                Failure::negative(format!("{subject} was not reconciled in {} s{last}", timeout.as_secs())).hint(
+                    format!(
+                        "tenure get {} shows its state; --timeout waits longer",
+                        object.write_arguments()
+                    ),
+                ),
+            );
+        }
+        Ok(outcome) => outcome?,
+    };
+    if !outcome.is_ready {
+        return Err(
+            Failure::negative(format!("{subject}: {}: {}", outcome.reason, outcome.message))
+                .hint(format!("tenure events --for {}", object.write_arguments())),
+        );
+    }
+    progress.succeed(format!("{subject}: {}", outcome.describe(object.kind())));
+    Ok(())
 }
 
 /// Suspends or resumes the selected objects.

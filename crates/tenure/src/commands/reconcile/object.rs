@@ -74,6 +74,12 @@ impl Reconciled {
         self.patch(&json!({"spec": {"suspend": suspend}})).await
     }
 
+    /// Resumes the object and requests a reconciliation, in one write.
+    pub(super) async fn resume_with_request(&self) -> Result<(), Failure> {
+        let now = jiff::Timestamp::now().to_string();
+        self.patch(&write_resumption(&self.resource.kind, &now)).await
+    }
+
     /// Whether the object is suspended.
     pub(super) fn is_suspended(&self, object: &Value) -> bool {
         let annotations = object.pointer("/metadata/annotations");
@@ -158,6 +164,16 @@ impl Reconciled {
     }
 }
 
+/// Returns the change that resumes an object of a kind and requests a reconciliation.
+fn write_resumption(kind: &str, now: &str) -> Value {
+    match kind {
+        "ArtifactGenerator" => {
+            json!({"metadata": {"annotations": {REQUESTED_AT: now, GENERATOR_SWITCH: Value::Null}}})
+        }
+        _ => json!({"metadata": {"annotations": {REQUESTED_AT: now}}, "spec": {"suspend": false}}),
+    }
+}
+
 /// Refuses a kind without a reconciler.
 pub(super) fn check_kind(resource: &Resource) -> Result<(), Failure> {
     let kind = (resource.group.as_str(), resource.kind.as_str());
@@ -190,6 +206,19 @@ mod tests {
         json!({"status": {"observedGeneration": 2, "lastHandledReconcileAt": handled, "conditions": [
             {"type": "Ready", "status": ready, "reason": "R", "message": "one\ntwo"},
             {"type": "Stalled", "status": stalled}]}})
+    }
+
+    #[test]
+    fn a_resumption_requests_its_own_reconciliation() {
+        assert_eq!(
+            write_resumption("Kustomization", "now"),
+            json!({"metadata": {"annotations": {REQUESTED_AT: "now"}}, "spec": {"suspend": false}})
+        );
+        // The switch of a generator is an annotation.
+        assert_eq!(
+            write_resumption("ArtifactGenerator", "now"),
+            json!({"metadata": {"annotations": {REQUESTED_AT: "now", GENERATOR_SWITCH: null}}})
+        );
     }
 
     #[test]
