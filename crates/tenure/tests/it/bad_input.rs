@@ -15,6 +15,18 @@ fn two_processes_on_one_folder() {
 }
 
 #[test]
+fn flags_of_pods_that_are_not_installed() {
+    fails(
+        &["install", "--without-deployment", "--", "--log-level", "debug"],
+        2,
+        &[
+            "--without-deployment installs no Pods that could get the flags: --log-level debug",
+            "hint: leave out the flags after --",
+        ],
+    );
+}
+
+#[test]
 fn a_port_in_use() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();

@@ -268,7 +268,9 @@ async fn attempt(world: &World, escape: &Escape) -> StepResult {
         },
     };
     if let Err(seen) = until(api(), &control, PATIENCE, is_ready).await {
-        return StepResult::Missing(format!("denied ({reason}), but the control did not succeed: {seen}"));
+        return StepResult::Missing(format!(
+            "denied ({reason}), but the same within the rights of the tenant failed, too: {seen}"
+        ));
     }
     if let Some(harm) = &escape.harm {
         match harm.kind.api(&world.admin, harm.namespace).get_opt(harm.name).await {

@@ -42,7 +42,7 @@ pub(super) fn judge(attempt: Result<Answer, String>, rule: &str, control: Result
         }
         (Ok(attempt), Ok(control)) if control.is_done() => StepResult::Held(attempt.message),
         (Ok(attempt), Ok(control)) => StepResult::Missing(format!(
-            "denied ({}), but the control did not succeed: {}",
+            "denied ({}), but the same within the rights of the tenant failed, too: {}",
             attempt.message,
             control.describe()
         )),

@@ -88,8 +88,8 @@ pub(crate) struct Install {
     timeout: Duration,
     #[command(flatten)]
     workload: workload::Flags,
-    /// Flags of `tenure run` in the Pods, after --.
-    #[arg(last = true, value_name = "FLAG", conflicts_with = "without_deployment")]
+    /// Flags of `tenure run` in the Pods, after --. Not with --without-deployment.
+    #[arg(last = true, value_name = "FLAG")]
     arguments: Vec<String>,
 }
 
@@ -106,6 +106,14 @@ struct Planned {
 
 impl Install {
     pub(crate) async fn run(mut self) -> Result<ExitCode, Failure> {
+        // The parser's own message would end with a usage that allows both.
+        if self.without_deployment && !self.arguments.is_empty() {
+            let flags = self.arguments.join(" ");
+            return Err(Failure::usage(format!(
+                "--without-deployment installs no Pods that could get the flags: {flags}"
+            ))
+            .hint("leave out the flags after --, and give them to tenure run where you start it"));
+        }
         if !self.without_deployment {
             let (image, is_unpinned) = (self.workload.image.as_deref(), self.workload.unpinned_image);
             self.workload.image = Some(image_reference::find_image(image, is_unpinned).await?);

@@ -118,17 +118,8 @@ impl Reconciled {
                 .list_views("/spec/sources")
                 .filter_map(|source| source.find_text("/name"))
                 .collect();
-            return Err(
-                Failure::usage(format!("{} has no source of its own", self.subject())).hint(
-                    match (self.resource.kind.as_str(), sources.first()) {
-                        ("Surface", Some(first)) => format!(
-                            "a Surface's sources are reconciled one by one: tenure reconcile gitrepo/{}-{first} -n {}",
-                            self.name, self.namespace
-                        ),
-                        _ => "--with-source is for Kustomizations".to_owned(),
-                    },
-                ),
-            );
+            let (kind, first) = (self.resource.kind.as_str(), sources.first().copied());
+            return Err(refuse_with_source(kind, (&self.namespace, &self.name), first));
         };
         let namespace = text("/spec/sourceRef/namespace").or(text("/metadata/namespace"));
         let (resource, namespace) = (resources::find(served, kind)?, namespace.unwrap_or_default());
@@ -161,6 +152,18 @@ impl Reconciled {
             )
         })
         .await
+    }
+}
+
+/// Refuses `--with-source` for an object without a source. `first`: the name of the first source of a Surface.
+fn refuse_with_source(kind: &str, (namespace, name): (&str, &str), first: Option<&str>) -> Failure {
+    let subject = format!("{kind}/{namespace}/{name}");
+    match (kind, first) {
+        ("Surface", Some(first)) => Failure::usage(format!(
+            "{subject}: --with-source is for Kustomizations, and the sources of a Surface are reconciled one by one"
+        ))
+        .hint(format!("tenure reconcile gitrepo/{name}-{first} -n {namespace}")),
+        _ => Failure::usage(format!("{subject}: --with-source is for Kustomizations")).hint("leave out --with-source"),
     }
 }
 
@@ -206,6 +209,22 @@ mod tests {
         json!({"status": {"observedGeneration": 2, "lastHandledReconcileAt": handled, "conditions": [
             {"type": "Ready", "status": ready, "reason": "R", "message": "one\ntwo"},
             {"type": "Stalled", "status": stalled}]}})
+    }
+
+    #[test]
+    fn an_object_without_a_source_names_the_command() {
+        let failure = refuse_with_source("Surface", ("team-a", "mine"), Some("app"));
+        assert!(
+            failure
+                .message
+                .starts_with("Surface/team-a/mine: --with-source is for Kustomizations")
+        );
+        assert_eq!(
+            failure.hint.as_deref(),
+            Some("tenure reconcile gitrepo/mine-app -n team-a")
+        );
+        let failure = refuse_with_source("Bucket", ("team-a", "b"), None);
+        assert_eq!(failure.hint.as_deref(), Some("leave out --with-source"));
     }
 
     #[test]
