@@ -43,7 +43,9 @@ pub use context::lane_settings::{ApartSettings, LaneMode, LaneProgram, LaneServe
 pub use endpoints::artifact_endpoint::{ArtifactEndpoint, ArtifactRefusal, ServedArtifact, Transfer};
 pub use endpoints::lane_endpoint::{LaneConnection, LaneEndpoint, PodRefusal, ProvenPod};
 pub use endpoints::receiver_endpoint::{AdmittedRequest, ReceiverEndpoint};
-pub use inspection::object_origin::{OriginError, RebuiltObject, build_applied, build_object};
+pub use inspection::object_origin::{
+    OriginError, RebuiltObject, build_applied, build_object, check_applied, render_applied,
+};
 pub use inspection::preview::{FindOther, Preview, PreviewError, PreviewResult};
 pub use kind_table::read_switches;
 pub use lane_process::pod_relay::{LaneRelay, RelayEnd};

@@ -1,7 +1,7 @@
 //! Rebuilds the applied objects of a Kustomization, to find where an object and each of its fields was written.
 //!
 //! Nothing is stored for this: the objects are rendered again, from the artifact that was applied and in the same way. So an answer exists only while
-//! that artifact is in the store, and only for users that may read the store's folder.
+//! that artifact is stored. The caller has the artifact's files, or may read the folder of the store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kustomize::BuiltResource;
 use tenure_api::{Kustomization, ObjectId, ObjectMeta};
 use tenure_planner::{Overlay, RenderInputs};
-use tenure_sources::{Limits, StorageError};
+use tenure_sources::{Limits, StorageError, Tree};
 
 use crate::artifacts::storage::{ArtifactRecords, ArtifactStorage, make_source_key};
 use crate::context::lane_settings::LANE_FOLDERS;
@@ -69,6 +69,31 @@ impl RebuiltObject {
     pub fn find(&self, object: &ObjectId) -> Option<&BuiltResource> {
         self.resources.iter().find(|resource| is_built(resource, object))
     }
+
+    /// Returns one of the objects, without the others.
+    ///
+    /// # Errors
+    /// [`OriginError::NotBuilt`] if it is not among them.
+    pub fn take_object(self, object: &ObjectId) -> Result<BuiltResource, OriginError> {
+        let Self {
+            kustomization,
+            resources,
+            unread,
+        } = self;
+        let found = resources.into_iter().find(|resource| is_built(resource, object));
+        found.ok_or_else(|| {
+            let unknown = if unread.is_empty() {
+                String::new()
+            } else {
+                let from = unread.join(", ");
+                format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
+            };
+            OriginError::NotBuilt(format!(
+                "{} is not among the objects that {kustomization} applied{unknown}",
+                object.subject()
+            ))
+        })
+    }
 }
 
 fn is_built(resource: &BuiltResource, object: &ObjectId) -> bool {
@@ -92,24 +117,7 @@ pub fn build_object(
     applied: (&Kustomization, &ObjectMeta),
     object: &ObjectId,
 ) -> Result<BuiltResource, OriginError> {
-    let RebuiltObject {
-        kustomization,
-        resources,
-        unread,
-    } = build_applied(artifacts, applied)?;
-    let found = resources.into_iter().find(|resource| is_built(resource, object));
-    found.ok_or_else(|| {
-        let unknown = if unread.is_empty() {
-            String::new()
-        } else {
-            let from = unread.join(", ");
-            format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
-        };
-        OriginError::NotBuilt(format!(
-            "{} is not among the objects that {kustomization} applied{unknown}",
-            object.subject()
-        ))
-    })
+    build_applied(artifacts, applied)?.take_object(object)
 }
 
 /// Builds what the Kustomization applied from its source again, from the same artifact. The source's metadata are given. `artifacts` is the folder of
@@ -121,13 +129,6 @@ pub fn build_applied(
     artifacts: &Path,
     (kustomization, source): (&Kustomization, &ObjectMeta),
 ) -> Result<RebuiltObject, OriginError> {
-    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
-    let name = kustomization.metadata.name.as_deref().unwrap_or_default();
-    let nothing = || OriginError::NothingApplied(format!("{namespace}/{name}"));
-    let status = kustomization.status.as_ref();
-    let applied = status
-        .and_then(|status| status.last_applied_revision.clone())
-        .ok_or_else(nothing)?;
     let source = make_source_key(&kustomization.spec.source_ref.kind, source)?;
     let (artifact_storage, record) = list_stores(artifacts)
         .into_iter()
@@ -136,16 +137,37 @@ pub fn build_applied(
             let record = ArtifactRecords::new(Arc::clone(&artifact_storage)).record(&source)?;
             Some((artifact_storage, record))
         })
-        .ok_or_else(nothing)?;
-    if record.facts.revision != applied {
-        return Err(OriginError::MovedOn {
-            applied,
-            stored: record.facts.revision,
-        });
-    }
+        .ok_or_else(|| OriginError::NothingApplied(name_kustomization(kustomization)))?;
+    check_applied(kustomization, &record.facts.revision)?;
     let tree = artifact_storage
         .store
         .load(&source, &record.facts.digest, &artifact_storage.limits)?;
+    render_applied(kustomization, &tree)
+}
+
+/// Checks that the Kustomization applied the stored revision of its source.
+///
+/// # Errors
+/// [`OriginError::NothingApplied`] or [`OriginError::MovedOn`].
+pub fn check_applied(kustomization: &Kustomization, stored: &str) -> Result<(), OriginError> {
+    let status = kustomization.status.as_ref();
+    let applied = status.and_then(|status| status.last_applied_revision.as_deref());
+    match applied {
+        Some(applied) if applied == stored => Ok(()),
+        Some(applied) => Err(OriginError::MovedOn {
+            applied: applied.to_owned(),
+            stored: stored.to_owned(),
+        }),
+        None => Err(OriginError::NothingApplied(name_kustomization(kustomization))),
+    }
+}
+
+/// Renders the files of the artifact that the Kustomization applied, in the same way. [`check_applied`] says whether an artifact is the applied one. The function
+/// computes for long, so it blocks.
+///
+/// # Errors
+/// [`OriginError::NotBuilt`].
+pub fn render_applied(kustomization: &Kustomization, tree: &Tree) -> Result<RebuiltObject, OriginError> {
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
@@ -153,7 +175,7 @@ pub fn build_applied(
     let inputs = post_build.map(RenderInputs::inline).unwrap_or_default();
     let build = |inputs: &RenderInputs| {
         renderer::build_tree(
-            &renderer::TreeFiles(&tree),
+            &renderer::TreeFiles(tree),
             path,
             (&overlay, inputs),
             renderer::RunLimits::default(),
@@ -168,8 +190,40 @@ pub fn build_applied(
     };
     let built = built.map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
     Ok(RebuiltObject {
-        kustomization: format!("{namespace}/{name}"),
+        kustomization: name_kustomization(kustomization),
         resources: built.resources,
         unread: from.iter().map(|from| format!("{}/{}", from.kind, from.name)).collect(),
     })
+}
+
+fn name_kustomization(kustomization: &Kustomization) -> String {
+    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let name = kustomization.metadata.name.as_deref().unwrap_or_default();
+    format!("{namespace}/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_applied_revision_is_the_origin() {
+        let mut text = serde_json::json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"interval": "1h", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "web"}}
+        });
+        let check = |text: &serde_json::Value, stored: &str| {
+            let kustomization: Kustomization = serde_json::from_value(text.clone()).expect("a Kustomization");
+            check_applied(&kustomization, stored).map_err(|error| error.to_string())
+        };
+        let refused = check(&text, "main@sha1:1").expect_err("nothing is applied");
+        assert!(refused.contains("shop/web has applied nothing"), "{refused}");
+        text["status"] = serde_json::json!({"lastAppliedRevision": "main@sha1:1"});
+        assert_eq!(check(&text, "main@sha1:1"), Ok(()));
+        let refused = check(&text, "main@sha1:2").expect_err("another revision");
+        assert!(
+            refused.contains("main@sha1:1 was applied, but main@sha1:2 is stored now"),
+            "{refused}"
+        );
+    }
 }
