@@ -115,14 +115,22 @@ pub enum ServerError {
     Listener(#[source] std::io::Error),
 }
 
+/// The file of the admin's kubeconfig, with its content beside certificates.
+#[derive(Debug)]
+struct AdminKubeconfig {
+    path: PathBuf,
+    address: SocketAddr,
+    /// The extensions of the cluster.
+    extensions: Vec<serde_json::Value>,
+}
+
 /// An open server. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Server {
     shared: Arc<Shared>,
     authority: Arc<Authority>,
     advertised: Option<std::net::IpAddr>,
-    /// The path of the admin's kubeconfig, and the address in that file.
-    kubeconfig: Arc<parking_lot::Mutex<Option<(PathBuf, SocketAddr)>>>,
+    kubeconfig: Arc<parking_lot::Mutex<Option<AdminKubeconfig>>>,
     /// Background tasks that run until the server closes.
     running: Arc<tokio::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>>,
 }
@@ -249,7 +257,7 @@ impl Server {
     /// Returns the admin's kubeconfig for a server at `address`.
     #[must_use]
     pub fn admin_kubeconfig(&self, address: SocketAddr) -> String {
-        self.authority.kubeconfig(&format!("https://{address}"))
+        self.authority.kubeconfig(&format!("https://{address}"), &[])
     }
 
     /// Replaces certificates that end within 30 days of `now`, and the written admin's kubeconfig. Existing
@@ -259,8 +267,8 @@ impl Server {
     /// [`ServerError::Certificates`], which names the file; the old certificates stay in use.
     pub fn renew_certificates(&self, now: jiff::Timestamp) -> Result<bool, ServerError> {
         let renewed = self.authority.renew(now)?;
-        if renewed && let Some((path, address)) = &*self.kubeconfig.lock() {
-            self.authority.write_kubeconfig(path, &format!("https://{address}"))?;
+        if renewed && let Some(kubeconfig) = &*self.kubeconfig.lock() {
+            self.write_kubeconfig(kubeconfig)?;
         }
         Ok(renewed)
     }
@@ -271,8 +279,34 @@ impl Server {
     /// # Errors
     /// If the file can't be written.
     pub fn write_admin_kubeconfig(&self, path: &Path, address: SocketAddr) -> Result<(), ServerError> {
-        self.authority.write_kubeconfig(path, &format!("https://{address}"))?;
-        *self.kubeconfig.lock() = Some((path.to_owned(), address));
+        self.write_extended_kubeconfig(path, address, Vec::new())
+    }
+
+    /// Writes the admin's kubeconfig as [`Server::write_admin_kubeconfig`] does, with extensions of the cluster: items of
+    /// the field `extensions`, such as `{"name": …, "extension": …}`.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn write_extended_kubeconfig(
+        &self,
+        path: &Path,
+        address: SocketAddr,
+        extensions: Vec<serde_json::Value>,
+    ) -> Result<(), ServerError> {
+        let kubeconfig = AdminKubeconfig {
+            path: path.to_owned(),
+            address,
+            extensions,
+        };
+        self.write_kubeconfig(&kubeconfig)?;
+        *self.kubeconfig.lock() = Some(kubeconfig);
+        Ok(())
+    }
+
+    fn write_kubeconfig(&self, kubeconfig: &AdminKubeconfig) -> Result<(), ServerError> {
+        let url = format!("https://{}", kubeconfig.address);
+        self.authority
+            .write_kubeconfig(&kubeconfig.path, &url, &kubeconfig.extensions)?;
         Ok(())
     }
 

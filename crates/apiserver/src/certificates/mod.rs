@@ -18,6 +18,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::Value;
 use thiserror::Error;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
@@ -308,12 +309,18 @@ impl Authority {
         Ok(config)
     }
 
-    /// Returns the admin's kubeconfig for the server at `url`, with embedded certificates.
+    /// Returns the admin's kubeconfig for the server at `url`, with embedded certificates. `extensions` are the cluster's,
+    /// as items of the field `extensions` of a kubeconfig.
     #[must_use]
-    pub fn kubeconfig(&self, url: &str) -> String {
+    pub fn kubeconfig(&self, url: &str, extensions: &[Value]) -> String {
         let ca = STANDARD.encode(&self.ca_pem);
         let certificate = STANDARD.encode(self.admin_pem.load().as_bytes());
         let key = STANDARD.encode(self.admin_key.serialize_pem());
+        // JSON is YAML, too.
+        let extensions = match extensions {
+            [] => String::new(),
+            some => format!("\x20   extensions: {}\n", Value::from(some.to_vec())),
+        };
         format!(
             "apiVersion: v1\n\
              kind: Config\n\
@@ -322,6 +329,7 @@ impl Authority {
              \x20 cluster:\n\
              \x20   server: {url}\n\
              \x20   certificate-authority-data: {ca}\n\
+             {extensions}\
              contexts:\n\
              - name: tenure\n\
              \x20 context:\n\
@@ -340,8 +348,8 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError::File`] if it can't be written.
-    pub fn write_kubeconfig(&self, path: &Path, url: &str) -> Result<(), AuthorityError> {
-        write(path, self.kubeconfig(url).as_bytes(), 0o600)
+    pub fn write_kubeconfig(&self, path: &Path, url: &str, extensions: &[Value]) -> Result<(), AuthorityError> {
+        write(path, self.kubeconfig(url, extensions).as_bytes(), 0o600)
     }
 }
 

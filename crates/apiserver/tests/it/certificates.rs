@@ -28,12 +28,13 @@ fn a_second_start_finds_what_the_first_made() {
     let path = directory.path().join("pki");
     let first = Authority::open(&path, &loopback_names(), now())
         .unwrap()
-        .kubeconfig("https://127.0.0.1:1");
+        .kubeconfig("https://127.0.0.1:1", &[]);
     let second = Authority::open(&path, &loopback_names(), after_days(1))
         .unwrap()
-        .kubeconfig("https://127.0.0.1:1");
+        .kubeconfig("https://127.0.0.1:1", &[]);
     assert_eq!(first, second);
     assert!(first.contains("server: https://127.0.0.1:1\n"));
+    assert!(!first.contains("extensions"), "{first}");
     for (file, mode) in [
         ("", 0o700),
         ("ca.key", 0o600),
@@ -179,5 +180,32 @@ async fn what_a_server_keeps_is_its_owners_alone() {
     for folder in [directory.path().to_owned(), directory.path().join("pki")] {
         assert_eq!(mode(&folder), 0o700, "{}", folder.display());
     }
+    server.shutdown();
+}
+
+#[tokio::test]
+async fn extensions_of_the_cluster_are_in_the_kubeconfig_also_after_a_renewal() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::open(Config::new(directory.path())).await.unwrap();
+    let (path, address) = (directory.path().join("kubeconfig"), ([127, 0, 0, 1], 6443).into());
+    let extension =
+        serde_json::json!({"name": "a.example/b", "extension": {"server": "https://a.example:1", "text": "\" # '"}});
+    server
+        .write_extended_kubeconfig(&path, address, vec![extension.clone()])
+        .unwrap();
+    let read = || {
+        let kubeconfig = fs::read_to_string(&path).unwrap();
+        let line = kubeconfig
+            .lines()
+            .find_map(|line| line.strip_prefix("    extensions: "));
+        serde_json::from_str::<serde_json::Value>(line.unwrap()).unwrap()
+    };
+    assert_eq!(read(), serde_json::json!([extension]));
+    fs::remove_file(&path).unwrap();
+    let later = Timestamp::now()
+        .checked_add(SignedDuration::from_hours(24 * 340))
+        .unwrap();
+    assert!(server.renew_certificates(later).unwrap());
+    assert_eq!(read(), serde_json::json!([extension]));
     server.shutdown();
 }
