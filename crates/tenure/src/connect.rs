@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
 use tenure_api::{DurationText, ObjectView};
 use tenure_inspection::suggestions::name_suggestions;
 
@@ -143,8 +143,19 @@ impl Connect {
 
     /// Returns a client for the selected cluster.
     pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
-        let config = self.cluster.read_config().await?;
-        Ok(open_client(self.add_flags(config)?)?)
+        Ok(open_client(self.read_config().await?)?)
+    }
+
+    /// Returns the configuration of the selected cluster.
+    pub(crate) async fn read_config(&self) -> Result<kube::Config, Failure> {
+        self.add_flags(self.cluster.read_config().await?)
+    }
+
+    /// Returns the cluster of the selected context, as the kubeconfig describes it.
+    pub(crate) fn find_cluster(&self) -> Result<Option<Cluster>, Failure> {
+        let (kubeconfig, _) = self.cluster.read()?;
+        let context = self.cluster.context.as_ref().or(kubeconfig.current_context.as_ref());
+        Ok(find_cluster(&kubeconfig, context.map(String::as_str)))
     }
 
     /// Returns the configuration of the cluster that the flags or $KUBECONFIG name; else, in a Pod, that of the Pod's cluster, as its ServiceAccount.
@@ -227,6 +238,17 @@ impl ClusterChoice {
         };
         merge(&files, self.context.as_deref())
     }
+}
+
+/// Returns the cluster of a context.
+pub(crate) fn find_cluster(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<Cluster> {
+    let named = kubeconfig
+        .contexts
+        .iter()
+        .find(|named| Some(named.name.as_str()) == context)?;
+    let cluster = named.context.as_ref()?.cluster.as_str();
+    let found = kubeconfig.clusters.iter().find(|named| named.name == cluster)?;
+    found.cluster.clone()
 }
 
 /// Returns the completions of --context.
@@ -454,6 +476,18 @@ mod tests {
         assert_eq!(find_flag(&words, &["--context"]).as_deref(), Some("b"));
         assert_eq!(list_flag(&words, &["--as-group"]), ["x", "y"]);
         assert_eq!(find_flag(&words, &["--as"]), None);
+    }
+
+    #[test]
+    fn a_context_has_its_cluster() {
+        let text = "contexts: [{name: a, context: {cluster: one}}, {name: b, context: {cluster: two}}, {name: c}]\n\
+                    clusters: [{name: one, cluster: {server: https://one}}, {name: three}]\n";
+        let kubeconfig = Kubeconfig::from_yaml(text).expect("YAML");
+        let find = |context| find_cluster(&kubeconfig, context).and_then(|cluster| cluster.server);
+        assert_eq!(find(Some("a")).as_deref(), Some("https://one"));
+        for context in [Some("b"), Some("c"), Some("d"), None] {
+            assert_eq!(find(context), None, "{context:?}");
+        }
     }
 
     #[test]

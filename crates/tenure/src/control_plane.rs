@@ -17,12 +17,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::advertised_address::{Advertised, advertised, interface_addresses, nearest};
 use crate::allocator;
+use crate::artifact_extension::{ArtifactExtension, replace_extension};
 use crate::artifact_server::ArtifactSettings;
 use crate::client::open_client;
 use crate::commands::address_flags::parse_allowances;
 use crate::commands::controllers::ControllerSettings;
 use crate::commands::kube_apiserver::ServerSettings;
 use crate::commands::lane_location::{DEFAULT_OF_UP, LaneRequirements};
+use crate::connect::find_cluster;
 use crate::failure::{Failure, chain};
 use crate::hook_server::serve_hooks;
 use crate::installation::SharedParts;
@@ -112,9 +114,15 @@ impl ControlPlane {
             let installation = Installation::new(admin, identity::use_for_installation());
             installation::apply(&installation, &options.controllers).await?;
         }
+        // The kubeconfig names the listener, so the listener comes first.
+        let artifact_listeners = match options.bare {
+            true => None,
+            false => artifact_server::bind(&options.artifacts).await?,
+        };
         if let Some(kubeconfig) = &kubeconfig {
+            let extension = artifact_listeners.as_ref().and_then(|bound| bound.extension.as_ref());
             server
-                .write_admin_kubeconfig(kubeconfig, address)
+                .write_extended_kubeconfig(kubeconfig, address, list_extensions(kubeconfig, extension))
                 .map_err(|error| Failure::environment(format!("{}: {}", kubeconfig.display(), chain(&error))))?;
         }
         let ready = started.elapsed();
@@ -129,7 +137,7 @@ impl ControlPlane {
         } else {
             let ended = shutdown.clone();
             let endpoint = ArtifactEndpoint::default();
-            if let Some(bound) = artifact_server::bind(&options.artifacts).await? {
+            if let Some(bound) = artifact_listeners {
                 artifact_base = Some(bound.base.clone());
                 // Used only for TokenReview and SubjectAccessReview.
                 let reviewer = kube::Client::new(server.admin_service(), "default");
@@ -241,6 +249,14 @@ impl ControlPlane {
         self.server.shutdown();
         let _ended = self.serving.await;
     }
+}
+
+/// Returns the extensions of the cluster for the administrator's kubeconfig. Those of other programs in the previous file stay.
+fn list_extensions(kubeconfig: &Path, extension: Option<&ArtifactExtension>) -> Vec<serde_json::Value> {
+    // An unreadable file is replaced.
+    let before = kube::config::Kubeconfig::read_from(kubeconfig).ok();
+    let cluster = before.and_then(|before| find_cluster(&before, before.current_context.as_deref()));
+    replace_extension(cluster.as_ref(), extension)
 }
 
 /// Makes the data folder, with access for this user only.

@@ -9,6 +9,8 @@ mod admission_server;
 mod advertised_address;
 mod allocator;
 mod api_answers;
+mod artifact_client;
+mod artifact_extension;
 mod artifact_server;
 mod audit_log;
 mod caller;

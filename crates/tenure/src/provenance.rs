@@ -2,7 +2,6 @@
 //! applied artifact and from the build, which is pure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use futures::StreamExt as _;
 use kube::api::{Api, DynamicObject};
@@ -11,12 +10,13 @@ use kustomize::BuiltResource;
 use serde_json::Value;
 use structured_merge::FieldPath;
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
-use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
+use tenure_api::{ObjectId, ObjectView, Tenant};
 use tenure_controllers::RebuiltObject;
 use tenure_inspection::field_origin::locate_field;
 use tenure_inspection::object_facts::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
 
+use crate::artifact_client::ArtifactAccess;
 use crate::failure::{Failure, chain};
 
 /// The number of namespaces that are read at the same time.
@@ -37,7 +37,7 @@ struct Applied {
 
 impl Provenance {
     /// Finds the origin of an object. Unknown parts are noted in the summary and are no error, since the owner of a field is known without them.
-    pub(crate) async fn of(client: &kube::Client, object: &Value, artifacts: Option<&Path>) -> Self {
+    pub(crate) async fn of(client: &kube::Client, object: &Value, artifacts: &ArtifactAccess) -> Self {
         let view = ObjectView::of(object);
         let (Some(name), Some(namespace)) = (view.find_label(OWNER_NAME), view.find_label(OWNER_NAMESPACE)) else {
             return Self {
@@ -70,10 +70,7 @@ impl Provenance {
             ),
             format!("From {url} at {revision}."),
         ];
-        let built = match artifacts {
-            None => Err("no folder with artifacts is known: name it with --artifacts DIR".to_owned()),
-            Some(folder) => build(folder, &applied, object),
-        };
+        let built = build(artifacts, &applied, object).await;
         if let Err(why) = &built {
             summary.push(format!("File and line are not known here: {why}."));
         }
@@ -145,11 +142,10 @@ async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Val
 pub(crate) async fn rebuild(
     client: &kube::Client,
     kustomization: &Value,
-    artifacts: &Path,
+    artifacts: &ArtifactAccess,
 ) -> Result<RebuiltObject, String> {
     let source = find_source(client, kustomization).await?;
-    let (kustomization, source) = read_applied(artifacts, kustomization, &source)?;
-    tenure_controllers::build_applied(artifacts, (&kustomization, &source)).map_err(|error| error.to_string())
+    artifacts.rebuild(kustomization, &source).await
 }
 
 async fn get(
@@ -282,26 +278,8 @@ async fn read_tenant(client: &kube::Client, name: &str) -> Result<Option<TenantF
 }
 
 /// Builds the applied content again, and picks the object.
-fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
-    let (kustomization, source) = read_applied(artifacts, &applied.kustomization, &applied.source)?;
+async fn build(artifacts: &ArtifactAccess, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
     let id = ObjectId::of(object).map_err(|error| error.to_string())?;
-    tenure_controllers::build_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
-}
-
-/// Reads the inputs of the build: the Kustomization, and the metadata of its source.
-fn read_applied(
-    artifacts: &Path,
-    kustomization: &Value,
-    source: &Value,
-) -> Result<(Kustomization, ObjectMeta), String> {
-    if !artifacts.is_dir() {
-        return Err(format!(
-            "{} holds no artifacts; name the folder with --artifacts DIR",
-            artifacts.display()
-        ));
-    }
-    let kustomization = serde_json::from_value(kustomization.clone()).map_err(|error| error.to_string())?;
-    let metadata = source.get("metadata").cloned().unwrap_or_default();
-    let source = serde_json::from_value(metadata).map_err(|error| error.to_string())?;
-    Ok((kustomization, source))
+    let built = artifacts.rebuild(&applied.kustomization, &applied.source).await?;
+    built.take_object(&id).map_err(|error| error.to_string())
 }

@@ -26,6 +26,7 @@ use super::Service;
 use super::flags::{ArtifactSettings, TlsFiles};
 use super::gate::Gate;
 use super::transfer::Deadline;
+use crate::artifact_extension::{ArtifactExtension, check_transport, find_authority};
 use crate::failure::{Failure, chain};
 use crate::plain_http::listen;
 
@@ -50,12 +51,16 @@ pub(crate) struct Bound {
     open: Option<TcpListener>,
     /// The base URL of artifacts in statuses.
     pub(crate) base: ArtifactBase,
+    /// The listener with authentication, as kubeconfigs name it; `None` if it has no address that clients could use.
+    pub(crate) extension: Option<ArtifactExtension>,
 }
 
 /// The server's certificate, and the authorities of client certificates.
 struct Tls {
     files: TlsFiles,
     clients: Option<Arc<ClientCertificates>>,
+    /// The authorities in the file of the server's certificate.
+    authority: Option<Vec<CertificateDer<'static>>>,
     acceptor: RwLock<TlsAcceptor>,
 }
 
@@ -70,10 +75,16 @@ pub(crate) async fn bind(settings: &ArtifactSettings) -> Result<Option<Bound>, F
         base = base.or(name_base("http", &listener));
         open = Some(listener);
     }
-    let mut proven = None;
+    let (mut proven, mut extension) = (None, None);
     if let Some(address) = settings.proven {
         let listener = listen(address, "--artifact-address").await?;
-        base = base.or(name_base(scheme, &listener));
+        let own = name_base(scheme, &listener);
+        // With both listeners, --artifact-url names the open one.
+        let named = settings.base.clone().filter(|_| settings.open.is_none());
+        extension = named
+            .or(own.clone())
+            .and_then(|server| describe_listener(server, tls.as_ref()));
+        base = base.or(own);
         proven = Some((listener, tls));
     }
     if open.is_none() && proven.is_none() {
@@ -83,7 +94,19 @@ pub(crate) async fn bind(settings: &ArtifactSettings) -> Result<Option<Bound>, F
         Failure::usage("artifacts are served on every address, and statuses have to name one")
             .hint("say where others find them: --artifact-url http://HOST:PORT")
     })?;
-    Ok(Some(Bound { proven, open, base }))
+    Ok(Some(Bound {
+        proven,
+        open,
+        base,
+        extension,
+    }))
+}
+
+/// Describes the listener for kubeconfigs; `None` if commands would send it no token.
+fn describe_listener(server: ArtifactBase, tls: Option<&Tls>) -> Option<ArtifactExtension> {
+    check_transport(&server).ok()?;
+    let authority = tls.and_then(|tls| tls.authority.clone());
+    Some(ArtifactExtension { server, authority })
 }
 
 /// Returns a listener's URL for clients without another address; `None` if the listener has all addresses.
@@ -178,6 +201,7 @@ impl Tls {
         Ok(Self {
             files: files.clone(),
             clients,
+            authority: find_authority(&read_certificates(&files.certificate)?),
             acceptor: RwLock::new(acceptor),
         })
     }

@@ -14,6 +14,7 @@ use tenure_api::text::{count_of, visible};
 use tenure_inspection::ownership::fields::{self, OwnedField};
 use tenure_inspection::ownership::writers::{Address, Search};
 
+use crate::artifact_client::ArtifactFlags;
 use crate::audit_log::{AuditLog, describe_writers};
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
@@ -33,9 +34,8 @@ pub(crate) struct Who {
     /// Show the fields of .status, too, which controllers write.
     #[arg(long)]
     status: bool,
-    /// Folder with the fetched artifacts [default: `artifacts` beside the kubeconfig, where `tenure up` stores them].
-    #[arg(long, value_name = "DIR")]
-    artifacts: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    artifacts: ArtifactFlags,
     #[command(flatten)]
     log: AuditLog,
     #[command(flatten)]
@@ -59,6 +59,7 @@ impl Who {
             })?),
             None => None,
         };
+        let artifacts = self.artifacts.open(&self.connect).await?;
         let client = self.connect.client().await?;
         let served = resources::served(&client).await?;
         let resource = resources::find(&served, kind)?;
@@ -86,11 +87,7 @@ impl Who {
         // A field in the status that the user names is shown.
         owned.retain(|owned| self.status || field.is_some() || !owned.is_status());
         let left_out = all - owned.len();
-        let artifacts = self
-            .artifacts
-            .clone()
-            .or_else(|| self.connect.folder().map(|folder| folder.join("artifacts")));
-        let provenance = Provenance::of(&client, &object, artifacts.as_deref()).await;
+        let provenance = Provenance::of(&client, &object, &artifacts).await;
         let address = Address {
             group: resource.group.clone(),
             resource: resource.plural.clone(),

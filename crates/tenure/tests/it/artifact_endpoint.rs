@@ -157,6 +157,15 @@ fn account(namespace: &str, name: &str) -> Value {
     json!([{"kind": "ServiceAccount", "namespace": namespace, "name": name}])
 }
 
+/// Returns the entry for the artifact server in the kubeconfig that `tenure up` writes.
+fn read_extension(data: &Path) -> Value {
+    let kubeconfig = kube::config::Kubeconfig::read_from(data.join("kubeconfig")).unwrap();
+    let cluster = kubeconfig.clusters[0].cluster.clone().unwrap();
+    let mut extensions = cluster.extensions.unwrap().into_iter();
+    let found = extensions.find(|extension| extension.name == "tenure.dev/artifacts");
+    found.unwrap().extension
+}
+
 /// Returns the path in a status, after a check of this address.
 fn path_of(artifact: &Value, port: u16) -> String {
     let url = artifact["url"].as_str().unwrap();
@@ -241,6 +250,8 @@ async fn serve_all(lanes: &str) {
     let flags: Vec<&str> = allowed.iter().chain(&addresses).map(String::as_str).collect();
     let (_up, lines) = Up::start_telling(&data, &flags, 3);
     assert_eq!(lines[2], format!("artifacts http://127.0.0.1:{open}"));
+    let named = json!({"server": format!("http://127.0.0.1:{proven}")});
+    assert_eq!(read_extension(&data), named);
     let admin = Admin(client(&data).await);
     for namespace in ["blue", "red"] {
         admin.make_namespace(namespace).await;
@@ -543,6 +554,9 @@ async fn a_certificate_is_somebody_with_that_ones_rights() {
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let _up = Up::start(&data, &flags);
+    // The file of the certificate has no authority.
+    let named = json!({"server": "https://artifacts.example/of/tenure"});
+    assert_eq!(read_extension(&data), named);
     let admin = Admin(client(&data).await);
     admin.make_namespace("blue").await;
     admin.make_oci_source(("blue", "image"), &registry).await;

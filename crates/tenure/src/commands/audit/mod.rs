@@ -4,7 +4,6 @@
 mod object_reads;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -16,6 +15,7 @@ use tenure_inspection::ownership::writers::Search;
 use tenure_inspection::ownership::{Finding, Subject, audit};
 
 use self::object_reads::ObjectReads;
+use crate::artifact_client::ArtifactFlags;
 use crate::audit_log::{AuditLog, describe_writers};
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
@@ -32,9 +32,8 @@ use crate::output;
 /// Exit codes: 0 nothing found, 1 something found, 3 nothing found, but not everything could be read.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
-    /// Folder with the fetched artifacts [default: `artifacts` beside the kubeconfig, where `tenure up` stores them].
-    #[arg(long, value_name = "DIR")]
-    artifacts: Option<PathBuf>,
+    #[command(flatten)]
+    artifacts: ArtifactFlags,
     #[command(flatten)]
     log: AuditLog,
     /// Print the findings as data, for programs.
@@ -48,12 +47,9 @@ pub(crate) struct Audit {
 
 impl Audit {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let artifacts = self.artifacts.open(&self.connect).await?;
         let client = self.connect.client().await?;
-        let artifacts = self
-            .artifacts
-            .clone()
-            .or_else(|| self.connect.folder().map(|folder| folder.join("artifacts")));
-        let survey = ObjectReads::make(&client, self.scope.namespace(&client).as_deref(), artifacts.as_deref()).await?;
+        let survey = ObjectReads::make(&client, self.scope.namespace(&client).as_deref(), &artifacts).await?;
         let (findings, unreadable) = find(&survey);
         let search = self.search(&survey, &findings)?;
         let writers = |finding: &Finding, holder: &ManagedFieldsEntry| {

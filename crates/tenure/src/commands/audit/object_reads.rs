@@ -2,7 +2,6 @@
 //! never counts as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use futures::StreamExt as _;
 use serde_json::Value;
@@ -15,6 +14,7 @@ use tenure_controllers::RebuiltObject;
 use tenure_inspection::ownership::writers::Address;
 use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
 
+use crate::artifact_client::ArtifactAccess;
 use crate::failure::{Failure, chain};
 use crate::inspection::ONLY_METADATA;
 use crate::paged_reads::{self, Refusal};
@@ -68,7 +68,7 @@ impl ObjectReads {
     pub(super) async fn make(
         client: &kube::Client,
         namespace: Option<&str>,
-        artifacts: Option<&Path>,
+        artifacts: &ArtifactAccess,
     ) -> Result<Self, Failure> {
         let mut survey = Self {
             discovery: resources::discover(client).await?,
@@ -308,18 +308,14 @@ impl ObjectReads {
     }
 
     /// Builds the content of Git, if the artifacts are available.
-    async fn build(&mut self, client: &kube::Client, artifacts: Option<&Path>) {
+    async fn build(&mut self, client: &kube::Client, artifacts: &ArtifactAccess) {
         let owners: BTreeSet<&KustomizationName> = self.owners.values().collect();
         let mut unknown = None;
         for owner in owners {
             let Some(Kustomization::There(kustomization)) = self.kustomizations.get(owner) else {
                 continue;
             };
-            let built = match artifacts {
-                Some(folder) => provenance::rebuild(client, kustomization, folder).await,
-                None => Err("no folder with artifacts is known: name it with --artifacts DIR".to_owned()),
-            };
-            match built {
+            match provenance::rebuild(client, kustomization, artifacts).await {
                 Ok(built) => {
                     self.built.insert(owner.clone(), built);
                 }
