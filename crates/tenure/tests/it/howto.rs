@@ -44,28 +44,52 @@ fn the_first_tenant_from_nothing() {
     }
 }
 
-/// An administrator makes a kubeconfig with a token, and the owner uses it.
-#[test]
-fn a_tenant_gets_a_kubeconfig() {
+/// An administrator makes a kubeconfig with a token. The owner deploys with it, and sees file and line without a folder of artifacts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_gets_a_kubeconfig() {
     if !has_program("kubectl") {
         println!("skipped: there is no kubectl on PATH");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(folder.path().join("git"), Options::default())
+        .await
+        .unwrap();
+    git.create("app").await.unwrap();
     let data = folder.path().join("cluster");
-    let _up = crate::process::Up::start(&data, &[]);
-    let script = shell_blocks(&read_page("give-a-tenant-a-kubeconfig.md"));
+    let artifacts = format!("127.0.0.1:{}", reserve_port());
+    let allowed = format!("http://{}", git.http_address());
+    let flags = ["--artifact-address", &artifacts, "--allow-source", &allowed];
+    let _up = crate::process::Up::start(&data, &flags);
+    // The owner's page follows, up to the result of her first Surface.
+    let owners = read_page("you-are-a-tenant.md");
+    let owners = split_shell_blocks(&owners)[..4].concat();
+    assert!(owners.ends_with("kubectl get deployments,pods\n"), "{owners}");
+    let script = shell_blocks(&read_page("give-a-tenant-a-kubeconfig.md")) + &owners;
     let said = run_script(folder.path(), &script, |command| {
-        command.env("KUBECONFIG", data.join("kubeconfig"));
+        command
+            .env("KUBECONFIG", data.join("kubeconfig"))
+            .env("REPOSITORY", git.http_url("app"));
+        for role in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{role}_NAME"), "Alice");
+            command.env(format!("GIT_{role}_EMAIL"), "alice@example.org");
+        }
     });
     for words in [
         "system:serviceaccount:people:alice",
         "tenants.capsule.clastix.io",
         "yes\n",
         "no\n",
+        "surface.tenure.dev/app condition met",
+        "deploy/web.yaml:5",
     ] {
         assert!(said.contains(words), "no {words:?} in:\n{said}");
     }
+    // The owner's kubeconfig names the server that the administrator's names.
+    let kubeconfig = kube::config::Kubeconfig::read_from(folder.path().join("alice.kubeconfig")).unwrap();
+    let extensions = kubeconfig.clusters[0].cluster.clone().unwrap().extensions.unwrap();
+    assert_eq!(extensions[0].name, "tenure.dev/artifacts");
+    assert_eq!(extensions[0].extension["server"], format!("http://{artifacts}"));
 }
 
 /// Runs both pages one after the other, as a reader would try them: installation, use and removal. The cluster exists already, and its image can't be pulled, since no
