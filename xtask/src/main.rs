@@ -112,6 +112,9 @@ enum Task {
         /// Print the time of each part, and the slowest scenarios.
         #[arg(long)]
         timings: bool,
+        /// No scenario whose package and name begin with this, such as `controllers::alerts`. May be given several times.
+        #[arg(long, value_name = "PACKAGE::NAME")]
+        without: Vec<String>,
         /// Only scenarios whose name contains one of these.
         only: Vec<String>,
     },
@@ -157,8 +160,14 @@ fn main() -> anyhow::Result<()> {
             process,
             lanes,
             timings,
+            without,
             only,
-        } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), timings, &only),
+        } => scenarios::run(
+            kubeconfig.as_deref(),
+            (process, lanes.as_deref()),
+            timings,
+            &scenarios::Choice { only, without },
+        ),
         Task::Long(long) => long.run(),
         Task::TwoWorlds(two_worlds) => two_worlds.run(),
         Task::Dist(dist) => dist.run(),

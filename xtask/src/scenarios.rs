@@ -48,13 +48,35 @@ const LONGEST_FIRST: [&str; 4] = ["tenure", "controllers", "testkit", "admission
 /// The package whose scenarios run the program, with lanes in the chosen place. The scenarios of other packages don't depend on it.
 const OF_PROGRAM: &str = "controllers";
 
-/// Runs the scenarios on the cluster of a kubeconfig, or on real control planes that are started for them.
+/// The chosen scenarios, by parts of their names.
+pub(crate) struct Choice {
+    /// The name contains one of these; all names when empty.
+    pub(crate) only: Vec<String>,
+    /// Package and name begin with none of these.
+    pub(crate) without: Vec<String>,
+}
+
+impl Choice {
+    /// Lists the chosen tests of a suite.
+    fn list_tests(&self, suite: &Suite) -> anyhow::Result<Vec<String>> {
+        let mut tests = suite.list_tests(&self.only)?;
+        let package = suite.package();
+        let is_left_out = |test: &str| {
+            let name = format!("{package}::{test}");
+            self.without.iter().any(|beginning| name.starts_with(beginning))
+        };
+        tests.retain(|test| !is_left_out(test));
+        Ok(tests)
+    }
+}
+
+/// Runs the scenarios on the cluster of a kubeconfig, or on real control planes that are started for them. With `process` the controllers are a program, whose lanes are
+/// in the place `lanes`.
 pub(crate) fn run(
     kubeconfig: Option<&Path>,
-    process: bool,
-    lanes: Option<&str>,
+    (process, lanes): (bool, Option<&str>),
     timings: bool,
-    only: &[String],
+    choice: &Choice,
 ) -> anyhow::Result<()> {
     let of_program = process || lanes.is_some();
     let mut suites = suites::build(&TARGETS)?;
@@ -82,7 +104,7 @@ pub(crate) fn run(
         }
         command
     };
-    let listed = suites.iter().map(|suite| Ok((suite, suite.list_tests(only)?)));
+    let listed = suites.iter().map(|suite| Ok((suite, choice.list_tests(suite)?)));
     let listed = listed.collect::<anyhow::Result<Vec<(&Suite, Vec<String>)>>>()?;
     let part = size_part(listed.iter().map(|(_, tests)| tests.len()).sum());
     let parts = listed.iter().flat_map(|(suite, tests)| {
@@ -91,7 +113,7 @@ pub(crate) fn run(
     });
     let parts: Vec<_> = parts.collect();
     if parts.is_empty() {
-        bail!("no scenario is called {}", only.join(" or "));
+        bail!("no scenario is called {}", choice.only.join(" or "));
     }
     if kubeconfig.is_some() {
         let ended = parts
