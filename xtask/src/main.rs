@@ -76,6 +76,12 @@ enum Task {
         #[arg(long, value_name = "PATH", num_args = 0..)]
         plain: Option<Vec<String>>,
     },
+    /// List the messages that the program can print to a user, each with its file and line.
+    Messages {
+        /// Only messages in these files and folders, relative to the root.
+        #[arg(value_name = "PATH")]
+        below: Vec<String>,
+    },
     /// Measure the program from outside; see `cargo xtask bench --help`.
     #[command(disable_help_flag = true)]
     Bench {
@@ -151,6 +157,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz(fuzz) => fuzz.run(),
         Task::Tidy { plain: None } => tidy::run(),
         Task::Tidy { plain: Some(below) } => tidy::list_plain(&below),
+        Task::Messages { below } => tidy::list_messages(&below),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run_beside_tests("tenure-differential", "trials", &arguments),
         Task::Picture => picture::run(),

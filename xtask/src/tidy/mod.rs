@@ -9,6 +9,7 @@ mod files;
 mod fuzz_targets;
 mod layers;
 mod map;
+mod messages;
 mod names;
 mod plain;
 mod promises;
@@ -64,6 +65,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
 pub(crate) fn list_plain(below: &[String]) -> anyhow::Result<()> {
     use std::io::Write;
     let text = plain::list(&root(), below)?;
+    let _reader_gone = write!(std::io::stdout(), "{text}");
+    Ok(())
+}
+
+/// Prints the messages that the program can show to a user, below some paths or everywhere.
+pub(crate) fn list_messages(below: &[String]) -> anyhow::Result<()> {
+    use std::io::Write;
+    let text = messages::list(&root(), below)?;
     let _reader_gone = write!(std::io::stdout(), "{text}");
     Ok(())
 }
