@@ -214,7 +214,7 @@ pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
         ProviderState::Suspended | ProviderState::Active => {}
     }
     if case.request.metadata.deletion_timestamp.is_some() {
-        return WantedState::Revoked("nobody asks for it any more".to_owned());
+        return WantedState::Revoked("no entry asks for it any more".to_owned());
     }
     match case.verdict {
         Verdict::Denied(word) => return WantedState::Revoked(format!("{} denied it", word.by)),
@@ -226,7 +226,7 @@ pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
         Verdict::Approved(_) => {}
     }
     let Some(deliveries) = case.deliveries else {
-        return WantedState::HeldBack("what is asked for has not been read yet, since the start".to_owned());
+        return WantedState::HeldBack("the requested entries have not been read yet since the start".to_owned());
     };
     if !deliveries.contains(namespace) {
         return WantedState::Revoked("it is not asked for in this namespace any more".to_owned());

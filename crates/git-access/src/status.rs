@@ -50,7 +50,7 @@ pub fn condition(type_: &str, status: ConditionStatus, (reason, message): (&str,
 #[must_use]
 pub fn make_sweep_condition(unlisted: &[(&str, &str)], now: Timestamp) -> Condition {
     if unlisted.is_empty() {
-        let message = "of what was delivered, all could be listed at the host".to_owned();
+        let message = "all delivered credentials could be listed at the host".to_owned();
         return condition(SWEPT, ConditionStatus::True, ("Listed", message), now);
     }
     let told = unlisted.iter().take(TOLD).map(|(path, why)| format!("{path}: {why}"));
@@ -248,7 +248,7 @@ pub fn make_grant_condition(
     let name = grant.metadata.name.as_deref().unwrap_or_default();
     let Some((_, verdict)) = request else {
         let message =
-            "there is no FluxAccessRequest of this name: look at those that there are, and answer one".to_owned();
+            "there is no FluxAccessRequest of this name: answer another one; tenure access list shows them".to_owned();
         return condition(READY, ConditionStatus::False, ("NoRequest", message), now);
     };
     match verdict {

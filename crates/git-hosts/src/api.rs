@@ -108,7 +108,7 @@ pub(crate) fn find_next_step(
 
 /// Reads the answer as a value, or returns the meaning of an unreadable answer.
 pub(crate) fn read<T: DeserializeOwned>(progress: &Progress, reply: &Reply) -> Result<T, HostError> {
-    let why = "it is not what this API answers to that";
+    let why = "it doesn't have the form of this API's answers";
     reply
         .read()
         .ok_or_else(|| not_understood(progress.call.is_order(), why))
@@ -168,9 +168,7 @@ pub(crate) fn check_found(mut found: TargetDescription) -> Result<TargetDescript
     {
         Ok(found)
     } else {
-        Err(HostError::NotUnderstood(
-            "it holds a path or a URL that is none".to_owned(),
-        ))
+        Err(HostError::NotUnderstood("it holds an invalid path or URL".to_owned()))
     }
 }
 
@@ -221,7 +219,7 @@ pub(crate) fn read_minted_key(
 ) -> Result<ApiStep, HostError> {
     let public = request.public_key.as_deref().unwrap_or_default();
     if strip_comment(key) != strip_comment(public) {
-        return Err(not_understood(true, "it holds another key than the one that was sent"));
+        return Err(not_understood(true, "its key differs from the key that was sent"));
     }
     if may_write {
         return Err(HostError::Refused {
@@ -259,7 +257,7 @@ pub(crate) fn read_optional_time(text: Option<&str>, is_order: bool) -> Result<O
         None => Ok(None),
         Some(text) => read_time(text)
             .map(Some)
-            .ok_or_else(|| not_understood(is_order, "it holds a time that is none")),
+            .ok_or_else(|| not_understood(is_order, "it holds an invalid time")),
     }
 }
 

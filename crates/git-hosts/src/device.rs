@@ -170,7 +170,7 @@ impl DeviceFlow {
 }
 
 fn strange() -> HostError {
-    not_understood(false, "it is not what GitLab answers to that")
+    not_understood(false, "it doesn't have the form of GitLab's answers")
 }
 
 fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), HostError> {

@@ -102,7 +102,7 @@ impl Api for Github {
             },
             HostQuery::Mint(request) if request.kind == CredentialKind::InstallationToken => {
                 let Some(installation) = self.installation else {
-                    return Err(refuse_unsupported("only an App gives out tokens of its installation"));
+                    return Err(refuse_unsupported("only an App issues tokens of its installation"));
                 };
                 if request.target.scope == Scope::Group || request.role != Role::ReadRepository {
                     return Err(refuse_unsupported(

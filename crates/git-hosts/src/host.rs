@@ -118,7 +118,7 @@ impl RemoteHost {
                 },
             }),
             (_, Authoriser::App(_)) => return Err("only GitHub has Apps"),
-            (HostKind::Static, _) => return Err("what is written by hand has no API"),
+            (HostKind::Static, _) => return Err("kind static has no host with an API"),
         };
         Ok(Self {
             base: base.join(api.prefix()),

@@ -186,7 +186,7 @@ fn read_role(said: &str) -> Result<Role, String> {
                 .to_owned(),
         ),
         other => Err(format!(
-            "role {} is none: write read_repository or read_registry",
+            "role {} is unknown: write read_repository or read_registry",
             quote_text(other)
         )),
     }

@@ -310,7 +310,7 @@ fn read_texts(node: &Node, name: &str) -> Result<Vec<LocatedText>, Wrong> {
     let mut texts = Vec::with_capacity(items.len());
     for item in items.iter() {
         let said = read_said(item, name)?;
-        texts.push(said.ok_or_else(|| (item.line, format!("{name} has an item that is nothing: take it out")))?);
+        texts.push(said.ok_or_else(|| (item.line, format!("{name} has an empty item: remove it")))?);
     }
     Ok(texts)
 }

@@ -106,7 +106,7 @@ fn each_entry_is_wrong_by_itself() {
         ),
         (
             "role: admin",
-            "role \"admin\" is none: write read_repository or read_registry",
+            "role \"admin\" is unknown: write read_repository or read_registry",
         ),
         ("role: [a]", "role is not a text"),
         ("rotate: 0", "rotate \"0\" is not a period"),

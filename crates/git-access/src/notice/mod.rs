@@ -476,17 +476,17 @@ fn write_body(request: &FluxAccessRequest) -> String {
         None => quote(&spec.asked_in.name),
     };
     format!(
-        "Somebody asks that Flux, in a Kubernetes cluster, may read this project. Nothing that is written here answers that, and this issue is closed once it is \
-         answered or asked no more.\n\
+        "An account of a Kubernetes cluster requests that Flux may read this project. Comments in this issue are no answer. The issue is closed after \
+         the answer, or when the request ends.\n\
          \n\
-         - Who asks: {who}, in {asked_in}\n\
-         - What for: {role}, to {may}\n\
-         - Where the credential is: in the Secret {secret} of each namespace that is called {namespaces}\n\
-         - Who reads it: {readers}\n\
-         - How often it is replaced: {rotate}\n\
-         - Which cluster: {cluster}, by the uid of its namespace `kube-system`\n\
+         - Requester: {who}, in {asked_in}\n\
+         - Role: {role}, to {may}\n\
+         - Secret with the credential: {secret} in each namespace that is called {namespaces}\n\
+         - Readers: {readers}\n\
+         - Period between replacements: {rotate}\n\
+         - Cluster: {cluster}, by the uid of its namespace `kube-system`\n\
          \n\
-         Who may answer holds the verb `approve` on `fluxaccesstargets` of the name {target} in that cluster, and looks there before:\n\
+         An account with the verb `approve` on `fluxaccesstargets` of the name {target} in that cluster answers, after a look at the request:\n\
          \n\
          ```\n\
          tenure access show {name}\n\
@@ -494,7 +494,7 @@ fn write_body(request: &FluxAccessRequest) -> String {
          tenure access deny {name} --reason \"...\"\n\
          ```\n\
          \n\
-         The request is {request}, and the hash of what it asks for {hash}. Who holds no right there asks whoever runs the cluster.\n",
+         The request is {request}, and the hash of its spec is {hash}. Without this right, ask an administrator of the cluster.\n",
         who = quote(&spec.requested_by),
         role = quote(&spec.role),
         secret = quote(&spec.secret_name),

@@ -398,10 +398,10 @@ fn what_somebody_wrote_into_a_request_is_quoted() {
     // The text begins no line, and is completely inside one code span.
     assert!(
         body.lines()
-            .all(|line| !line.starts_with('/') && !line.contains("@root") || line.starts_with("- Who asks: ``"))
+            .all(|line| !line.starts_with('/') && !line.contains("@root") || line.starts_with("- Requester: ``"))
     );
     assert!(
-        body.contains("- Who asks: `` x`\\n\\n/assign @root\\n\\n<img src=x> ` ``, in"),
+        body.contains("- Requester: `` x`\\n\\n/assign @root\\n\\n<img src=x> ` ``, in"),
         "{body}"
     );
     assert!(

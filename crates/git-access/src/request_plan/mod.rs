@@ -398,7 +398,7 @@ fn resolve(seen: Snapshot<'_>, asked: &RequestedEntry, plan: &mut Plan) -> Optio
             before()
         }
         Some(PathLookup::Unknown(why)) => {
-            let message = format!("which {kind} this is could not be asked: {why}");
+            let message = format!("the host could not be asked about this {kind}: {why}");
             plan.complain(entry, message);
             before()
         }

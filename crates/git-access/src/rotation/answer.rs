@@ -108,7 +108,7 @@ impl StateMachine<'_> {
             }
             HostError::Unauthenticated => self.fail(
                 "AuthoriserRefused",
-                format!("{message}: what was delivered stays as it is; give the AccessProvider's authoriser a new credential"),
+                format!("{message}: delivered credentials stay as they are; give the AccessProvider's authoriser a new credential"),
             ),
             HostError::Forbidden(_) => self.fail(
                 "TargetUnavailable",

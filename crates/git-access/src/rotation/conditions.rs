@@ -161,7 +161,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
         say(
             About::Failure,
             "AccountsUnreadable",
-            format!("which imagePullSecrets the ServiceAccounts have could not be read: {why}"),
+            format!("the imagePullSecrets of the ServiceAccounts could not be read: {why}"),
         );
     }
     if let WantedState::HeldBack(why) = &seen.wanted {
@@ -191,7 +191,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
     }
     if let Some(heir) = seen.find_heir() {
         let message = format!(
-            "request {}, which asks for more, has the Secret now; what was made for this one ends once no source can be using it any more",
+            "request {} asks for more and has the Secret now; the credential of this request ends once no source can use it any more",
             heir.request_name
         );
         say(About::Progress, "HandingOver", message);
