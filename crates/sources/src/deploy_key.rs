@@ -83,7 +83,7 @@ impl PublicHalf {
 /// The problem, without any content of the Secret: a half is no ed25519 key, or the halves don't belong together.
 pub fn read_pair(identity: &[u8], public: &[u8]) -> Result<PublicHalf, &'static str> {
     if identity.len() > LONGEST || public.len() > LONGEST {
-        return Err("what it holds is longer than any key of ed25519");
+        return Err("its content is longer than any key of ed25519");
     }
     let key = PrivateKey::from_openssh(identity).map_err(|_| "identity is no private key in OpenSSH's form")?;
     let KeypairData::Ed25519(pair) = key.key_data() else {

@@ -139,7 +139,7 @@ fn find_places(
         if let Some(other) = places.of.insert(path.clone(), index) {
             let other = names.get(other).map_or("another", String::as_str);
             return Err(ArchiveError::Misplaced(format!(
-                "{path:?} stands in {name} and in {other}; choose another path for one of them"
+                "{path:?} is in {name} and in {other}; choose another path for one of them"
             )));
         }
     }

@@ -207,7 +207,7 @@ impl Tree {
                 TarKind::Folder => continue,
             };
             if nodes.insert(path.clone(), node).is_some() {
-                return Err(invalid(format!("{path:?} stands in it twice")));
+                return Err(invalid(format!("{path:?} is in it twice")));
             }
         }
         all.shrink_to_fit();

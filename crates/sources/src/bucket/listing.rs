@@ -87,7 +87,7 @@ pub(super) fn read_page(bytes: &[u8], mut look: impl FnMut(ListedObject) -> bool
         (Some(true), _) => Err("has more pages, and doesn't say which is the next"),
         (Some(false), _) => Ok(Page::default()),
         // Any other page is no proof that the bucket is empty.
-        (None, _) => Err("is none: it doesn't say whether that is all"),
+        (None, _) => Err("has no IsTruncated, so it is not a listing of S3"),
     }
 }
 
@@ -241,9 +241,9 @@ mod tests {
                 "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
                 "more pages",
             ),
-            ("<html><IsTruncated>false</IsTruncated></html>", "is none"),
-            ("<ListBucketResult/>", "is none"),
-            ("", "is none"),
+            ("<html><IsTruncated>false</IsTruncated></html>", "has no IsTruncated"),
+            ("<ListBucketResult/>", "has no IsTruncated"),
+            ("", "has no IsTruncated"),
             (&"<a>".repeat(20), "elements in elements"),
             (&format!("<a>{}</a>", "x".repeat(20_000)), "too long"),
         ] {

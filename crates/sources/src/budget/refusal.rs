@@ -20,7 +20,7 @@ pub enum OverBudget {
         is_half: bool,
     },
     /// The bytes don't fit now, because other requests hold bytes.
-    #[error("{what}: no room for another {} now ({})", describe_bytes(*.needed), describe_allowance(.setting, *.allowed, *.is_half))]
+    #[error("{what}: another {} don't fit now ({})", describe_bytes(*.needed), describe_allowance(.setting, *.allowed, *.is_half))]
     Full {
         /// What the bytes are.
         what: &'static str,

@@ -103,7 +103,7 @@ async fn what_is_held_is_counted_for_the_lane_and_for_all_and_given_back() {
     let full = b.try_grow_to(50).unwrap_err();
     assert_eq!(
         full.to_string(),
-        "things: no room for another 10 bytes now (--things allows 100 bytes)"
+        "things: another 10 bytes don't fit now (--things allows 100 bytes)"
     );
     assert!(full.transient());
     let large = b.try_grow_to(61).unwrap_err();

@@ -285,7 +285,7 @@ fn yaml_is_merged_over_what_is_there() {
     );
     let refused = compose(sources, vec![plain("@chart/", ""), merge("@git/broken.yaml")]).unwrap_err();
     assert!(
-        refused.contains("'broken.yaml' into 'values.yaml': what is merged is YAML, and no map"),
+        refused.contains("'broken.yaml' into 'values.yaml': the merged file is YAML, and no map"),
         "{refused}"
     );
 }

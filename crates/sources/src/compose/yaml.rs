@@ -23,8 +23,8 @@ const ALLOWANCE: Allowance = Allowance {
 /// Merges the documents of `over` into those of `base`, and writes the result.
 pub(super) fn merge(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
     let _metering = meter::begin(ALLOWANCE, None);
-    let mut merged = read(base).map_err(|problem| format!("what is there {problem}"))?;
-    let over = read(over).map_err(|problem| format!("what is merged {problem}"))?;
+    let mut merged = read(base).map_err(|problem| format!("the existing file {problem}"))?;
+    let over = read(over).map_err(|problem| format!("the merged file {problem}"))?;
     lay_over(&mut merged, over, 0)?;
     let text = go_yaml::emit::document(&Value::Object(merged));
     if let Some(spent) = meter::spent() {

@@ -45,7 +45,7 @@ impl From<TarError> for LayerError {
             TarError::Io(error) => match error.kind() {
                 std::io::ErrorKind::FileTooLarge => Self::TooLarge {
                     what: "bytes that its layer unpacks to",
-                    limit: "what so many files may take".to_owned(),
+                    limit: "the limit for so many files".to_owned(),
                 },
                 // The decompressor reports unreadable data with these kinds.
                 std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
@@ -153,7 +153,7 @@ impl Layer<'_> {
         sorted.sort_unstable();
         let mut neighbours = sorted.iter().zip(sorted.iter().skip(1));
         if let Some((path, _)) = neighbours.find(|(one, two)| one == two) {
-            return Err(LayerError::Invalid(format!("{path:?} stands in its layer twice")));
+            return Err(LayerError::Invalid(format!("{path:?} is in its layer twice")));
         }
         // Unpacking would write through a link if the link had files below it.
         let mut folders = sorted

@@ -90,7 +90,7 @@ struct Platform {
 /// The problem of the manifest.
 pub(super) fn read_manifest(bytes: &[u8]) -> Result<Manifest, String> {
     let raw: RawManifest =
-        serde_json::from_slice(bytes).map_err(|error| format!("its manifest is none that is known: {error}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("its manifest has an unknown form: {error}"))?;
     if raw.schema_version != 2 {
         return Err(format!(
             "its manifest is of schema version {}, not 2",
@@ -121,7 +121,7 @@ pub(super) fn read_manifest(bytes: &[u8]) -> Result<Manifest, String> {
 /// The problem of the list.
 pub(super) fn read_referrers(bytes: &[u8]) -> Result<Vec<Referrer>, String> {
     let raw: RawManifest =
-        serde_json::from_slice(bytes).map_err(|error| format!("its list of referrers is none: {error}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("its list of referrers can't be read: {error}"))?;
     let listed = raw.manifests.ok_or("its list of referrers has no manifests")?;
     let referrers = listed.into_iter().filter_map(|mut descriptor| {
         Some(Referrer {

@@ -220,7 +220,7 @@ impl<'a> Registry<'a> {
                     limit: most.to_string(),
                 });
             }
-            read.map_err(|_| self.protocol("its list of tags is none"))?;
+            read.map_err(|_| self.protocol("its list of tags can't be read"))?;
             drop(bytes);
             memory.return_to(before);
             memory.add(kept).await?;
@@ -235,7 +235,7 @@ impl<'a> Registry<'a> {
 
     /// Reads the address of the next page, which must be of the same list of the same repository in the registry.
     fn read_next(&self, list: &str, link: &str) -> Result<String, OciError> {
-        let refused = || self.protocol("the next page of a list is none of this repository");
+        let refused = || self.protocol("the next page of a list belongs to another repository");
         let base =
             Url::parse(&format!("{}/v2/{}/{list}", self.url.endpoint(), self.url.path())).map_err(|_| refused())?;
         let next = base.join(link).map_err(|_| refused())?;

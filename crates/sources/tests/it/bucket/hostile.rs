@@ -173,10 +173,10 @@ async fn what_is_no_list_empties_nothing() {
     stand.put(&[("a", "1")]);
     let first = stand.get(stand.ask()).await;
     for (body, problem) in [
-        ("", "is none"),
-        ("<html><body>welcome</body></html>", "is none"),
+        ("", "has no IsTruncated"),
+        ("<html><body>welcome</body></html>", "has no IsTruncated"),
         ("<ListBucketResult><IsTruncated>false</IsTruncated>", "is cut off"),
-        ("{}", "is none"),
+        ("{}", "has no IsTruncated"),
     ] {
         stand
             .server

@@ -76,7 +76,7 @@ async fn what_has_no_end_is_ended() {
         is_list.then(|| Answer::of(200, "{\"tags\":[]}").with("Link", "</v2/other/app/tags/list?n=1>; rel=\"next\""))
     });
     let (_, message) = stand.refuse(stand.ask(json!({ "semver": "*" }))).await;
-    assert!(message.contains("none of this repository"), "{message}");
+    assert!(message.contains("belongs to another repository"), "{message}");
     // An endless manifest.
     stand.server.answer_with(|heard| {
         let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
@@ -154,7 +154,7 @@ async fn bombs_and_strange_layers_are_refused() {
         (entry(tar::EntryType::Regular, "/etc/passwd"), "an empty"),
         (entry(tar::EntryType::Link, "a"), "neither a file nor a link"),
         (entry(tar::EntryType::Block, "a"), "neither a file nor a link"),
-        (pack(&[("a", "1"), ("./a", "2")]), "stands in its layer twice"),
+        (pack(&[("a", "1"), ("./a", "2")]), "is in its layer twice"),
         (
             pack(&[("a", "1"), ("a-b", "2"), ("a/b", "3")]),
             "is both a file and a folder",
