@@ -109,7 +109,7 @@ fn write(
     );
     if metadata.deletion_timestamp.is_some() {
         return Err(format!(
-            "FluxAccessRequest {name} is being deleted: what asked for it is gone, or asks for something else; tenure access list shows what is asked now"
+            "FluxAccessRequest {name} is being deleted: its entry is gone, or asks for something else; tenure access list shows the current requests"
         ));
     }
     let reason = wording.reason.filter(|reason| !reason.is_empty());
@@ -327,7 +327,11 @@ mod tests {
             max_rotate: Some("29d".parse().unwrap()),
             ..AnswerInput::default()
         };
-        refuse(request(|_| ()), short, "allows 29d between replacements, and 30d");
+        refuse(
+            request(|_| ()),
+            short,
+            "allows 29d between replacements, and the request asks for 30d",
+        );
         let over = AnswerInput {
             not_after: Some(now.clone()),
             ..AnswerInput::default()

@@ -108,7 +108,7 @@ pub fn order_token(
 pub fn check_order(order: &TokenOrder, own: &TokenClaims) -> Result<(), Denial> {
     if own.audiences.is_empty() {
         return Err(Denial::access(
-            "no token is sent to another cluster: it can't be told which audiences this cluster's own API server accepts",
+            "no token is sent to another cluster: the audiences of this cluster's own API server are unknown",
         ));
     }
     let is_own = |audience: &&String| {

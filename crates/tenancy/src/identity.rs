@@ -411,7 +411,10 @@ pub fn decide_for_surface(
 }
 
 fn nobody_acts(message: &str) -> Denial {
-    Denial::because(DenialReason::IdentityMissing, format!("nobody may act here: {message}"))
+    Denial::because(
+        DenialReason::IdentityMissing,
+        format!("no identity may act here: {message}"),
+    )
 }
 
 fn service_account(namespace: &str, name: &str, field: &str) -> Result<ServiceAccount, Denial> {

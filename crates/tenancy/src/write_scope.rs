@@ -27,7 +27,7 @@ pub fn check_object(placement: &Placement, scope: Scope, id: &ObjectId) -> Resul
     match (placement, scope) {
         (Placement::Disputed { message }, _) => Err(Denial::because(
             DenialReason::IdentityMissing,
-            format!("nobody may act here: {message}"),
+            format!("no identity may act here: {message}"),
         )),
         (_, Scope::Namespaced) if namespace.is_empty() => Err(unspecified(kind, name)),
         (Placement::Platform { .. } | Placement::Unclaimed { .. }, _) => Ok(()),

@@ -303,7 +303,7 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
     let plan = planned(&torn, start());
     assert!(
         plan.to_string()
-            .contains("Secret blue/key can't be read: nobody may act here"),
+            .contains("Secret blue/key can't be read: no identity may act here"),
         "{plan}"
     );
     torn.repository.spec.secret_ref = None;

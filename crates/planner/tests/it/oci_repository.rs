@@ -252,7 +252,7 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         let mut snapshot = snapshot(&fields);
         snapshot.placement = torn.place("blue");
         let plan = planned(&snapshot);
-        let message = format!("{named} can't be read: nobody may act here");
+        let message = format!("{named} can't be read: no identity may act here");
         assert!(plan.to_string().contains(&message), "{plan}");
     }
     let mut public = snapshot(&json!({}));

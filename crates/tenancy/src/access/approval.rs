@@ -171,7 +171,7 @@ fn check_period(asked: &str, most: Option<&str>) -> Result<(), String> {
     match (asked.parse::<Period>(), most.parse::<Period>()) {
         (Ok(asked), Ok(most)) if asked <= most => Ok(()),
         (Ok(_), Ok(_)) => Err(format!(
-            "it allows {most} between replacements, and {asked} is asked for"
+            "it allows {most} between replacements, and the request asks for {asked}"
         )),
         (_, Err(error)) => Err(format!("its maxRotate {error}")),
         (Err(error), _) => Err(format!("the request's rotate {error}")),

@@ -90,7 +90,7 @@ pub fn check_receiver(
         let mut fitting = provider.namespaces.iter().filter(fits).peekable();
         if fitting.peek().is_none() {
             return Err(Denial::access(format!(
-                "namespace {name} is not among those that an administrator gave {whose}: ask an administrator to add it to spec.namespaces of AccessProvider {}, by its name if a platform lives in it",
+                "no administrator listed namespace {name} for {whose}: ask an administrator to add it to spec.namespaces of AccessProvider {}, by its name if a platform lives in it",
                 provider.name
             )));
         }

@@ -324,7 +324,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         "oscar",
         &[&approve[..], &["--max-rotate", "7d", "--yes"]].concat(),
         1,
-        &["allows 7d between replacements, and 30d"],
+        &["allows 7d between replacements, and the request asks for 30d"],
     );
     cluster.check_as(
         "oscar",

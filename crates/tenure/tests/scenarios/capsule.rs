@@ -353,7 +353,7 @@ async fn check_decisions(cluster: &Cluster, git: &GitServer, refusal: &str) {
         let object = kustomization("forged", "own", &json!({"targetNamespace": "forged"}));
         admin.apply(object.clone()).await;
         admin
-            .wait_for(object, |found| is_refused(found, "nobody may act here"))
+            .wait_for(object, |found| is_refused(found, "no identity may act here"))
             .await;
     }
     repository

@@ -103,7 +103,7 @@ fn a_grant_counts_for_what_it_repeats() {
         ),
         (
             ("/spec/maxRotate", json!("29d")),
-            "it allows 29d between replacements, and 30d is asked for",
+            "it allows 29d between replacements, and the request asks for 30d",
         ),
         (
             ("/spec/maxRotate", json!("forever")),

@@ -282,7 +282,7 @@ async fn an_answer_to_something_else_lets_nothing_through() {
         (
             &asked,
             vec![("maxRotate", json!("7d"))],
-            "it allows 7d between replacements, and 30d is asked for",
+            "it allows 7d between replacements, and the request asks for 30d",
         ),
         // A requester claims that another user made the request.
         (
