@@ -44,7 +44,7 @@ pub fn describe_deletion(object: &Value, neighbours: &Neighbours) -> Vec<String>
             lines.push("requests to its path are refused from then on; nothing applied is deleted".to_owned())
         }
         "Alert" => lines.push("its Provider gets no events of it from then on; nothing applied is deleted".to_owned()),
-        _ => lines.push("what goes with it is not known to this command".to_owned()),
+        _ => lines.push("this command does not know which objects go with it".to_owned()),
     }
     lines
 }
@@ -87,7 +87,7 @@ fn describe_surface(surface: ObjectView<'_>, kustomizations: &Neighbours) -> Vec
         Ok(all) => all,
         Err(why) => {
             return vec![format!(
-                "its GitRepositories and Kustomizations go, too; what these take along is unknown: {why}"
+                "its GitRepositories and Kustomizations go, too; the objects that go with these are unknown: {why}"
             )];
         }
     };
@@ -135,7 +135,7 @@ fn describe_tenant(tenant: ObjectView<'_>) -> Vec<String> {
 fn describe_users(source: ObjectView<'_>, kustomizations: &Neighbours) -> String {
     let all = match kustomizations {
         Ok(all) => all,
-        Err(why) => return format!("its artifact goes; which Kustomizations use it is unknown: {why}"),
+        Err(why) => return format!("its artifact goes; the Kustomizations that use it are unknown: {why}"),
     };
     let (kind, name) = (source.read_text("/kind"), source.read_text("/metadata/name"));
     let namespace = source.read_text("/metadata/namespace");
@@ -164,7 +164,7 @@ fn describe_users(source: ObjectView<'_>, kustomizations: &Neighbours) -> String
 fn describe_alerts(provider: ObjectView<'_>, alerts: &Neighbours) -> String {
     let name = provider.read_text("/metadata/name");
     match alerts {
-        Err(why) => format!("which Alerts use it is unknown: {why}"),
+        Err(why) => format!("the Alerts that use it are unknown: {why}"),
         Ok(all) => {
             let users = all.iter().map(ObjectView::of);
             let users = users.filter(|alert| alert.read_text("/spec/providerRef/name") == name);

@@ -165,7 +165,10 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> 
         let (verdict, rest) = if is_untold {
             (Verdict::Unknown, "it is unknown whether anything here manages it")
         } else if is_refuted {
-            (Verdict::Unconfirmed, "nothing here manages it, whatever its labels say")
+            (
+                Verdict::Unconfirmed,
+                "nothing here manages it, although its labels name a manager",
+            )
         } else {
             (Verdict::Unmanaged, "nothing here manages it")
         };
@@ -335,13 +338,13 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
                 && let Err(denial) = inventory::check_entry(placement, id)
             {
                 return Ok(Claim::Refuted(format!(
-                    "{says}, and its inventory lists it, which isn't believed: {denial}"
+                    "{says}, and its inventory lists it, but this entry doesn't count: {denial}"
                 )));
             }
         }
         Err(why) => {
             remark = Some(format!(
-                "its inventory lists the object; whether it may apply there can't be told, as whose {} is can't be read: {why}",
+                "its inventory lists the object; its right to apply there is unknown, as the tenant of {} can't be read: {why}",
                 named.namespace
             ));
         }

@@ -220,7 +220,7 @@ fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     if request.metadata.deletion_timestamp.is_some() {
         return say(
             StepState::Fails,
-            format!("{asker} asks for it no more: this request is being deleted, and what was made for it with it"),
+            format!("{asker} no longer asks for it: this request is being deleted, together with its credentials"),
         );
     }
     if request.spec.asked_in.kind == "Agent" {
@@ -352,7 +352,7 @@ fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
         .as_ref()
         .map(|end| format!(", until {}", end.0))
         .unwrap_or_default();
-    let says = format!("{} lets it through ({kind} {}){until}", answer.by, answer.object);
+    let says = format!("{} approves it ({kind} {}){until}", answer.by, answer.object);
     match state.recorded.as_deref() {
         Some(APPROVED) => say(StepState::Holds, says),
         recorded => say(
@@ -376,7 +376,7 @@ fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Na
         return say(
             StepState::Fails,
             format!(
-                "{name} is none of the namespaces that are asked for: {}",
+                "{name} is not one of the requested namespaces: {}",
                 request.spec.namespaces.join(", ")
             ),
         );
@@ -386,7 +386,7 @@ fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Na
         Err(why) => {
             return say(
                 StepState::Unknown,
-                format!("{pattern} matches it; whether it is there isn't known: {why}"),
+                format!("{pattern} matches it; whether the namespace exists is unknown: {why}"),
             );
         }
     };
@@ -411,7 +411,7 @@ fn judge_receiver(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Nam
         .into_iter()
         .find(|receiver| receiver.namespace == place.namespace);
     match receiver {
-        None => say(StepState::Fails, "it is not asked for there".to_owned()),
+        None => say(StepState::Fails, "the request does not name this namespace".to_owned()),
         Some(receiver) => match receiver.why {
             None => say(StepState::Holds, format!("{} may have it", place.namespace)),
             Some(why) => say(StepState::Fails, why),
@@ -469,7 +469,7 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
             Some(CredentialPhase::Staged) => "it was made, and is tried before it is delivered",
             Some(CredentialPhase::Distributed) => "it is delivered, and waits for the proof",
             None if !ledger.retiring.is_empty() => {
-                "another request of the same entry has the Secret now; what was made for this one ends after the overlap"
+                "another request of the same entry has the Secret now; the credential of this request ends after the overlap"
             }
             None => "nothing was made for it yet",
         };
@@ -515,7 +515,7 @@ fn judge_secret(request: &FluxAccessRequest, place: &NamespaceReads, ledger: Opt
         Ok(None) => say(StepState::Waits, format!("there is no Secret {name} yet")),
         Ok(Some(label)) if label.as_deref() == Some(name_of(request)) => say(
             StepState::Holds,
-            format!("Secret {name} is there, and made for this request"),
+            format!("Secret {name} exists, and was made for this request"),
         ),
         Ok(Some(Some(other))) => say(
             StepState::Fails,
@@ -526,7 +526,7 @@ fn judge_secret(request: &FluxAccessRequest, place: &NamespaceReads, ledger: Opt
         Ok(Some(None)) => say(
             StepState::Fails,
             format!(
-                "Secret {name} is there and not Tenure's, so it is not touched: delete it, or choose another secret_name"
+                "Secret {name} exists and is not Tenure's, so it is not touched: delete it, or choose another secret_name"
             ),
         ),
     }

@@ -399,7 +399,7 @@ fn what_the_ledger_says_is_told() {
             vec![("/metadata/deletionTimestamp", json!("2026-05-31T00:00:00Z"))],
             "entry",
             StepState::Fails,
-            "asks for it no more",
+            "no longer asks for it",
         ),
         (
             vec![("/spec/namespaces", json!(["other-*"]))],

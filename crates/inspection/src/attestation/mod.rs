@@ -147,7 +147,7 @@ impl ExpectedDefense {
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Rule(_) => {
-                "let the API server judge what is written: tenure install --admission, or --policies (docs/howto/admission-webhooks.md)"
+                "let the API server check writes: tenure install --admission, or --policies (docs/howto/admission-webhooks.md)"
             }
             Self::Rbac => {
                 "find the binding that gives it: kubectl auth can-i --list --as USER; take away ClusterRoleBindings of wide groups, as system:serviceaccounts"

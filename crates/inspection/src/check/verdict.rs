@@ -237,8 +237,8 @@ pub fn make_warning_finding(subject: &CheckedObject<'_>, warning: &str) -> Optio
 /// Makes the finding that the encrypted parts of an object aren't checked.
 #[must_use]
 pub fn make_encrypted_finding(subject: &CheckedObject<'_>) -> Finding {
-    let said = "is encrypted with SOPS: what is encrypted is not judged";
-    subject.find(Level::Note, Category::Schema, "", said, "the rest of it is")
+    let said = "is encrypted with SOPS: encrypted values are not checked";
+    subject.find(Level::Note, Category::Schema, "", said, "all other values are")
 }
 
 #[cfg(test)]

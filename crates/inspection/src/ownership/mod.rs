@@ -193,7 +193,7 @@ fn describe_abandonment(subject: &Subject<'_>) -> Option<(String, String)> {
     match subject.keeper {
         Keeper::Keeps | Keeper::Unseen => None,
         Keeper::Dropped => Some((
-            format!("Kustomization {owner} applied it and has it no more in its inventory"),
+            format!("Kustomization {owner} applied it, but its inventory no longer lists it"),
             "delete it with kubectl, or add it to a repository again, whose Kustomization takes it over".to_owned(),
         )),
         Keeper::Gone => Some((

@@ -232,7 +232,7 @@ fn lies_within(event: &Event, time: &str) -> bool {
 
 fn describe_writer(event: &Event) -> String {
     match &event.impersonated_user {
-        Some(shown) => format!("{}, as whom {} acted", shown.username, event.user.username),
+        Some(shown) => format!("{}, impersonated by {}", shown.username, event.user.username),
         None => event.user.username.clone(),
     }
 }
@@ -385,7 +385,7 @@ mod tests {
         let line = event(|event| event["impersonatedUser"] = json!({"username": "system:serviceaccount:web:gitops"}));
         assert_eq!(
             found(&[line], "kubectl-edit").0,
-            name(&["system:serviceaccount:web:gitops, as whom alice acted"])
+            name(&["system:serviceaccount:web:gitops, impersonated by alice"])
         );
     }
 

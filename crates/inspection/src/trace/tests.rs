@@ -184,11 +184,11 @@ fn a_forged_inventory_confirms_nothing() {
     let tenant = json!({"tenant": {"tenant": "shop", "home": "shop", "namespaces": ["shop"],
         "gitops": {"Ok": "shop-gitops"}, "defaultServiceAccount": "default"}});
     world.placement = Ok(serde_json::from_value(tenant).expect("a placement"));
-    world.check(victims, Verdict::Unconfirmed, "isn't believed");
+    world.check(victims, Verdict::Unconfirmed, "doesn't count");
     world.placement = Err("tenants is forbidden".to_owned());
     let trace = world.check(victims, Verdict::Managed, "Surface");
     let text = serde_json::to_string(&trace).expect("text");
-    assert!(text.contains("may apply there can't be told"), "{text}");
+    assert!(text.contains("its right to apply there is unknown"), "{text}");
 }
 
 #[test]

@@ -89,9 +89,9 @@ async fn whose_fields_are_and_who_that_was() {
         "ConfigMap/shop/left\n  abandoned the whole object: kustomize-controller since ",
         "Kustomization shop/old, which applied it, is gone: delete it",
         "stolen .data.a: kubectl-edit since ",
-        "(alice, as whom ",
+        "(alice, impersonated by ",
         "contested .spec.replicas: kustomize-controller since ",
-        "scaler (alice, as whom ",
+        "scaler (alice, impersonated by ",
         "3 findings in 3 of 4 objects",
     ];
     place.check(&audit, 1, &said, &[]);
@@ -115,7 +115,7 @@ async fn whose_fields_are_and_who_that_was() {
     );
 
     let who = ["who", "configmap/map", "-n", "shop", "--audit-log", &log];
-    place.check(&who, 0, &["WRITTEN BY", "alice, as whom "], &[]);
+    place.check(&who, 0, &["WRITTEN BY", "alice, impersonated by "], &[]);
 
     // A user without rights learns nothing, and gets an error.
     let mallory = impersonate(&place, "mallory");

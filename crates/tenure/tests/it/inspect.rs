@@ -177,7 +177,7 @@ async fn a_tree_and_the_way_back_up() {
     place.check(
         &trace,
         1,
-        &["whose inventory doesn't list it", "whatever its labels say"],
+        &["whose inventory doesn't list it", "although its labels name a manager"],
         &[],
     );
     // A forged inventory with another tenant's object proves nothing either. Nothing reconciles the forged object meanwhile.
@@ -206,7 +206,7 @@ async fn a_tree_and_the_way_back_up() {
     place.check(
         &["trace", "configmap/listed", "-n", "default"],
         1,
-        &["which isn't believed"],
+        &["but this entry doesn't count"],
         &[],
     );
     // The control: the same inventory, with an object that its namespace may apply.
@@ -245,7 +245,7 @@ async fn what_may_not_be_looked_at_is_said() {
         &[
             "is managed by",
             "the tenant of namespace shop is unknown: you may not get Tenant shop",
-            "may apply there can't be told",
+            "its right to apply there is unknown",
         ],
         &[],
     );

@@ -358,7 +358,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
     cluster.check(
         &["access", "why", &name],
         1,
-        &["… grant", "oscar lets it through", "they haven't seen it yet"],
+        &["… grant", "oscar approves it", "they haven't seen it yet"],
     );
 
     // Delivered, as the controllers would record it: the command shows everything except the value.

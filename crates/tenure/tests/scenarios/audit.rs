@@ -77,7 +77,7 @@ async fn a_real_servers_audit_log_tells_who_wrote_what() {
 
     // The administrator's kubeconfig impersonated them. The log has both users, and the output shows the impersonated one.
     let who = ["who", "configmap/map", "-n", "ledger", "--audit-log", &log];
-    cluster.check(&who, 0, &["WRITTEN BY", "kubectl-edit", "alice, as whom "]);
+    cluster.check(&who, 0, &["WRITTEN BY", "kubectl-edit", "alice, impersonated by "]);
     let audit = ["audit", "-n", "ledger", "--audit-log", &log];
     let said = cluster.check(
         &audit,
@@ -85,7 +85,7 @@ async fn a_real_servers_audit_log_tells_who_wrote_what() {
         &[
             "ConfigMap/ledger/left",
             "abandoned the whole object: kustomize-controller since ",
-            "bob, as whom ",
+            "bob, impersonated by ",
             "Kustomization ledger/old, which applied it, is gone: delete it",
         ],
     );

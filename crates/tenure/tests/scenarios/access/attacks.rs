@@ -302,7 +302,7 @@ async fn an_answer_to_something_else_lets_nothing_through() {
             &["access", "why", name_of(request)],
             1,
             &[if part.is_empty() {
-                "olga lets it through (FluxAccessGrant g)"
+                "olga approves it (FluxAccessGrant g)"
             } else {
                 part
             }],
