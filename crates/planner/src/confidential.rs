@@ -84,11 +84,11 @@ fn rebuild_cause(cause: &Cause, request: Request<'_>) -> Cause {
         immutable::PLAIN
     } else {
         match cause.kind {
-            CauseKind::NotFound => "names what is not there",
+            CauseKind::NotFound => "names a missing object",
             CauseKind::Required => "has to be set",
-            CauseKind::Duplicate => "is there twice",
+            CauseKind::Duplicate => "appears twice",
             CauseKind::Invalid => "is not valid",
-            CauseKind::NotSupported => "has none of the values that there are",
+            CauseKind::NotSupported => "has an unsupported value",
             CauseKind::Forbidden => "is not allowed",
             CauseKind::TooLong => "is too long",
             CauseKind::TooMany => "has too many elements",

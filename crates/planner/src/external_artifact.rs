@@ -322,7 +322,7 @@ impl Source for ExternalArtifact {
             Beside::Elsewhere(Written::At { .. }) => Ok(()),
             Beside::Missing(generator) => wait(
                 reason::SOURCE_FETCH_FAILED,
-                format!("ArtifactGenerator {generator}, which makes it, is not there"),
+                format!("its ArtifactGenerator {generator} does not exist"),
             ),
             // The source waits without a further check.
             Beside::Untold(_) | Beside::Suspended(_) | Beside::Failing(..) => Ok(()),

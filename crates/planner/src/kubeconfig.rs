@@ -133,7 +133,7 @@ pub(crate) fn read_yaml(text: &[u8]) -> Result<Option<Value>, String> {
     // A parser's message can quote the place of the error.
     let node = first_document(text, source).map_err(|error| format!("line {} can't be read as YAML", error.line))?;
     let value = node.map(|node| go_yaml::json::inner_value(&node)).transpose();
-    value.map_err(|_| "it can't be read as YAML: a key that is there twice, or is no text".to_owned())
+    value.map_err(|_| "it can't be read as YAML: a key appears twice, or is not a text".to_owned())
 }
 
 /// Finds the entry of a list by its name: the first one, as kubectl does.

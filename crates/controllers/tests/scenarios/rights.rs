@@ -298,7 +298,7 @@ async fn who_else_is_the_account_is_said() {
         .until(
             TENANT,
             ("", "others-blue"),
-            says("True", vec!["others-blue-gitops", "nobody else is known"]),
+            says("True", vec!["others-blue-gitops", "no other account is known"]),
         )
         .await;
     // An editor, and an already running Pod.

@@ -298,7 +298,7 @@ fn judge_mistake(mistake: validate::Mistake) -> (&'static str, String) {
         validate::Mistake::Invalid(message) => (reason::VALIDATION_FAILED, message),
         validate::Mistake::Unsupported(message) => (reason::UNSUPPORTED_FIELD, message),
         // This check has no capacity figure yet; the later check reports the bound.
-        validate::Mistake::NoRoom => (reason::BUILD_FAILED, "there is no room for it".to_owned()),
+        validate::Mistake::NoRoom => (reason::BUILD_FAILED, "the budget has no capacity for it".to_owned()),
     }
 }
 

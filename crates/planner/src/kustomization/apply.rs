@@ -47,7 +47,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
         for object in desired.objects.iter().filter(|object| object.stage == stage) {
             match gone.iter().find(|gone| needs(object, gone)) {
                 Some(gone) if context.mode == ApplyMode::DetectOnly => {
-                    let what = format!("can't be looked at before {} is there", gone.target.id.subject());
+                    let what = format!("can't be checked before {} exists", gone.target.id.subject());
                     apply_mode::record_difference(context, object, DifferenceKind::Unseen, &what);
                 }
                 Some(gone) => {
@@ -365,7 +365,7 @@ fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'
         let names = found.refused.iter().map(|(object, _)| object.target.id.subject());
         let names: Vec<String> = names.collect();
         let what = match context.mode {
-            ApplyMode::Partial => format!("what comes after stage {}", stage.as_str()),
+            ApplyMode::Partial => format!("all stages after stage {}", stage.as_str()),
             ApplyMode::All | ApplyMode::DetectOnly => format!("the rest of stage {}", stage.as_str()),
         };
         context.withhold(what, format!("refused: {}", names.join(", ")));

@@ -217,7 +217,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     if !failures.is_empty() {
         let why = failures.join("\n");
         if find_own_rights_deleted(snapshot).is_some() && is_refused(snapshot) {
-            return release(snapshot, "what gave it the right to delete the rest is deleted", true);
+            return release(snapshot, "its right to delete the rest was deleted", true);
         }
         report_changes(&mut context);
         return block(context, reason::PRUNE_FAILED, &why);

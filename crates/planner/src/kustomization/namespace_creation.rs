@@ -121,7 +121,7 @@ fn record_expected(context: &mut Context<'_>, desired: &Desired) {
     }
     for object in &desired.in_new_namespaces {
         let words = format!(
-            "can't be looked at before Namespace/{} exists",
+            "can't be checked before Namespace/{} exists",
             object.target.id.namespace
         );
         apply_mode::record_difference(context, object, DifferenceKind::Unseen, &words);

@@ -178,7 +178,7 @@ fn check(provider: &Provider) -> Result<(), Refusal> {
     let kind = check_type(spec)?;
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     if is_set(&spec.service_account_name) {
-        let message = "spec.serviceAccountName is for clouds, of which none is supported yet: remove the field";
+        let message = "spec.serviceAccountName is for cloud providers, which are not supported yet: remove the field";
         return Err(Refusal::unsupported(message));
     }
     if is_set(&spec.proxy) && spec.proxy_secret_ref.is_some() {

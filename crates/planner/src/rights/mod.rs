@@ -474,7 +474,7 @@ fn give_back(
         // The RoleBinding may exist, and would then block the deletion of its namespace for ever.
         plan.withheld.push(Withheld {
             what: wanting.binding.id.subject(),
-            why: format!("it can't be told whether it is there: {}", failure.message),
+            why: format!("it is unknown whether it exists: {}", failure.message),
         });
         plan.next = Next::Done(Some(add_duration(now, RETRY)));
         return plan;

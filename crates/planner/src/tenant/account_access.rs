@@ -240,7 +240,7 @@ pub(super) fn report_access(
         (
             ConditionStatus::True,
             reason::ACCOUNT_EXCLUSIVE,
-            "nobody else is known to be able to act as",
+            "no other account is known to be able to act as",
         )
     };
     said.push(match (is_judged, is_refused) {

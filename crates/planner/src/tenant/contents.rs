@@ -111,7 +111,7 @@ impl Contents {
             let is_too_large = is_too_large(item);
             if is_too_large && index < MOST_ITEMS {
                 problems.push(format!(
-                    "{}.items[{index}]: more than {LARGEST_ITEM} bytes: what was written of it before stays",
+                    "{}.items[{index}]: more than {LARGEST_ITEM} bytes: its previous objects stay",
                     kind.field
                 ));
             }

@@ -88,7 +88,7 @@ pub(super) fn report_owners(
         );
         (ConditionStatus::Unknown, reason::OWNER_NOT_LOOKED_AT, message)
     } else {
-        let message = "the ServiceAccounts in spec.owners are there".to_owned();
+        let message = "the ServiceAccounts in spec.owners exist".to_owned();
         (ConditionStatus::True, reason::OWNERS_THERE, message)
     };
     set_condition_with_event(

@@ -336,7 +336,7 @@ fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
     for (put, said) in [
         (
             Ok(pair(9)),
-            "holds another key (SHA256:9) than the one that was made (SHA256:1)",
+            "holds another key (SHA256:9) than the recorded key (SHA256:1)",
         ),
         (
             Err("identity.pub is not the public half of identity".to_owned()),

@@ -230,7 +230,7 @@ fn what_was_found_is_said_with_what_admission_makes_of_it() {
             true,
             false,
             "True",
-            "nobody else is known to be able to act as ServiceAccount blue-gitops, the account of the tenant's surfaces",
+            "no other account is known to be able to act as ServiceAccount blue-gitops, the account of the tenant's surfaces",
         ),
         (&found, false, false, "False", "Admission is off here"),
         (

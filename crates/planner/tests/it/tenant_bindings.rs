@@ -291,7 +291,7 @@ fn an_owner_that_is_not_there_is_said() {
         (
             json!([account("ci")]),
             vec![("ci", present())],
-            Some(("True", "are there")),
+            Some(("True", "in spec.owners exist")),
         ),
         (
             json!([account("ci"), account("cd")]),

@@ -153,7 +153,7 @@ impl Case<'_> {
             )),
             SecretFacts::Ours { pair: Ok(pair), .. } => match &recorded {
                 Some(recorded) if recorded.fingerprint != pair.fingerprint => held(format!(
-                    "Secret {secret} holds another key ({}) than the one that was made ({}); nothing is fetched with it: {delete}",
+                    "Secret {secret} holds another key ({}) than the recorded key ({}); nothing is fetched with it: {delete}",
                     pair.fingerprint, recorded.fingerprint
                 )),
                 _ => standing(Some(pair.clone()), self.find_trouble(facts), false),
@@ -209,7 +209,7 @@ impl Case<'_> {
         let namespace = self.namespace();
         if failure.reason == Reason::IdentityMissing {
             return format!(
-                "the deploy key can't be made: ServiceAccount {PLATFORM_NAMESPACE}/{SECRET_WRITER}, which writes it, is not there; install Tenure again (tenure install)"
+                "the deploy key can't be made: its writer, ServiceAccount {PLATFORM_NAMESPACE}/{SECRET_WRITER}, does not exist; install Tenure again (tenure install)"
             );
         }
         let grant = format!(
