@@ -22,16 +22,16 @@ pub struct PolicyGap {
     is_it: fn(&Request<'_>, &Refusal) -> bool,
 }
 
-const LABELS: &str = "what labels a class bears stands on no namespace";
+const LABELS: &str = "no namespace has the labels of a class";
 const SUM: &str = "a sum";
 const COLLISION: &str = "a collision";
-const MENTION: &str = "which objects name a namespace stands on none";
+const MENTION: &str = "no namespace has the list of objects that name it";
 
 /// All such cases, in the order of the rules.
 pub const LEFT: [PolicyGap; 19] = [
     PolicyGap {
         rule: Rule::NamespaceMembership,
-        why: "which uid a Tenant has stands on no namespace",
+        why: "no namespace has the uid of a Tenant",
         is_it: |_, refusal| refusal.why.contains("the uid in an ownerReference"),
     },
     PolicyGap {
@@ -41,7 +41,7 @@ pub const LEFT: [PolicyGap; 19] = [
     },
     PolicyGap {
         rule: Rule::NamespaceMembership,
-        why: "whether a Tenant is being deleted stands on no namespace",
+        why: "no namespace has the fact that a Tenant is being deleted",
         is_it: |_, refusal| refusal.why.ends_with("is being deleted"),
     },
     PolicyGap {
@@ -56,22 +56,22 @@ pub const LEFT: [PolicyGap; 19] = [
     },
     PolicyGap {
         rule: Rule::NamespaceOptions,
-        why: "how names begin stands on no namespace",
+        why: "no namespace has the rule how names begin",
         is_it: |_, refusal| refusal.why.contains("begin with") || refusal.why.contains("the beginning of the name"),
     },
     PolicyGap {
         rule: Rule::NamespaceOptions,
-        why: "of a new namespace nothing stands anywhere",
+        why: "a new namespace has no facts yet",
         is_it: |request, refusal| request.old_object.is_none() && refusal.why.contains("on its namespaces"),
     },
     PolicyGap {
         rule: Rule::GitManaged,
-        why: "of what is in no namespace nothing stands on one",
+        why: "an object without a namespace has no facts",
         is_it: |request, _| find_object(request).is_some_and(|id| id.namespace.is_empty() && find_place(&id).is_none()),
     },
     PolicyGap {
         rule: Rule::GitManaged,
-        why: "nothing is written on kube-*",
+        why: "kube-* namespaces have no facts",
         is_it: |request, _| {
             find_object(request).is_some_and(|id| !id.namespace.is_empty() && find_place(&id).is_none())
         },

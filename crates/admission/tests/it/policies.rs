@@ -328,7 +328,7 @@ fn where_policies_judge_alone_what_takes_other_objects_to_tell_is_refused() {
             continue;
         };
         let rule = case.deny.as_deref().unwrap();
-        let is_of_objects = why == "what labels a class bears stands on no namespace" || rule == "ingress-options";
+        let is_of_objects = why == "no namespace has the labels of a class" || rule == "ingress-options";
         if !is_of_objects {
             continue;
         }
