@@ -318,7 +318,7 @@ impl Guard for EmbeddedGuard {
 
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardQueries) -> Ruling {
         let Some(request) = describe(review) else {
-            return Ruling::Deny("nobody knows what this request does to its object".to_owned());
+            return Ruling::Deny("the effect of this request on its object is unknown".to_owned());
         };
         let facts = self.known();
         let decision = rules::decide(&facts, &request, &Server(surroundings, &self.mentions));

@@ -54,7 +54,7 @@ pub enum ClusterError {
         kind: String,
     },
     /// Discovery can't tell whether the kind is served: the server that serves its group does not answer.
-    #[error("discovery can't tell whether kind {kind:?} is served: what it knows of group {group:?} is stale")]
+    #[error("discovery can't tell whether kind {kind:?} is served: its data about group {group:?} is stale")]
     DiscoveryIncomplete {
         /// The group.
         group: String,

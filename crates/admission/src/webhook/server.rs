@@ -193,7 +193,7 @@ impl WebhookServer {
 /// Returns a response without a decision. The API server then follows the webhook's `failurePolicy`,
 /// and shows this message.
 fn refuse(unanswered: &Unanswered) -> Answer {
-    tracing::debug!(%unanswered, "a review wasn't judged");
+    tracing::debug!(%unanswered, "a review could not be decided");
     tell(StatusCode::SERVICE_UNAVAILABLE, &unanswered.to_string())
 }
 

@@ -98,7 +98,7 @@ impl Shared {
                     // A missing account of the lane says nothing about the accounts whose tokens the lane requests.
                     ClusterError::IdentityMissing { .. } => ClusterError::Unauthorized {
                         identity: identity.clone(),
-                        message: "its ServiceAccount is not there (yet)".to_owned(),
+                        message: "its ServiceAccount does not exist (yet)".to_owned(),
                     },
                     other => other,
                 })?;

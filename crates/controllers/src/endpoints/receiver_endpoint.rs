@@ -90,8 +90,8 @@ impl Default for ReceiverEndpoint {
             what: "bodies of requests to Receivers",
             lane: 8 << 20,
             all: 32 << 20,
-            lane_setting: "the room of one tenant",
-            all_setting: "the room of all tenants",
+            lane_setting: "the limit of one tenant",
+            all_setting: "the limit of all tenants",
             is_half: false,
         };
         Self {

@@ -85,7 +85,7 @@ async fn look(access_hub: &AccessHub, agent: &Agent, before: &str) -> Result<Opt
         return Ok(None);
     }
     let revision = view.read_text("/status/artifact/revision").to_owned();
-    let gone = || format!("the artifact of {name} is not there yet");
+    let gone = || format!("the artifact of {name} does not exist yet");
     let address = ArtifactAddress::of(&source.kind, (platform, &source.name), &digest).ok_or_else(gone)?;
     let (file, _) = access_hub.hub.open(&address).await.ok_or_else(gone)?;
     let limits = access_hub.hub.context.artifact_storage.limits;

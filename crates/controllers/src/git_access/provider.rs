@@ -310,7 +310,7 @@ impl ProviderReconciler {
                     request = name,
                     by = spec.requested_by,
                     path = spec.target.path,
-                    "access is asked for"
+                    "access is requested"
                 );
                 Ok(())
             }
@@ -496,7 +496,7 @@ impl Reconciler for ProviderReconciler {
             },
             |asked_in, group, namespace| {
                 let Some(receiver) = receivers.get(namespace) else {
-                    return Err("it isn't there".to_owned());
+                    return Err("it does not exist".to_owned());
                 };
                 let by = match asked_in.kind.as_str() {
                     "Agent" => EntryAuthor::Agent,

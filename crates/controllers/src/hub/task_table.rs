@@ -107,7 +107,7 @@ impl TaskTable {
         left.tasks.close();
         left.end.cancel();
         if tokio::time::timeout(LEAVING, left.tasks.wait()).await.is_err() {
-            tracing::warn!(%estate, "an attempt doesn't end, and is aborted: another instance reconciles the object from now on");
+            tracing::warn!(%estate, "an attempt doesn't end, and is aborted: another instance reconciles the object now");
             left.abort.cancel();
             left.tasks.wait().await;
         }

@@ -86,7 +86,7 @@ impl RebuiltObject {
                 String::new()
             } else {
                 let from = unread.join(", ");
-                format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
+                format!(", but the variables of {from} (spec.postBuild.substituteFrom) are unknown")
             };
             OriginError::NotBuilt(format!(
                 "{} is not among the objects that {kustomization} applied{unknown}",

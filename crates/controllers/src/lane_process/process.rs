@@ -190,7 +190,7 @@ impl LaneProcess {
             obey(&enclave, (&line, &rooms), told).await;
             end.cancel();
             if tokio::time::timeout(FAREWELL, enclave.wait()).await.is_err() {
-                tracing::warn!("some reconciliations were still under way at the end");
+                tracing::warn!("some reconciliations were still in progress at the end");
             }
         };
         tokio::select! {

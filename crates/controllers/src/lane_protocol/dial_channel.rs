@@ -105,7 +105,7 @@ impl DialChannel {
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             let sockets = [socket];
             if !ancillary.push(SendAncillaryMessage::ScmRights(&sockets)) {
-                return Err(io::Error::other("no room for a socket"));
+                return Err(io::Error::other("no capacity for a socket"));
             }
             Ok(sendmsg(
                 &self.0,

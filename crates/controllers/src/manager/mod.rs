@@ -65,7 +65,7 @@ pub enum RunError {
     Artifacts(#[from] StorageError),
     /// Another process leads, or may lead.
     #[error(
-        "another process may lead from now on: the Lease was taken, or could not be renewed in time; everything has stopped here"
+        "another process may lead now: the Lease was taken, or could not be renewed in time; everything has stopped here"
     )]
     Deposed,
     /// A program other than Tenure began to reconcile the same kinds.
@@ -156,7 +156,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     }
     manager.tasks.close();
     if tokio::time::timeout(FAREWELL, manager.tasks.wait()).await.is_err() {
-        tracing::warn!("some reconciliations were still under way at the end");
+        tracing::warn!("some reconciliations were still in progress at the end");
     }
     Ok(())
 }

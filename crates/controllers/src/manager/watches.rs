@@ -159,7 +159,7 @@ impl Manager {
             tracing::warn!(
                 kind,
                 api_version,
-                "the API server does not serve this kind, and the controllers don't start without it: `tenure install` creates it if it is Tenure's"
+                "the API server does not serve this kind, and the controllers need it to start: `tenure install` creates it if it is Tenure's"
             );
         } else {
             tracing::warn!(

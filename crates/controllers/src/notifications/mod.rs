@@ -80,7 +80,7 @@ fn hand_on(lane: &Arc<Lane>, notification: QueuedNotification) -> Result<(), Str
             }
             let told = AssertUnwindSafe(send_one(&lane, &notification)).catch_unwind();
             if told.await.is_err() {
-                tracing::error!(namespace = name.0, provider = name.1, "telling a Provider panicked");
+                tracing::error!(namespace = name.0, provider = name.1, "sending to a Provider panicked");
             }
         }
     });

@@ -167,7 +167,7 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
             Err(error) => {
                 let said = error.to_string();
                 if said == complaint {
-                    tracing::debug!(object = %reconciler.key(), %error, "bookkeeping failed once more");
+                    tracing::debug!(object = %reconciler.key(), %error, "bookkeeping failed again");
                 } else {
                     tracing::warn!(object = %reconciler.key(), %error, "bookkeeping failed; it is tried again");
                     complaint = said;

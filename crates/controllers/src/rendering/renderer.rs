@@ -223,7 +223,7 @@ impl Renderer {
                 Err(BuildFailure { message, .. }) => return Err(message),
             }
         }
-        Err(format!("rendering {} needs more room than there is", request.path))
+        Err(format!("rendering {} needs more memory than the limit", request.path))
     }
 
     /// Renders on a thread of its own. The thread ends at the time limit, or when no caller waits for it any more.

@@ -49,7 +49,7 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
         let (known, realm, changed) = grounds.look();
         let ShardAssignment { own, keys } = assign_shard(&TenancyIndex::new(realm), &board.instance);
         for estate in holdings.take_own(&own, changed, known) {
-            tracing::info!(%estate, "another instance reconciles it from now on");
+            tracing::info!(%estate, "another instance reconciles it now");
             let (grounds, tell_left) = (Arc::clone(&grounds), tell_left.clone());
             leaving.spawn(async move {
                 grounds.leave(&estate).await;
@@ -62,7 +62,7 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
         let wait = match board.look().await {
             Ok(peers) => {
                 for estate in holdings.take_ready(&peers) {
-                    tracing::debug!(%estate, "this instance reconciles it from now on");
+                    tracing::debug!(%estate, "this instance reconciles it now");
                     grounds.begin(&estate);
                 }
                 if board.instance == Instance::Main {

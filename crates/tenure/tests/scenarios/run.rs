@@ -88,7 +88,7 @@ async fn a_leader_whose_lease_is_taken_ends() {
             "spec": {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3600}}))
         .await;
     assert_eq!(leader.child.wait().unwrap().code(), Some(3));
-    leader.expect("another process may lead from now on");
+    leader.expect("another process may lead now");
 }
 
 /// Two controllers for the same kinds undo each other's work, in every order of their starts.

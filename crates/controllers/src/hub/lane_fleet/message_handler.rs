@@ -159,7 +159,7 @@ impl MessageHandler {
     fn take_spans(&mut self, told: Vec<TracedAttempt>) -> Result<(), String> {
         let fleet = Arc::clone(&self.fleet);
         let Some(sink) = &fleet.process_config.config.spans else {
-            return Err("spans that nobody wants".to_owned());
+            return Err("spans without a receiver".to_owned());
         };
         let mut intake = std::mem::replace(&mut self.spans, SpanIntake::new(Instant::now()));
         let is_own = |attempt: &TracedAttempt| {

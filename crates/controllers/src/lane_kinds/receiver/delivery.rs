@@ -161,7 +161,7 @@ fn find_candidates(shard: &Shard, receiver: &Receiver, placement: &Placement) ->
         let found = there.map(|there| there.list_metadata(sought.kind, &is_meant, room.saturating_add(1)));
         let found = found.unwrap_or_default();
         if let Some(name) = sought.name.filter(|_| found.is_empty()) {
-            problems.push(format!("{} {}/{name} is not there", sought.kind, sought.namespace));
+            problems.push(format!("{} {}/{name} does not exist", sought.kind, sought.namespace));
         }
         if found.len() > room {
             problems.push(format!("more than {RECEIVER_CANDIDATES} objects are named"));

@@ -106,7 +106,7 @@ impl Report {
     pub(super) fn check(&self) -> Result<(), String> {
         let is_kept = self.attempts.len() <= MOST && self.turns.len() <= MOST;
         if !is_kept || self.gauges.len() > SORTS || self.requests.len() > SORTS {
-            return Err("more figures than there can be".to_owned());
+            return Err("more metrics than a lane has".to_owned());
         }
         Ok(())
     }

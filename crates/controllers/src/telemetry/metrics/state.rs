@@ -66,7 +66,7 @@ pub(super) fn write(out: &mut String, view: &dyn StateView) {
         ];
         (Labels::of(&labels), *count)
     });
-    let help = "How many objects there are: all of them, also those that gotk_resource_info does not name.";
+    let help = "Number of objects, including objects without a series in gotk_resource_info.";
     write_family(out, ("tenure_resources", FamilyKind::Gauge, help), counted);
     let share = decide_share(owners.len());
     let mut unnamed: BTreeMap<(String, &str), u64> = BTreeMap::new();
