@@ -49,7 +49,7 @@ pub(crate) async fn become_account(
         acting.auth_info.impersonate = Some(account.to_string());
         match ask_who(&acting).await {
             Ok(user) if user == account.to_string() => return Ok(acting),
-            Ok(user) => format!("the API server takes them for {user}"),
+            Ok(user) => format!("the API server authenticates them as {user}"),
             Err(failure) => failure.message,
         }
     } else {
@@ -90,7 +90,7 @@ pub(crate) fn refuse_impersonation(config: &kube::Config, command: &str) -> Resu
     Err(Failure::usage(format!(
         "{command} has to impersonate other accounts, and the requests impersonate {user} already (as and as-groups of the kubeconfig)"
     ))
-    .hint("use a context whose user impersonates nobody: --context NAME, or --kubeconfig FILE"))
+    .hint("use a context whose user impersonates no account: --context NAME, or --kubeconfig FILE"))
 }
 
 /// Returns such a configuration by a token of the account alone.

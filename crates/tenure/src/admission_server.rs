@@ -61,7 +61,7 @@ pub(crate) struct AdmissionSettings {
 
 /// Reads an address in the form of webhooks: `https://HOST:PORT`.
 fn parse_url(text: &str) -> Result<String, String> {
-    let refuse = || "https://HOST:PORT is wanted, and no path".to_owned();
+    let refuse = || "it must be https://HOST:PORT, without a path".to_owned();
     let uri: http::Uri = text.parse().map_err(|_| refuse())?;
     let is_whole = uri.scheme_str() == Some("https")
         && uri.port().is_some()

@@ -49,7 +49,7 @@ impl ArtifactExtension {
 
     fn read(named: &NamedExtension) -> Result<Self, String> {
         let fields: Fields = serde_json::from_value(named.extension.clone()).map_err(|_| {
-            "an object is wanted with server, a URL, and certificate-authority-data, if need be, and with nothing else"
+            "it must be an object with server, a URL, and perhaps certificate-authority-data, and no other field"
                 .to_owned()
         })?;
         let server: ArtifactBase = fields
@@ -190,14 +190,14 @@ mod tests {
     fn bad_input_is_refused_without_its_values() {
         let server = "https://artifacts.example";
         for (extension, problem) in [
-            (Value::Null, "an object is wanted"),
-            (json!("https://alice:hunter2@artifacts.example"), "an object is wanted"),
-            (json!([]), "an object is wanted"),
-            (json!({}), "an object is wanted"),
-            (json!({"server": 1}), "an object is wanted"),
+            (Value::Null, "it must be an object"),
+            (json!("https://alice:hunter2@artifacts.example"), "it must be an object"),
+            (json!([]), "it must be an object"),
+            (json!({}), "it must be an object"),
+            (json!({"server": 1}), "it must be an object"),
             (
                 json!({"server": server, "certificate-authority": "hunter2"}),
-                "an object is wanted",
+                "it must be an object",
             ),
             (json!({"server": ""}), "server is no URL"),
             (json!({"server": "artifacts.example"}), "server is no URL"),

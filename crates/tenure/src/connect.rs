@@ -89,7 +89,7 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         return Ok(Duration::from_secs(seconds));
     }
     let read = DurationText(text.to_owned()).parse();
-    read.map_err(|_| "a number of seconds is wanted, or a time with a unit, such as 5s, 2m or 1h".to_owned())
+    read.map_err(|_| "write a number of seconds, or a time with a unit, such as 5s, 2m or 1h".to_owned())
 }
 
 /// Flags of every command about objects in namespaces.

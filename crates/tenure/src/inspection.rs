@@ -59,7 +59,7 @@ impl InspectionClient {
         lookout.look(vec![id.clone()]).await;
         match lookout.found.objects.get(&id) {
             Some(Live::Absent | Live::Unserved) => {
-                let failure = Failure::negative(format!("{} is not there", id.subject()));
+                let failure = Failure::negative(format!("{} does not exist", id.subject()));
                 let namespace = Some(id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
                 Err(resources::explain_missing(&lookout.client, resource, (namespace, &id.name), failure).await)
             }

@@ -71,7 +71,7 @@ fn parse_place(text: &str) -> Result<String, String> {
         .is_ok_and(|authority| authority.port_u16().is_some() && !authority.host().is_empty() && !text.contains('@'));
     match is_whole {
         true => Ok(text.to_owned()),
-        false => Err("HOST:PORT is wanted, such as tenure-lanes.tenure-system.svc:9643".to_owned()),
+        false => Err("write HOST:PORT, such as tenure-lanes.tenure-system.svc:9643".to_owned()),
     }
 }
 
@@ -283,7 +283,7 @@ impl Gate {
         };
         let asked = tokio::time::timeout(ASKING, asking).await;
         let user = match asked {
-            Ok(Ok(user)) => user.ok_or("its token is none, or is not for this")?,
+            Ok(Ok(user)) => user.ok_or("its token is invalid, or has another audience")?,
             Ok(Err(_)) | Err(_) => return Err("the owner of its token can't be found out".to_owned()),
         };
         let pod = find_pod(&user)?;

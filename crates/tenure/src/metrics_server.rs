@@ -51,7 +51,7 @@ pub(crate) async fn serve_metrics(
             });
             match written.await {
                 Ok(text) => write_text(StatusCode::OK, text),
-                Err(_) => write_text(StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be written"),
+                Err(_) => write_text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written"),
             }
         }
     }))

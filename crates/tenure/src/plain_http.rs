@@ -31,7 +31,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     }
     text.parse()
-        .map_err(|_| "a port, or an address with a port, is wanted, such as 9440 or 127.0.0.1:9440".to_owned())
+        .map_err(|_| "write a port, or an address with a port, such as 9440 or 127.0.0.1:9440".to_owned())
 }
 
 /// Listens on the address of a flag. Without IPv6 on the machine, all addresses are all of IPv4.

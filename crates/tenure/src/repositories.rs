@@ -104,7 +104,7 @@ pub(crate) fn read_all(named: &[String]) -> Result<Vec<(String, PathBuf)>, Failu
 
 fn read(text: &str) -> Result<(String, PathBuf), Failure> {
     let wanted =
-        || Failure::usage(format!("--repository {text:?}: NAME=FOLDER is wanted")).hint("such as platform=./platform");
+        || Failure::usage(format!("--repository {text:?}: write NAME=FOLDER")).hint("such as platform=./platform");
     let (name, folder) = text.split_once('=').ok_or_else(wanted)?;
     let is_name = |name: &str| {
         !name.is_empty()

@@ -55,10 +55,8 @@ impl Asked {
         match Self::read(arguments)? {
             Self::Objects(objects) => match <[_; 1]>::try_from(objects) {
                 Ok([object]) => Ok(object),
-                Err(objects) => Err(
-                    Failure::usage(format!("one object is wanted, and {} are named", objects.len()))
-                        .hint("KIND NAME or KIND/NAME, such as ks web or ks/web"),
-                ),
+                Err(objects) => Err(Failure::usage(format!("name one object; {} are named", objects.len()))
+                    .hint("KIND NAME or KIND/NAME, such as ks web or ks/web")),
             },
             Self::Nothing | Self::Kinds(_) => Err(Failure::usage(format!("{:?} names no object", arguments.join(" ")))
                 .hint("KIND NAME or KIND/NAME, such as ks web or ks/web")),
@@ -72,7 +70,7 @@ pub(crate) fn read_object(text: &str) -> Result<(String, String), Failure> {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok((kind.to_owned(), name.to_owned()))
         }
-        _ => Err(Failure::usage(format!("{text:?}: KIND/NAME is wanted")).hint("such as ks/web or deployment/web")),
+        _ => Err(Failure::usage(format!("{text:?}: write KIND/NAME")).hint("such as ks/web or deployment/web")),
     }
 }
 

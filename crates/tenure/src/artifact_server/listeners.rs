@@ -216,7 +216,7 @@ impl Tls {
             Ok(acceptor) => *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor,
             Err(failure) => tracing::warn!(
                 problem = failure.message,
-                "the certificate for artifacts can't be read again; the one of before is shown"
+                "the certificate for artifacts can't be read again; the previous one stays in use"
             ),
         }
     }

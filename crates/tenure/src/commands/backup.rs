@@ -206,7 +206,7 @@ impl Restore {
         }
         let unfinished = beside(&self.data, "restoring");
         if unfinished.exists() {
-            return Err(Failure::usage(format!("{} is there already", unfinished.display()))
+            return Err(Failure::usage(format!("{} exists already", unfinished.display()))
                 .hint("it is left from an interrupted restore; delete it"));
         }
         let restored = backup::restore(open()?, &unfinished, |path, content| keep(&unfinished, path, content))

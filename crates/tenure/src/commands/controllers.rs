@@ -474,7 +474,7 @@ impl ApplyFlags {
         if self.overridden_managers.iter().any(|name| name.trim().is_empty()) {
             return Err(
                 Failure::usage("--override-manager: the name is empty, and would mean every manager")
-                    .hint("name the field manager as it stands in metadata.managedFields"),
+                    .hint("name the field manager as in metadata.managedFields"),
             );
         }
         Ok(ApplySettings {

@@ -133,7 +133,7 @@ impl Delete {
         if !GROUPS.contains(&resource.group.as_str()) {
             return Err(
                 Failure::usage(format!("{} are none of Tenure's kinds", resource.full_name()))
-                    .hint("kubectl delete deletes them; what Git manages comes back, so remove it from the repository"),
+                    .hint("kubectl delete deletes them; Git restores the objects that it manages, so remove those from the repository"),
             );
         }
         let namespace = match resource.namespaced {

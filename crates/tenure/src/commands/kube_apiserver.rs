@@ -134,8 +134,10 @@ impl Flags {
                     output::print_note("--authorization-mode: there are no nodes here, so Node adds no rights to RBAC")
                 }
                 other => {
-                    return Err(Failure::usage(format!("--authorization-mode: {other} is not there"))
-                        .hint("--authorization-mode=RBAC"));
+                    return Err(
+                        Failure::usage(format!("--authorization-mode: {other} is not supported"))
+                            .hint("--authorization-mode=RBAC"),
+                    );
                 }
             }
         }

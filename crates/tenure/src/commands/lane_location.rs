@@ -64,7 +64,7 @@ pub(crate) fn choose(
         (Some(LaneLocation::Deployment), _) if !has_cluster => Err(Failure::usage(
             "--lanes deployment: the embedded control plane has no nodes for Pods",
         )
-        .hint("tenure run and tenure install have it, for a cluster that is there already")),
+        .hint("tenure run and tenure install have it, for an existing cluster")),
         (Some(LaneLocation::Process), _) if !is_linux => Err(Failure::usage(
             "--lanes process: only Linux can confine a process like that",
         )

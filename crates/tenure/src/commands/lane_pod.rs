@@ -91,7 +91,7 @@ struct Hub {
 }
 
 fn parse_hub(text: &str) -> Result<Hub, String> {
-    let refuse = || "HOST:PORT is wanted, such as tenure-lanes.tenure-system.svc:9643".to_owned();
+    let refuse = || "write HOST:PORT, such as tenure-lanes.tenure-system.svc:9643".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(refuse)?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     match port.parse() {

@@ -13,7 +13,7 @@ pub(super) fn parse_default_accounts(texts: &[String]) -> Result<BTreeMap<String
             Ok((namespace.to_owned(), name.to_owned()))
         }
         _ => Err(
-            Failure::usage(format!("--default-service-account {text:?}: NAMESPACE=NAME is wanted"))
+            Failure::usage(format!("--default-service-account {text:?}: write NAMESPACE=NAME"))
                 .hint("such as tenure-system=platform-gitops"),
         ),
     };

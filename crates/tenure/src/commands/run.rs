@@ -266,7 +266,7 @@ async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Fa
         .push((http::HeaderName::from_static("impersonate-user"), name));
     let refused = match ask_who(&cluster).await {
         Ok(found) if found == account => return Ok(cluster),
-        Ok(found) => format!("the API server takes it for {found}"),
+        Ok(found) => format!("the API server authenticates it as {found}"),
         Err(failure) => failure.message,
     };
     Err(Failure::environment(format!(

@@ -43,7 +43,7 @@ pub(crate) struct Tree {
 fn parse_depth(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(depth) if depth <= DEEPEST => Ok(depth),
-        _ => Err(format!("a number up to {DEEPEST} is wanted")),
+        _ => Err(format!("write a number up to {DEEPEST}")),
     }
 }
 

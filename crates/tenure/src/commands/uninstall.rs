@@ -92,7 +92,7 @@ impl Uninstall {
         let finished = match ended? {
             Ended::Done(finished) => finished?,
             Ended::Interrupted => {
-                progress.warn("interrupted: what was deleted stays deleted, and no right was left without its protection; run the same command again to finish");
+                progress.warn("interrupted: deleted objects stay deleted, and no right was left without its protection; run the same command again to finish");
                 return Ok(interruption::exit_code());
             }
         };

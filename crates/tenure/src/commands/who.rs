@@ -46,12 +46,10 @@ pub(crate) struct Who {
 
 impl Who {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let (kind, name) = self.object.split_once('/').ok_or_else(|| {
-            Failure::usage(format!(
-                "{:?}: KIND/NAME is wanted, such as deployment/web",
-                self.object
-            ))
-        })?;
+        let (kind, name) = self
+            .object
+            .split_once('/')
+            .ok_or_else(|| Failure::usage(format!("{:?}: write KIND/NAME, such as deployment/web", self.object)))?;
         let field = match &self.field {
             Some(field) => Some(FieldPath::from_str(field).map_err(|error| {
                 Failure::usage(format!("{field:?} is no field: {error}"))

@@ -162,7 +162,7 @@ impl Flags {
         if handed_on.reconciling.controllers.asks_for_lane_pods() {
             return Err(
                 Failure::usage("--lanes deployment comes before --: rights are given for it, too")
-                    .hint("tenure run is told of it"),
+                    .hint("tenure install passes it to tenure run"),
             );
         }
         if let Some(filter) = &handed_on.log {

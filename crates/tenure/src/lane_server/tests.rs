@@ -86,8 +86,8 @@ async fn who_is_no_lanes_pod_is_not_let_in() {
     // The control: an authenticated client reaches the hub, which doesn't exist here.
     assert_eq!(try_in(greet("good", version)).await, "these controllers don't lead");
     for (token, refused) in [
-        ("none", "its token is none"),
-        ("of the API server", "its token is none, or is not for this"),
+        ("none", "its token is invalid"),
+        ("of the API server", "its token is invalid, or has another audience"),
         ("of no Pod", "is bound to no Pod"),
         ("of the hub", "is not the account of a lane"),
         ("of a tenant", "is not the account of a lane"),

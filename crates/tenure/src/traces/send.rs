@@ -33,7 +33,7 @@ pub(crate) struct Sending {
 pub(crate) fn start(endpoint: &str) -> Result<Sending, Failure> {
     let wrong = |what: String| {
         Failure::usage(format!("--traces-endpoint: {endpoint:?} {what}"))
-            .hint("the address of a collector's OTLP over HTTP is wanted, such as http://127.0.0.1:4318")
+            .hint("write the address of a collector's OTLP over HTTP, such as http://127.0.0.1:4318")
     };
     let uri: http::Uri = endpoint
         .parse()

@@ -89,7 +89,7 @@ async fn every_credential_is_told_and_no_value_is() {
         "shop/login  young enough\n  form         dockerconfigjson\n",
         "registries   ghcr.io",
         "OCIRepository/image .spec.serviceAccountName: imagePullSecrets of puller",
-        "shop/none  is not there",
+        "shop/none  does not exist",
         "namespace    edna reads it (RoleBinding edna)",
         "namespace    edna makes Pods, which can mount it (RoleBinding edna)",
         "cluster      reads it: group system:masters (ClusterRoleBinding cluster-admin)",

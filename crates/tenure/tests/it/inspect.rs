@@ -145,7 +145,7 @@ async fn a_tree_and_the_way_back_up() {
         &[],
         &["a ConfigMap has no results to show", "tenure trace"],
     );
-    place.check(&["tree", "ks/none", "-n", "shop"], 1, &[], &["is not there"]);
+    place.check(&["tree", "ks/none", "-n", "shop"], 1, &[], &["does not exist"]);
 
     let trace = ["trace", "deployment/web", "-n", "shop"];
     let said = [
@@ -166,7 +166,7 @@ async fn a_tree_and_the_way_back_up() {
         &["nothing here manages it"],
         &[],
     );
-    place.check(&["trace", "deployment/none", "-n", "shop"], 1, &[], &["is not there"]);
+    place.check(&["trace", "deployment/none", "-n", "shop"], 1, &[], &["does not exist"]);
 
     // Copied labels prove nothing.
     let labels =

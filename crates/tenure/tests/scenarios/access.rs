@@ -395,7 +395,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
     );
     assert!(![shown, why, data].concat().contains(CANARY));
     cluster.check(&["access", "why", "access-a/none"], 1, &["no request names it"]);
-    cluster.check(&["access", "why", "a/b/c"], 2, &["NAMESPACE/SECRET is wanted"]);
+    cluster.check(&["access", "why", "a/b/c"], 2, &["write NAMESPACE/SECRET"]);
 
     // The credential is replaced.
     let rotate = ["access", "rotate", &name, "--cause", "a laptop was stolen"];

@@ -70,7 +70,7 @@ impl Audit {
                     output::print_note(visible_line(note));
                 }
                 output::print_line(format!(
-                    "{}: {found} older than {}, ended, or impossible to judge",
+                    "{}: {found} older than {}, ended, or of unknown age",
                     count_of(judged.len(), "credential"),
                     self.older_than
                 ));
@@ -87,7 +87,7 @@ fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
     let state = match verdict {
         Verdict::Young => output::good("young enough"),
         Verdict::Public => output::good("nothing secret in it"),
-        Verdict::Absent => output::bad("is not there"),
+        Verdict::Absent => output::bad("does not exist"),
         Verdict::Old => output::bad(&format!("older than {older_than}")),
         Verdict::Ended => output::bad("has ended"),
         Verdict::Unjudged(why) => output::bad(&visible_line(why)),

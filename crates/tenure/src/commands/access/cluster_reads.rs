@@ -103,7 +103,7 @@ impl AccessReader {
             Ok(None) => Err(Failure::negative(format!(
                 "there is no FluxAccessRequest {name} in namespace {PLATFORM_NAMESPACE}"
             ))
-            .hint("tenure access list shows those that there are")),
+            .hint("tenure access list shows the existing requests")),
             Err(why) => Err(Failure::environment(format!("FluxAccessRequest {name}: {why}"))),
         }
     }

@@ -129,7 +129,7 @@ fn print(told: &Detail) {
     if !told.hash_matches {
         line(
             "",
-            "which differs from the specHash of the request: the controllers did not write it",
+            "the specHash of the request differs: the controllers did not write it",
         );
     }
     if let Some(ready) = &row.ready {
@@ -212,7 +212,7 @@ pub(super) fn list_asked(
     } else {
         ""
     };
-    let readers = join(&spec.service_accounts, "whoever RBAC lets");
+    let readers = join(&spec.service_accounts, "all accounts that RBAC permits");
     vec![
         describe("asked by", &format!("{requested_by}, in {asked_in}")),
         describe(

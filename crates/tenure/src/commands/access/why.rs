@@ -59,7 +59,7 @@ impl Why {
         let (chains, entries, left_out) = match self.find_secret()? {
             Some((namespace, secret)) => {
                 if namespace.is_empty() || secret.is_empty() || secret.contains('/') {
-                    return Err(Failure::usage(format!("{:?}: NAMESPACE/SECRET is wanted", self.what)));
+                    return Err(Failure::usage(format!("{:?}: write NAMESPACE/SECRET", self.what)));
                 }
                 let (chains, entries, hidden) = about_secret(&look, namespace, secret).await?;
                 unknown = hidden;

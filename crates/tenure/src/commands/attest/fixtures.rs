@@ -432,7 +432,7 @@ async fn wait(
         if Instant::now() >= deadline {
             return Err(
                 Failure::environment(format!("waited {} s: {missing}", patience.as_secs())).hint(
-                    "are the controllers running, and do they reconcile Tenants? What was made ends by itself once they do",
+                    "are the controllers running, and do they reconcile Tenants? The created objects are removed once they do",
                 ),
             );
         }

@@ -253,8 +253,8 @@ impl ObjectReads {
         }
         for group in unknown {
             self.refuse(
-                &format!("what is of {group}"),
-                "what the group serves is not known at the moment",
+                &format!("all objects of {group}"),
+                "the kinds of the group are not known at the moment",
             );
         }
         let looks = places.into_iter().map(|(id, resource)| async move {

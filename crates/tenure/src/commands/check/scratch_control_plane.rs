@@ -304,9 +304,7 @@ fn read(repository: &Path) -> Result<Vec<Value>, Failure> {
             continue;
         }
         if open(&mut object) {
-            output::print_note(format!(
-                "{said} is encrypted with SOPS: it is there without its content"
-            ));
+            output::print_note(format!("{said} is encrypted with SOPS: it exists without its content"));
         }
         if kind == "CustomResourceDefinition"
             && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)

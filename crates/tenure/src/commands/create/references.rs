@@ -45,7 +45,7 @@ pub(super) fn parse_duration(text: &str) -> Result<DurationText, String> {
 pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("{text:?}: KEY=VALUE is wanted")),
+        _ => Err(format!("{text:?}: write KEY=VALUE")),
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn parse_dependency(text: &str) -> Result<DependencyReference, String
         None => (None, text),
     };
     if name.is_empty() || name.contains('/') || namespace.is_some_and(str::is_empty) {
-        return Err(format!("{text:?}: NAME or NAMESPACE/NAME is wanted"));
+        return Err(format!("{text:?}: write NAME or NAMESPACE/NAME"));
     }
     Ok(DependencyReference {
         name: name.to_owned(),
@@ -87,7 +87,7 @@ pub(super) fn parse_workload(text: &str) -> Result<NamespacedObjectKindReference
         api_version: api_version.map(|(_, version)| (*version).to_owned()),
         kind,
         name,
-        namespace: Some(namespace.ok_or_else(|| format!("{text:?}: KIND/NAME.NAMESPACE is wanted"))?),
+        namespace: Some(namespace.ok_or_else(|| format!("{text:?}: write KIND/NAME.NAMESPACE"))?),
     })
 }
 
@@ -123,7 +123,7 @@ pub(super) fn parse_event_source(text: &str) -> Result<EventSource, String> {
 fn split_kind(text: &str) -> Result<(&str, &str), String> {
     text.split_once('/')
         .filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
-        .ok_or_else(|| format!("{text:?}: KIND/NAME or KIND/NAME.NAMESPACE is wanted"))
+        .ok_or_else(|| format!("{text:?}: write KIND/NAME or KIND/NAME.NAMESPACE"))
 }
 
 /// Splits a name at its last dot, as Flux does: what follows is the namespace.
@@ -133,7 +133,7 @@ fn split_namespace(whole: &str, name: &str) -> Result<(String, Option<String>), 
         None => (name, None),
     };
     if name.is_empty() || name.contains('/') || namespace.is_some_and(str::is_empty) {
-        return Err(format!("{whole:?}: KIND/NAME or KIND/NAME.NAMESPACE is wanted"));
+        return Err(format!("{whole:?}: write KIND/NAME or KIND/NAME.NAMESPACE"));
     }
     Ok((name.to_owned(), namespace.map(str::to_owned)))
 }

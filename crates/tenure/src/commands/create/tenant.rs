@@ -67,7 +67,7 @@ fn name_account(text: &String) -> Result<String, Failure> {
             Ok(format!("system:serviceaccount:{namespace}:{name}"))
         }
         _ => Err(
-            Failure::usage(format!("--serviceaccount {text:?}: NAMESPACE:NAME is wanted"))
+            Failure::usage(format!("--serviceaccount {text:?}: write NAMESPACE:NAME"))
                 .hint("such as team-a-ci:deployer"),
         ),
     }

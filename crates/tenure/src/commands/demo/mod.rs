@@ -72,7 +72,7 @@ impl Demo {
         };
         empty(folder)?;
         let code = self.run_in(folder).await;
-        output::print_note(format!("what the demo wrote is kept in {}", folder.display()));
+        output::print_note(format!("the files of the demo are kept in {}", folder.display()));
         code
     }
 
@@ -256,7 +256,7 @@ fn empty(folder: &Path) -> Result<(), Failure> {
         std::fs::read_dir(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
     if entries.next().is_some() {
         return Err(Failure::usage(format!("{} is not empty", folder.display()))
-            .hint("name a new folder: the demo never touches what is there already"));
+            .hint("name a new folder: the demo changes no existing files"));
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ pub(super) async fn until<T>(
     match tokio::time::timeout(patience, watching).await {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) | Err(_) => Err(last.as_ref().map_or_else(
-            || format!("{name} is not there"),
+            || format!("{name} does not exist"),
             |object| format!("{name}: {}", message(object)),
         )),
     }

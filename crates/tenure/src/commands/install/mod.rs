@@ -148,7 +148,7 @@ impl Install {
         if !abilities.serves_policies {
             objects.retain(|object| !is_bound(ObjectView::of(object).read_text("/metadata/name")));
             output::print_note(
-                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces, which Tenants it may delete, which Deployments it may write in tenure-system where lanes have Pods, and which Secrets tenure-secret-writer may write where an administrator binds it",
+                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30). So nothing bounds these rights of the controllers' account: bindings in kube-* namespaces, deletion of Tenants, and Deployments in tenure-system where lanes have Pods. Nothing bounds the Secrets that tenure-secret-writer may write where an administrator binds it",
             );
         }
         let installation = Installation::new(client.clone(), identity::use_for_installation());
@@ -347,7 +347,7 @@ impl Install {
         if self.arguments.iter().any(|argument| argument == "--policies") {
             return Err(
                 Failure::usage("--policies comes before --: rights are given for it, too")
-                    .hint("tenure run is told of it"),
+                    .hint("tenure install passes it to tenure run"),
             );
         }
         let mut arguments = Vec::new();
@@ -431,7 +431,7 @@ async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
             Ok(found) if !installation::is_labelled_ours(&found) => {}
             Ok(_) => {
                 return Err(Failure::usage(format!(
-                    "{} is there, and these controllers wouldn't answer it: the API server would refuse the writes that it covers",
+                    "{} exists, and these controllers wouldn't answer it: the API server would refuse the writes that it covers",
                     installation::name(&configuration)
                 ))
                 .hint("say --admission; or take the webhooks away first, as docs/howto/admission-webhooks.md says"));
