@@ -52,6 +52,40 @@ pub(super) const CEILINGS: &[Ceiling] = &[
     ("xtask", 10, 0),
 ];
 
+/// The ceilings of the messages, in thousandths of their sentences.
+pub(super) const MESSAGE_CEILINGS: &[Ceiling] = &[
+    ("crates/admission-rules", 7, 0),
+    ("crates/git-access", 8, 0),
+    ("crates/planner", 5, 0),
+    ("crates/tenure", 14, 3),
+];
+
+/// The texts that a ceiling bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// Comments and documents.
+    Prose,
+    /// The messages that the program can print to a user.
+    Messages,
+}
+
+impl Subject {
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::Prose => "sentences",
+            Self::Messages => "sentences of messages",
+        }
+    }
+
+    /// Returns the list of the ceilings.
+    fn place(self) -> &'static str {
+        match self {
+            Self::Prose => "CEILINGS of xtask/src/tidy/plain/ceilings.rs",
+            Self::Messages => "MESSAGE_CEILINGS of xtask/src/tidy/plain/ceilings.rs",
+        }
+    }
+}
+
 /// Shares of the sentences, in thousandths, rounded up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shares {
@@ -90,11 +124,12 @@ impl Shares {
 }
 
 /// Compares the measured sentences with the ceilings.
-pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling]) -> Vec<Finding> {
+pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling], subject: Subject) -> Vec<Finding> {
+    let (noun, place) = (subject.noun(), subject.place());
     let rows = ceilings.iter().map(|(scope, ..)| scope);
     let mut findings: Vec<Finding> = rows
         .filter(|scope| !measured.contains_key(**scope))
-        .map(|scope| Finding::new(*scope, format!("has no sentence: take it out of {PLACE}")))
+        .map(|scope| Finding::new(*scope, format!("has no {noun}: take it out of {place}")))
         .collect();
     for (scope, measured) in measured {
         let row = ceilings.iter().find(|(name, ..)| name == scope);
@@ -106,14 +141,14 @@ pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling
         let shares = Shares::of(measured);
         if !ceiling.fits(highest) {
             let what = format!(
-                "its ceiling in {PLACE} is higher than {} and {}, the highest ones for its size",
+                "its ceiling in {place} is higher than {} and {}, the highest ones for its size",
                 highest.flagged, highest.clauses
             );
             findings.push(Finding::new(scope, what));
         }
         let ceiling = ceiling.min(highest);
         if !shares.fits(ceiling) {
-            findings.extend(over(scope, measured, shares, ceiling));
+            findings.extend(over((scope, measured), shares, ceiling, subject));
         }
         let raised = Shares {
             flagged: shares.flagged + STEP.flagged,
@@ -122,7 +157,7 @@ pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling
         if !ceiling.fits(raised) {
             let lower = shares.min(ceiling);
             let what = format!(
-                "its ceiling is too high for its sentences: lower it in {PLACE} to {} and {}",
+                "its ceiling is too high for its {noun}: lower it in {place} to {} and {}",
                 lower.flagged, lower.clauses
             );
             findings.push(Finding::new(scope, what));
@@ -131,15 +166,14 @@ pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling
     findings
 }
 
-const PLACE: &str = "xtask/src/tidy/plain/ceilings.rs";
-
 /// Reports a crate above its ceiling, and the sentences that are worth a rewrite first.
-fn over(scope: &str, measured: &Measured, shares: Shares, ceiling: Shares) -> Vec<Finding> {
+fn over((scope, measured): (&str, &Measured), shares: Shares, ceiling: Shares, subject: Subject) -> Vec<Finding> {
     let is_over_clauses = shares.clauses > ceiling.clauses;
     let what = format!(
-        "{} of {} sentences have to be read twice ({} ‰, allowed {} ‰), and {} of them begin with a clause ({} ‰, allowed {} ‰). Rewrite some; `cargo xtask tidy --plain {scope}` lists all",
+        "{} of {} {} have to be read twice ({} ‰, allowed {} ‰), and {} of them begin with a clause ({} ‰, allowed {} ‰). Rewrite some; `cargo xtask tidy --plain {scope}` lists all",
         measured.flagged.len(),
         measured.sentences,
+        subject.noun(),
         shares.flagged,
         ceiling.flagged,
         measured.clauses(),
@@ -176,7 +210,7 @@ mod tests {
     }
 
     fn check(of: Measured, ceilings: &[Ceiling], want: &[&str]) {
-        let found = compare(&BTreeMap::from([("crates/a".to_owned(), of)]), ceilings);
+        let found = compare(&BTreeMap::from([("crates/a".to_owned(), of)]), ceilings, Subject::Prose);
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (finding, want) in found.iter().zip(want) {
             let line = format!("{}: {}", finding.place, finding.what);
@@ -215,19 +249,39 @@ mod tests {
         );
         check(measured(1000, 0, 1), &[], &["(1 ‰, allowed 0 ‰)", "b.rs:0"]);
         let many = BTreeMap::from([("crates/a".to_owned(), measured(1000, 0, 40))]);
-        assert_eq!(compare(&many, &[]).len(), 1 + MOST_LISTED);
+        assert_eq!(compare(&many, &[], Subject::Prose).len(), 1 + MOST_LISTED);
     }
 
     #[test]
     fn a_ceiling_shrinks() {
-        let lower = "lower it in xtask/src/tidy/plain/ceilings.rs to 10 and 0";
+        let lower = "lower it in CEILINGS of xtask/src/tidy/plain/ceilings.rs to 10 and 0";
         check(measured(1000, 0, 10), &[("crates/a", 16, 0)], &[lower]);
         check(measured(1000, 0, 10), &[("crates/a", 10, 2)], &[lower]);
         check(
             measured(1000, 0, 0),
             &[("crates/b", 1, 0)],
-            &["crates/b: has no sentence"],
+            &["crates/b: has no sentences"],
         );
+    }
+
+    #[test]
+    fn messages_have_their_own_ceilings() {
+        let found = compare(
+            &BTreeMap::from([("crates/a".to_owned(), measured(1000, 0, 2))]),
+            &[("crates/a", 1, 0), ("crates/b", 1, 0)],
+            Subject::Messages,
+        );
+        let what: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
+        assert_eq!(
+            what[0],
+            "has no sentences of messages: take it out of MESSAGE_CEILINGS of xtask/src/tidy/plain/ceilings.rs"
+        );
+        assert!(
+            what[1].starts_with("2 of 1000 sentences of messages have to be read twice"),
+            "{}",
+            what[1]
+        );
+        assert_eq!((found.len(), found[2].place.as_str()), (4, "crates/a/src/b.rs:0"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Counts the sentences that have to be read twice, in comments of Rust files and in the documents. Most readers of the project read English as a second language. Each
-//! crate has a ceiling, and the documents have one together. A rule judges words only, so single sentences may break one.
+//! Counts the sentences that have to be read twice, in comments of Rust files, in the documents and in messages of the program. Most readers of the project read English
+//! as a second language. Each crate has a ceiling, another one for its messages, and the documents have one together. A rule judges words only, so single sentences may break one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use super::{Finding, list_tracked_files};
-use ceilings::{CEILINGS, Shares};
+use super::{Finding, list_tracked_files, messages};
+use ceilings::{CEILINGS, MESSAGE_CEILINGS, Shares, Subject};
 use comments::{Form, comments};
 use markdown::paragraphs;
 use rules::{Rule, broken};
@@ -17,6 +17,7 @@ use sentences::sentences;
 mod ceilings;
 mod comments;
 mod markdown;
+mod message_sentences;
 mod rules;
 mod sentences;
 
@@ -67,9 +68,12 @@ impl Flagged {
     }
 }
 
-/// Compares each crate, and the documents, with their ceilings.
+/// Compares each crate, its messages, and the documents with their ceilings.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
-    Ok(ceilings::compare(&measure(root, &[])?, CEILINGS))
+    let messages = message_sentences::measure(&messages::collect(root, &[])?);
+    let mut findings = ceilings::compare(&measure(root, &[])?, CEILINGS, Subject::Prose);
+    findings.extend(ceilings::compare(&messages, MESSAGE_CEILINGS, Subject::Messages));
+    Ok(findings)
 }
 
 /// Lists the flagged sentences below some paths, which are relative to the root, and the counts. Without a path, all are listed.
@@ -81,23 +85,33 @@ pub(super) fn list(root: &Path, below: &[String]) -> anyhow::Result<String> {
             below.join(" ")
         );
     }
+    let messages = message_sentences::measure(&messages::collect(root, below)?);
     let mut text = String::new();
-    for flagged in measured.values().flat_map(|measured| &measured.flagged) {
-        writeln!(text, "{}: {}", flagged.place(), flagged.describe())?;
+    for measured in [&measured, &messages] {
+        for flagged in measured.values().flat_map(|measured| &measured.flagged) {
+            writeln!(text, "{}: {}", flagged.place(), flagged.describe())?;
+        }
     }
-    for (scope, measured) in &measured {
+    write_counts(&mut text, &measured, Subject::Prose)?;
+    write_counts(&mut text, &messages, Subject::Messages)?;
+    Ok(text)
+}
+
+fn write_counts(text: &mut String, scopes: &BTreeMap<String, Measured>, subject: Subject) -> std::fmt::Result {
+    for (scope, measured) in scopes {
         let shares = Shares::of(measured);
         writeln!(
             text,
-            "{scope}: {} of {} sentences have to be read twice ({} ‰), {} of them begin with a clause ({} ‰)",
+            "{scope}: {} of {} {} have to be read twice ({} ‰), {} of them begin with a clause ({} ‰)",
             measured.flagged.len(),
             measured.sentences,
+            subject.noun(),
             shares.flagged,
             measured.clauses(),
             shares.clauses,
         )?;
     }
-    Ok(text)
+    Ok(())
 }
 
 fn measure(root: &Path, below: &[String]) -> anyhow::Result<BTreeMap<String, Measured>> {

@@ -126,15 +126,58 @@ const VAGUE: &[(&str, &str)] = &[
     ("what there is", "the noun"),
 ];
 
-/// `VAGUE` by the first word: nearly all words of a text begin no phrase.
-static VAGUE_BY_FIRST_WORD: LazyLock<HashMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
-    let mut phrases: HashMap<&str, Vec<(&str, &str)>> = HashMap::new();
-    for (phrase, instead) in VAGUE {
+/// Words of messages that only the project uses, and what to write instead. Many comments explain them, and no message does.
+const PRIVATE: &[(&str, &str)] = &[
+    ("are there", "\"exist\""),
+    ("are told", "\"receive\", or the noun that holds this"),
+    ("as whom", "\"as\" with the account"),
+    ("figures", "\"metrics\""),
+    ("gave out", "\"issued\""),
+    ("gives out", "\"issues\""),
+    ("is none", "\"is not a X\", with the noun"),
+    ("is not there", "\"does not exist\", or \"is missing\""),
+    ("is there", "\"exists\""),
+    ("isn't there", "\"does not exist\", or \"is missing\""),
+    ("is wanted", "\"must be\", with the form"),
+    ("judge", "\"check\" or \"validate\""),
+    ("judged", "\"checked\" or \"validated\""),
+    ("lets through", "\"admits\" or \"approves\""),
+    ("lets it through", "\"admits it\" or \"approves it\""),
+    ("no room", "\"no capacity\", or the limit"),
+    ("of before", "\"previous\""),
+    ("once more", "\"again\""),
+    ("stands in", "\"is in\", or \"exists in\""),
+    ("stands on", "\"is on\", or \"the X has\""),
+    ("takes it for", "\"authenticates it as\""),
+    ("takes them for", "\"authenticates them as\""),
+    ("told", "\"reported\", or the noun"),
+];
+
+/// Phrases by the first word: nearly all words of a text begin no phrase.
+type ByFirstWord = HashMap<&'static str, Vec<(&'static str, &'static str)>>;
+
+static VAGUE_BY_FIRST_WORD: LazyLock<ByFirstWord> = LazyLock::new(|| by_first_word(VAGUE));
+
+static PRIVATE_BY_FIRST_WORD: LazyLock<ByFirstWord> = LazyLock::new(|| by_first_word(PRIVATE));
+
+fn by_first_word(list: &'static [(&'static str, &'static str)]) -> ByFirstWord {
+    let mut phrases = ByFirstWord::new();
+    for (phrase, instead) in list {
         let first = phrase.split(' ').next().unwrap_or_default();
         phrases.entry(first).or_default().push((*phrase, *instead));
     }
     phrases
-});
+}
+
+/// Lists the rules that a sentence of a message breaks. A message may begin with a pronoun, as in "spec.url: it has a query".
+pub(super) fn broken_in_message(sentence: &Sentence) -> Vec<Rule> {
+    let words: Vec<&str> = sentence.words.iter().map(String::as_str).collect();
+    let mut rules = broken(sentence, false);
+    if !rules.iter().any(|rule| matches!(rule, Rule::Vague(..))) {
+        rules.extend(vague(&words, &PRIVATE_BY_FIRST_WORD));
+    }
+    rules
+}
 
 /// Lists the rules that a sentence breaks. `opens_documentation`: the sentence is the first one of an item's documentation.
 pub(super) fn broken(sentence: &Sentence, opens_documentation: bool) -> Vec<Rule> {
@@ -146,7 +189,7 @@ pub(super) fn broken(sentence: &Sentence, opens_documentation: bool) -> Vec<Rule
     if words.len() > LONGEST {
         rules.push(Rule::Long);
     }
-    rules.extend(vague(&words));
+    rules.extend(vague(&words, &VAGUE_BY_FIRST_WORD));
     if opens_documentation && begins_with_pronoun(&words) {
         rules.push(Rule::PronounFirst);
     }
@@ -176,10 +219,10 @@ fn begins_with_clause(sentence: &Sentence, words: &[&str]) -> bool {
     }
 }
 
-fn vague(words: &[&str]) -> Option<Rule> {
+fn vague(words: &[&str], phrases: &ByFirstWord) -> Option<Rule> {
     let mut rest = words;
     while let [word, after @ ..] = rest {
-        let same_begin = VAGUE_BY_FIRST_WORD.get(base(word)).into_iter().flatten();
+        let same_begin = phrases.get(base(word)).into_iter().flatten();
         for (phrase, instead) in same_begin.copied() {
             let mut others = phrase.split(' ').skip(1).zip(after);
             let is_whole = phrase.split(' ').count() <= rest.len();
@@ -295,6 +338,25 @@ mod tests {
         check("A renewal is announced.", &[]);
         for (phrase, instead) in VAGUE {
             assert!(!instead.is_empty());
+            check(&format!("Then X {phrase} Y."), &[&format!("{phrase:?}")]);
+        }
+    }
+
+    #[test]
+    fn messages() {
+        let check = |text: &str, want: &[&str]| {
+            let sentence = &sentences(&paragraphs([(1, text)])[0])[0];
+            let got: Vec<String> = broken_in_message(sentence).into_iter().map(Rule::advice).collect();
+            assert_eq!(got.len(), want.len(), "{text}: {got:?}");
+            for (got, want) in got.iter().zip(want) {
+                assert!(got.starts_with(want), "{text}: {got} is not {want}");
+            }
+        };
+        check("It is larger than 64 KiB", &[]);
+        check("What comes after stage 2", &["begins with a clause"]);
+        check("NAME=FOLDER is wanted", &["\"is wanted\""]);
+        check("Nobody is told of it", &["\"nobody\""]);
+        for (phrase, _) in PRIVATE {
             check(&format!("Then X {phrase} Y."), &[&format!("{phrase:?}")]);
         }
     }
