@@ -150,7 +150,10 @@ async fn where_an_object_was_written_is_told_with_what_the_spec_has() {
     let unknown = find_origin(&stage, namespace, "from", "large-one-from__ConfigMap")
         .await
         .unwrap_err();
-    assert!(unknown.contains("without the variables of ConfigMap/vars"), "{unknown}");
+    assert!(
+        unknown.contains("the variables of ConfigMap/vars (spec.postBuild.substituteFrom) are unknown"),
+        "{unknown}"
+    );
     stage.end().await;
 }
 

@@ -1,8 +1,8 @@
 //! The creation of a tenant's namespaces from Git. A Namespace that the tenant doesn't have yet is created first, with a request that admission judges as it judges an
 //! owner's own. The other objects wait until the Tenant has recorded the namespace: from then on it bounds the tenant's writes.
 //!
-//! The request is a create (POST) of a minimal Namespace. An apply (PATCH) would need the right to change every namespace of the cluster, also those that no admission
-//! judges. Once the namespace is the tenant's, the apply of the whole object needs rights in that namespace alone.
+//! The request is a create (POST) of a minimal Namespace. An apply (PATCH) would need the right to change every namespace of the cluster, and some of them no
+//! admission judges. Once the namespace is the tenant's, the apply of the whole object needs rights in that namespace alone.
 
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ fn apply_of(object: &DesiredObject, content: Object) -> Apply {
     }
 }
 
-/// Makes the plan that creates namespaces. The stored inventory names them first, so that none is lost.
+/// Makes the plan that creates namespaces. The inventory names them before, and is stored first. So none is lost.
 fn create(context: &mut Context<'_>, missing: &[&DesiredObject]) -> Box<Plan> {
     let status = outcome::status_before_apply(context, missing.iter().map(|object| &object.target));
     for object in missing {

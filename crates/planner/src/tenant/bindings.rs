@@ -209,8 +209,8 @@ fn named_binding(role: &str) -> String {
     format!("{GITOPS_BINDING}:{}", hash_parts(&[role]))
 }
 
-/// Returns the bindings of the generated account. The binding's name contains the role, because the role of a RoleBinding can't be changed. Where admission checks
-/// writes, the account keeps the tenant's namespaces as a repository has them, except the one in which it lives.
+/// Returns the bindings of the generated account. The binding's name contains the role, because the role of a RoleBinding can't be changed. If admission checks
+/// writes, the account may also change and delete the tenant's namespaces, except its own.
 fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Vec<Binding> {
     let bind = |name: String, place: Place, role: &str| Binding {
         name,

@@ -1,5 +1,6 @@
 //! The bindings of a Tenant in its namespaces: owners have fewer rights in the namespace with the GitOps account.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -92,8 +93,9 @@ fn owners_change_namespaces_only_where_admission_checks() {
         Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
         settle(&mut snapshot);
         let is_editor = |live: &Live| {
-            live.object()
-                .is_some_and(|object| object["roleRef"]["name"] == "tenure-namespace-editor")
+            live.object().is_some_and(|object| {
+                object["roleRef"]["name"] == "tenure-namespace-editor" && object["subjects"][0]["kind"] == "User"
+            })
         };
         snapshot.live.values().filter(|live| is_editor(live)).count()
     };
@@ -102,6 +104,53 @@ fn owners_change_namespaces_only_where_admission_checks() {
     assert_eq!(count(true, alice()), 2);
     let named = json!({ "kind": "User", "name": "alice", "clusterRoles": ["admin"] });
     assert_eq!(count(true, named), 0);
+}
+
+/// If admission checks writes, the GitOps account changes and deletes the tenant's namespaces, except its own. With a role that an administrator chose, it has no
+/// other right.
+#[test]
+fn the_account_keeps_namespaces_only_where_admission_checks() {
+    let list = |is_guarded: bool, annotations: Value| {
+        let mut snapshot = snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }));
+        Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
+        let added: BTreeMap<String, String> = serde_json::from_value(annotations).unwrap();
+        snapshot
+            .tenant
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .extend(added);
+        settle(&mut snapshot);
+        let objects = snapshot.live.values().filter_map(Live::object);
+        let bound = objects.filter(|object| {
+            let subjects = object["subjects"].as_array().into_iter().flatten();
+            subjects.into_iter().any(|subject| subject["name"] == "blue-gitops")
+        });
+        let lines = bound.map(|object| {
+            let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or("*").to_owned();
+            format!("{} {}", text("/metadata/namespace"), text("/roleRef/name"))
+        });
+        lines.collect::<BTreeSet<String>>()
+    };
+    let set = |lines: &[&str]| {
+        lines
+            .iter()
+            .map(|line| (*line).to_owned())
+            .collect::<BTreeSet<String>>()
+    };
+    let usual = ["blue tenure-tenant-gitops-home", "blue-dev tenure-tenant-gitops"];
+    assert_eq!(list(false, json!({})), set(&usual));
+    let more = [
+        "* capsule-namespace-provisioner",
+        "blue-dev capsule-namespace-deleter",
+        "blue-dev tenure-namespace-editor",
+    ];
+    assert_eq!(
+        list(true, json!({})),
+        set(&[usual.as_slice(), more.as_slice()].concat())
+    );
+    let chosen = json!({ "tenure.dev/gitops-cluster-role": "viewer" });
+    assert_eq!(list(true, chosen), set(&["blue viewer", "blue-dev viewer"]));
 }
 
 /// A repository may be applied as an owner that is a ServiceAccount, and must not add another identity's work.
@@ -256,7 +305,8 @@ fn owners_read_their_tenant_wherever_something_judges() {
         names,
         [
             "ClusterRole tenure:blue:view 0",
-            "ClusterRoleBinding capsule:blue:namespace-provisioner 1",
+            // The owner and the GitOps account.
+            "ClusterRoleBinding capsule:blue:namespace-provisioner 2",
             "ClusterRoleBinding tenure:blue:show-token 0",
             "ClusterRoleBinding tenure:blue:view 1",
         ]

@@ -153,9 +153,9 @@ async fn nothing_is_put_over_or_behind_something_else() {
         (
             "b.yaml",
             "own.yaml",
-            "\"own.yaml\" stands in the included repository \"base\" and in the repository itself",
+            "\"own.yaml\" is in the included repository \"base\" and in the repository itself",
         ),
-        ("a", "folder", "\"folder/in.yaml\" stands in"),
+        ("a", "folder", "\"folder/in.yaml\" is in"),
         // Behind a link that leads out, and below a file; and a file in place of a folder.
         ("", "out", "\"out\" of the repository itself is no folder"),
         ("", "out/er", "\"out\" of the repository itself is no folder"),

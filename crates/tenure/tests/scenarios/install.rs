@@ -124,7 +124,7 @@ fn a_choice_that_makes_no_sense_is_refused() {
     fails(
         &["install", "--export", "--without-deployment", "--", "--log=info"],
         2,
-        &["cannot be used with"],
+        &["--without-deployment installs no Pods", "leave out the flags after --"],
     );
     fails(
         &["install", "--export", "--image", IMAGE, "--", "--data=/tmp"],

@@ -120,8 +120,9 @@ fn pairs() -> Vec<Contents> {
         ),
         one(
             "namespace",
+            // The namespace of the target becomes its name.
             object("v1", "Namespace", "EVIL-more", "", ""),
-            "can't be created for the tenant",
+            "(Forbidden)",
         ),
         one(
             "own-namespace",
