@@ -210,7 +210,7 @@ fn named_binding(role: &str) -> String {
 }
 
 /// Returns the bindings of the generated account. The binding's name contains the role, because the role of a RoleBinding can't be changed. If admission checks
-/// writes, the account may also change and delete the tenant's namespaces, except its own.
+/// writes, the account may also change the tenant's namespaces, and delete them, except its own.
 fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Vec<Binding> {
     let bind = |name: String, place: Place, role: &str| Binding {
         name,
@@ -234,10 +234,18 @@ fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Ve
             if checks_writes {
                 bindings.extend(
                     [
-                        (GITOPS_NAMESPACE_EDITOR_BINDING, NAMESPACE_EDITOR_CLUSTER_ROLE),
-                        (GITOPS_NAMESPACE_DELETER_BINDING, NAMESPACE_DELETER_CLUSTER_ROLE),
+                        (
+                            GITOPS_NAMESPACE_EDITOR_BINDING,
+                            Place::Everywhere,
+                            NAMESPACE_EDITOR_CLUSTER_ROLE,
+                        ),
+                        (
+                            GITOPS_NAMESPACE_DELETER_BINDING,
+                            Place::Elsewhere,
+                            NAMESPACE_DELETER_CLUSTER_ROLE,
+                        ),
                     ]
-                    .map(|(name, role)| bind(name.to_owned(), Place::Elsewhere, role)),
+                    .map(|(name, place, role)| bind(name.to_owned(), place, role)),
                 );
             }
             bindings

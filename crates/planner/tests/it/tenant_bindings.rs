@@ -106,7 +106,7 @@ fn owners_change_namespaces_only_where_admission_checks() {
     assert_eq!(count(true, named), 0);
 }
 
-/// If admission checks writes, the GitOps account changes and deletes the tenant's namespaces, except its own. With a role that an administrator chose, it has no
+/// If admission checks writes, the GitOps account changes the tenant's namespaces, and deletes them, except its own. With a role that an administrator chose, it has no
 /// other right.
 #[test]
 fn the_account_keeps_namespaces_only_where_admission_checks() {
@@ -142,6 +142,7 @@ fn the_account_keeps_namespaces_only_where_admission_checks() {
     assert_eq!(list(false, json!({})), set(&usual));
     let more = [
         "* capsule-namespace-provisioner",
+        "blue tenure-namespace-editor",
         "blue-dev capsule-namespace-deleter",
         "blue-dev tenure-namespace-editor",
     ];

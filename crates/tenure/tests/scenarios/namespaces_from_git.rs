@@ -153,6 +153,14 @@ impl Scene {
         assert_eq!((&labels["team"], &labels["stage"]), (&json!("payments"), &Value::Null));
         assert_eq!(labels["capsule.clastix.io/tenant"], TENANT);
 
+        // The namespace in which the account lives is changed like the others.
+        let commit = self
+            .commit(&[("home.yaml", Some(namespace(TENANT, "tier: home")))])
+            .await;
+        self.settle(&commit).await;
+        let found = admin.find(&Self::namespace(TENANT)).await.expect("the home namespace");
+        assert_eq!(found["metadata"]["labels"]["tier"], "home");
+
         self.check_refusals().await;
         self.check_owner_account().await;
         self.check_removal().await;
