@@ -269,7 +269,7 @@ mod tests {
         );
         let unknown = describe(&surface, Err("you may not list kustomizations".to_owned()));
         assert!(
-            unknown.contains("is unknown: you may not list kustomizations"),
+            unknown.contains("are unknown: you may not list kustomizations"),
             "{unknown}"
         );
     }

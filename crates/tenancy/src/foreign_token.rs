@@ -224,7 +224,7 @@ mod tests {
             assert!(refused.message.contains("this cluster's own API server"), "{refused}");
         }
         let unknown = check_order(&order(None, &["there"]).unwrap(), &TokenClaims::default()).unwrap_err();
-        assert!(unknown.message.contains("can't be told"), "{unknown}");
+        assert!(unknown.message.contains("are unknown"), "{unknown}");
         let long = "x".repeat(LONGEST_AUDIENCE + 1);
         for audiences in [&[][..], &[""], &["a b"], &["a\nb"], &[long.as_str()]] {
             order(None, audiences).unwrap_err();

@@ -117,7 +117,7 @@ fn each_entry_is_wrong_by_itself() {
         ("secret_name: Not_One", "secret_name \"Not_One\" is no Secret's name"),
         ("secret_name: { a: b }", "secret_name is not a text"),
         ("service_accounts: [\"a:b\"]", "\"a:b\" is no ServiceAccount's name"),
-        ("service_accounts: [~]", "service_accounts has an item that is nothing"),
+        ("service_accounts: [~]", "service_accounts has an empty item"),
         ("service_accounts: flux", "service_accounts is not a list"),
         ("strict: maybe", "strict is neither true nor false"),
         (

@@ -340,7 +340,7 @@ fn every_step_says_why_it_does_not_hold() {
             |seen, _| seen.providers = Ok(vec![provider(&[("/spec/namespaces", json!(["other"]))])]),
             "receiver",
             StepState::Fails,
-            "not among those that an administrator gave the platform namespace",
+            "for the platform namespace: ask an administrator",
         ),
         (
             |seen, _| seen.providers = Ok(vec![provider(&[("/spec/writerServiceAccountName", Value::Null)])]),

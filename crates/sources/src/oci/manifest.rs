@@ -236,7 +236,7 @@ mod tests {
                 json!({ "schemaVersion": 2, "layers": [{ "digest": "md5:1", "size": 1 }] }),
                 "not sha256",
             ),
-            (json!([]), "none that is known"),
+            (json!([]), "unknown form"),
         ] {
             assert!(read(&manifest).unwrap_err().contains(problem), "{manifest}");
         }
