@@ -59,7 +59,6 @@ pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
         .log_internal_errors(false)
         .with_writer(log.clone());
     let subscriber = tracing_subscriber::registry();
-    #[cfg(feature = "traces")]
     let subscriber = subscriber.with(crate::traces::layer());
     match format {
         LogFormat::Text => {

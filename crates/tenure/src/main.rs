@@ -49,7 +49,6 @@ mod repositories;
 mod resources;
 mod reviews;
 mod targets;
-#[cfg(feature = "traces")]
 mod traces;
 mod uninstallation;
 

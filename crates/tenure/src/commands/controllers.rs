@@ -20,7 +20,6 @@ use super::namespace_flags::{parse_default_accounts, parse_namespaces};
 use crate::failure::Failure;
 use crate::logging;
 use crate::quantity;
-#[cfg(feature = "traces")]
 use crate::traces;
 
 /// The quota of namespaces for a Tenant without one: enough for a large team, and few enough to cost the cluster little.
@@ -115,7 +114,6 @@ pub(crate) struct Flags {
     sops_strict: bool,
     /// Address of a collector that takes OTLP over HTTP. The controllers send it a span for each attempt, and for each fetch, rendering, plan and round of
     /// requests in it.
-    #[cfg(feature = "traces")]
     #[arg(long, value_name = "URL")]
     traces_endpoint: Option<String>,
     #[command(flatten)]
@@ -163,7 +161,6 @@ pub(crate) struct ControllerSettings {
     budgets: Budgets,
     rendering: RenderLimits,
     /// The endpoint for traces.
-    #[cfg(feature = "traces")]
     traces_endpoint: Option<String>,
 }
 
@@ -200,7 +197,6 @@ impl Flags {
             least_interval: self.least_interval,
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
-            #[cfg(feature = "traces")]
             traces_endpoint: self.traces_endpoint.clone(),
             strict_sops: self.sops_strict,
             budgets: self.budgets.budgets(),
@@ -254,13 +250,11 @@ impl ControllerSettings {
             strict_sops: false,
             budgets: Budgets::default(),
             rendering: RenderLimits::default(),
-            #[cfg(feature = "traces")]
             traces_endpoint: None,
         }
     }
 
     /// Starts to send traces, if an endpoint is set.
-    #[cfg(feature = "traces")]
     pub(crate) fn start_traces(&self) -> Result<Option<traces::Sending>, Failure> {
         self.traces_endpoint.as_deref().map(traces::start).transpose()
     }
@@ -368,7 +362,6 @@ impl ControllerSettings {
 
     /// Writes the settings into the controllers' configuration. Only sources of the platform namespace may reach `besides`.
     pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
-        #[cfg(feature = "traces")]
         if self.traces_endpoint.is_some() {
             config.spans = Some(traces::take_from_lanes());
         }

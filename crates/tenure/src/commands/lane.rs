@@ -79,7 +79,6 @@ impl Lane {
 impl ConfinedLane {
     /// Reconciles until an order to stop, or until the controllers are gone.
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
-        #[cfg(feature = "traces")]
         if let Some(outbox) = self.process.spans() {
             crate::traces::tell_hub(outbox);
         }

@@ -94,7 +94,6 @@ impl Run {
             )
             .hint("leave out one of them"));
         }
-        #[cfg(feature = "traces")]
         let traces = settings.start_traces()?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
@@ -169,7 +168,6 @@ impl Run {
         if let Some(admission) = admission {
             admission.linger().await;
         }
-        #[cfg(feature = "traces")]
         if let Some(traces) = traces {
             traces.finish().await;
         }

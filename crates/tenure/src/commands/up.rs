@@ -82,7 +82,6 @@ impl Up {
                     .hint("leave out --bare, or the flags about artifacts"),
             );
         }
-        #[cfg(feature = "traces")]
         let traces = controllers.start_traces()?;
         let plane = ControlPlane::start(Options {
             data,
@@ -110,7 +109,6 @@ impl Up {
         interruption::wait().await?;
         output::print_note("ending: watches are closed, what was acknowledged is on disk");
         plane.stop().await;
-        #[cfg(feature = "traces")]
         if let Some(traces) = traces {
             traces.finish().await;
         }

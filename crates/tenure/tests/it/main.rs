@@ -40,5 +40,4 @@ mod reach;
 mod real_repositories;
 mod reasons;
 mod tenancy;
-#[cfg(feature = "traces")]
 mod traces;
