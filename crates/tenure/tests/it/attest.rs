@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::commands::{Place, apply};
@@ -179,6 +181,36 @@ async fn what_a_killed_attestation_left_ends() {
     // One of them is protected from deletion.
     assert_eq!(list(&data, "/apis/capsule.clastix.io/v1beta2/tenants").await.len(), 2);
     until_nothing_is_left(&data).await;
+}
+
+/// After Ctrl-C, the command removes what it created before it ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interrupted_attestation_leaves_nothing() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let mut child = tenure(&["attest", "--yes"])
+        .env("KUBECONFIG", place.kubeconfig())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert!(
+        lines.any(|line| line.contains("creating the targets")),
+        "it ended early"
+    );
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    let said: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    for words in [
+        "interrupted: the created objects are removed",
+        "the objects of the attestation are gone",
+    ] {
+        assert!(said.iter().any(|line| line.contains(words)), "{said:?}");
+    }
+    assert_eq!(list_remains(&data).await, Vec::<String>::new());
 }
 
 /// No name, label or annotation alone causes the removal of a user's Tenant, neither by the controllers nor by a later attestation.
