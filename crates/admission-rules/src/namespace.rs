@@ -17,7 +17,7 @@ use super::{
 };
 use tenure_tenancy::facts::FactIndex;
 use tenure_tenancy::placement::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
-use tenure_tenancy::rights::{ADOPT, OWN};
+use tenure_tenancy::rights::{ADOPT, OWN, PROVISION};
 
 /// Subresources of a Namespace with which its metadata can be written.
 const PARTS: [&str; 2] = ["status", "finalize"];
@@ -42,6 +42,7 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     match case.request.operation {
         Operation::Create => judge_new(case, &new, findings),
         Operation::Update => {
+            check_applier(case, name_of(case, &new))?;
             if claims_of(&old) != claims_of(&new) {
                 judge_change(case, &old, &new)?;
             }
@@ -104,6 +105,24 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
         );
     }
     Ok(())
+}
+
+/// Denies an owner's change of a namespace that only the right to apply new ones covers. RBAC can't limit that right.
+fn check_applier(case: Case<'_>, name: &str) -> Result<(), Refusal> {
+    let is_covered = case.may(&Question::about_namespace_update(name))
+        || !case.may(&Question::about_tenant(PROVISION, ""))
+        || case.may(&Question::about_tenant(ADOPT, ""));
+    if is_covered {
+        return Ok(());
+    }
+    refuse(
+        Rule::NamespaceMembership,
+        format!(
+            "{} may not change namespace {name}: an owner applies new namespaces, and changes those of the own Tenant",
+            case.request.actor.user
+        ),
+        format!("choose another name, or ask an administrator to do it (verb update on namespaces/{name})"),
+    )
 }
 
 /// Returns the claims of a namespace about its tenant.

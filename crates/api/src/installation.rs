@@ -13,7 +13,7 @@ use crate::enforcement::ENFORCEMENT;
 use crate::metadata::{
     AUTHOR_CLUSTER_ROLE, CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE,
     HOME_WITNESS_CLUSTER_ROLE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY,
-    MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE,
+    MANAGED_BY_TENURE, NAMESPACE_APPLIER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE,
     NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE, OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
     SECRET_WRITER, SHARD_LEASE_PREFIX, SHOW_TOKEN_CLUSTER_ROLE, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE,
     TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
@@ -221,9 +221,9 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     roles
 }
 
-/// Returns the rights by which owners create namespaces and read their Tenant, where admission checks all writes: the ClusterRole for owners, and the right
-/// of the controller to bind it and to make the one by which they read. With RBAC alone an owner that may create namespaces could create them for any
-/// tenant.
+/// Returns the rights by which owners create and apply namespaces and read their Tenant, where admission checks all writes: the ClusterRoles for owners, and
+/// the right of the controller to bind them and to make the one by which they read. With RBAC alone an owner that may create namespaces could create them
+/// for any tenant, and one that may apply them could change all.
 #[must_use]
 pub fn provisioning() -> Vec<Value> {
     vec![
@@ -233,6 +233,14 @@ pub fn provisioning() -> Vec<Value> {
             "rules": [
                 {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
                 // By this verb webhooks recognise an owner, whose namespaces are the tenant's.
+                {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["provision"]}
+            ]
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": NAMESPACE_APPLIER_CLUSTER_ROLE, "labels": labels()},
+            "rules": [
+                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"]},
                 {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["provision"]}
             ]
         }),
@@ -249,7 +257,7 @@ pub fn provisioning() -> Vec<Value> {
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
                  "verbs": ["get", "create", "patch"]},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
-                 "resourceNames": [NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE]}
+                 "resourceNames": [NAMESPACE_PROVISIONER_CLUSTER_ROLE, NAMESPACE_APPLIER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE]}
             ]
         }),
         controller_cluster_role_binding_to(PROVISIONING_ROLE),

@@ -3,6 +3,8 @@
 
 /// The verb of users that decide about a tenant's new namespaces, on `tenants` of `capsule.clastix.io`.
 pub const OWN: &str = "own";
+/// The verb of owners, on `tenants`. They create namespaces for Tenants, and none without a tenant.
+pub const PROVISION: &str = "provision";
 /// The verb of owners whose Tenant may have another namespace, on `tenants`, by name. Policies ask for it, since they can't
 /// count.
 pub const EXTEND: &str = "extend";
@@ -61,6 +63,18 @@ impl<'a> Question<'a> {
             resource: "tenants",
             namespace: "",
             name,
+        }
+    }
+
+    /// Returns the question whether the user may update this namespace: by the user's rights in the cluster, or in the namespace itself.
+    #[must_use]
+    pub fn about_namespace_update(namespace: &'a str) -> Self {
+        Self {
+            verb: "update",
+            group: "",
+            resource: "namespaces",
+            namespace,
+            name: namespace,
         }
     }
 

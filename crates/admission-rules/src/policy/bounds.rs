@@ -9,8 +9,9 @@ use serde_json::Value;
 use tenure_api::admission_webhooks;
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING, HOME_WITNESS_CLUSTER_ROLE, LANE_BINDING, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, LANE_FINALIZER, LANE_LABEL, LANE_PREFIX, MANAGED_BY, NAMESPACE_PROVISIONER_CLUSTER_ROLE,
-    OWNER_BINDING_PREFIX, SHOW_TOKEN_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
+    LANE_CLUSTER_ROLE, LANE_FINALIZER, LANE_LABEL, LANE_PREFIX, MANAGED_BY, NAMESPACE_APPLIER_CLUSTER_ROLE,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_BINDING_PREFIX, SHOW_TOKEN_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
+    TENANT_LABEL, WITNESS_BINDING,
 };
 use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 
@@ -247,7 +248,7 @@ fn list_cluster_bounds() -> Vec<Validation> {
         refuse(
             format!(
                 "variables.kind != 'clusterrolebindings' || variables.role in ['ClusterRole {NAMESPACE_PROVISIONER_CLUSTER_ROLE}', \
-                 'ClusterRole {SHOW_TOKEN_CLUSTER_ROLE}'] || {}",
+                 'ClusterRole {NAMESPACE_APPLIER_CLUSTER_ROLE}', 'ClusterRole {SHOW_TOKEN_CLUSTER_ROLE}'] || {}",
                 is_owner_role("variables.role", "ClusterRole tenure:")
             ),
             "in the whole cluster it binds only the ClusterRoles that identify owners and their accounts",

@@ -6,11 +6,10 @@ use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 use super::super::metadata;
 use super::facts::{ACCOUNT, CORDONED, HOME, OWNERS, TENANT, read_of};
 use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
-use super::rights::PROVISION;
 use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use super::{cordon, finalizers, namespace_metadata};
 use crate::Rule;
-use tenure_tenancy::rights::{ADOPT, EXTEND, OWN};
+use tenure_tenancy::rights::{ADOPT, EXTEND, OWN, PROVISION};
 use tenure_tenancy::settings::Settings;
 
 /// Returns the expression that a namespace with this name is never a tenant's.
@@ -224,6 +223,10 @@ fn list_variables() -> Vec<(String, String)> {
         ),
         variable("name", "variables.names.size() == 0 ? '' : string(variables.names[0])"),
         variable("mayAdoptAll", may(ADOPT, None)),
+        variable(
+            "mayUpdate",
+            "authorizer.group('').resource('namespaces').namespace(variables.name).name(variables.name).check('update').allowed()",
+        ),
         variable("owners", format!("{}.split('\\n')", read_of("variables.old", CORDONED))),
     ]
 }
@@ -346,6 +349,21 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             phrase(
                 &format!("leave them as they are, or ask an administrator to do it (verb {ADOPT} on tenants/{{}})"),
                 &["(variables.oldNames + variables.newNames).min()"],
+            ),
+        ),
+        // Owners apply new namespaces by a right to patch all of them.
+        membership(
+            format!(
+                "request.operation != 'UPDATE' || !{} || variables.mayUpdate || variables.mayAdoptAll",
+                may(PROVISION, None)
+            ),
+            phrase(
+                "{} may not change namespace {}: an owner applies new namespaces, and changes those of the own Tenant",
+                &[USER, "variables.name"],
+            ),
+            phrase(
+                "choose another name, or ask an administrator to do it (verb update on namespaces/{})",
+                &["variables.name"],
             ),
         ),
         two(IS_CHANGE),

@@ -4,25 +4,25 @@
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
-    MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
+    MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_APPLIER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE,
+    SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use super::super::account::account_of;
 use tenure_tenancy::make_owner_reference;
 use tenure_tenancy::placement::{TenantFacts, TenantOwnerFacts};
+pub use tenure_tenancy::rights::PROVISION;
 use tenure_tenancy::rights::{BE_OWNER, EXTEND, OWN};
 use tenure_tenancy::settings::Settings;
 
-/// The verb of owners, on `tenants`. They create namespaces for Tenants, and none without a tenant.
-pub const PROVISION: &str = "provision";
 /// The verb of an account that its Tenant keeps exclusive, on `tenants`. Without a token of its own it writes nothing.
 pub const SHOW_TOKEN: &str = "show-token";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Returns the ClusterRoles that all Tenants share. That of owners is Capsule's, and lets them create
-/// namespaces.
+/// Returns the ClusterRoles that all Tenants share. Owners have two: Capsule's lets them create namespaces, and the other one lets them apply
+/// new ones.
 #[must_use]
 pub fn list_roles() -> Vec<Value> {
     let role = |name: &str, rules: Value| {
@@ -37,6 +37,11 @@ pub fn list_roles() -> Vec<Value> {
         role(
             NAMESPACE_PROVISIONER_CLUSTER_ROLE,
             json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"] }, on_tenants(PROVISION)]),
+        ),
+        // Policies recognise a holder of the first right by the second, so no binding can give the first alone.
+        role(
+            NAMESPACE_APPLIER_CLUSTER_ROLE,
+            json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"] }, on_tenants(PROVISION)]),
         ),
         role(SHOW_TOKEN_CLUSTER_ROLE, json!([on_tenants(SHOW_TOKEN)])),
     ]
@@ -63,6 +68,13 @@ pub fn list_tenant_rights(tenant: &TenantFacts, has_room: bool) -> Vec<Value> {
     rights
 }
 
+/// Returns the name of the ClusterRoleBinding that lets a Tenant's owners apply new namespaces. The right is one to patch every namespace, and admission
+/// limits it to new ones. So where policies check writes, the binding is created only while they are in force.
+#[must_use]
+pub fn name_applier_binding(tenant: &str) -> String {
+    format!("tenure:{tenant}:namespace-applier")
+}
+
 /// Returns the right by which policies and webhooks recognise an account that its Tenant keeps
 /// exclusive.
 #[must_use]
@@ -85,8 +97,8 @@ pub fn has_namespace_capacity(tenant: &TenantFacts, settings: &Settings, count: 
     quota.is_none_or(|quota| count < quota)
 }
 
-/// Returns the owners' rights in the whole cluster wherever writes are checked: they may read their Tenant, and create namespaces. Admission ensures
-/// that these become the tenant's. The GitOps account may create them, too: from a repository.
+/// Returns the owners' rights in the whole cluster wherever writes are checked: they may read their Tenant, and create and apply namespaces. Admission
+/// ensures that these are new, and become the tenant's. The GitOps account may create them, too: from a repository.
 #[must_use]
 pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
     let creators = if tenant.deleting {
@@ -102,6 +114,12 @@ pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
             tenant,
             format!("capsule:{}:namespace-provisioner", tenant.name),
             NAMESPACE_PROVISIONER_CLUSTER_ROLE,
+            creators.clone(),
+        ),
+        bind(
+            tenant,
+            name_applier_binding(&tenant.name),
+            NAMESPACE_APPLIER_CLUSTER_ROLE,
             creators,
         ),
     ]

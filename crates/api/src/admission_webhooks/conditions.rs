@@ -107,9 +107,13 @@ impl Topic {
                      (object != null && oldObject == null && object.metadata.?annotations.orValue({{}}).exists(key, \
                      key == '{MINTABLE_ACCOUNTS}' || key.startsWith('{FACTS_PREFIX}')))"
                 );
-                // An owner's new namespace is made the tenant's. Another user's that claims no tenant waits for no answer.
+                // An owner's new namespace is made the tenant's. Another user's that claims no tenant waits for no answer. An owner patches namespaces only
+                // to apply new ones.
                 let is_new = match audience {
-                    Audience::Others => format!("(request.operation == 'CREATE' && {provisions})"),
+                    Audience::Others => format!(
+                        "(request.operation == 'CREATE' && {provisions}) || (request.operation == 'UPDATE' && {provisions} && !{})",
+                        write_may_update("request.name")
+                    ),
                     Audience::Repairers | Audience::All => "request.operation == 'CREATE'".to_owned(),
                 };
                 Some((
@@ -237,6 +241,11 @@ const SHOWS_NO_TOKEN: &str = "request.userInfo.username.startsWith('system:servi
 /// Returns the expression that the user has a verb on all Tenants.
 fn write_may(verb: &str) -> String {
     format!("authorizer.group('capsule.clastix.io').resource('tenants').check('{verb}').allowed()")
+}
+
+/// Returns the expression that the user may update a namespace: by rights in the cluster, or in the namespace.
+fn write_may_update(name: &str) -> String {
+    format!("authorizer.group('').resource('namespaces').namespace({name}).name({name}).check('update').allowed()")
 }
 
 /// Returns the expression for the API server itself and Tenure's accounts. Neither acts on a

@@ -188,6 +188,25 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             ),
         ));
     }
+    // An owner applies new namespaces by a right to patch all.
+    for (name, tries, place) in [
+        (
+            "label-of-a-neighbour",
+            "an owner labels another tenant's namespace",
+            neighbour.as_str(),
+        ),
+        ("label-of-kube-system", "an owner labels kube-system", "kube-system"),
+        (
+            "label-of-the-platform",
+            "an owner labels the platform's namespace",
+            names.platform.as_str(),
+        ),
+    ] {
+        let labels = json!({ "labels": { "attest.tenure.dev/note": "harmless" } });
+        let change_own = change(Sender::Owner, home.clone(), labels.clone());
+        let change_other = change(Sender::Owner, format!("{NAMESPACES}/{place}"), labels);
+        attacks.push(Attack::new(name, tries, membership, change_other, change_own));
+    }
     attacks.extend(list_tenants(names));
     attacks
 }

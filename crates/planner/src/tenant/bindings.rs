@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use tenure_admission_rules::policy::{
-    has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights,
+    has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights, name_applier_binding,
 };
 use tenure_api::metadata::{
     AUTHOR_CLUSTER_ROLE, AUTHOR_ROLE, AUTHOR_ROLE_NONE, CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING,
@@ -126,6 +126,11 @@ pub(super) fn list_wanted(
 /// Checks whether an object gives rights in a namespace to a subject. The binding with which the controllers read gives no other subject rights.
 pub(super) fn gives_rights(id: &ObjectId) -> bool {
     id.kind == "RoleBinding" && id.group == RBAC && id.name != WITNESS_BINDING
+}
+
+/// Checks whether an object is the binding by which owners apply new namespaces.
+pub(super) fn lets_apply_namespaces(id: &ObjectId, tenant: &str) -> bool {
+    id.kind == "ClusterRoleBinding" && id.group == RBAC && id.name == name_applier_binding(tenant)
 }
 
 /// Returns advice if RoleBindings were forbidden: the controller may bind only the ClusterRoles that the installation lists.

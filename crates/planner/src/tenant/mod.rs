@@ -206,6 +206,10 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     };
     let unjudged = list_unjudged_by(snapshot, &taken, &wanted);
     wanted.retain(|wanted| {
+        if bindings::lets_apply_namespaces(&wanted.id, &facts.name) {
+            let may_begin = !snapshot.realm.settings.has_policies || snapshot.are_policies_in_force;
+            return may_begin || is_bound(snapshot, wanted);
+        }
         let namespace = &wanted.id.namespace;
         let is_early =
             bindings::gives_rights(&wanted.id) && (uncounted.new.contains(namespace) || unjudged.contains(namespace));

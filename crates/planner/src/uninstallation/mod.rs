@@ -26,9 +26,9 @@ use tenure_api::admission_webhooks::CONFIGURATION;
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
     AUTHOR_CLUSTER_ROLE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME,
-    PLATFORM_NAMESPACE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
-    TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
+    NAMESPACE_APPLIER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
 };
 use tenure_api::text::count_of;
 
@@ -268,10 +268,13 @@ fn find_installed<'a>(
     })
 }
 
-/// Deletes the right to restore the webhooks, and the right of owners to create namespaces, which is safe only while admission checks all writes.
+/// Deletes the right to restore the webhooks, and the rights of owners to create and apply namespaces, which are safe only while admission checks all
+/// writes.
 fn open_the_way(snapshot: &Snapshot) -> Vec<Step> {
     let keeping = find_installed(snapshot, "ClusterRoleBinding", ADMISSION_ROLE);
-    let making = find_installed(snapshot, "ClusterRole", NAMESPACE_PROVISIONER_CLUSTER_ROLE);
+    let making = [NAMESPACE_PROVISIONER_CLUSTER_ROLE, NAMESPACE_APPLIER_CLUSTER_ROLE]
+        .into_iter()
+        .flat_map(|name| find_installed(snapshot, "ClusterRole", name));
     keeping.chain(making).filter_map(delete).collect()
 }
 

@@ -429,6 +429,7 @@ fn the_webhooks_go_before_who_answers_them() {
     let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
     snapshot.installed.extend([
         ours("ClusterRole", NAMESPACE_PROVISIONER_CLUSTER_ROLE),
+        ours("ClusterRole", NAMESPACE_APPLIER_CLUSTER_ROLE),
         ours("ClusterRole", ADMISSION_ROLE),
         ours("ClusterRoleBinding", ADMISSION_ROLE),
         ours(kinds[0], CONFIGURATION),
@@ -446,7 +447,8 @@ fn the_webhooks_go_before_who_answers_them() {
         stages[0],
         [
             "ClusterRoleBinding tenure-admission: deleted",
-            "ClusterRole capsule-namespace-provisioner: deleted"
+            "ClusterRole capsule-namespace-provisioner: deleted",
+            "ClusterRole tenure-namespace-applier: deleted"
         ]
     );
     assert_eq!(stages[1], kinds.map(|kind| format!("{kind} tenure: deleted")));

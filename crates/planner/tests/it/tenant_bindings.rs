@@ -142,6 +142,7 @@ fn the_account_keeps_namespaces_only_where_admission_checks() {
     assert_eq!(list(false, json!({})), set(&usual));
     let more = [
         "* capsule-namespace-provisioner",
+        "* tenure-namespace-applier",
         "blue tenure-namespace-editor",
         "blue-dev capsule-namespace-deleter",
         "blue-dev tenure-namespace-editor",
@@ -273,6 +274,7 @@ fn owners_read_their_tenant_wherever_something_judges() {
         let mut snapshot = snapshot(json!({ "owners": owners }));
         let settings = &mut Arc::make_mut(&mut snapshot.realm).settings;
         (settings.is_guarded, settings.has_policies) = (is_guarded, has_policies);
+        snapshot.are_policies_in_force = has_policies;
         settle(&mut snapshot);
         let objects = snapshot.live.values().filter_map(Live::object);
         let wide = objects.filter(|object| object["metadata"]["namespace"].is_null());
@@ -308,6 +310,7 @@ fn owners_read_their_tenant_wherever_something_judges() {
             "ClusterRole tenure:blue:view 0",
             // The owner and the GitOps account.
             "ClusterRoleBinding capsule:blue:namespace-provisioner 2",
+            "ClusterRoleBinding tenure:blue:namespace-applier 2",
             "ClusterRoleBinding tenure:blue:show-token 0",
             "ClusterRoleBinding tenure:blue:view 1",
         ]
@@ -316,11 +319,27 @@ fn owners_read_their_tenant_wherever_something_judges() {
     assert_eq!(rules, Some(expected));
     for is_guarded in [false, true] {
         let with_policies = list(is_guarded, true).0;
-        assert_eq!(with_policies.len(), 6, "{with_policies:?}");
+        assert_eq!(with_policies.len(), 7, "{with_policies:?}");
         assert!(
             names.iter().all(|name| with_policies.contains(name)),
             "{with_policies:?}"
         );
+    }
+}
+
+/// The right to apply new namespaces is one to patch all. So it waits for the policies, and stays while they are tested again.
+#[test]
+fn owners_apply_namespaces_only_under_policies() {
+    let mut snapshot = snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }));
+    Arc::make_mut(&mut snapshot.realm).settings.has_policies = true;
+    let is_bound = |snapshot: &Snapshot| {
+        let mut objects = snapshot.live.values().filter_map(Live::object);
+        objects.any(|object| object["metadata"]["name"] == "tenure:blue:namespace-applier")
+    };
+    for (in_force, expected) in [(false, false), (true, true), (false, true)] {
+        snapshot.are_policies_in_force = in_force;
+        settle(&mut snapshot);
+        assert_eq!(is_bound(&snapshot), expected, "in force: {in_force}");
     }
 }
 

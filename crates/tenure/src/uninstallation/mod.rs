@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_api::installation::ADMISSION_ROLE;
-use tenure_api::metadata::NAMESPACE_PROVISIONER_CLUSTER_ROLE;
+use tenure_api::metadata::{NAMESPACE_APPLIER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE};
 use tenure_planner::election::LeaseRecord;
 use tenure_planner::uninstallation::{Action, Plan, RemovalChoice, Step, plan};
 use tenure_tenancy::Installer;
@@ -194,7 +194,9 @@ fn is_before_the_end(stage: &[Step]) -> bool {
     let is_of_admission = |path: &str| {
         path.contains(WEBHOOKS)
             || path.ends_with(&format!("/clusterrolebindings/{ADMISSION_ROLE}"))
-            || path.ends_with(&format!("/clusterroles/{NAMESPACE_PROVISIONER_CLUSTER_ROLE}"))
+            || [NAMESPACE_PROVISIONER_CLUSTER_ROLE, NAMESPACE_APPLIER_CLUSTER_ROLE]
+                .iter()
+                .any(|role| path.ends_with(&format!("/clusterroles/{role}")))
     };
     let mut steps = stage.iter();
     steps.all(|step| step.path.contains("/deployments/") || is_of_admission(&step.path))

@@ -7,6 +7,11 @@ use tenure_testkit::{SOON, eventually};
 
 use crate::world::{Admin, Cluster, Controllers, list_webhook_flags, wait_for_probe};
 
+/// A namespace without a tenant.
+const UNASSIGNED: &str = "labels-unassigned";
+/// The refusal of an owner's change outside the tenant.
+const APPLIES_NEW: &str = "an owner applies new namespaces, and changes those of the own Tenant";
+
 fn tenant(name: &str, owner: &str) -> Value {
     json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name },
@@ -28,7 +33,8 @@ fn is_ready(found: &Value) -> bool {
 
 /// Writes metadata of a namespace as an owner.
 async fn write(owner: &Admin, name: &str, metadata: &Value, is_apply: bool) -> Result<Value, String> {
-    let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    let mut body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    body["metadata"]["name"] = json!(name);
     let (patch, parameters) = match is_apply {
         true => (Patch::Apply(&body), PatchParams::apply("kubectl").force()),
         false => (Patch::Merge(&body), PatchParams::default()),
@@ -39,6 +45,8 @@ async fn write(owner: &Admin, name: &str, metadata: &Value, is_apply: bool) -> R
 }
 
 async fn make_tenants(cluster: &Cluster) {
+    let unassigned = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": UNASSIGNED } });
+    cluster.admin.apply(unassigned).await;
     for tenant in [tenant("labels-blue", "alice"), tenant("labels-red", "rita")] {
         cluster.admin.apply(tenant.clone()).await;
         cluster.admin.wait_for(tenant, is_ready).await;
@@ -47,6 +55,32 @@ async fn make_tenants(cluster: &Cluster) {
 
 /// An owner sets what the Tenant allows, in its own namespaces only.
 async fn check_writes(alice: &Admin) {
+    // An owner applies a new namespace, and the label makes it the tenant's. The right for it comes once admission is in force.
+    let of_blue = json!({ "labels": { "capsule.clastix.io/tenant": "labels-blue", "team": "payments" } });
+    let applied = eventually(SOON, || write(alice, "labels-blue-applied", &of_blue, true)).await;
+    assert_eq!(applied.expect("allowed")["metadata"]["labels"]["team"], "payments");
+    let of_red = json!({ "labels": { "capsule.clastix.io/tenant": "labels-red" } });
+    for (name, metadata, reasons) in [
+        (
+            "labels-red-applied",
+            &of_red,
+            [
+                "no Tenant of this name has it as an owner",
+                "the name belongs to Tenant",
+            ],
+        ),
+        (
+            "kube-applied",
+            &of_blue,
+            ["belongs to Kubernetes or the platform", "names of namespaces of Tenant"],
+        ),
+    ] {
+        let refused = write(alice, name, metadata, true).await.expect_err(name);
+        assert!(
+            reasons.iter().any(|reason| refused.contains(reason)),
+            "{name}: {refused}"
+        );
+    }
     for is_apply in [false, true] {
         let labels = json!({ "labels": { "team": "payments" }, "annotations": { "example.org/contact": "alice" } });
         // The owner's RoleBindings come once admission knows the namespace.
@@ -78,17 +112,20 @@ async fn check_writes(alice: &Admin) {
                 json!({ "finalizers": ["example.org/never"] }),
                 "finalizer",
             ),
-            ("labels-red", json!({ "labels": { "team": "payments" } }), "forbidden"),
-            ("kube-system", json!({ "labels": { "team": "payments" } }), "forbidden"),
+            // The right to apply new namespaces is one to patch all. A patch that changes nothing shows the object, so it is refused, too.
+            ("labels-red", json!({ "labels": { "team": "payments" } }), APPLIES_NEW),
+            ("kube-system", json!({ "labels": { "team": "payments" } }), APPLIES_NEW),
+            ("kube-system", json!({}), APPLIES_NEW),
+            (UNASSIGNED, json!({ "labels": { "team": "payments" } }), APPLIES_NEW),
+            (
+                UNASSIGNED,
+                json!({ "labels": { "capsule.clastix.io/tenant": "labels-blue" } }),
+                "namespace",
+            ),
             (
                 "tenure-system",
                 json!({ "labels": { "team": "payments" } }),
-                "forbidden",
-            ),
-            (
-                "labels-blue-new",
-                json!({ "labels": { "team": "payments" } }),
-                "forbidden",
+                APPLIES_NEW,
             ),
         ] {
             let written = write(alice, name, &metadata, is_apply).await;
@@ -145,5 +182,25 @@ async fn webhooks_guard_labels_of_namespaces_and_fail_closed() {
             .await
             .expect_err(&metadata.to_string());
         assert!(refused.contains("failed calling webhook"), "{metadata}: {refused}");
+    }
+    // Nor does the right to apply new namespaces reach others then.
+    let labels = json!({ "labels": { "team": "other" } });
+    for name in [
+        "labels-red",
+        "kube-system",
+        "tenure-system",
+        UNASSIGNED,
+        "labels-blue-late",
+    ] {
+        for is_apply in [false, true] {
+            let Err(refused) = write(&alice, name, &labels, is_apply).await else {
+                panic!("{name} was written");
+            };
+            let is_missing = name == "labels-blue-late" && !is_apply && refused.contains("not found");
+            assert!(
+                is_missing || refused.contains("failed calling webhook"),
+                "{name}: {refused}"
+            );
+        }
     }
 }

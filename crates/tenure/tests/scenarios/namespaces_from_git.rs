@@ -47,7 +47,7 @@ struct Scene {
     cluster: Cluster,
     git: GitServer,
     repository: Repository,
-    _controllers: Controllers,
+    controllers: Controllers,
     _git_folder: tempfile::TempDir,
 }
 
@@ -65,7 +65,7 @@ impl Scene {
             cluster,
             git,
             repository,
-            _controllers: controllers,
+            controllers,
             _git_folder: git_folder,
         }
     }
@@ -162,6 +162,8 @@ impl Scene {
         assert_eq!(found["metadata"]["labels"]["tier"], "home");
 
         self.check_refusals().await;
+        // While there is capacity under the quota.
+        self.check_beforehand();
         self.check_owner_account().await;
         self.check_removal().await;
     }
@@ -256,6 +258,46 @@ impl Scene {
         assert_eq!(found["metadata"]["labels"]["capsule.clastix.io/tenant"], TENANT);
     }
 
+    /// `tenure check` tries the creation of a namespace, and writes nothing.
+    fn check_beforehand(&self) {
+        let folder = self.cluster.data("check-files");
+        std::fs::create_dir_all(&folder).unwrap();
+        let tries = format!("{TENANT}-tried");
+        for (name, labels, code, words) in [
+            (tries.as_str(), "", 0, "0 errors"),
+            (
+                "from-git-red-tried",
+                "capsule.clastix.io/tenant: from-git-red",
+                1,
+                "new.yaml:1: error: admission: Namespace/from-git-red-tried: ",
+            ),
+            (
+                "kube-tried",
+                "",
+                1,
+                "new.yaml:1: error: admission: Namespace/kube-tried: ",
+            ),
+        ] {
+            std::fs::write(folder.join("new.yaml"), namespace(name, labels)).unwrap();
+            let arguments = ["check", folder.to_str().unwrap(), "--tenant", TENANT];
+            self.cluster.check(&arguments, code, &[words]);
+        }
+    }
+
+    /// While no webhook answers, no identity of the tenant creates a namespace.
+    async fn check_without_answers(mut self) {
+        self.controllers.child.kill().unwrap();
+        self.controllers.child.wait().unwrap();
+        let account = format!("system:serviceaccount:{TENANT}:{TENANT}-gitops");
+        let owner = format!("system:serviceaccount:{OPS}:default");
+        for user in [account.as_str(), owner.as_str(), "alice"] {
+            let identity = self.cluster.become_user(user, &[]).await;
+            let refused = identity.create(&Self::namespace(&format!("{TENANT}-late"))).await;
+            let refused = refused.expect_err(user);
+            assert!(refused.contains("failed calling webhook"), "{user}: {refused}");
+        }
+    }
+
     /// A namespace that leaves Git stays with its content until its deletion is allowed.
     async fn check_removal(&self) {
         let admin = &self.cluster.admin;
@@ -311,4 +353,5 @@ async fn a_repository_makes_its_tenants_namespaces_with_webhooks() {
     wait_for_probe(health, "/readyz", 200).await;
     scene.make_tenants().await;
     scene.check().await;
+    scene.check_without_answers().await;
 }

@@ -158,6 +158,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         of_tenant("tenure:x:view", "tenure:x:view"),
         of_tenant("tenure:x:own", "tenure:x:own"),
         of_tenant("capsule:x:namespace-provisioner", "capsule-namespace-provisioner"),
+        of_tenant("tenure:x:namespace-applier", "tenure-namespace-applier"),
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "bounds-tenant-gitops", "namespace": "bounds-tenant" } }),
         isolating("bounds-tenant", "capsule-bounds-tenant-0"),
     ] {
@@ -174,7 +175,12 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     for (kind, name) in [(ROLE_BINDING, "bounds"), (SERVICE_ACCOUNT, "bounds")] {
         admin.delete(kind, ("kube-system", name)).await.unwrap();
     }
-    for name in ["tenure:x:own", "tenure:x:view", "capsule:x:namespace-provisioner"] {
+    for name in [
+        "tenure:x:own",
+        "tenure:x:view",
+        "capsule:x:namespace-provisioner",
+        "tenure:x:namespace-applier",
+    ] {
         admin.delete(CLUSTER_ROLE_BINDING, ("", name)).await.unwrap();
     }
     for name in ["tenure:x:own", "tenure:x:view"] {
