@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tenure_admission_rules::policy::{list_bounds, list_lane_bounds};
+use tenure_admission_rules::policy::{list_bounds, list_enforced_objects, list_lane_bounds, list_roles};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::workload::{self, Workload};
+use tenure_tenancy::Settings;
 
 mod chart;
 mod component;
@@ -124,16 +125,40 @@ fn generate_files() -> Result<BTreeMap<PathBuf, String>> {
 /// Returns all objects of the default installation.
 pub(crate) fn objects() -> Result<Vec<Value>> {
     let mut objects = list_installed()?;
-    objects.extend(workload::objects(&Workload::usual(IMAGE)));
+    add_enforcement(&mut objects, true, true);
+    objects.extend(workload::objects(&describe_workload()));
     tenure_api::installation::put_bounds_before_rights(&mut objects);
     Ok(objects)
+}
+
+/// Returns the workload of the default installation. The API server asks it about writes, and it writes policies, as after `tenure install` in a current cluster.
+fn describe_workload() -> Workload {
+    Workload {
+        admission: true,
+        arguments: vec!["--policies".to_owned()],
+        ..Workload::usual(IMAGE)
+    }
 }
 
 /// Returns the objects of an installation except its workload.
 fn list_installed() -> Result<Vec<Value>> {
     let mut objects = tenure_api::installation::objects()?;
-    objects.extend(list_bounds(&tenure_tenancy::Settings::default()));
+    objects.extend(list_bounds(&Settings::default()));
     Ok(objects)
+}
+
+/// Adds the rights for webhooks and for policies. Of two objects with the same name, the later one replaces the first, as when objects are applied one after
+/// the other.
+fn add_enforcement(objects: &mut Vec<Value>, has_webhooks: bool, has_policies: bool) {
+    if has_webhooks {
+        objects.extend(tenure_api::installation::admission());
+    }
+    if has_policies {
+        let policing = tenure_api::installation::policing(&list_enforced_objects(&Settings::default()), &list_roles());
+        let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
+        objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
+        objects.extend(policing);
+    }
 }
 
 /// Returns the additional objects for a Pod per lane.

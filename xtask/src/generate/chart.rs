@@ -51,7 +51,8 @@ const CHOICES: [(&str, &str); 11] = [
     ),
     (
         "        - \"--policies\"\n",
-        "        {{- if .Values.policies }}\n        - \"--policies\"\n        {{- end }}\n",
+        "        {{- if and .Values.policies (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\") }}\n        \
+         - \"--policies\"\n        {{- end }}\n",
     ),
     // Any other value is an error of the rendering. `tenure run` makes tasks of lanes by default.
     (
@@ -99,9 +100,9 @@ const WITH_HOOKS: &str = "{{- if .Values.hooks }}\n";
 /// Before an object that exists only if the API server calls Tenure's webhooks.
 const WITH_ADMISSION: &str = "{{- if .Values.admission }}\n";
 /// Before an object that exists only with webhooks and without policies.
-const WITH_ADMISSION_ALONE: &str = "{{- if and .Values.admission (not .Values.policies) }}\n";
-/// Before an object that exists only if policies are enforced.
-const WITH_POLICIES: &str = "{{- if .Values.policies }}\n";
+const WITH_ADMISSION_ALONE: &str = "{{- if and .Values.admission (not (and .Values.policies (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\"))) }}\n";
+/// Before an object that exists only if policies are enforced: where the values ask for them, and the cluster can have them.
+const WITH_POLICIES: &str = "{{- if and .Values.policies (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\") }}\n";
 /// Before an object that exists only in a cluster with policies.
 const WHERE_POLICIES_ARE: &str =
     "{{- if .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }}\n";
@@ -122,9 +123,9 @@ replicas: 2
 # Accept requests to Receivers, at the Service webhook-receiver. Only the leader can answer them, so the number of Pods is then 1.
 hooks: false
 # Let the API server send writes to Tenure's admission webhooks, at the Service tenure-webhook. Owners can then create their own namespaces.
-admission: false
-# Keep the rules of tenancy in force as ValidatingAdmissionPolicies. They hold also while no Pod of Tenure runs.
-policies: false
+admission: true
+# Keep the rules of tenancy in force as ValidatingAdmissionPolicies, where the cluster has this kind. They hold also while no Pod of Tenure runs.
+policies: true
 # The PriorityClass of the Pods.
 priorityClass: \"\"
 # More arguments for `tenure run`, one flag per entry, such as --allow-source=https://10.0.0.7:8443
@@ -294,7 +295,7 @@ mod tests {
     type TestResult = Result<()>;
 
     /// The chosen values of the chart; all others are the defaults.
-    #[derive(Clone, Copy, Default)]
+    #[derive(Clone, Copy)]
     struct Chosen {
         hooks: bool,
         admission: bool,
@@ -304,6 +305,16 @@ mod tests {
     }
 
     impl Chosen {
+        /// Returns the default values.
+        fn usual() -> Self {
+            Self {
+                hooks: false,
+                admission: true,
+                policies: true,
+                lanes: "",
+            }
+        }
+
         fn has_lane_pods(self) -> bool {
             self.lanes == "deployment"
         }
@@ -448,8 +459,9 @@ mod tests {
     /// With its default values, the chart is equal to `deploy/`; with others, it is equal to the objects of `tenure install`.
     #[test]
     fn its_templates_are_the_objects_of_the_installation() -> TestResult {
-        expect(&render(Chosen::default())?, &super::super::objects()?);
+        expect(&render(Chosen::usual())?, &super::super::objects()?);
         for (hooks, admission, policies, lanes) in [
+            (false, false, false, ""),
             (true, false, false, ""),
             (false, true, false, ""),
             (false, false, true, ""),
@@ -464,17 +476,8 @@ mod tests {
                 policies,
                 lanes,
             };
-            let policing = installation::policing(&list_enforced_objects(&Settings::default()), &list_roles());
-            let mut objects = list_installed()?;
-            if admission {
-                objects.extend(installation::admission());
-            }
-            if policies {
-                // The last object wins, as when objects are applied one after the other.
-                let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
-                objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
-                objects.extend(policing);
-            }
+            let mut objects = super::super::list_installed()?;
+            super::super::add_enforcement(&mut objects, admission, policies);
             let told = (lanes == "process").then(|| "--lanes=process".to_owned());
             let arguments = told.into_iter().chain(policies.then(|| "--policies".to_owned()));
             let workload = Workload {

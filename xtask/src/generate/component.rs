@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
 use tenure_api::workload::{self, Workload};
 
-use super::{HEADER, IMAGE, POLICY, document, file_name, list_lanes};
+use super::{HEADER, POLICY, describe_workload, document, file_name, list_lanes};
 
 /// The folder of the component.
 pub(super) const FOLDER: &str = "deploy/lane-pods";
@@ -21,15 +21,15 @@ const IMAGE_ARGUMENT: &str = "--lane-image=";
 /// Writes the files.
 pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     let folder = Path::new(FOLDER);
-    let plain = workload::objects(&Workload::usual(IMAGE));
+    let plain = workload::objects(&describe_workload());
     let chosen = workload::objects(&Workload {
         lanes: true,
-        ..Workload::usual(IMAGE)
+        ..describe_workload()
     });
     let mut files = BTreeMap::new();
     let mut resources = Vec::new();
     let is_new = |object: &&Value| !plain.iter().any(|other| is_same(other, object));
-    let lanes = list_lanes(&Workload::usual(IMAGE));
+    let lanes = list_lanes(&describe_workload());
     for object in lanes.iter().chain(chosen.iter().filter(is_new)) {
         let path = file_name(object)?;
         let (_, name) = path.split_once('/').unwrap_or(("", &path));
@@ -174,9 +174,11 @@ mod tests {
             &[("image/kustomization.yaml", image), ("lanes/kustomization.yaml", lanes)],
         )?;
         let mut objects = super::super::list_installed()?;
+        super::super::add_enforcement(&mut objects, true, true);
         let chosen = Workload {
+            image: OTHER.to_owned(),
             lanes: true,
-            ..Workload::usual(OTHER)
+            ..describe_workload()
         };
         objects.extend(list_lanes(&chosen));
         objects.extend(workload::objects(&chosen));

@@ -167,8 +167,6 @@ impl ReleaseTrial {
                 "--version",
                 VERSION,
                 "--plain-http",
-                // The demo's namespaces have their Tenant's label alone, which counts only where admission checks it. `tenure install` turns it on by itself.
-                "--set=policies=true",
                 "--set-json",
             ])
             .arg(format!("arguments=[\"--allow-source={git}\"]"));
