@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::admission::Verdict;
 use crate::attack_writes;
 use crate::cluster::Binding;
-use crate::node::{Identity, Node, Scope, scoped};
+use crate::node::{Identity, Node, Scope, list_in_scope};
 use crate::powers::Granted;
 use crate::rules::Names;
 use crate::search::{Edge, Search};
@@ -21,13 +21,13 @@ impl Search<'_> {
         granted: &Granted,
     ) -> bool {
         let edge = || Edge::new("create-token", granted.right.clone(), binding.label.clone());
-        let is_judged = self.cluster.admission.judges("", "serviceaccounts/token");
+        let is_judged = self.cluster.admission.checks_resource("", "serviceaccounts/token");
         if !is_judged {
             match &granted.names {
-                Names::All => self.go(Node::Tokens(binding.scope.clone()), edge()),
+                Names::All => self.add_edge(Node::Tokens(binding.scope.clone()), edge()),
                 Names::Some(names) => {
                     for (namespace, name) in self.list_named_accounts(&binding.scope, names) {
-                        self.go(Node::account(&namespace, &name), edge());
+                        self.add_edge(Node::account(&namespace, &name), edge());
                     }
                 }
             }
@@ -43,26 +43,26 @@ impl Search<'_> {
             if self.is_done(&node) {
                 continue;
             }
-            let verdict = self.judge(&attack_writes::token(&namespace, &name), holder, groups);
+            let verdict = self.decide_admission(&attack_writes::make_token_request(&namespace, &name), holder, groups);
             is_open &= verdict == Verdict::Admitted;
-            self.go(node, edge().judged(verdict));
+            self.add_edge(node, edge().with_verdict(verdict));
         }
         if is_open && granted.names == Names::All {
             // Accounts that do not exist yet are not decided one by one: their names are enough.
-            self.go(Node::Tokens(binding.scope.clone()), edge());
+            self.add_edge(Node::Tokens(binding.scope.clone()), edge());
         }
         is_open
     }
 
     pub(crate) fn expand_secrets(&mut self, scope: &Scope) {
         let cluster = self.cluster;
-        for (namespace, secrets) in scoped(&cluster.token_secrets, scope) {
+        for (namespace, secrets) in list_in_scope(&cluster.token_secrets, scope) {
             for (name, account) in secrets {
                 let edge = Edge::new("token-secret", "get secrets", format!("Secret/{namespace}/{name}"));
-                self.go(Node::account(namespace, account), edge);
+                self.add_edge(Node::account(namespace, account), edge);
             }
         }
-        for (meet, other) in self.combine("secrets", scope, "new-secrets") {
+        for (meet, other) in self.combine_scopes("secrets", scope, "new-secrets") {
             self.reach_by_new_secret(&meet, Node::NewSecrets(other));
         }
     }
@@ -70,20 +70,23 @@ impl Search<'_> {
     /// Adds the accounts of new token Secrets. A Secret of this type gets a token of the account in
     /// its annotation.
     pub(crate) fn reach_by_new_secret(&mut self, scope: &Scope, with: Node) {
-        self.reach_accounts_by(scope, &Edge::new("new-token-secret", "create secrets", "").with(with));
+        self.reach_accounts_by(
+            scope,
+            &Edge::new("new-token-secret", "create secrets", "").with_node(with),
+        );
     }
 
     pub(crate) fn expand_new_namespace(&mut self, name: &str) {
         let cluster = self.cluster;
         for (account, by) in cluster.missing_accounts.get(name).into_iter().flatten() {
-            self.go(
+            self.add_edge(
                 Node::account(name, account),
                 Edge::new("named-account", "create serviceaccounts", by.clone()),
             );
         }
         let group = format!("{}{name}", crate::node::ACCOUNTS_PREFIX);
         if cluster.bindings.contains_key(&Identity::Group(group.clone())) {
-            self.go(
+            self.add_edge(
                 Node::Identity(Identity::Group(group)),
                 Edge::new("member-of", "create serviceaccounts", ""),
             );
@@ -92,23 +95,23 @@ impl Search<'_> {
 
     /// Lists the Secrets with tokens that `names` allow, by namespace and name.
     pub(crate) fn list_token_secrets(&self, scope: &Scope, names: &Names) -> Vec<(String, String)> {
-        scoped(&self.cluster.token_secrets, scope)
+        list_in_scope(&self.cluster.token_secrets, scope)
             .into_iter()
             .flat_map(|(namespace, secrets)| secrets.keys().map(move |name| (namespace, name)))
-            .filter(|(_, name)| names.contain(name))
+            .filter(|(_, name)| names.includes_name(name))
             .map(|(namespace, name)| (namespace.clone(), name.clone()))
             .collect()
     }
 
     pub(crate) fn list_accounts(&self, scope: &Scope) -> Vec<(String, String)> {
-        scoped(&self.cluster.accounts, scope)
+        list_in_scope(&self.cluster.accounts, scope)
             .into_iter()
             .flat_map(|(namespace, names)| names.iter().map(|name| (namespace.clone(), name.clone())))
             .collect()
     }
 
     pub(crate) fn list_named_accounts(&self, scope: &Scope, names: &BTreeSet<String>) -> Vec<(String, String)> {
-        scoped(&self.cluster.accounts, scope)
+        list_in_scope(&self.cluster.accounts, scope)
             .into_iter()
             .flat_map(|(namespace, known)| {
                 known
@@ -124,28 +127,28 @@ impl Search<'_> {
 
     pub(crate) fn reach_accounts_by(&mut self, scope: &Scope, edge: &Edge) {
         for (namespace, name) in self.list_accounts(scope) {
-            self.go(Node::account(&namespace, &name), edge.clone());
+            self.add_edge(Node::account(&namespace, &name), edge.clone());
         }
     }
 
     /// Adds accounts that a binding names and that do not exist, if the subject can make ServiceAccounts and use
     /// them.
     pub(crate) fn reach_missing_accounts(&mut self, sort: &'static str, scope: &Scope) {
-        for (meet, other) in self.combine(sort, scope, "new-accounts") {
+        for (meet, other) in self.combine_scopes(sort, scope, "new-accounts") {
             self.become_missing(&meet, Node::NewAccounts(other));
         }
     }
 
     pub(crate) fn become_missing(&mut self, scope: &Scope, with: Node) {
         let cluster = self.cluster;
-        let missing = scoped(&cluster.missing_accounts, scope);
+        let missing = list_in_scope(&cluster.missing_accounts, scope);
         let missing = missing
             .into_iter()
             .filter(|(namespace, _)| cluster.namespaces.contains_key(*namespace));
         for (namespace, names) in missing {
             for (name, by) in names {
-                let edge = Edge::new("named-account", "create serviceaccounts", by.clone()).with(with.clone());
-                self.go(Node::account(namespace, name), edge);
+                let edge = Edge::new("named-account", "create serviceaccounts", by.clone()).with_node(with.clone());
+                self.add_edge(Node::account(namespace, name), edge);
             }
         }
     }

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::node::Identity;
-use crate::object::{list, list_texts, pointer_text};
-use crate::rules::selects;
+use crate::object::{list_texts, read_list, read_text};
+use crate::rules::matches_labels;
 
 /// The greatest depth of variables of a policy that name each other.
 const DEEPEST: u32 = 32;
@@ -136,14 +136,14 @@ impl Admission {
             {
                 let matched = binding.pointer("/spec/matchResources").cloned().unwrap_or(Value::Null);
                 denying
-                    .entry(pointer_text(binding, "/spec/policyName"))
+                    .entry(read_text(binding, "/spec/policyName"))
                     .or_default()
                     .push(matched);
             }
         }
-        let environment = environment();
+        let environment = make_environment();
         let policies = policies.iter().filter_map(|policy| {
-            let name = pointer_text(policy, "/metadata/name");
+            let name = read_text(policy, "/metadata/name");
             let bindings = denying.get(name)?.clone();
             Some(read_policy(policy, name, bindings, &environment))
         });
@@ -153,12 +153,12 @@ impl Admission {
             guard: None,
         };
         for configuration in webhooks {
-            let name = pointer_text(configuration, "/metadata/name");
-            for webhook in list(configuration, "/webhooks") {
+            let name = read_text(configuration, "/metadata/name");
+            for webhook in read_list(configuration, "/webhooks") {
                 read.webhooks.push(Webhook {
                     judge: WriteCheck {
                         name: format!("ValidatingWebhookConfiguration/{name}"),
-                        when_dead: match pointer_text(webhook, "/failurePolicy") {
+                        when_dead: match read_text(webhook, "/failurePolicy") {
                             "Ignore" => FailurePolicy::Admits,
                             _ => FailurePolicy::Refuses,
                         },
@@ -167,7 +167,7 @@ impl Admission {
                         "resourceRules": webhook.get("rules"), "namespaceSelector": webhook.get("namespaceSelector"),
                         "objectSelector": webhook.get("objectSelector"),
                     }),
-                    conditions: compile_all(list(webhook, "/matchConditions"), &environment),
+                    conditions: compile_all(read_list(webhook, "/matchConditions"), &environment),
                 });
             }
         }
@@ -183,22 +183,22 @@ impl Admission {
     }
 
     /// Checks whether any judge sees creations of a resource. Most writes have no judge.
-    pub(crate) fn judges(&self, group: &str, resource: &str) -> bool {
+    pub(crate) fn checks_resource(&self, group: &str, resource: &str) -> bool {
         let mut matchers = self
             .policies
             .iter()
             .map(|policy| &policy.matcher)
             .chain(self.webhooks.iter().map(|webhook| &webhook.matcher));
         matchers.any(|matcher| {
-            list(matcher, "/resourceRules")
+            read_list(matcher, "/resourceRules")
                 .iter()
                 .any(|rule| has_resource(rule, group, resource))
         })
     }
 
     /// Decides a creation: whether a policy denies it, or a webhook might.
-    pub(crate) fn judge(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
-        let request = describe(write, by);
+    pub(crate) fn decide_creation(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
+        let request = describe_request(write, by);
         let inputs = Inputs {
             object: &write.object,
             request: &request,
@@ -214,7 +214,7 @@ impl Admission {
         };
         let mut unknown = Vec::new();
         for policy in &self.policies {
-            if !matches(&policy.matcher, write, namespace) {
+            if !matches_write(&policy.matcher, write, namespace) {
                 continue;
             }
             if !policy
@@ -224,14 +224,14 @@ impl Admission {
             {
                 continue;
             }
-            match policy.judge(&inputs) {
+            match policy.is_admitted(&inputs) {
                 Some(true) => {}
                 Some(false) => return Verdict::Denied(policy.judge.clone()),
                 None => unknown.push(policy.judge.clone()),
             }
         }
         for webhook in &self.webhooks {
-            if !matches(&webhook.matcher, write, namespace) {
+            if !matches_write(&webhook.matcher, write, namespace) {
                 continue;
             }
             let activation = Activation::of(&inputs, None);
@@ -256,7 +256,7 @@ impl Admission {
 
 impl Policy {
     /// Checks whether the policy admits a request. Returns none if that can't be computed.
-    fn judge(&self, inputs: &Inputs<'_>) -> Option<bool> {
+    fn is_admitted(&self, inputs: &Inputs<'_>) -> Option<bool> {
         let activation = Activation::of(inputs, Some(&self.variables));
         let mut is_unknown = false;
         for condition in &self.conditions {
@@ -284,26 +284,26 @@ impl Policy {
 }
 
 fn read_policy(policy: &Value, name: &str, bindings: Vec<Value>, environment: &Environment) -> Policy {
-    let variables = list(policy, "/spec/variables").iter().map(|variable| {
-        let name = pointer_text(variable, "/name").to_owned();
-        (name, compile(variable, environment))
+    let variables = read_list(policy, "/spec/variables").iter().map(|variable| {
+        let name = read_text(variable, "/name").to_owned();
+        (name, compile_expression(variable, environment))
     });
     Policy {
         judge: WriteCheck {
             name: format!("ValidatingAdmissionPolicy/{name}"),
             when_dead: FailurePolicy::Holds,
         },
-        ignores_failures: pointer_text(policy, "/spec/failurePolicy") == "Ignore",
+        ignores_failures: read_text(policy, "/spec/failurePolicy") == "Ignore",
         has_parameters: policy.pointer("/spec/paramKind").is_some_and(Value::is_object),
         matcher: policy.pointer("/spec/matchConstraints").cloned().unwrap_or(Value::Null),
-        conditions: compile_all(list(policy, "/spec/matchConditions"), environment),
+        conditions: compile_all(read_list(policy, "/spec/matchConditions"), environment),
         variables: variables.collect(),
-        validations: compile_all(list(policy, "/spec/validations"), environment),
+        validations: compile_all(read_list(policy, "/spec/validations"), environment),
         bindings,
     }
 }
 
-fn environment() -> Environment {
+fn make_environment() -> Environment {
     let mut environment = Environment::new();
     for name in [
         "object",
@@ -323,22 +323,22 @@ fn environment() -> Environment {
         )
 }
 
-fn compile(expression: &Value, environment: &Environment) -> Result<Program, String> {
+fn compile_expression(expression: &Value, environment: &Environment) -> Result<Program, String> {
     environment
-        .compile(pointer_text(expression, "/expression"))
+        .compile(read_text(expression, "/expression"))
         .map_err(|error| error.to_string())
 }
 
 fn compile_all(expressions: &[Value], environment: &Environment) -> Vec<Result<Program, String>> {
     expressions
         .iter()
-        .map(|expression| compile(expression, environment))
+        .map(|expression| compile_expression(expression, environment))
         .collect()
 }
 
 fn has_resource(rule: &Value, group: &str, resource: &str) -> bool {
     let has = |pointer: &str, wanted: &str| {
-        let values = list(rule, pointer).iter().filter_map(Value::as_str);
+        let values = read_list(rule, pointer).iter().filter_map(Value::as_str);
         values
             .into_iter()
             .any(|value| value == "*" || value == "*/*" || value == wanted)
@@ -352,7 +352,7 @@ fn has_resource(rule: &Value, group: &str, resource: &str) -> bool {
 }
 
 fn has_creation(rule: &Value) -> bool {
-    let operations = list(rule, "/operations");
+    let operations = read_list(rule, "/operations");
     operations
         .iter()
         .filter_map(Value::as_str)
@@ -361,9 +361,9 @@ fn has_creation(rule: &Value) -> bool {
 
 fn matches_rules(matcher: &Value, pointer: &str, write: &Write) -> bool {
     let resource = write.resource_and_subresource();
-    list(matcher, pointer).iter().any(|rule| {
+    read_list(matcher, pointer).iter().any(|rule| {
         let names = list_texts(rule, "/resourceNames");
-        let is_in_scope = match pointer_text(rule, "/scope") {
+        let is_in_scope = match read_text(rule, "/scope") {
             "Cluster" => write.namespace.is_empty() || write.resource == "namespaces",
             "Namespaced" => !write.namespace.is_empty() && write.resource != "namespaces",
             _ => true,
@@ -376,12 +376,12 @@ fn matches_rules(matcher: &Value, pointer: &str, write: &Write) -> bool {
 }
 
 /// Checks whether a policy or a webhook sees a write.
-fn matches(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
+fn matches_write(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
     matches_rules(matcher, "/resourceRules", write) && selects_objects(matcher, write, namespace)
 }
 
 fn matches_binding(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
-    let has_rules = !list(matcher, "/resourceRules").is_empty();
+    let has_rules = !read_list(matcher, "/resourceRules").is_empty();
     (!has_rules || matches_rules(matcher, "/resourceRules", write)) && selects_objects(matcher, write, namespace)
 }
 
@@ -395,9 +395,9 @@ fn selects_objects(matcher: &Value, write: &Write, namespace: Option<&Value>) ->
         _ => None,
     };
     let selects_namespace =
-        of_namespace.is_none_or(|labels| selects(selector("/namespaceSelector").unwrap_or(&nothing), &labels));
+        of_namespace.is_none_or(|labels| matches_labels(selector("/namespaceSelector").unwrap_or(&nothing), &labels));
     selects_namespace
-        && selects(selector("/objectSelector").unwrap_or(&nothing), &labels(&write.object))
+        && matches_labels(selector("/objectSelector").unwrap_or(&nothing), &labels(&write.object))
         && !matches_rules(matcher, "/excludeResourceRules", write)
 }
 
@@ -409,7 +409,7 @@ fn add_name_label(mut labels: Value, name: &str) -> Value {
     labels
 }
 
-fn describe(write: &Write, by: &Requester<'_>) -> Value {
+fn describe_request(write: &Write, by: &Requester<'_>) -> Value {
     let kind = json!({ "group": write.group, "version": write.version, "kind": write.kind });
     let resource = json!({ "group": write.group, "version": write.version, "resource": write.resource });
     json!({

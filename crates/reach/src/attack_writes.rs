@@ -6,7 +6,7 @@ use crate::admission::Write;
 use crate::kinds::{RBAC, TENANT_GROUP, TENANT_LABEL};
 use crate::node::{Identity, Scope};
 
-pub(crate) fn token(namespace: &str, name: &str) -> Write {
+pub(crate) fn make_token_request(namespace: &str, name: &str) -> Write {
     Write {
         group: "",
         version: "v1",
@@ -23,7 +23,7 @@ pub(crate) fn token(namespace: &str, name: &str) -> Write {
 }
 
 /// Returns a binding of a role, as `ClusterRole/admin` or `Role/a/b`, to a subject.
-pub(crate) fn binding(role: &str, scope: &Scope, subject: &Identity) -> Write {
+pub(crate) fn make_binding(role: &str, scope: &Scope, subject: &Identity) -> Write {
     let (kind, name) = role.split_once('/').unwrap_or(("ClusterRole", role));
     let name = name.rsplit('/').next().unwrap_or_default();
     let subject = match subject {
@@ -58,7 +58,7 @@ pub(crate) fn binding(role: &str, scope: &Scope, subject: &Identity) -> Write {
 }
 
 /// Returns a namespace of a tenant.
-pub(crate) fn namespace(name: &str, tenant: &str, uid: &str) -> Write {
+pub(crate) fn make_namespace(name: &str, tenant: &str, uid: &str) -> Write {
     Write {
         group: "",
         version: "v1",

@@ -143,11 +143,11 @@ impl<'c> Search<'c> {
             && let Some(by) = first(&|part| owned(part.escalates_cluster_roles))
         {
             let edge = Edge::new("escalate", "escalate clusterroles", by);
-            self.go(Node::Everything(Scope::Cluster), edge);
+            self.add_edge(Node::Everything(Scope::Cluster), edge);
         }
         if first(&|part| owned(part.writes_cluster_bindings)).is_some() {
             for (names, by) in parts.iter().flat_map(|part| &part.whole.binds_cluster_roles) {
-                self.bind(identity, groups, &Scope::Cluster, "ClusterRole/", names, by);
+                self.bind_identity(identity, groups, &Scope::Cluster, "ClusterRole/", names, by);
             }
         }
         let wholes: Vec<&Bounds<'_>> = parts.iter().map(|part| &part.whole).collect();
@@ -164,9 +164,9 @@ impl<'c> Search<'c> {
                 Node::NodeCertificateApproval,
             ),
         ] {
-            let is_approver = |names: &&Names| names.contain(signer) || names.contain("kubernetes.io/*");
+            let is_approver = |names: &&Names| names.includes_name(signer) || names.includes_name("kubernetes.io/*");
             if signers.iter().any(is_approver) {
-                self.go(
+                self.add_edge(
                     node,
                     Edge::new("approve-certificate", "approve signers.certificates.k8s.io", by),
                 );
@@ -179,7 +179,7 @@ impl<'c> Search<'c> {
         if let Some(by) = parts.iter().find_map(|part| part.escalates)
             && parts.iter().any(|part| part.writes_roles.is_some())
         {
-            self.go(
+            self.add_edge(
                 Node::Everything(scope.clone()),
                 Edge::new("escalate", "escalate roles", by),
             );
@@ -188,7 +188,7 @@ impl<'c> Search<'c> {
             return;
         }
         for (names, by) in parts.iter().flat_map(|part| &part.binds_cluster_roles) {
-            self.bind(identity, groups, scope, "ClusterRole/", names, by);
+            self.bind_identity(identity, groups, scope, "ClusterRole/", names, by);
         }
         for (names, by) in parts.iter().flat_map(|part| &part.binds_roles) {
             let namespaces = match scope.namespace() {
@@ -197,20 +197,28 @@ impl<'c> Search<'c> {
             };
             for namespace in namespaces {
                 let prefix = format!("Role/{namespace}/");
-                self.bind(identity, groups, &Scope::Namespace(namespace), &prefix, names, by);
+                self.bind_identity(identity, groups, &Scope::Namespace(namespace), &prefix, names, by);
             }
         }
     }
 
     /// Binds roles to the identity itself.
-    fn bind(&mut self, identity: &Identity, groups: &[String], scope: &Scope, prefix: &str, names: &Names, by: &str) {
+    fn bind_identity(
+        &mut self,
+        identity: &Identity,
+        groups: &[String],
+        scope: &Scope,
+        prefix: &str,
+        names: &Names,
+        by: &str,
+    ) {
         let cluster = self.cluster;
         let resource = if *scope == Scope::Cluster {
             "clusterrolebindings"
         } else {
             "rolebindings"
         };
-        let is_judged = cluster.admission.judges(RBAC, resource);
+        let is_judged = cluster.admission.checks_resource(RBAC, resource);
         let scopes = match scope {
             Scope::EveryNamespace if is_judged => self.list_namespaces().into_iter().map(Scope::Namespace).collect(),
             _ => vec![scope.clone()],
@@ -219,8 +227,8 @@ impl<'c> Search<'c> {
             if *names == Names::All && prefix == "ClusterRole/" {
                 let verdict = self.judge_binding(is_judged, "ClusterRole/cluster-admin", scope, identity, groups);
                 let is_open = !matches!(verdict, Verdict::Denied(_));
-                let edge = Edge::new("bind", "bind clusterroles", by).judged(verdict);
-                self.go(Node::Everything(scope.clone()), edge);
+                let edge = Edge::new("bind", "bind clusterroles", by).with_verdict(verdict);
+                self.add_edge(Node::Everything(scope.clone()), edge);
                 if is_open {
                     continue;
                 }
@@ -229,7 +237,7 @@ impl<'c> Search<'c> {
                 Names::Some(names) => names
                     .iter()
                     .filter_map(|name| cluster.role_index.get(&format!("{prefix}{name}")))
-                    .map(|role| self.role_label(*role))
+                    .map(|role| self.name_role(*role))
                     .collect(),
                 Names::All => cluster
                     .roles
@@ -240,13 +248,13 @@ impl<'c> Search<'c> {
             };
             for role in roles.into_iter().map(str::to_owned).collect::<Vec<_>>() {
                 let verdict = self.judge_binding(is_judged, &role, scope, identity, groups);
-                let edge = Edge::new("bind", format!("bind {role}"), by).judged(verdict);
+                let edge = Edge::new("bind", format!("bind {role}"), by).with_verdict(verdict);
                 let node = Node::Role {
                     holder: identity.clone(),
                     role,
                     scope: scope.clone(),
                 };
-                self.go(node, edge);
+                self.add_edge(node, edge);
                 if self.is_full() || (is_judged && self.evaluations == 0) {
                     return;
                 }
@@ -265,7 +273,7 @@ impl<'c> Search<'c> {
         if !is_judged {
             return Verdict::Admitted;
         }
-        self.judge(&attack_writes::binding(role, scope, identity), identity, groups)
+        self.decide_admission(&attack_writes::make_binding(role, scope, identity), identity, groups)
     }
 
     fn list_namespaces(&self) -> Vec<String> {

@@ -12,7 +12,7 @@ use crate::kinds::{
     SECRET_WRITER, TENANT_GROUP, TENANT_LABEL,
 };
 use crate::node::{ACCOUNTS_PREFIX, Identity, Scope};
-use crate::object::{annotation, group_of, is_true, label, list, list_texts, pointer_text};
+use crate::object::{is_true, list_texts, read_annotation, read_group, read_label, read_list, read_text};
 use crate::powers::{Granted, Power, list_powers};
 use crate::rules::{Names, RequestedRight, Rule, covers_rule, is_aggregated};
 
@@ -134,13 +134,13 @@ impl Cluster {
         };
         cluster.read_roles(of(RBAC, "ClusterRole"), of(RBAC, "Role"));
         for namespace in of("", "Namespace") {
-            let name = pointer_text(namespace, "/metadata/name");
+            let name = read_text(namespace, "/metadata/name");
             cluster.namespaces.insert(name.to_owned(), keep_metadata(namespace));
             cluster.add_account(name, "default");
         }
         for account in of("", "ServiceAccount") {
-            let namespace = pointer_text(account, "/metadata/namespace");
-            cluster.add_account(namespace, pointer_text(account, "/metadata/name"));
+            let namespace = read_text(account, "/metadata/namespace");
+            cluster.add_account(namespace, read_text(account, "/metadata/name"));
         }
         cluster.read_tenants(of(TENANT_GROUP, "Tenant"));
         cluster.read_bindings(of(RBAC, "ClusterRoleBinding"), Scope::Cluster);
@@ -148,22 +148,22 @@ impl Cluster {
         cluster.read_secrets(of("", "Secret"));
         cluster.read_runners(&by_kind);
         for provider in of("tenure.dev", "AccessProvider") {
-            let writer = pointer_text(provider, "/spec/writerServiceAccountName");
+            let writer = read_text(provider, "/spec/writerServiceAccountName");
             cluster.providers.push(Provider {
-                name: pointer_text(provider, "/metadata/name").to_owned(),
-                namespace: pointer_text(provider, "/metadata/namespace").to_owned(),
+                name: read_text(provider, "/metadata/name").to_owned(),
+                namespace: read_text(provider, "/metadata/namespace").to_owned(),
                 patterns: list_texts(provider, "/spec/namespaces"),
                 tenants: list_texts(provider, "/spec/tenants"),
                 writer: if writer.is_empty() { SECRET_WRITER } else { writer }.to_owned(),
             });
         }
         for target in of("tenure.dev", "FluxAccessTarget") {
-            cluster.targets.push(pointer_text(target, "/metadata/name").to_owned());
+            cluster.targets.push(read_text(target, "/metadata/name").to_owned());
         }
         let custom = of("apiextensions.k8s.io", "CustomResourceDefinition");
         let groups = custom
             .iter()
-            .filter_map(|kind| pointer_text(kind, "/metadata/name").split_once('.'));
+            .filter_map(|kind| read_text(kind, "/metadata/name").split_once('.'));
         let groups: BTreeSet<String> = groups.map(|(_, group)| group.to_owned()).collect();
         cluster.custom_groups = groups.into_iter().collect();
         if coverage.has("serviceaccounts") && coverage.has("namespaces") {
@@ -184,24 +184,27 @@ impl Cluster {
     fn read_roles(&mut self, cluster_roles: &[&Value], roles: &[&Value]) {
         // A selector is compared with each ClusterRole once; Kubernetes' controller has already filled an aggregate of aggregates.
         for role in cluster_roles {
-            let name = pointer_text(role, "/metadata/name");
-            let mut rules: Vec<Rule> = list(role, "/rules").iter().map(Rule::read).collect();
-            let selectors = list(role, "/aggregationRule/clusterRoleSelectors");
+            let name = read_text(role, "/metadata/name");
+            let mut rules: Vec<Rule> = read_list(role, "/rules").iter().map(Rule::read).collect();
+            let selectors = read_list(role, "/aggregationRule/clusterRoleSelectors");
             if !selectors.is_empty() && rules.is_empty() {
                 let nothing = Value::Null;
                 let parts = cluster_roles
                     .iter()
                     .filter(|part| is_aggregated(selectors, part.pointer("/metadata/labels").unwrap_or(&nothing)));
-                rules = parts.flat_map(|part| list(part, "/rules")).map(Rule::read).collect();
+                rules = parts
+                    .flat_map(|part| read_list(part, "/rules"))
+                    .map(Rule::read)
+                    .collect();
                 rules.sort();
                 rules.dedup();
             }
             self.add_role(format!("ClusterRole/{name}"), rules);
         }
         for role in roles {
-            let namespace = pointer_text(role, "/metadata/namespace");
-            let name = pointer_text(role, "/metadata/name");
-            let rules = list(role, "/rules").iter().map(Rule::read).collect();
+            let namespace = read_text(role, "/metadata/namespace");
+            let name = read_text(role, "/metadata/name");
+            let rules = read_list(role, "/rules").iter().map(Rule::read).collect();
             self.add_role(format!("Role/{namespace}/{name}"), rules);
         }
         // A name without a role can't be bound.
@@ -235,8 +238,8 @@ impl Cluster {
 
     fn read_bindings(&mut self, bindings: &[&Value], scope: Scope) {
         for binding in bindings {
-            let name = pointer_text(binding, "/metadata/name");
-            let namespace = pointer_text(binding, "/metadata/namespace");
+            let name = read_text(binding, "/metadata/name");
+            let namespace = read_text(binding, "/metadata/namespace");
             let (label, scope) = match scope {
                 Scope::Cluster => (format!("ClusterRoleBinding/{name}"), Scope::Cluster),
                 _ => (
@@ -244,16 +247,16 @@ impl Cluster {
                     Scope::of_namespace(namespace),
                 ),
             };
-            let role = pointer_text(binding, "/roleRef/name");
-            let role = match pointer_text(binding, "/roleRef/kind") {
+            let role = read_text(binding, "/roleRef/name");
+            let role = match read_text(binding, "/roleRef/kind") {
                 "Role" => format!("Role/{namespace}/{role}"),
                 _ => format!("ClusterRole/{role}"),
             };
-            let subjects: BTreeSet<Identity> = list(binding, "/subjects")
+            let subjects: BTreeSet<Identity> = read_list(binding, "/subjects")
                 .iter()
                 .filter_map(|subject| read_subject(subject, namespace))
                 .collect();
-            if name == LANE_BINDING && !self::label(binding, LANE_LABEL).is_empty() {
+            if name == LANE_BINDING && !self::read_label(binding, LANE_LABEL).is_empty() {
                 let is_lane = |identity: &&Identity| matches!(identity, Identity::Account { name, .. } if name.starts_with(LANE_PREFIX));
                 let lanes: Vec<Identity> = subjects.iter().filter(is_lane).cloned().collect();
                 self.lanes.entry(namespace.to_owned()).or_default().extend(lanes);
@@ -279,20 +282,20 @@ impl Cluster {
     fn read_tenants(&mut self, tenants: &[&Value]) {
         let mut labelled: HashMap<String, BTreeSet<String>> = HashMap::new();
         for (name, namespace) in &self.namespaces {
-            let tenant = label(namespace, TENANT_LABEL);
+            let tenant = read_label(namespace, TENANT_LABEL);
             if !tenant.is_empty() {
                 labelled.entry(tenant.to_owned()).or_default().insert(name.clone());
             }
         }
         for tenant in tenants {
-            let name = pointer_text(tenant, "/metadata/name").to_owned();
+            let name = read_text(tenant, "/metadata/name").to_owned();
             let mut read = Tenant {
-                uid: pointer_text(tenant, "/metadata/uid").to_owned(),
+                uid: read_text(tenant, "/metadata/uid").to_owned(),
                 ..Tenant::default()
             };
-            for owner in list(tenant, "/spec/owners") {
-                let name = pointer_text(owner, "/name");
-                read.owners.push(match pointer_text(owner, "/kind") {
+            for owner in read_list(tenant, "/spec/owners") {
+                let name = read_text(owner, "/name");
+                read.owners.push(match read_text(owner, "/kind") {
                     "Group" => Identity::Group(name.to_owned()),
                     _ => Identity::from_user_name(name),
                 });
@@ -300,9 +303,9 @@ impl Cluster {
             // The claims of namespaces count only if no record was exported.
             if tenant.get("status").is_some() {
                 read.namespaces = list_texts(tenant, "/status/namespaces").into_iter().collect();
-                let spaces = list(tenant, "/status/spaces").iter();
+                let spaces = read_list(tenant, "/status/spaces").iter();
                 read.namespaces
-                    .extend(spaces.map(|space| pointer_text(space, "/name").to_owned()));
+                    .extend(spaces.map(|space| read_text(space, "/name").to_owned()));
             } else {
                 read.namespaces = labelled.remove(&name).unwrap_or_default();
             }
@@ -312,12 +315,12 @@ impl Cluster {
 
     fn read_secrets(&mut self, secrets: &[&Value]) {
         for secret in secrets {
-            let account = annotation(secret, "kubernetes.io/service-account.name");
+            let account = read_annotation(secret, "kubernetes.io/service-account.name");
             if !account.is_empty() {
                 self.token_secrets
-                    .entry(pointer_text(secret, "/metadata/namespace").to_owned())
+                    .entry(read_text(secret, "/metadata/namespace").to_owned())
                     .or_default()
-                    .insert(pointer_text(secret, "/metadata/name").to_owned(), account.to_owned());
+                    .insert(read_text(secret, "/metadata/name").to_owned(), account.to_owned());
             }
         }
     }
@@ -337,9 +340,9 @@ impl Cluster {
                 let Some(spec) = object.pointer(&format!("{pod}/spec")) else {
                     continue;
                 };
-                let namespace = pointer_text(object, "/metadata/namespace");
-                let name = pointer_text(object, "/metadata/name");
-                let account = match pointer_text(spec, "/serviceAccountName") {
+                let namespace = read_text(object, "/metadata/namespace");
+                let name = read_text(object, "/metadata/name");
+                let account = match read_text(spec, "/serviceAccountName") {
                     "" => "default",
                     account => account,
                 };
@@ -355,24 +358,28 @@ impl Cluster {
     }
 
     fn read_controller(&mut self, object: &Value, spec: &Value, namespace: &str, account: &str) {
-        if pointer_text(object, "/kind") == "Pod" {
+        if read_text(object, "/kind") == "Pod" {
             return;
         }
-        let name = pointer_text(object, "/metadata/name");
-        let containers = list(spec, "/containers");
+        let name = read_text(object, "/metadata/name");
+        let containers = read_list(spec, "/containers");
         let runs = |controller: &str| {
             name == controller
-                || label(object, "app.kubernetes.io/component") == controller
+                || read_label(object, "app.kubernetes.io/component") == controller
                 || containers
                     .iter()
-                    .any(|container| image_name(pointer_text(container, "/image")) == controller)
+                    .any(|container| image_name(read_text(container, "/image")) == controller)
         };
         let Some(&controller) = CONTROLLERS.iter().find(|controller| runs(controller)) else {
             return;
         };
         let arguments = containers
             .iter()
-            .flat_map(|container| list(container, "/args").iter().chain(list(container, "/command")))
+            .flat_map(|container| {
+                read_list(container, "/args")
+                    .iter()
+                    .chain(read_list(container, "/command"))
+            })
             .filter_map(Value::as_str);
         let is_locked_down = arguments.into_iter().any(|argument| {
             argument
@@ -451,7 +458,7 @@ impl Cluster {
     }
 
     /// Checks whether RBAC allows a request of an identity.
-    pub(crate) fn may(
+    pub(crate) fn is_allowed(
         &self,
         identity: &Identity,
         groups: &[String],
@@ -463,7 +470,7 @@ impl Cluster {
         }
         self.list_bindings(identity, groups).into_iter().any(|binding| {
             let holds = match scope {
-                Scope::Namespace(namespace) => binding.scope.includes(namespace),
+                Scope::Namespace(namespace) => binding.scope.includes_namespace(namespace),
                 Scope::Cluster | Scope::EveryNamespace => binding.scope == Scope::Cluster,
             };
             holds
@@ -475,10 +482,10 @@ impl Cluster {
     }
 
     /// Checks whether an identity holds all rules of a role in a namespace.
-    pub(crate) fn covers(&self, bindings: &[&Binding], namespace: &str, role: &Role) -> bool {
+    pub(crate) fn holds_role(&self, bindings: &[&Binding], namespace: &str, role: &Role) -> bool {
         let held: Vec<&Rule> = bindings
             .iter()
-            .filter(|binding| binding.scope.includes(namespace))
+            .filter(|binding| binding.scope.includes_namespace(namespace))
             .filter_map(|binding| self.roles.get(binding.role))
             .flat_map(|role| &role.rules)
             .collect();
@@ -509,15 +516,15 @@ impl Cluster {
         match &check.service_account {
             Some((namespace, name)) => {
                 let account = Identity::account(namespace, name);
-                self.may(&account, &account.list_groups(), &scope, &asked)
+                self.is_allowed(&account, &account.list_groups(), &scope, &asked)
             }
-            None => self.may(identity, groups, &scope, &asked),
+            None => self.is_allowed(identity, groups, &scope, &asked),
         }
     }
 
     /// Returns the Pod Security level that keeps Pods of a namespace from its nodes, if it has one.
     pub(crate) fn find_pod_security(&self, namespace: &str) -> Option<&str> {
-        let level = label(self.namespaces.get(namespace)?, POD_SECURITY_LABEL);
+        let level = read_label(self.namespaces.get(namespace)?, POD_SECURITY_LABEL);
         matches!(level, "baseline" | "restricted").then_some(level)
     }
 }
@@ -525,7 +532,7 @@ impl Cluster {
 fn index_kinds(objects: &[Value]) -> HashMap<(&str, &str), Vec<&Value>> {
     let mut by_kind: HashMap<(&str, &str), Vec<&Value>> = HashMap::new();
     for object in objects {
-        let kind = (group_of(object), pointer_text(object, "/kind"));
+        let kind = (read_group(object), read_text(object, "/kind"));
         by_kind.entry(kind).or_default().push(object);
     }
     by_kind
@@ -559,12 +566,12 @@ fn keep_metadata(object: &Value) -> Value {
 }
 
 fn read_subject(subject: &Value, namespace: &str) -> Option<Identity> {
-    let name = pointer_text(subject, "/name");
-    match pointer_text(subject, "/kind") {
+    let name = read_text(subject, "/name");
+    match read_text(subject, "/kind") {
         "User" => Some(Identity::from_user_name(name)),
         "Group" => Some(Identity::Group(name.to_owned())),
         "ServiceAccount" => {
-            let own = pointer_text(subject, "/namespace");
+            let own = read_text(subject, "/namespace");
             Some(Identity::account(if own.is_empty() { namespace } else { own }, name))
         }
         _ => None,
@@ -576,12 +583,12 @@ fn is_privileged(spec: &Value) -> bool {
     let shares_host = ["/hostPID", "/hostNetwork", "/hostIPC"]
         .iter()
         .any(|pointer| is_true(spec, pointer));
-    let has_path = list(spec, "/volumes")
+    let has_path = read_list(spec, "/volumes")
         .iter()
         .any(|volume| volume.get("hostPath").is_some());
     let has_container = ["/containers", "/initContainers"]
         .iter()
-        .flat_map(|pointer| list(spec, pointer))
+        .flat_map(|pointer| read_list(spec, pointer))
         .any(|container| is_true(container, "/securityContext/privileged"));
     shares_host || has_path || has_container
 }

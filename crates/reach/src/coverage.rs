@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::kinds::{ReadKind, SOURCES, is_custom};
-use crate::object::{group_of, pointer_text};
+use crate::object::{read_group, read_text};
 
 /// The kinds for which the objects are complete.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ impl Coverage {
     pub fn of_files(objects: &[Value]) -> Self {
         let found: BTreeSet<(&str, &str)> = objects
             .iter()
-            .map(|object| (group_of(object), pointer_text(object, "/kind")))
+            .map(|object| (read_group(object), read_text(object, "/kind")))
             .collect();
         let missing = SOURCES
             .iter()

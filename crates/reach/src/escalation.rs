@@ -11,7 +11,7 @@ use crate::search::{Edge, Search};
 
 impl Search<'_> {
     /// Returns admission's decision about a write.
-    pub(crate) fn judge(&mut self, write: &Write, identity: &Identity, groups: &[String]) -> Verdict {
+    pub(crate) fn decide_admission(&mut self, write: &Write, identity: &Identity, groups: &[String]) -> Verdict {
         if self.evaluations == 0 {
             self.notes
                 .insert("the answers of admission to more writes: there are too many to evaluate".to_owned());
@@ -28,7 +28,7 @@ impl Search<'_> {
             may: &|check| cluster.answer_check(identity, groups, check),
         };
         let namespace = cluster.namespaces.get(&write.namespace);
-        cluster.admission.judge(write, namespace, &requester)
+        cluster.admission.decide_creation(write, namespace, &requester)
     }
 
     /// Adds approvals of an identity. Returns whether they are the same for every identity: two of a target are
@@ -36,11 +36,11 @@ impl Search<'_> {
     pub(crate) fn approve_access(&mut self, holder: &Identity, names: &Names, edge: &Edge) -> bool {
         let cluster = self.cluster;
         let mut is_shared = true;
-        for target in cluster.targets.iter().filter(|target| names.contain(target)) {
+        for target in cluster.targets.iter().filter(|target| names.includes_name(target)) {
             let target = format!("FluxAccessTarget/{target}");
             if self.approvers.get(&target).is_none_or(|approvers| approvers.len() < 2) {
                 is_shared = false;
-                self.go(Node::AccessApproval(holder.clone(), target), edge.clone());
+                self.add_edge(Node::AccessApproval(holder.clone(), target), edge.clone());
             }
         }
         is_shared
@@ -78,15 +78,15 @@ impl Search<'_> {
                 if self.is_done(&node) {
                     continue;
                 }
-                let verdict = self.judge(
-                    &attack_writes::namespace(namespace, name, &tenant.uid),
+                let verdict = self.decide_admission(
+                    &attack_writes::make_namespace(namespace, name, &tenant.uid),
                     identity,
                     groups,
                 );
                 let by = format!("{}; {by} names it", creation.label);
-                self.go(
+                self.add_edge(
                     node,
-                    Edge::new("create-named-namespace", "create namespaces", by).judged(verdict),
+                    Edge::new("create-named-namespace", "create namespaces", by).with_verdict(verdict),
                 );
             }
             for provider in &cluster.providers {
@@ -95,8 +95,8 @@ impl Search<'_> {
                     if cluster.namespaces.contains_key(&namespace) {
                         continue;
                     }
-                    let verdict = self.judge(
-                        &attack_writes::namespace(&namespace, name, &tenant.uid),
+                    let verdict = self.decide_admission(
+                        &attack_writes::make_namespace(&namespace, name, &tenant.uid),
                         identity,
                         groups,
                     );
@@ -111,7 +111,7 @@ impl Search<'_> {
         let cluster = self.cluster;
         for (namespace, by) in &cluster.missing_namespaces {
             let edge = Edge::new("create-named-namespace", "create namespaces", format!("{by} names it"));
-            self.go(Node::NewNamespace(namespace.clone()), edge.with(with.clone()));
+            self.add_edge(Node::NewNamespace(namespace.clone()), edge.with_node(with.clone()));
         }
     }
 
@@ -128,7 +128,11 @@ impl Search<'_> {
         let cluster = self.cluster;
         for provider in &cluster.providers {
             let is_listed = provider.tenants.iter().any(|listed| listed == tenant);
-            let Some(pattern) = provider.patterns.iter().find(|pattern| fits(pattern, namespace)) else {
+            let Some(pattern) = provider
+                .patterns
+                .iter()
+                .find(|pattern| matches_wildcard(pattern, namespace))
+            else {
                 continue;
             };
             if is_listed {
@@ -143,7 +147,7 @@ impl Search<'_> {
             let is_bound = cluster
                 .list_bindings(&writer, &[])
                 .iter()
-                .any(|binding| binding.role == *role && binding.scope.includes(namespace));
+                .any(|binding| binding.role == *role && binding.scope.includes_namespace(namespace));
             let Some(role) = cluster.roles.get(*role) else { continue };
             let groups = self.list_groups(identity);
             let may_bind = match &creation {
@@ -155,11 +159,11 @@ impl Search<'_> {
                             resource,
                             name,
                         };
-                        cluster.may(identity, &groups, &Scope::of_namespace(namespace), &asked)
+                        cluster.is_allowed(identity, &groups, &Scope::of_namespace(namespace), &asked)
                     };
                     let writes = may("create", "rolebindings", "");
                     let binds = may("bind", "clusterroles", SECRET_WRITER);
-                    writes && (binds || cluster.covers(bindings, namespace, role))
+                    writes && (binds || cluster.holds_role(bindings, namespace, role))
                 }
                 // In a new namespace an owner gets the same role as in the tenant's other namespaces: Kubernetes'
                 // `admin`.
@@ -184,9 +188,9 @@ impl Search<'_> {
                 provider.namespace, provider.name, role.label
             );
             let node = Node::Credential(format!("AccessProvider/{}", provider.name));
-            self.go(
+            self.add_edge(
                 node,
-                Edge::new("receive-credential", "create rolebindings", by).judged(verdict),
+                Edge::new("receive-credential", "create rolebindings", by).with_verdict(verdict),
             );
         }
     }
@@ -222,11 +226,11 @@ impl Search<'_> {
                 when_dead: FailurePolicy::Waits,
             };
             let edge = Edge::new("approve-own-request", "approve fluxaccesstargets", "")
-                .with(Node::AccessRequest(requester.clone()))
-                .judged(Verdict::Unknown(vec![judge]));
+                .with_node(Node::AccessRequest(requester.clone()))
+                .with_verdict(Verdict::Unknown(vec![judge]));
             let approval = Node::AccessApproval(approver.clone(), target.clone());
             if let Some(from) = self.find(&approval) {
-                self.go_from(from, credential, edge);
+                self.add_edge_from(from, credential, edge);
             }
         }
     }
@@ -234,7 +238,7 @@ impl Search<'_> {
 
 /// Checks whether a name matches a pattern in which `*` stands for any letters. Each part is searched once, from the end of the
 /// previous one.
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_wildcard(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
         return false;
@@ -252,7 +256,7 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::matches_wildcard;
 
     #[test]
     fn patterns_match_as_providers_read_them() {
@@ -267,7 +271,7 @@ mod tests {
             ("*", "anything", true),
             ("a*a", "a", false),
         ] {
-            assert_eq!(fits(pattern, name), matches, "{pattern} {name}");
+            assert_eq!(matches_wildcard(pattern, name), matches, "{pattern} {name}");
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::admission::{FailurePolicy, Verdict, WriteCheck};
 use crate::attack_writes;
 use crate::cluster::{Binding, Nodes};
 use crate::kinds::{ControllerAction, DEPUTIES, LANE_GROUPS, LANE_PREFIX};
-use crate::node::{Identity, Node, Scope, scoped};
+use crate::node::{Identity, Node, Scope, list_in_scope};
 use crate::powers::{Granted, Power};
 use crate::rules::Names;
 use crate::search::{Edge, Search};
@@ -14,7 +14,7 @@ const MASTERS: &str = "system:masters";
 
 impl Search<'_> {
     /// Adds the edges of a node.
-    pub(crate) fn expand(&mut self, node: &Node) {
+    pub(crate) fn expand_node(&mut self, node: &Node) {
         match node {
             Node::Tenant(name) => self.expand_tenant(name),
             Node::Identity(identity) => self.expand_identity(identity),
@@ -24,7 +24,7 @@ impl Search<'_> {
                 };
                 let groups = self.list_groups(holder);
                 let binding = Binding {
-                    label: format!("a new binding of {}", self.role_label(role)),
+                    label: format!("a new binding of {}", self.name_role(role)),
                     role,
                     scope: scope.clone(),
                 };
@@ -54,17 +54,17 @@ impl Search<'_> {
                     .and_then(|secrets| secrets.get(name));
                 if let Some(account) = account {
                     let edge = Edge::new("token-secret", "get secrets", format!("Secret/{namespace}/{name}"));
-                    self.go(Node::account(namespace, account), edge);
+                    self.add_edge(Node::account(namespace, account), edge);
                 }
             }
             Node::NewSecrets(scope) => {
-                for (meet, other) in self.combine("new-secrets", scope, "secrets") {
+                for (meet, other) in self.combine_scopes("new-secrets", scope, "secrets") {
                     self.reach_by_new_secret(&meet, Node::Secrets(other));
                 }
             }
             Node::NewAccounts(scope) => {
                 for sort in ["pods", "tokens"] {
-                    for (meet, other) in self.combine("new-accounts", scope, sort) {
+                    for (meet, other) in self.combine_scopes("new-accounts", scope, sort) {
                         let with = if sort == "pods" {
                             Node::Pods(other)
                         } else {
@@ -77,7 +77,7 @@ impl Search<'_> {
             Node::NewNamespace(name) => self.expand_new_namespace(name),
             Node::NewNamespaces => {
                 for (sort, with) in [("pods", Node::Pods as fn(Scope) -> Node), ("tokens", Node::Tokens)] {
-                    let everywhere = self.combine("new-namespaces", &Scope::EveryNamespace, sort);
+                    let everywhere = self.combine_scopes("new-namespaces", &Scope::EveryNamespace, sort);
                     for (_, other) in everywhere.into_iter().filter(|(_, other)| other.namespace().is_none()) {
                         self.reach_new_namespaces(&with(other));
                     }
@@ -85,17 +85,17 @@ impl Search<'_> {
             }
             Node::NamespaceLabels(_, name) => {
                 let own = Scope::of_namespace(name);
-                for (_, other) in self.combine("namespace-labels", &own, "pods") {
+                for (_, other) in self.combine_scopes("namespace-labels", &own, "pods") {
                     self.reach_nodes(
                         Edge::new("pod-security-label", "patch namespaces", format!("Namespace/{name}"))
-                            .with(Node::Pods(other)),
+                            .with_node(Node::Pods(other)),
                     );
                 }
             }
             Node::Volumes => {
-                for (_, other) in self.combine("volumes", &Scope::EveryNamespace, "pods") {
+                for (_, other) in self.combine_scopes("volumes", &Scope::EveryNamespace, "pods") {
                     self.reach_nodes(
-                        Edge::new("host-path-volume", "create persistentvolumes", "").with(Node::Pods(other)),
+                        Edge::new("host-path-volume", "create persistentvolumes", "").with_node(Node::Pods(other)),
                     );
                 }
             }
@@ -111,7 +111,7 @@ impl Search<'_> {
                     .keys()
                     .filter(|known| matches!(known, Identity::Group(_)));
                 for group in groups.cloned().collect::<Vec<_>>() {
-                    self.go(Node::Identity(group), Edge::new("member-of", "", "any group"));
+                    self.add_edge(Node::Identity(group), Edge::new("member-of", "", "any group"));
                 }
             }
             Node::CustomResources => self.expand_custom_resources(),
@@ -121,7 +121,7 @@ impl Search<'_> {
         }
     }
 
-    pub(crate) fn role_label(&self, role: usize) -> &str {
+    pub(crate) fn name_role(&self, role: usize) -> &str {
         self.cluster.roles.get(role).map_or("", |role| role.label.as_str())
     }
 
@@ -153,7 +153,7 @@ impl Search<'_> {
             return;
         };
         for owner in &tenant.owners {
-            self.go(
+            self.add_edge(
                 Node::Identity(owner.clone()),
                 Edge::new("owner", "", format!("Tenant/{name}")),
             );
@@ -161,7 +161,7 @@ impl Search<'_> {
         for namespace in &tenant.namespaces {
             for account in cluster.accounts.get(namespace).into_iter().flatten() {
                 let edge = Edge::new("has-account", "", format!("Namespace/{namespace}"));
-                self.go(Node::account(namespace, account), edge);
+                self.add_edge(Node::account(namespace, account), edge);
             }
         }
     }
@@ -169,7 +169,7 @@ impl Search<'_> {
     fn expand_identity(&mut self, identity: &Identity) {
         let groups = self.list_groups(identity);
         if groups.iter().any(|group| group == MASTERS) {
-            self.go(Node::Everything(Scope::Cluster), Edge::new("member-of", "", MASTERS));
+            self.add_edge(Node::Everything(Scope::Cluster), Edge::new("member-of", "", MASTERS));
             return;
         }
         if matches!(identity, Identity::User(name) if name.starts_with("system:node:"))
@@ -225,35 +225,35 @@ impl Search<'_> {
         let is_cluster = *scope == Scope::Cluster;
         let edge = |name: &'static str| Edge::new(name, granted.right.clone(), binding.label.clone());
         match granted.power {
-            Power::Everything => self.go(Node::Everything(scope.clone()), edge("all-rights")),
-            Power::CreatePods => self.go(Node::Pods(scope.clone()), edge("create-pods")),
+            Power::Everything => self.add_edge(Node::Everything(scope.clone()), edge("all-rights")),
+            Power::CreatePods => self.add_edge(Node::Pods(scope.clone()), edge("create-pods")),
             Power::ChangePods => self.go_to_runners(scope, &granted.names, edge("change-pods")),
             Power::EnterPods => self.go_to_runners(scope, &granted.names, edge("enter-pods")),
-            Power::ProxyPods => self.go(Node::Network(scope.clone()), edge("proxy-pods")),
+            Power::ProxyPods => self.add_edge(Node::Network(scope.clone()), edge("proxy-pods")),
             Power::ReadSecrets => match &granted.names {
-                Names::All => self.go(Node::Secrets(scope.clone()), edge("read-secrets")),
+                Names::All => self.add_edge(Node::Secrets(scope.clone()), edge("read-secrets")),
                 names => {
                     for (namespace, name) in self.list_token_secrets(scope, names) {
-                        self.go(Node::Secret { namespace, name }, edge("read-secrets"));
+                        self.add_edge(Node::Secret { namespace, name }, edge("read-secrets"));
                     }
                 }
             },
-            Power::CreateSecrets => self.go(Node::NewSecrets(scope.clone()), edge("create-secrets")),
+            Power::CreateSecrets => self.add_edge(Node::NewSecrets(scope.clone()), edge("create-secrets")),
             Power::CreateTokens => return self.expand_tokens(holder, groups, binding, granted),
-            Power::CreateAccounts => self.go(Node::NewAccounts(scope.clone()), edge("create-serviceaccounts")),
+            Power::CreateAccounts => self.add_edge(Node::NewAccounts(scope.clone()), edge("create-serviceaccounts")),
             Power::ImpersonateUsers if is_cluster => match &granted.names {
-                Names::All => self.go(Node::EveryUser, edge("impersonate")),
+                Names::All => self.add_edge(Node::EveryUser, edge("impersonate")),
                 Names::Some(names) => {
                     for name in names {
-                        self.go(Node::Identity(Identity::from_user_name(name)), edge("impersonate"));
+                        self.add_edge(Node::Identity(Identity::from_user_name(name)), edge("impersonate"));
                     }
                 }
             },
             Power::ImpersonateGroups if is_cluster => match &granted.names {
-                Names::All => self.go(Node::Everything(Scope::Cluster), edge("impersonate")),
+                Names::All => self.add_edge(Node::Everything(Scope::Cluster), edge("impersonate")),
                 Names::Some(names) => {
                     for name in names {
-                        self.go(Node::Identity(Identity::Group(name.clone())), edge("impersonate"));
+                        self.add_edge(Node::Identity(Identity::Group(name.clone())), edge("impersonate"));
                     }
                 }
             },
@@ -261,25 +261,29 @@ impl Search<'_> {
                 Names::All => self.reach_accounts_by(scope, &edge("impersonate")),
                 Names::Some(names) => {
                     for (namespace, name) in self.list_named_accounts(scope, names) {
-                        self.go(Node::account(&namespace, &name), edge("impersonate"));
+                        self.add_edge(Node::account(&namespace, &name), edge("impersonate"));
                     }
                 }
             },
-            Power::WriteMutation if is_cluster => self.go(Node::Everything(Scope::Cluster), edge("mutate-every-write")),
-            Power::WriteValidation if is_cluster => self.go(Node::Admission, edge("change-admission")),
-            Power::WriteCustomKinds if is_cluster => self.go(Node::CustomResources, edge("convert-custom-resources")),
-            Power::WriteApiServices if is_cluster => self.go(Node::CustomResources, edge("serve-api-group")),
-            Power::CreateCertificateRequests if is_cluster => {
-                self.go(Node::CertificateRequests, edge("request-certificate"))
+            Power::WriteMutation if is_cluster => {
+                self.add_edge(Node::Everything(Scope::Cluster), edge("mutate-every-write"))
             }
-            Power::CreateNamespaces if is_cluster => self.go(Node::NewNamespaces, edge("create-namespaces")),
+            Power::WriteValidation if is_cluster => self.add_edge(Node::Admission, edge("change-admission")),
+            Power::WriteCustomKinds if is_cluster => {
+                self.add_edge(Node::CustomResources, edge("convert-custom-resources"))
+            }
+            Power::WriteApiServices if is_cluster => self.add_edge(Node::CustomResources, edge("serve-api-group")),
+            Power::CreateCertificateRequests if is_cluster => {
+                self.add_edge(Node::CertificateRequests, edge("request-certificate"))
+            }
+            Power::CreateNamespaces if is_cluster => self.add_edge(Node::NewNamespaces, edge("create-namespaces")),
             Power::ChangeNamespaces => self.expand_namespace_labels(scope, &granted.names, &edge("change-namespace")),
             Power::ProxyNodes if is_cluster => self.reach_nodes(edge("proxy-nodes")),
-            Power::CreateVolumes if is_cluster => self.go(Node::Volumes, edge("create-volumes")),
+            Power::CreateVolumes if is_cluster => self.add_edge(Node::Volumes, edge("create-volumes")),
             Power::RequestAccess if self.cluster.targets.is_empty() => {}
             Power::RequestAccess if self.requesters.len() >= 2 => {}
             Power::RequestAccess => {
-                self.go(Node::AccessRequest(holder.clone()), edge("request-access"));
+                self.add_edge(Node::AccessRequest(holder.clone()), edge("request-access"));
                 return false;
             }
             Power::ApproveAccess => return self.approve_access(holder, &granted.names, &edge("approve-access")),
@@ -288,7 +292,7 @@ impl Search<'_> {
                 if let Some(deputy) = DEPUTIES.get(index) {
                     let resource = format!("{}.{}", deputy.resource, deputy.group);
                     let scope = scope.clone();
-                    self.go(Node::Deputies { resource, scope }, edge("write-deputy"));
+                    self.add_edge(Node::Deputies { resource, scope }, edge("write-deputy"));
                 }
             }
             _ => {}
@@ -298,11 +302,11 @@ impl Search<'_> {
 
     fn feed_lanes(&mut self, scope: &Scope, edge: &Edge) {
         let cluster = self.cluster;
-        for (namespace, lanes) in scoped(&cluster.lanes, scope) {
+        for (namespace, lanes) in list_in_scope(&cluster.lanes, scope) {
             for lane in lanes {
                 let mut edge = edge.clone();
                 edge.by = format!("{}, RoleBinding/{namespace}/{}", edge.by, crate::kinds::LANE_BINDING);
-                self.go(Node::Identity(lane.clone()), edge);
+                self.add_edge(Node::Identity(lane.clone()), edge);
             }
         }
     }
@@ -310,9 +314,9 @@ impl Search<'_> {
     fn expand_namespace_labels(&mut self, scope: &Scope, names: &Names, edge: &Edge) {
         // A right in a namespace also covers that Namespace itself.
         let cluster = self.cluster;
-        for (name, _) in scoped(&cluster.namespaces, scope) {
-            if names.contain(name) && cluster.find_pod_security(name).is_some() {
-                self.go(
+        for (name, _) in list_in_scope(&cluster.namespaces, scope) {
+            if names.includes_name(name) && cluster.find_pod_security(name).is_some() {
+                self.add_edge(
                     Node::NamespaceLabels(Scope::of_namespace(name), name.clone()),
                     edge.clone(),
                 );
@@ -322,31 +326,31 @@ impl Search<'_> {
 
     fn expand_everything(&mut self, scope: &Scope) {
         let all = |name: &'static str| Edge::new(name, "* *.*", "");
-        self.go(Node::Pods(scope.clone()), all("create-pods"));
-        self.go(Node::RunningPods(scope.clone()), all("enter-pods"));
-        self.go(Node::Secrets(scope.clone()), all("read-secrets"));
-        self.go(Node::Tokens(scope.clone()), all("create-token"));
-        self.go(Node::NewAccounts(scope.clone()), all("create-serviceaccounts"));
+        self.add_edge(Node::Pods(scope.clone()), all("create-pods"));
+        self.add_edge(Node::RunningPods(scope.clone()), all("enter-pods"));
+        self.add_edge(Node::Secrets(scope.clone()), all("read-secrets"));
+        self.add_edge(Node::Tokens(scope.clone()), all("create-token"));
+        self.add_edge(Node::NewAccounts(scope.clone()), all("create-serviceaccounts"));
         for deputy in DEPUTIES
             .iter()
             .filter(|deputy| deputy.does != ControllerAction::MakesPods)
         {
             let resource = format!("{}.{}", deputy.resource, deputy.group);
             let scope = scope.clone();
-            self.go(Node::Deputies { resource, scope }, all("write-deputy"));
+            self.add_edge(Node::Deputies { resource, scope }, all("write-deputy"));
         }
         self.feed_lanes(scope, &all("take-over-lane"));
         if *scope == Scope::Cluster {
             self.reach_nodes(all("proxy-nodes"));
-            self.go(Node::EveryUser, all("impersonate"));
-            self.go(Node::EveryGroup, all("impersonate"));
-            self.go(Node::Admission, all("change-admission"));
+            self.add_edge(Node::EveryUser, all("impersonate"));
+            self.add_edge(Node::EveryGroup, all("impersonate"));
+            self.add_edge(Node::Admission, all("change-admission"));
             let cluster = self.cluster;
             for namespace in cluster.missing_namespaces.keys() {
-                self.go(Node::NewNamespace(namespace.clone()), all("create-namespace"));
+                self.add_edge(Node::NewNamespace(namespace.clone()), all("create-namespace"));
             }
             for provider in &cluster.providers {
-                self.go(
+                self.add_edge(
                     Node::Credential(format!("AccessProvider/{}", provider.name)),
                     all("read-secrets"),
                 );
@@ -357,11 +361,11 @@ impl Search<'_> {
     fn expand_pods(&mut self, scope: &Scope) {
         self.reach_accounts(scope, "pod-account", "");
         let edge = Edge::new("mount-secret", "", "");
-        self.go(Node::Secrets(scope.clone()), edge);
+        self.add_edge(Node::Secrets(scope.clone()), edge);
         self.reach_missing_accounts("pods", scope);
         self.combine_new_namespaces("pods", scope);
         let cluster = self.cluster;
-        let open = scoped(&cluster.namespaces, scope)
+        let open = list_in_scope(&cluster.namespaces, scope)
             .into_iter()
             .map(|(namespace, _)| namespace)
             .find(|namespace| cluster.find_pod_security(namespace).is_none());
@@ -379,23 +383,23 @@ impl Search<'_> {
                 name: "PodSecurity".to_owned(),
                 when_dead: FailurePolicy::Holds,
             };
-            self.reach_nodes(Edge::new("privileged-pod", "", "").judged(Verdict::Denied(judge)));
+            self.reach_nodes(Edge::new("privileged-pod", "", "").with_verdict(Verdict::Denied(judge)));
         }
-        for (_, other) in self.combine("pods", scope, "namespace-labels") {
+        for (_, other) in self.combine_scopes("pods", scope, "namespace-labels") {
             if let Some(name) = other.namespace() {
                 let with = Node::NamespaceLabels(other.clone(), name.to_owned());
                 self.reach_nodes(
-                    Edge::new("pod-security-label", "patch namespaces", format!("Namespace/{name}")).with(with),
+                    Edge::new("pod-security-label", "patch namespaces", format!("Namespace/{name}")).with_node(with),
                 );
             }
         }
-        if !self.combine("pods", scope, "volumes").is_empty() {
-            self.reach_nodes(Edge::new("host-path-volume", "create persistentvolumes", "").with(Node::Volumes));
+        if !self.combine_scopes("pods", scope, "volumes").is_empty() {
+            self.reach_nodes(Edge::new("host-path-volume", "create persistentvolumes", "").with_node(Node::Volumes));
         }
     }
 
     /// Adds an object that names an account. If a lane reconciles the namespace, the lane requests the account's token.
-    fn act_as(&mut self, namespace: &str, name: &str, group: &str) {
+    fn add_identity(&mut self, namespace: &str, name: &str, group: &str) {
         let cluster = self.cluster;
         let node = Node::account(namespace, name);
         let lanes = cluster
@@ -406,17 +410,21 @@ impl Search<'_> {
         let mut edge = Edge::new("act-as-account", "", "");
         if let Some(lane) = lane
             && !self.is_done(&node)
-            && cluster.admission.judges("", "serviceaccounts/token")
+            && cluster.admission.checks_resource("", "serviceaccounts/token")
         {
-            let verdict = self.judge(&attack_writes::token(namespace, name), lane, &lane.list_groups());
-            edge = edge.judged(verdict);
+            let verdict = self.decide_admission(
+                &attack_writes::make_token_request(namespace, name),
+                lane,
+                &lane.list_groups(),
+            );
+            edge = edge.with_verdict(verdict);
             edge.by = lane.to_string();
         }
-        self.go(node, edge);
+        self.add_edge(node, edge);
     }
 
     fn combine_new_namespaces(&mut self, sort: &'static str, scope: &Scope) {
-        if scope.namespace().is_none() && !self.combine(sort, scope, "new-namespaces").is_empty() {
+        if scope.namespace().is_none() && !self.combine_scopes(sort, scope, "new-namespaces").is_empty() {
             self.reach_new_namespaces(&Node::NewNamespaces);
         }
     }
@@ -428,14 +436,14 @@ impl Search<'_> {
     /// Goes to the accounts of running Pods. For named Pods, it goes only to theirs.
     fn go_to_runners(&mut self, scope: &Scope, names: &Names, edge: Edge) {
         if *names == Names::All && edge.name != "pod-account" {
-            self.go(Node::RunningPods(scope.clone()), edge);
+            self.add_edge(Node::RunningPods(scope.clone()), edge);
             return;
         }
         let cluster = self.cluster;
-        for (namespace, runners) in scoped(&cluster.runners, scope) {
+        for (namespace, runners) in list_in_scope(&cluster.runners, scope) {
             let known = runners
                 .iter()
-                .filter(|runner| *names == Names::All || (!runner.pod.is_empty() && names.contain(&runner.pod)));
+                .filter(|runner| *names == Names::All || (!runner.pod.is_empty() && names.includes_name(&runner.pod)));
             for runner in known {
                 let mut edge = edge.clone();
                 if edge.by.is_empty() {
@@ -444,7 +452,7 @@ impl Search<'_> {
                 if runner.is_privileged {
                     self.reach_nodes(edge.clone());
                 }
-                self.go(Node::account(namespace, &runner.account), edge);
+                self.add_edge(Node::account(namespace, &runner.account), edge);
             }
         }
     }
@@ -453,11 +461,11 @@ impl Search<'_> {
         match self.cluster.nodes {
             Nodes::ControlPlane => {
                 let edge = Edge::new("control-plane-node", "", "Node with the control plane");
-                self.go(Node::Everything(Scope::Cluster), edge);
+                self.add_edge(Node::Everything(Scope::Cluster), edge);
             }
             Nodes::Unknown => {
                 let edge = Edge::new("control-plane-node", "", "nodes could not be read");
-                self.go(Node::Everything(Scope::Cluster), edge);
+                self.add_edge(Node::Everything(Scope::Cluster), edge);
             }
             Nodes::Workers | Nodes::Missing => {}
         }
@@ -467,7 +475,7 @@ impl Search<'_> {
     /// Goes to the hosts of nodes, if the cluster has nodes.
     fn reach_nodes(&mut self, edge: Edge) {
         if self.cluster.nodes != Nodes::Missing {
-            self.go(Node::Nodes, edge);
+            self.add_edge(Node::Nodes, edge);
         }
     }
 
@@ -477,16 +485,16 @@ impl Search<'_> {
             self.find(&Node::CertificateApproval),
         );
         let kubelets = self.find(&Node::NodeCertificateApproval);
-        let edge = || Edge::new("client-certificate", "", "").with(Node::CertificateRequests);
+        let edge = || Edge::new("client-certificate", "", "").with_node(Node::CertificateRequests);
         if requests.is_some() {
             if let Some(approval) = approval {
-                self.go_from(approval, Node::EveryUser, edge());
-                self.go_from(approval, Node::EveryGroup, edge());
+                self.add_edge_from(approval, Node::EveryUser, edge());
+                self.add_edge_from(approval, Node::EveryGroup, edge());
             }
             if let Some(kubelets) = kubelets
                 && self.cluster.nodes != Nodes::Missing
             {
-                self.go_from(kubelets, Node::Nodes, edge());
+                self.add_edge_from(kubelets, Node::Nodes, edge());
             }
         }
     }
@@ -498,7 +506,7 @@ impl Search<'_> {
             .keys()
             .filter(|known| matches!(known, Identity::User(_)));
         for user in users {
-            self.go(Node::Identity(user.clone()), Edge::new("impersonate", "", "any user"));
+            self.add_edge(Node::Identity(user.clone()), Edge::new("impersonate", "", "any user"));
         }
         self.reach_accounts_by(&Scope::Cluster, &Edge::new("impersonate", "", "any user"));
     }
@@ -514,7 +522,7 @@ impl Search<'_> {
                 resource: format!("{}.{}", deputy.resource, deputy.group),
                 scope: Scope::EveryNamespace,
             };
-            self.go(node, Edge::new("write-deputy", "", "every custom resource"));
+            self.add_edge(node, Edge::new("write-deputy", "", "every custom resource"));
         }
     }
 
@@ -528,21 +536,21 @@ impl Search<'_> {
             ControllerAction::MakesPods => return,
             ControllerAction::ActsAs(controller) => {
                 for (namespace, name) in self.list_accounts(scope) {
-                    self.act_as(&namespace, &name, deputy.group);
+                    self.add_identity(&namespace, &name, deputy.group);
                 }
                 (controller, false)
             }
             ControllerAction::ActsInOwnNamespace(controller) => (controller, true),
         };
         for controller in cluster.controllers.get(controller).into_iter().flatten() {
-            let serves = !is_own_only || scope.includes(&controller.namespace);
+            let serves = !is_own_only || scope.includes_namespace(&controller.namespace);
             if serves && !controller.is_locked_down {
                 let by = format!(
                     "serviceaccount {}/{} is not locked down",
                     controller.namespace, controller.account
                 );
                 let node = Node::account(&controller.namespace, &controller.account);
-                self.go(node, Edge::new("act-as-controller", "", by));
+                self.add_edge(node, Edge::new("act-as-controller", "", by));
             }
         }
     }

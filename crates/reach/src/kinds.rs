@@ -139,7 +139,7 @@ pub struct ReadKind {
     pub metadata_only: bool,
 }
 
-const fn version_of(group: &str) -> &'static str {
+const fn find_version(group: &str) -> &'static str {
     match group.as_bytes() {
         b"capsule.clastix.io" => "v1beta2",
         b"tenure.dev" => "v1alpha1",
@@ -147,20 +147,20 @@ const fn version_of(group: &str) -> &'static str {
     }
 }
 
-const fn source(group: &'static str, resource: &'static str, kind: &'static str) -> ReadKind {
+const fn read_whole(group: &'static str, resource: &'static str, kind: &'static str) -> ReadKind {
     ReadKind {
         group,
-        version: version_of(group),
+        version: find_version(group),
         resource,
         kind,
         metadata_only: false,
     }
 }
 
-const fn metadata(group: &'static str, resource: &'static str, kind: &'static str) -> ReadKind {
+const fn read_metadata(group: &'static str, resource: &'static str, kind: &'static str) -> ReadKind {
     ReadKind {
         group,
-        version: version_of(group),
+        version: find_version(group),
         resource,
         kind,
         metadata_only: true,
@@ -169,39 +169,39 @@ const fn metadata(group: &'static str, resource: &'static str, kind: &'static st
 
 /// All kinds that are read.
 pub const SOURCES: &[ReadKind] = &[
-    source(RBAC, "clusterroles", "ClusterRole"),
-    source(RBAC, "clusterrolebindings", "ClusterRoleBinding"),
-    source(RBAC, "roles", "Role"),
-    source(RBAC, "rolebindings", "RoleBinding"),
-    metadata("", "namespaces", "Namespace"),
-    metadata("", "serviceaccounts", "ServiceAccount"),
-    metadata("", "secrets", "Secret"),
-    metadata("", "nodes", "Node"),
-    source("", "pods", "Pod"),
-    source("apps", "deployments", "Deployment"),
-    source("apps", "statefulsets", "StatefulSet"),
-    source("apps", "daemonsets", "DaemonSet"),
-    source("batch", "cronjobs", "CronJob"),
-    source(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
-    source(
+    read_whole(RBAC, "clusterroles", "ClusterRole"),
+    read_whole(RBAC, "clusterrolebindings", "ClusterRoleBinding"),
+    read_whole(RBAC, "roles", "Role"),
+    read_whole(RBAC, "rolebindings", "RoleBinding"),
+    read_metadata("", "namespaces", "Namespace"),
+    read_metadata("", "serviceaccounts", "ServiceAccount"),
+    read_metadata("", "secrets", "Secret"),
+    read_metadata("", "nodes", "Node"),
+    read_whole("", "pods", "Pod"),
+    read_whole("apps", "deployments", "Deployment"),
+    read_whole("apps", "statefulsets", "StatefulSet"),
+    read_whole("apps", "daemonsets", "DaemonSet"),
+    read_whole("batch", "cronjobs", "CronJob"),
+    read_whole(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+    read_whole(
         ADMISSION,
         "validatingadmissionpolicybindings",
         "ValidatingAdmissionPolicyBinding",
     ),
-    source(
+    read_whole(
         ADMISSION,
         "validatingwebhookconfigurations",
         "ValidatingWebhookConfiguration",
     ),
-    source(TENANT_GROUP, "tenants", "Tenant"),
-    source("tenure.dev", "accessproviders", "AccessProvider"),
-    source("tenure.dev", "fluxaccesstargets", "FluxAccessTarget"),
-    metadata(
+    read_whole(TENANT_GROUP, "tenants", "Tenant"),
+    read_whole("tenure.dev", "accessproviders", "AccessProvider"),
+    read_whole("tenure.dev", "fluxaccesstargets", "FluxAccessTarget"),
+    read_metadata(
         "apiextensions.k8s.io",
         "customresourcedefinitions",
         "CustomResourceDefinition",
     ),
-    metadata("apiregistration.k8s.io", "apiservices", "APIService"),
+    read_metadata("apiregistration.k8s.io", "apiservices", "APIService"),
 ];
 
 /// Checks whether a kind exists only if its CustomResourceDefinition is installed. If such a kind is absent, nothing is

@@ -104,12 +104,12 @@ impl Scope {
         }
     }
 
-    pub(crate) fn includes(&self, namespace: &str) -> bool {
+    pub(crate) fn includes_namespace(&self, namespace: &str) -> bool {
         self.namespace().is_none_or(|own| own == namespace)
     }
 
     /// Returns the common part of two scopes.
-    pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn intersect(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Namespace(one), Self::Namespace(another)) => (one == another).then(|| self.clone()),
             (Self::Namespace(_), _) => Some(self.clone()),
@@ -289,7 +289,7 @@ impl Serialize for Node {
 
 /// Returns the entries of a map by namespace that a scope includes. A single namespace is looked up: a map may
 /// have thousands.
-pub(crate) fn scoped<'m, T>(map: &'m BTreeMap<String, T>, scope: &Scope) -> Vec<(&'m String, &'m T)> {
+pub(crate) fn list_in_scope<'m, T>(map: &'m BTreeMap<String, T>, scope: &Scope) -> Vec<(&'m String, &'m T)> {
     match scope.namespace() {
         Some(namespace) => map.get_key_value(namespace).into_iter().collect(),
         None => map.iter().collect(),

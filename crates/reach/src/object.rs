@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-pub(crate) fn pointer_text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn read_text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub(crate) fn read_list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object
         .pointer(pointer)
         .and_then(Value::as_array)
@@ -15,7 +15,7 @@ pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
 }
 
 pub(crate) fn list_texts(object: &Value, pointer: &str) -> Vec<String> {
-    list(object, pointer)
+    read_list(object, pointer)
         .iter()
         .filter_map(Value::as_str)
         .map(str::to_owned)
@@ -27,14 +27,14 @@ pub(crate) fn is_true(object: &Value, pointer: &str) -> bool {
 }
 
 /// Returns the API group of an object.
-pub(crate) fn group_of(object: &Value) -> &str {
-    pointer_text(object, "/apiVersion")
+pub(crate) fn read_group(object: &Value) -> &str {
+    read_text(object, "/apiVersion")
         .rsplit_once('/')
         .map_or("", |(group, _)| group)
 }
 
 /// Returns the value of a label. Labels have slashes in their names, so no pointer is used.
-pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+pub(crate) fn read_label<'a>(object: &'a Value, key: &str) -> &'a str {
     object
         .pointer("/metadata/labels")
         .and_then(|labels| labels.get(key))
@@ -42,7 +42,7 @@ pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
+pub(crate) fn read_annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     object
         .pointer("/metadata/annotations")
         .and_then(|annotations| annotations.get(key))

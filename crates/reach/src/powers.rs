@@ -203,7 +203,7 @@ pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
         }
         for Row(power, verbs, group, resource) in ROWS {
             if let Some(verb) = verbs.iter().find(|verb| rule.covers(verb, group, resource)) {
-                add(*power, &|| describe(verb, group, resource));
+                add(*power, &|| describe_right(verb, group, resource));
             }
         }
         for (index, deputy) in DEPUTIES.iter().enumerate() {
@@ -217,11 +217,11 @@ pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
                 ControllerAction::MakesPods => Power::CreatePods,
                 ControllerAction::ActsAs(_) | ControllerAction::ActsInOwnNamespace(_) => Power::Deputy(index),
             };
-            add(power, &|| describe(verb, deputy.group, deputy.resource));
+            add(power, &|| describe_right(verb, deputy.group, deputy.resource));
         }
         for (group, resource) in LANE_GROUPS {
             if let Some(verb) = WRITE.iter().find(|verb| rule.covers(verb, group, resource)) {
-                add(Power::FeedLane, &|| describe(verb, group, resource));
+                add(Power::FeedLane, &|| describe_right(verb, group, resource));
             }
         }
     }
@@ -229,7 +229,7 @@ pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
 }
 
 /// Returns a right in the words of kubectl: `create pods`, `create deployments.apps`.
-fn describe(verb: &str, group: &str, resource: &str) -> String {
+fn describe_right(verb: &str, group: &str, resource: &str) -> String {
     if group.is_empty() {
         format!("{verb} {resource}")
     } else {

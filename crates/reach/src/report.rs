@@ -174,7 +174,7 @@ impl<'c> Reach<'c> {
 
     /// Returns the nodes on the path to a node, the subject first.
     pub(crate) fn list_way(&self, number: usize) -> Vec<&Node> {
-        let way = self.search.trace(number);
+        let way = self.search.trace_path(number);
         way.into_iter()
             .filter_map(|number| self.search.nodes.get(number))
             .collect()
@@ -182,7 +182,7 @@ impl<'c> Reach<'c> {
 
     pub(crate) fn describe(&self, number: usize) -> Option<Reached> {
         let node = self.search.nodes.get(number)?.clone();
-        let way = self.search.trace(number);
+        let way = self.search.trace_path(number);
         let steps = way.windows(2).filter_map(|pair| match pair {
             [from, to] => self.describe_step(*from, *to),
             _ => None,
@@ -279,7 +279,7 @@ impl<'c> Reach<'c> {
             let first = numbers.iter().find_map(|number| {
                 Some((
                     *number,
-                    self.allows(self.search.nodes.get(*number)?, target, access, verbs)?,
+                    self.find_allowing_right(self.search.nodes.get(*number)?, target, access, verbs)?,
                 ))
             });
             if let Some((number, by)) = first
@@ -292,7 +292,7 @@ impl<'c> Reach<'c> {
     }
 
     /// Returns the right by which a node allows one of the verbs on an object.
-    fn allows(&self, node: &Node, target: &Target, access: &str, verbs: &[&str]) -> Option<String> {
+    fn find_allowing_right(&self, node: &Node, target: &Target, access: &str, verbs: &[&str]) -> Option<String> {
         let is_secret = target.group.is_empty() && target.resource == "secrets";
         let holds = |scope: &Scope| match scope {
             Scope::Cluster => true,
@@ -340,7 +340,11 @@ impl<'c> Reach<'c> {
         let mut text = String::from("digraph reach {\n  rankdir=LR;\n  node [shape=box];\n");
         for (number, node) in self.search.nodes.iter().enumerate() {
             let colour = if node.is_cluster_admin() { ", color=red" } else { "" };
-            let _written = writeln!(text, "  n{number} [label={}{colour}];", quote(&node.to_string()));
+            let _written = writeln!(
+                text,
+                "  n{number} [label={}{colour}];",
+                quote_for_graphviz(&node.to_string())
+            );
         }
         for (number, arrival) in self.search.arrivals.iter().enumerate() {
             let (Some(from), Some(edge)) = (arrival.from, &arrival.edge) else {
@@ -355,7 +359,11 @@ impl<'c> Reach<'c> {
                 "" => edge.name.to_owned(),
                 by => format!("{}\n{by}", edge.name),
             };
-            let _written = writeln!(text, "  n{from} -> n{number} [label={}{style}];", quote(&label));
+            let _written = writeln!(
+                text,
+                "  n{from} -> n{number} [label={}{style}];",
+                quote_for_graphviz(&label)
+            );
         }
         text.push_str("}\n");
         text
@@ -363,7 +371,7 @@ impl<'c> Reach<'c> {
 }
 
 /// Returns a quoted text in the language of Graphviz.
-fn quote(text: &str) -> String {
+fn quote_for_graphviz(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {

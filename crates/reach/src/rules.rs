@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::object::{list_texts, pointer_text};
+use crate::object::{list_texts, read_text};
 
 /// One rule of a Role or a ClusterRole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -127,7 +127,7 @@ impl Names {
         }
     }
 
-    pub(crate) fn contain(&self, name: &str) -> bool {
+    pub(crate) fn includes_name(&self, name: &str) -> bool {
         match self {
             Self::All => true,
             Self::Some(names) => names.contains(name),
@@ -137,11 +137,11 @@ impl Names {
 
 /// Checks whether one of the selectors aggregates a ClusterRole with these labels.
 pub(crate) fn is_aggregated(selectors: &[Value], labels: &Value) -> bool {
-    selectors.iter().any(|selector| selects(selector, labels))
+    selectors.iter().any(|selector| matches_labels(selector, labels))
 }
 
 /// Checks whether a label selector matches labels.
-pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn matches_labels(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let equal = selector
         .get("matchLabels")
@@ -158,10 +158,10 @@ pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
         .unwrap_or_default();
     equal
         && expressions.iter().all(|expression| {
-            let found = label(pointer_text(expression, "/key"));
+            let found = label(read_text(expression, "/key"));
             let values = list_texts(expression, "/values");
             let is_listed = found.is_some_and(|found| values.iter().any(|value| value == found));
-            match pointer_text(expression, "/operator") {
+            match read_text(expression, "/operator") {
                 "In" => is_listed,
                 "NotIn" => !is_listed,
                 "Exists" => found.is_some(),
@@ -239,7 +239,7 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(selects(&selector, &labels), matches, "{selector}");
+            assert_eq!(matches_labels(&selector, &labels), matches, "{selector}");
         }
     }
 }

@@ -41,12 +41,12 @@ impl Edge {
         }
     }
 
-    pub(crate) fn with(mut self, node: Node) -> Self {
+    pub(crate) fn with_node(mut self, node: Node) -> Self {
         self.with = Some(node);
         self
     }
 
-    pub(crate) fn judged(mut self, verdict: Verdict) -> Self {
+    pub(crate) fn with_verdict(mut self, verdict: Verdict) -> Self {
         self.verdict = verdict;
         self
     }
@@ -131,21 +131,21 @@ impl<'c> Search<'c> {
 
     /// Searches from the nodes that the subject is.
     pub(crate) fn run(&mut self, start: Node) {
-        self.begin(start.clone());
-        self.drain();
+        self.add_start(start.clone());
+        self.expand_queue();
         let is_admin = self.find(&Node::Everything(Scope::Cluster)).is_some();
         if !is_admin && self.find(&Node::Admission).is_some() {
             self.ignores_stops = true;
             for stopped in std::mem::take(&mut self.stopped) {
                 self.stopped_nodes.remove(&stopped.to);
-                self.go_from(stopped.from, stopped.to, stopped.edge.with(Node::Admission));
+                self.add_edge_from(stopped.from, stopped.to, stopped.edge.with_node(Node::Admission));
             }
-            self.drain();
+            self.expand_queue();
         }
     }
 
-    fn begin(&mut self, start: Node) {
-        let number = self.intern(
+    fn add_start(&mut self, start: Node) {
+        let number = self.add_node(
             start,
             Arrival {
                 from: None,
@@ -156,7 +156,7 @@ impl<'c> Search<'c> {
         self.queue.push(Reverse(((0, 0), number)));
     }
 
-    fn drain(&mut self) {
+    fn expand_queue(&mut self) {
         while let Some(Reverse((cost, number))) = self.queue.pop() {
             let is_stale = self.arrivals.get(number).is_none_or(|arrival| arrival.cost != cost);
             if is_stale || self.done.get(number).copied().unwrap_or(true) {
@@ -167,12 +167,12 @@ impl<'c> Search<'c> {
             }
             self.expanding = number;
             if let Some(node) = self.nodes.get(number).cloned() {
-                self.expand(&node);
+                self.expand_node(&node);
             }
         }
     }
 
-    fn intern(&mut self, node: Node, arrival: Arrival) -> usize {
+    fn add_node(&mut self, node: Node, arrival: Arrival) -> usize {
         let number = self.nodes.len();
         self.index.insert(node.clone(), number);
         self.nodes.push(node);
@@ -198,11 +198,11 @@ impl<'c> Search<'c> {
     }
 
     /// Adds an edge from the node that is being expanded.
-    pub(crate) fn go(&mut self, to: Node, edge: Edge) {
-        self.go_from(self.expanding, to, edge);
+    pub(crate) fn add_edge(&mut self, to: Node, edge: Edge) {
+        self.add_edge_from(self.expanding, to, edge);
     }
 
-    pub(crate) fn go_from(&mut self, from: usize, to: Node, edge: Edge) {
+    pub(crate) fn add_edge_from(&mut self, from: usize, to: Node, edge: Edge) {
         let unknown = match &edge.verdict {
             Verdict::Denied(judge) if !self.ignores_stops || !judge.is_configurable() => {
                 let judge = judge.clone();
@@ -237,7 +237,7 @@ impl<'c> Search<'c> {
                     .insert("everything beyond the first 300,000 nodes".to_owned());
             }
             None => {
-                let number = self.intern(to, arrival);
+                let number = self.add_node(to, arrival);
                 self.queue.push(Reverse((cost, number)));
             }
             Some(number) => {
@@ -254,7 +254,7 @@ impl<'c> Search<'c> {
     }
 
     /// Returns the numbers of the nodes on the path to a node, from the subject on.
-    pub(crate) fn trace(&self, number: usize) -> Vec<usize> {
+    pub(crate) fn trace_path(&self, number: usize) -> Vec<usize> {
         let mut path = vec![number];
         let mut at = number;
         while let Some(from) = self.arrivals.get(at).and_then(|arrival| arrival.from) {
@@ -267,7 +267,12 @@ impl<'c> Search<'c> {
     }
 
     /// Records a node that combines with others in the scope of both.
-    pub(crate) fn combine(&mut self, sort: &'static str, scope: &Scope, with: &'static str) -> Vec<(Scope, Scope)> {
+    pub(crate) fn combine_scopes(
+        &mut self,
+        sort: &'static str,
+        scope: &Scope,
+        with: &'static str,
+    ) -> Vec<(Scope, Scope)> {
         self.combined.entry(sort).or_default().insert(scope.clone());
         let Some(others) = self.combined.get(with) else {
             return Vec::new();
@@ -276,11 +281,11 @@ impl<'c> Search<'c> {
             Scope::Namespace(_) => [scope.clone(), Scope::EveryNamespace, Scope::Cluster]
                 .into_iter()
                 .filter(|other| others.contains(other))
-                .filter_map(|other| Some((other.meet(scope)?, other)))
+                .filter_map(|other| Some((other.intersect(scope)?, other)))
                 .collect(),
             _ => others
                 .iter()
-                .filter_map(|other| Some((other.meet(scope)?, other.clone())))
+                .filter_map(|other| Some((other.intersect(scope)?, other.clone())))
                 .collect(),
         }
     }
