@@ -132,8 +132,8 @@ impl AlertEvent {
         now: Timestamp,
     ) -> Option<Self> {
         let group = api_version.split('/').next().unwrap_or_default();
-        let is_told = TOLD.contains(&(kind, group)) && event.place == EventPlace::Beside;
-        if !is_told || is_kept_back(kind, &event.reason) {
+        let is_alerted = TOLD.contains(&(kind, group)) && event.place == EventPlace::Beside;
+        if !is_alerted || is_kept_back(kind, &event.reason) {
             return None;
         }
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -143,10 +143,10 @@ impl AlertEvent {
             EventKind::Normal => Severity::Info,
             EventKind::Warning => Severity::Error,
         };
-        let mut told = list_metadata(group, metadata, event);
+        let mut listed = list_metadata(group, metadata, event);
         let is_success = kind == "Kustomization" && event.reason == reason::RECONCILIATION_SUCCEEDED;
-        if is_success && severity == Severity::Info && told.contains_key(&format!("{group}/revision")) {
-            told.insert(format!("{group}/{COMMIT_STATUS}"), UPDATE.to_owned());
+        if is_success && severity == Severity::Info && listed.contains_key(&format!("{group}/revision")) {
+            listed.insert(format!("{group}/{COMMIT_STATUS}"), UPDATE.to_owned());
         }
         Some(Self {
             object: InvolvedObject {
@@ -160,9 +160,9 @@ impl AlertEvent {
             labels: metadata.labels.clone().unwrap_or_default(),
             severity,
             at: now,
-            message: cut(&visible(&event.message)),
+            message: truncate_message(&visible(&event.message)),
             reason: event.reason.clone(),
-            metadata: told,
+            metadata: listed,
             reporter: reporter.to_owned(),
         })
     }
@@ -232,19 +232,19 @@ fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<
     let asked = metadata.annotations.iter().flatten();
     let asked = asked.filter(|(key, _)| key.starts_with(EVENT_METADATA_PREFIX));
     let mut room = EVENT_METADATA_BYTES;
-    let mut told = BTreeMap::new();
+    let mut listed = BTreeMap::new();
     for (key, value) in own.chain(asked) {
         let Some(left) = room.checked_sub(key.len() + value.len()) else {
             continue;
         };
         room = left;
-        told.insert(key.clone(), value.clone());
+        listed.insert(key.clone(), value.clone());
     }
-    told
+    listed
 }
 
 /// Truncates a message.
-fn cut(message: &str) -> String {
+fn truncate_message(message: &str) -> String {
     if message.len() <= EVENT_MESSAGE_BYTES {
         return message.to_owned();
     }

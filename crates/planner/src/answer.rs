@@ -75,7 +75,7 @@ pub enum DeleteAnswer {
 
 impl DeleteAnswer {
     /// Puts an answer among those of an attempt; how often an object had changed is counted.
-    pub fn put(answers: &mut BTreeMap<ObjectId, Self>, id: ObjectId, mut answer: Self) {
+    pub fn insert_counted(answers: &mut BTreeMap<ObjectId, Self>, id: ObjectId, mut answer: Self) {
         if let (Self::Changed { times, .. }, Some(Self::Changed { times: before, .. })) =
             (&mut answer, answers.get(&id))
         {

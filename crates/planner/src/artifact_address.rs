@@ -164,12 +164,12 @@ impl fmt::Display for ArtifactBase {
 pub fn is_served(
     address: &ArtifactAddress,
     is_deleted: bool,
-    told: Option<&Artifact>,
+    published: Option<&Artifact>,
     stored: Option<&StoredArtifact>,
 ) -> bool {
     let is_stored = stored.is_some_and(|stored| stored.facts.digest == address.digest);
-    let is_told = told.is_some_and(|told| told.digest.as_deref() == Some(address.digest.as_str()));
-    !is_deleted && (is_stored || is_told)
+    let is_published = published.is_some_and(|published| published.digest.as_deref() == Some(address.digest.as_str()));
+    !is_deleted && (is_stored || is_published)
 }
 
 #[cfg(test)]
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_stored_and_what_is_still_told_of_is_served() {
         let address = ArtifactAddress::of("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
-        let told = |digest: &str| Artifact {
+        let publish = |digest: &str| Artifact {
             digest: Some(digest.to_owned()),
             last_update_time: crate::outcome::cut_to_seconds(jiff::Timestamp::UNIX_EPOCH),
             metadata: None,
@@ -270,14 +270,19 @@ mod tests {
         };
         let other = format!("sha256:{}", "0b".repeat(32));
         let this = address.digest.as_str();
-        assert!(is_served(&address, false, Some(&told(this)), Some(&stored(this))));
+        assert!(is_served(&address, false, Some(&publish(this)), Some(&stored(this))));
         // The artifact is stored, and its status is not written yet; another one follows.
-        assert!(is_served(&address, false, Some(&told(&other)), Some(&stored(this))));
+        assert!(is_served(&address, false, Some(&publish(&other)), Some(&stored(this))));
         assert!(is_served(&address, false, None, Some(&stored(this))));
-        assert!(is_served(&address, false, Some(&told(this)), Some(&stored(&other))));
+        assert!(is_served(&address, false, Some(&publish(this)), Some(&stored(&other))));
         // The previous artifact is not named any more, and the object is gone.
-        assert!(!is_served(&address, false, Some(&told(&other)), Some(&stored(&other))));
+        assert!(!is_served(
+            &address,
+            false,
+            Some(&publish(&other)),
+            Some(&stored(&other))
+        ));
         assert!(!is_served(&address, false, None, None));
-        assert!(!is_served(&address, true, Some(&told(this)), Some(&stored(this))));
+        assert!(!is_served(&address, true, Some(&publish(this)), Some(&stored(this))));
     }
 }

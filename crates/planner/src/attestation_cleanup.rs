@@ -28,7 +28,7 @@ pub fn find_end(metadata: &ObjectMeta) -> Option<Timestamp> {
 #[must_use]
 pub fn end_tenant(tenant: &Tenant) -> Request {
     let metadata = &tenant.metadata;
-    let id = identify(metadata);
+    let id = make_tenant_id(metadata);
     if tenant.spec.prevent_deletion.unwrap_or_default() {
         let object = json!({
             "apiVersion": format!("{GROUP}/v1beta2"), "kind": "Tenant",
@@ -58,7 +58,7 @@ pub fn end_tenant(tenant: &Tenant) -> Request {
 }
 
 /// Returns the id of a Tenant.
-pub(crate) fn identify(metadata: &ObjectMeta) -> ObjectId {
+pub(crate) fn make_tenant_id(metadata: &ObjectMeta) -> ObjectId {
     ObjectId {
         namespace: String::new(),
         name: metadata.name.clone().unwrap_or_default(),

@@ -35,37 +35,37 @@ impl Validity {
     /// Returns the validity of an authority that is made now.
     #[must_use]
     pub fn of_authority(now: Timestamp) -> Self {
-        Self::lasting(now, AUTHORITY)
+        Self::of_seconds(now, AUTHORITY)
     }
 
     /// Returns the validity of a certificate that is made now.
     #[must_use]
     pub fn of_serving(now: Timestamp) -> Self {
-        Self::lasting(now, SERVING)
+        Self::of_seconds(now, SERVING)
     }
 
-    fn lasting(now: Timestamp, seconds: i64) -> Self {
+    fn of_seconds(now: Timestamp, seconds: i64) -> Self {
         Self {
-            from: later(now, -BACKDATED),
-            until: later(now, seconds),
+            from: add_seconds(now, -BACKDATED),
+            until: add_seconds(now, seconds),
         }
     }
 
-    fn holds(self, now: Timestamp) -> bool {
+    fn is_valid(self, now: Timestamp) -> bool {
         self.from <= now && now <= self.until
     }
 
     /// Returns the time of creation.
-    fn made(self) -> Timestamp {
-        later(self.from, BACKDATED)
+    fn find_start(self) -> Timestamp {
+        add_seconds(self.from, BACKDATED)
     }
 
     fn has_left(self, now: Timestamp, seconds: i64) -> bool {
-        now < later(self.until, -seconds)
+        now < add_seconds(self.until, -seconds)
     }
 }
 
-fn later(moment: Timestamp, seconds: i64) -> Timestamp {
+fn add_seconds(moment: Timestamp, seconds: i64) -> Timestamp {
     moment
         .checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX })
@@ -125,18 +125,20 @@ pub struct Plan {
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let problem = describe_problem(snapshot, now);
     Plan {
-        step: choose(snapshot, now),
+        step: choose_step(snapshot, now),
         problem,
-        again: later(now, LOOK),
+        again: add_seconds(now, LOOK),
     }
 }
 
-fn choose(snapshot: &Snapshot, now: Timestamp) -> Step {
+fn choose_step(snapshot: &Snapshot, now: Timestamp) -> Step {
     let usable = snapshot.serving.filter(|serving| {
         let authority = serving.authority.and_then(|at| snapshot.authorities.get(at));
-        serving.is_for_names && serving.validity.holds(now) && authority.is_some_and(|authority| authority.holds(now))
+        serving.is_for_names
+            && serving.validity.is_valid(now)
+            && authority.is_some_and(|authority| authority.is_valid(now))
     });
-    let Some(newest) = snapshot.authorities.last().filter(|newest| newest.holds(now)) else {
+    let Some(newest) = snapshot.authorities.last().filter(|newest| newest.is_valid(now)) else {
         return Step::MakeAuthority {
             and_certificate: usable.is_none(),
         };
@@ -148,14 +150,14 @@ fn choose(snapshot: &Snapshot, now: Timestamp) -> Step {
     if !newest.has_left(now, AUTHORITY_LEFT) {
         return Step::MakeAuthority { and_certificate: false };
     }
-    let is_known = snapshot.is_published && later(newest.made(), OVERLAP) <= now;
+    let is_known = snapshot.is_published && add_seconds(newest.find_start(), OVERLAP) <= now;
     let last = snapshot.authorities.len().saturating_sub(1);
     let is_old = serving.authority != Some(last) || !serving.validity.has_left(now, SERVING_LEFT);
     if is_old && is_known {
         return Step::MakeCertificate;
     }
     // Others may show the certificate of before until they have heard of this one.
-    let is_settled = serving.authority == Some(last) && later(serving.validity.made(), OVERLAP) <= now;
+    let is_settled = serving.authority == Some(last) && add_seconds(serving.validity.find_start(), OVERLAP) <= now;
     match last {
         older @ 1.. if is_settled => Step::Forget(older),
         _ => Step::Rest,

@@ -51,7 +51,7 @@ pub fn rebuild_failure(failure: Failure, request: Request<'_>) -> Failure {
         .iter()
         .map(|cause| rebuild_cause(cause, request))
         .collect();
-    let message = message(&failure, &causes, request);
+    let message = write_message(&failure, &causes, request);
     Failure {
         // A word that isn't known could be anything.
         reason: match failure.reason {
@@ -104,14 +104,14 @@ fn rebuild_cause(cause: &Cause, request: Request<'_>) -> Cause {
         },
         field: request
             .object
-            .map_or_else(String::new, |object| known_path(object, &cause.field)),
+            .map_or_else(String::new, |object| find_known_path(object, &cause.field)),
         message: message.to_owned(),
     }
 }
 
-fn message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> String {
+fn write_message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> String {
     if failure.reason == Reason::Forbidden
-        && let Some(message) = missing_right(failure, request)
+        && let Some(message) = describe_missing_right(failure, request)
     {
         return message;
     }
@@ -125,7 +125,7 @@ fn message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> String 
             .object
             .filter(|_| is_secret(request.id) || is_config_map(request.id))
     {
-        problems = faults(object, is_secret(request.id));
+        problems = list_faults(object, is_secret(request.id));
     }
     let mut text = String::new();
     for problem in problems.iter().take(NAMED) {
@@ -139,7 +139,7 @@ fn message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> String 
 }
 
 /// Writes the authorizer's words again. The words of the answer are only compared with them, so that a webhook's words can't be among them.
-fn missing_right(failure: &Failure, request: Request<'_>) -> Option<String> {
+fn describe_missing_right(failure: &Failure, request: Request<'_>) -> Option<String> {
     let id = request.id;
     let account = request.identity.service_account()?;
     if !is_secret(id) {
@@ -158,7 +158,7 @@ fn missing_right(failure: &Failure, request: Request<'_>) -> Option<String> {
 }
 
 /// Returns the part of a path that the object itself has, or that every Secret has: names of fields and keys, never their values.
-fn known_path(object: &Value, field: &str) -> String {
+fn find_known_path(object: &Value, field: &str) -> String {
     const FIELDS: [&str; 10] = [
         "metadata",
         "name",
@@ -214,12 +214,16 @@ fn known_path(object: &Value, field: &str) -> String {
 }
 
 /// Finds the faults of a Secret or a ConfigMap that its own form shows.
-fn faults(secret: &Value, is_secret: bool) -> Vec<String> {
+fn list_faults(secret: &Value, is_secret: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let mut expect = |path: String, value: &Value, wanted: &str| {
         let found = type_of(value);
         if found != wanted && found != "null" {
-            faults.push(format!("{path} must be {} and is {}", article(wanted), article(found)));
+            faults.push(format!(
+                "{path} must be {} and is {}",
+                add_article(wanted),
+                add_article(found)
+            ));
         }
     };
     for field in ["data", "stringData"] {
@@ -271,7 +275,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn article(type_: &str) -> String {
+fn add_article(type_: &str) -> String {
     let article = if type_ == "object" { "an" } else { "a" };
     format!("{article} {type_}")
 }
@@ -286,31 +290,31 @@ mod tests {
     /// A value that may appear in no text.
     const VALUE: &str = "hunter2";
 
-    fn account() -> Identity {
-        let nobody = Placement::Unclaimed {
+    fn make_account() -> Identity {
+        let unclaimed = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
             is_protected: false,
         };
-        identity::decide_for_kustomization(&nobody, "team", None)
+        identity::decide_for_kustomization(&unclaimed, "team", None)
             .unwrap()
             .into()
     }
 
-    fn secret(object: &Value, failure: Failure) -> Failure {
+    fn rebuild_for_secret(object: &Value, failure: Failure) -> Failure {
         let id: ObjectId = "team_s__Secret".parse().unwrap();
-        let told = rebuild_failure(
+        let rebuilt = rebuild_failure(
             failure,
             Request {
                 id: &id,
-                identity: &account(),
+                identity: &make_account(),
                 object: Some(object),
             },
         );
-        assert!(!format!("{told:?}").contains(VALUE), "{told:?}");
-        told
+        assert!(!format!("{rebuilt:?}").contains(VALUE), "{rebuilt:?}");
+        rebuilt
     }
 
-    fn failure(code: u16, reason: &str, message: &str, causes: &[(&str, &str, &str)]) -> Failure {
+    fn make_failure(code: u16, reason: &str, message: &str, causes: &[(&str, &str, &str)]) -> Failure {
         Failure {
             code,
             reason: reason.into(),
@@ -331,37 +335,43 @@ mod tests {
     fn a_value_of_a_config_map_that_came_of_a_secret_is_no_number() {
         let object = json!({ "data": { "a": 731_731, "b": "not base64" } });
         let id: ObjectId = "team_m__ConfigMap".parse().unwrap();
-        let (identity, object) = (account(), Some(&object));
+        let (identity, object) = (make_account(), Some(&object));
         let request = Request {
             id: &id,
             identity: &identity,
             object,
         };
-        let told = rebuild_failure(failure(500, "InternalError", "got 731731", &[]), request).message;
+        let message = rebuild_failure(make_failure(500, "InternalError", "got 731731", &[]), request).message;
         assert!(
-            told.starts_with("data.a must be a string and is a number; the API server's message"),
-            "{told}"
+            message.starts_with("data.a must be a string and is a number; the API server's message"),
+            "{message}"
         );
-        assert!(!told.contains("731731"), "{told}");
+        assert!(!message.contains("731731"), "{message}");
     }
 
     #[test]
     fn a_wrong_type_is_named_without_its_value() {
         let object = json!({ "data": { "tls.crt": 7, "ok": "aGk=", "plain": "hunter2!" }, "stringData": ["hunter2"] });
-        let said = ".data.tls.crt: expected string, got &value.valueUnstructured{Value:hunter2}";
-        let told = secret(&object, failure(500, "InternalError", said, &[]));
+        let message = ".data.tls.crt: expected string, got &value.valueUnstructured{Value:hunter2}";
+        let failure = rebuild_for_secret(&object, make_failure(500, "InternalError", message, &[]));
         assert!(
-            told.message.contains("data.tls.crt must be a string and is a number"),
+            failure
+                .message
+                .contains("data.tls.crt must be a string and is a number"),
             "{}",
-            told.message
+            failure.message
         );
         assert!(
-            told.message.contains("stringData must be an object and is a list"),
+            failure.message.contains("stringData must be an object and is a list"),
             "{}",
-            told.message
+            failure.message
         );
-        assert!(told.message.contains("data.plain must be base64"), "{}", told.message);
-        assert!(told.is_transient());
+        assert!(
+            failure.message.contains("data.plain must be base64"),
+            "{}",
+            failure.message
+        );
+        assert!(failure.is_transient());
     }
 
     #[test]
@@ -374,17 +384,18 @@ mod tests {
             ("hunter2", "data[hunter2]", "hunter2"),
             ("FieldValueForbidden", "hunter2", "Forbidden: hunter2"),
         ];
-        let told = secret(
+        let failure = rebuild_for_secret(
             &object,
-            failure(422, "Invalid", "Secret \"s\" is invalid: hunter2", &causes),
+            make_failure(422, "Invalid", "Secret \"s\" is invalid: hunter2", &causes),
         );
-        let fields: Vec<&str> = told.causes.iter().map(|cause| cause.field.as_str()).collect();
+        let fields: Vec<&str> = failure.causes.iter().map(|cause| cause.field.as_str()).collect();
         assert_eq!(fields, ["data[a.b]", "metadata.labels", "data.a.b", "data", ""]);
         assert!(
-            told.message
+            failure
+                .message
                 .starts_with("data[a.b]: is not valid; metadata.labels: is not valid"),
             "{}",
-            told.message
+            failure.message
         );
     }
 
@@ -403,18 +414,21 @@ mod tests {
                 "Invalid value: \"hunter2\": field is immutable",
             ),
         ];
-        let told = secret(&object, failure(422, "Invalid", "hunter2", &causes));
-        assert!(immutable::is_only_immutability(&told), "{told:?}");
+        let failure = rebuild_for_secret(&object, make_failure(422, "Invalid", "hunter2", &causes));
+        assert!(immutable::is_only_immutability(&failure), "{failure:?}");
     }
 
     #[test]
     fn a_missing_right_is_told_and_a_webhook_that_copies_its_words_is_not() {
         let words = "secrets \"s\" is forbidden: User \"system:serviceaccount:team:default\" cannot patch resource \"secrets\" in API group \"\" in the namespace \"team\"";
-        let told = secret(&json!({}), failure(403, "Forbidden", &format!("{words}: hunter2"), &[]));
-        assert_eq!(told.message, words);
+        let failure = rebuild_for_secret(
+            &json!({}),
+            make_failure(403, "Forbidden", &format!("{words}: hunter2"), &[]),
+        );
+        assert_eq!(failure.message, words);
         let webhook = "admission webhook \"w\" denied the request: hunter2";
-        let told = secret(&json!({}), failure(403, "Forbidden", webhook, &[]));
-        assert_eq!(told.message, NOT_REPEATED);
+        let failure = rebuild_for_secret(&json!({}), make_failure(403, "Forbidden", webhook, &[]));
+        assert_eq!(failure.message, NOT_REPEATED);
     }
 
     #[test]
@@ -428,25 +442,26 @@ mod tests {
         )];
         let request = Request {
             id: &id,
-            identity: &account(),
+            identity: &make_account(),
             object: Some(&object),
         };
-        let told = rebuild_failure(failure(422, "Invalid", "hunter2", &causes), request);
-        assert!(!format!("{told:?}").contains(VALUE), "{told:?}");
+        let failure = rebuild_failure(make_failure(422, "Invalid", "hunter2", &causes), request);
+        assert!(!format!("{failure:?}").contains(VALUE), "{failure:?}");
         assert!(
-            told.message
+            failure
+                .message
                 .starts_with("spec.containers[0].env[0].value: is not valid; "),
             "{}",
-            told.message
+            failure.message
         );
     }
 
     #[test]
     fn what_was_made_here_stays() {
-        let told = secret(
+        let failure = rebuild_for_secret(
             &json!({}),
-            failure(0, "Unreachable", "the API server can't be reached", &[]),
+            make_failure(0, "Unreachable", "the API server can't be reached", &[]),
         );
-        assert_eq!(told.message, "the API server can't be reached");
+        assert_eq!(failure.message, "the API server can't be reached");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn find_cycle(
                 return None;
             }
             if name == start {
-                return Some(trace(start, &from, &came_from));
+                return Some(trace_cycle(start, &from, &came_from));
             }
             if !seen.insert(name.clone()) {
                 continue;
@@ -40,7 +40,7 @@ pub(crate) fn find_cycle(
 }
 
 /// Returns the path to the last object before the start, closed.
-fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<String> {
+fn trace_cycle(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<String> {
     let mut way = vec![start.to_owned()];
     let mut at = last;
     while at != start {

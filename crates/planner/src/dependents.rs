@@ -24,7 +24,7 @@ use crate::outcome::add_duration;
 use crate::plan::{Apply, Delete, Propagation, Request, Watched, Withheld};
 use crate::tenant::namespace_rate::NamespaceBurst;
 
-pub(crate) use terminating::{FinalizerRule, describe, neutralize, release};
+pub(crate) use terminating::{FinalizerRule, describe_held, make_neutral_form, make_release};
 
 /// The first and the longest pause after a refused write of one object.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -187,7 +187,7 @@ impl Attempt {
                 Some((id, if is_gone { Live::Absent } else { Live::Present(object) }))
             }
             Answer::Deleted(id, answer) => {
-                DeleteAnswer::put(&mut self.deleted, id, answer);
+                DeleteAnswer::insert_counted(&mut self.deleted, id, answer);
                 None
             }
             // A plan with dependents sends no such request.
@@ -210,7 +210,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub(crate) fn watched(&self) -> Watched {
+    pub(crate) fn make_watched(&self) -> Watched {
         Watched {
             id: self.id.clone(),
             version: self.version.to_owned(),
@@ -268,11 +268,11 @@ impl Dependents<'_> {
                 None
             }
             Some(WriteAnswer::Failed(failure)) => {
-                self.remember(id, asked, failure);
+                self.record_failure(id, asked, failure);
                 problems.push(describe_failure(id, "apply", failure));
                 None
             }
-            None => match self.waits(id, &asked) {
+            None => match self.find_pending_failure(id, &asked) {
                 Some(failure) => {
                     problems.push(describe_failure(id, "apply", failure));
                     None
@@ -290,12 +290,12 @@ impl Dependents<'_> {
     }
 
     /// Returns the failure whose pause is not over.
-    fn waits(&self, id: &ObjectId, asked: &str) -> Option<&Failure> {
+    fn find_pending_failure(&self, id: &ObjectId, asked: &str) -> Option<&Failure> {
         let refused = self.memory.refused.get(id)?;
         (refused.asked == asked && self.now < refused.until).then_some(&refused.failure)
     }
 
-    fn remember(&mut self, id: &ObjectId, asked: String, failure: &Failure) {
+    fn record_failure(&mut self, id: &ObjectId, asked: String, failure: &Failure) {
         let times = match self.memory.refused.get(id) {
             Some(before) if before.asked == asked && before.attempt == self.attempt.started => return,
             Some(before) if before.asked == asked => before.times.saturating_add(1),
@@ -315,7 +315,7 @@ impl Dependents<'_> {
     }
 
     /// Returns the reads that are needed first, or else the writes. Earlier failures are problems.
-    pub(crate) fn writes<'w>(
+    pub(crate) fn plan_writes<'w>(
         &mut self,
         wanted: impl Iterator<Item = &'w Wanted>,
         judge: impl Fn(&Value, &Wanted) -> Verdict,
@@ -330,18 +330,18 @@ impl Dependents<'_> {
                 (_, Some(_)) | (Some(Live::Absent | Live::Unserved), None) => {
                     applies.extend(self.write(wanted, problems))
                 }
-                (None, None) => reads.push(Request::Read(wanted.watched())),
+                (None, None) => reads.push(Request::Read(wanted.make_watched())),
                 (Some(Live::Failed(failure)), None) => problems.push(describe_failure(&wanted.id, "read", failure)),
                 (Some(Live::Present(live)), None) => {
                     let verdict = judge(&live.0, wanted);
                     if let Verdict::Foreign(why) = verdict {
                         problems.push(format!("{} exists and {why}", wanted.id.subject()));
                         if live.view().is_being_deleted() {
-                            problems.push(describe(&wanted.id, &live.0, "It is left as it is."));
+                            problems.push(describe_held(&wanted.id, &live.0, "It is left as it is."));
                         }
                         continue;
                     }
-                    let release = self.release(wanted.watched(), &live.0, problems);
+                    let release = self.plan_release(wanted.make_watched(), &live.0, problems);
                     let is_taken_over = !self.finalizers.is_checked(&live.0);
                     // Admission lets a tenant set a finalizer until the object has the label. So the label is written together with a proof that no finalizer was added
                     // meanwhile: the version without finalizers.
@@ -381,7 +381,7 @@ impl Dependents<'_> {
     }
 
     /// Returns the deletions of existing objects that the owner owns and no longer wants, in the order of their ids.
-    pub(crate) fn deletions(
+    pub(crate) fn plan_deletions(
         &mut self,
         is_wanted: impl Fn(&ObjectId) -> bool,
         is_ours: impl Fn(&Value) -> bool,
@@ -395,9 +395,9 @@ impl Dependents<'_> {
                 continue;
             }
             let asked = self.describe_request("delete");
-            match (self.attempt.deleted.get(id), self.waits(id, &asked)) {
+            match (self.attempt.deleted.get(id), self.find_pending_failure(id, &asked)) {
                 (Some(DeleteAnswer::Failed(failure)), _) => {
-                    self.remember(id, asked, failure);
+                    self.record_failure(id, asked, failure);
                     problems.push(describe_failure(id, "delete", failure));
                 }
                 (Some(DeleteAnswer::Accepted | DeleteAnswer::Absent), _) => {

@@ -65,7 +65,7 @@ pub struct WatchedLease {
 
 impl WatchedLease {
     /// Takes a read Lease; nothing if the Lease doesn't exist.
-    pub fn take(&mut self, record: Option<LeaseRecord>, now: Duration) {
+    pub fn take_lease(&mut self, record: Option<LeaseRecord>, now: Duration) {
         let same = |new: &LeaseRecord, old: &LeaseRecord| new.holder == old.holder && new.renewed == old.renewed;
         let unchanged = match (&record, &self.record) {
             (Some(new), Some(old)) => same(new, old),
@@ -109,7 +109,7 @@ pub enum ElectionAction {
 
 /// Decides the next action of the candidate with this name.
 #[must_use]
-pub fn decide(lease: &WatchedLease, name: &str, now: Duration) -> ElectionAction {
+pub fn decide_action(lease: &WatchedLease, name: &str, now: Duration) -> ElectionAction {
     let Some(record) = &lease.record else {
         return ElectionAction::Create;
     };
@@ -179,32 +179,32 @@ mod tests {
     #[test]
     fn a_lease_is_taken_when_it_stood_still_for_as_long_as_it_holds() {
         let mut lease = WatchedLease::default();
-        assert_eq!(decide(&lease, "a", at(0)), ElectionAction::Create);
+        assert_eq!(decide_action(&lease, "a", at(0)), ElectionAction::Create);
         let wait = ElectionAction::Wait { holder: "b".to_owned() };
         // The time that the Lease states doesn't count: it is watched for its whole duration.
-        lease.take(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(100));
-        assert_eq!(decide(&lease, "a", at(100)), wait);
-        lease.take(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(114));
-        assert_eq!(decide(&lease, "a", at(114)), wait);
+        lease.take_lease(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(100));
+        assert_eq!(decide_action(&lease, "a", at(100)), wait);
+        lease.take_lease(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(114));
+        assert_eq!(decide_action(&lease, "a", at(114)), wait);
         // The Lease was renewed, by whatever clock: the duration begins again.
-        lease.take(Some(record("b", "1999-01-01T00:00:00.000000Z")), at(114));
-        assert_eq!(decide(&lease, "a", at(128)), wait);
-        assert_eq!(decide(&lease, "a", at(129)), take(4, false));
+        lease.take_lease(Some(record("b", "1999-01-01T00:00:00.000000Z")), at(114));
+        assert_eq!(decide_action(&lease, "a", at(128)), wait);
+        assert_eq!(decide_action(&lease, "a", at(129)), take(4, false));
     }
 
     #[test]
     fn what_was_given_back_is_free_at_once_and_ones_own_is_renewed() {
         let mut lease = WatchedLease::default();
-        lease.take(Some(record("", "t")), at(5));
+        lease.take_lease(Some(record("", "t")), at(5));
         assert_eq!(
-            (lease.find_holder(at(5)), decide(&lease, "a", at(5))),
+            (lease.find_holder(at(5)), decide_action(&lease, "a", at(5))),
             (None, take(4, false))
         );
-        lease.take(Some(record("a", "t")), at(6));
-        assert_eq!(decide(&lease, "a", at(6)), take(3, true));
-        assert_eq!(decide(&lease, "a", at(99)), take(3, true));
-        lease.take(None, at(100));
-        assert_eq!(decide(&lease, "a", at(100)), ElectionAction::Create);
+        lease.take_lease(Some(record("a", "t")), at(6));
+        assert_eq!(decide_action(&lease, "a", at(6)), take(3, true));
+        assert_eq!(decide_action(&lease, "a", at(99)), take(3, true));
+        lease.take_lease(None, at(100));
+        assert_eq!(decide_action(&lease, "a", at(100)), ElectionAction::Create);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Part {
     }
 
     /// Checks whether it is meant to keep a rule, once it is in force.
-    fn keeps(self, rule: Rule) -> bool {
+    fn keeps_rule(self, rule: Rule) -> bool {
         match self {
             Self::Policies => !matches!(rule.kept_by_policies(), PolicyCoverage::Never | PolicyCoverage::Always),
             Self::Webhooks => rule.has_webhooks(),
@@ -80,7 +80,7 @@ pub struct PartState {
 impl PartState {
     /// Creates the state of a part that is in force.
     #[must_use]
-    pub fn holds(message: impl Into<String>) -> Self {
+    pub fn in_force(message: impl Into<String>) -> Self {
         Self {
             is_in_force: true,
             reason: reason::IN_FORCE,
@@ -90,7 +90,7 @@ impl PartState {
 
     /// Creates the state of a part that is not in force, or unknown.
     #[must_use]
-    pub fn fails(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn not_in_force(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             is_in_force: false,
             reason,
@@ -112,19 +112,19 @@ pub fn assess_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>)
     let all = known.into_iter().chain(unknown);
     let mut listed: Vec<String> = all.take(LISTED).map(ToString::to_string).collect();
     if listed.is_empty() {
-        return PartState::holds("no lane of several namespaces may request an administrator's token");
+        return PartState::in_force("no lane of several namespaces may request an administrator's token");
     }
     if more > 0 {
         listed.push(format!("and {} more", count_of(more, "namespace")));
     }
-    PartState::fails(reason, listed.join("; "))
+    PartState::not_in_force(reason, listed.join("; "))
 }
 
 /// Returns the status after a look at one part; nothing if the status doesn't change.
 #[must_use]
 pub fn update_status(
     status: &EnforcementStatus,
-    (part, standing): (Part, &PartState),
+    (part, state): (Part, &PartState),
     settings: &Settings,
     now: Timestamp,
 ) -> Option<EnforcementStatus> {
@@ -145,13 +145,8 @@ pub fn update_status(
             condition::remove(&mut noted.conditions, other.condition());
         }
     }
-    let said = describe(
-        part.condition(),
-        standing.is_in_force,
-        standing.reason,
-        standing.message.clone(),
-    );
-    condition::set(&mut noted.conditions, said);
+    let condition = describe(part.condition(), state.is_in_force, state.reason, state.message.clone());
+    condition::set(&mut noted.conditions, condition);
     // A part that is meant and was never reported is missing.
     for other in Part::ALL
         .into_iter()
@@ -174,12 +169,12 @@ pub fn update_status(
         .collect();
     let first_wrong = parts.iter().find(|part| part.status != ConditionStatus::True);
     let reason = first_wrong.map_or(reason::IN_FORCE, |part| part.reason.as_str());
-    let told: Vec<&str> = parts
+    let messages: Vec<&str> = parts
         .iter()
         .filter(|part| first_wrong.is_none() || part.status != ConditionStatus::True)
         .map(|part| part.message.as_str())
         .collect();
-    let ready = describe(READY, first_wrong.is_none(), reason, told.join("; "));
+    let ready = describe(READY, first_wrong.is_none(), reason, messages.join("; "));
     condition::set(&mut noted.conditions, ready);
     (noted != *status).then_some(noted)
 }
@@ -195,13 +190,13 @@ fn list_rules(conditions: &[Condition]) -> Vec<KeptRule> {
         if rule.kept_by_policies() == PolicyCoverage::Always {
             kept.kept_by.push("policies of the installation".to_owned());
         }
-        for part in Part::ALL.into_iter().filter(|part| part.keeps(rule)) {
-            let Some(said) = condition::find(conditions, part.condition()) else {
+        for part in Part::ALL.into_iter().filter(|part| part.keeps_rule(rule)) {
+            let Some(condition) = condition::find(conditions, part.condition()) else {
                 continue;
             };
             let is_in_part = part == Part::Policies && rule.kept_by_policies() == PolicyCoverage::InPart;
             let name = if is_in_part { "policies (in part)" } else { part.name() };
-            if said.status == ConditionStatus::True {
+            if condition.status == ConditionStatus::True {
                 kept.kept_by.push(name.to_owned());
             } else {
                 kept.missing.push(name.to_owned());
@@ -222,7 +217,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn both() -> Settings {
+    fn make_settings() -> Settings {
         Settings {
             has_policies: true,
             is_guarded: true,
@@ -238,13 +233,19 @@ mod tests {
 
     #[test]
     fn ready_is_false_while_any_part_is_not_in_force() {
-        let good = PartState::holds("34 policies");
-        let first = update_status(&EnforcementStatus::default(), (Part::Policies, &good), &both(), at(1)).unwrap();
+        let good = PartState::in_force("34 policies");
+        let first = update_status(
+            &EnforcementStatus::default(),
+            (Part::Policies, &good),
+            &make_settings(),
+            at(1),
+        )
+        .unwrap();
         // Both are meant, and one was never seen.
         let missing = "webhooks are meant to be in force, and nothing has reported them yet";
         assert_eq!(ready(&first), (ConditionStatus::False, "NotReported", missing, 1));
-        let bad = PartState::fails(reason::WEAKENED, "webhooks were changed or gone: x");
-        let second = update_status(&first, (Part::Webhooks, &bad), &both(), at(2)).unwrap();
+        let bad = PartState::not_in_force(reason::WEAKENED, "webhooks were changed or gone: x");
+        let second = update_status(&first, (Part::Webhooks, &bad), &make_settings(), at(2)).unwrap();
         let wanted = (
             ConditionStatus::False,
             "Weakened",
@@ -253,21 +254,39 @@ mod tests {
         );
         assert_eq!(ready(&second), wanted);
         // The other part's word changes nothing of that.
-        assert_eq!(update_status(&second, (Part::Policies, &good), &both(), at(3)), None);
-        let third = update_status(&second, (Part::Webhooks, &PartState::holds("webhooks")), &both(), at(4)).unwrap();
+        assert_eq!(
+            update_status(&second, (Part::Policies, &good), &make_settings(), at(3)),
+            None
+        );
+        let third = update_status(
+            &second,
+            (Part::Webhooks, &PartState::in_force("webhooks")),
+            &make_settings(),
+            at(4),
+        )
+        .unwrap();
         assert_eq!(
             ready(&third),
             (ConditionStatus::True, "InForce", "34 policies; webhooks", 4)
         );
-        let worse = PartState::fails(reason::NOT_MET_YET, "not met yet");
-        let fourth = update_status(&third, (Part::Policies, &worse), &both(), at(5)).unwrap();
+        let worse = PartState::not_in_force(reason::NOT_MET_YET, "not met yet");
+        let fourth = update_status(&third, (Part::Policies, &worse), &make_settings(), at(5)).unwrap();
         assert_eq!(ready(&fourth), (ConditionStatus::False, "NotMetYet", "not met yet", 5));
     }
 
     #[test]
     fn each_rule_names_what_keeps_it() {
-        let (good, bad) = (PartState::holds("held"), PartState::fails(reason::WEAKENED, "gone"));
-        let status = update_status(&EnforcementStatus::default(), (Part::Webhooks, &good), &both(), at(1)).unwrap();
+        let (good, bad) = (
+            PartState::in_force("held"),
+            PartState::not_in_force(reason::WEAKENED, "gone"),
+        );
+        let status = update_status(
+            &EnforcementStatus::default(),
+            (Part::Webhooks, &good),
+            &make_settings(),
+            at(1),
+        )
+        .unwrap();
         let find = |status: &EnforcementStatus, name: &str| {
             let found = status.rules.iter().find(|rule| rule.name == name).cloned();
             let rule = found.unwrap();
@@ -281,7 +300,7 @@ mod tests {
         );
         assert_eq!(find(&status, "gitops-account"), pair("webhooks", "policies"));
         assert_eq!(find(&status, "resource-quotas"), pair("webhooks", ""));
-        let status = update_status(&status, (Part::Policies, &good), &both(), at(2)).unwrap();
+        let status = update_status(&status, (Part::Policies, &good), &make_settings(), at(2)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies, webhooks", ""));
         assert_eq!(
             find(&status, "ingress-options"),
@@ -291,7 +310,7 @@ mod tests {
             find(&status, "controller-rights"),
             pair("policies of the installation", "")
         );
-        let status = update_status(&status, (Part::Webhooks, &bad), &both(), at(3)).unwrap();
+        let status = update_status(&status, (Part::Webhooks, &bad), &make_settings(), at(3)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies", "webhooks"));
         assert_eq!(find(&status, "resource-quotas"), pair("", "webhooks"));
         assert_eq!(ready(&status).0, ConditionStatus::False);
@@ -299,12 +318,18 @@ mod tests {
 
     #[test]
     fn what_nobody_keeps_any_more_says_nothing() {
-        let bad = PartState::fails(reason::WEAKENED, "gone");
-        let good = PartState::holds("34 policies");
-        let status = update_status(&EnforcementStatus::default(), (Part::Webhooks, &bad), &both(), at(1)).unwrap();
+        let bad = PartState::not_in_force(reason::WEAKENED, "gone");
+        let good = PartState::in_force("34 policies");
+        let status = update_status(
+            &EnforcementStatus::default(),
+            (Part::Webhooks, &bad),
+            &make_settings(),
+            at(1),
+        )
+        .unwrap();
         let alone = Settings {
             is_guarded: false,
-            ..both()
+            ..make_settings()
         };
         let status = update_status(&status, (Part::Policies, &good), &alone, at(2)).unwrap();
         assert_eq!(condition::find(&status.conditions, WEBHOOKS_IN_FORCE), None);

@@ -15,7 +15,7 @@ const LONGEST_MESSAGE: usize = 1024;
 pub fn join_events(events: &[Event]) -> Vec<Cow<'_, Event>> {
     let mut joined: Vec<Cow<'_, Event>> = Vec::with_capacity(events.len());
     for event in events {
-        match joined.last().and_then(|before| join(before, event)) {
+        match joined.last().and_then(|before| join_pair(before, event)) {
             Some(both) => {
                 joined.pop();
                 joined.push(Cow::Owned(both));
@@ -27,7 +27,7 @@ pub fn join_events(events: &[Event]) -> Vec<Cow<'_, Event>> {
 }
 
 /// Joins the event about changes and the event about their success.
-fn join(changes: &Event, success: &Event) -> Option<Event> {
+fn join_pair(changes: &Event, success: &Event) -> Option<Event> {
     let is = |event: &Event, reason: &str| {
         event.kind == EventKind::Normal && event.place == EventPlace::Beside && event.reason == reason
     };
@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    fn event(reason: &str, message: &str, revision: &str) -> Event {
+    fn make_event(reason: &str, message: &str, revision: &str) -> Event {
         Event {
             kind: EventKind::Normal,
             reason: reason.to_owned(),
@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    fn told(events: &[Event]) -> Vec<(String, String)> {
+    fn list_joined(events: &[Event]) -> Vec<(String, String)> {
         let joined = join_events(events);
         joined
             .iter()
@@ -69,41 +69,41 @@ mod tests {
 
     #[test]
     fn changes_and_their_success_are_one() {
-        let changes = event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
-        let success = event(
+        let changes = make_event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
+        let success = make_event(
             reason::RECONCILIATION_SUCCEEDED,
             "Reconciliation finished in 1s",
             "main@sha1:1",
         );
-        let both = told(&[changes.clone(), success.clone()]);
+        let both = list_joined(&[changes.clone(), success.clone()]);
         let message = "Reconciliation finished in 1s\nConfigMap/team/a created".to_owned();
         assert_eq!(both, [(reason::RECONCILIATION_SUCCEEDED.to_owned(), message)]);
-        assert_eq!(told(std::slice::from_ref(&changes)).len(), 1);
-        assert_eq!(told(std::slice::from_ref(&success)).len(), 1);
-        assert_eq!(told(&[success, changes]).len(), 2, "that came later");
-        assert!(told(&[]).is_empty());
+        assert_eq!(list_joined(std::slice::from_ref(&changes)).len(), 1);
+        assert_eq!(list_joined(std::slice::from_ref(&success)).len(), 1);
+        assert_eq!(list_joined(&[success, changes]).len(), 2, "that came later");
+        assert!(list_joined(&[]).is_empty());
     }
 
     #[test]
     fn what_is_of_another_revision_or_kind_or_too_long_stays_apart() {
-        let changes = event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
-        let success = event(reason::RECONCILIATION_SUCCEEDED, "finished", "main@sha1:1");
-        let older = event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:0");
-        assert_eq!(told(&[older, success.clone()]).len(), 2);
+        let changes = make_event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
+        let success = make_event(reason::RECONCILIATION_SUCCEEDED, "finished", "main@sha1:1");
+        let older = make_event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:0");
+        assert_eq!(list_joined(&[older, success.clone()]).len(), 2);
         let warning = Event {
             kind: EventKind::Warning,
             ..success.clone()
         };
-        assert_eq!(told(&[changes.clone(), warning]).len(), 2);
+        assert_eq!(list_joined(&[changes.clone(), warning]).len(), 2);
         let elsewhere = Event {
             place: EventPlace::Platform,
             ..success.clone()
         };
-        assert_eq!(told(&[changes, elsewhere]).len(), 2);
+        assert_eq!(list_joined(&[changes, elsewhere]).len(), 2);
         // As much as fits into one event is one; not a byte is cut for it.
-        let long = |length: usize| event(reason::PROGRESSING, &"x".repeat(length), "main@sha1:1");
+        let long = |length: usize| make_event(reason::PROGRESSING, &"x".repeat(length), "main@sha1:1");
         let room = LONGEST_MESSAGE - success.message.len() - 1;
-        assert_eq!(told(&[long(room), success.clone()]).len(), 1);
-        assert_eq!(told(&[long(room + 1), success]).len(), 2);
+        assert_eq!(list_joined(&[long(room), success.clone()]).len(), 1);
+        assert_eq!(list_joined(&[long(room + 1), success]).len(), 2);
     }
 }

@@ -19,14 +19,14 @@ pub const EXPRESSION: Allowance = Allowance {
     effort: 4 << 20,
 };
 
-/// The most that all expressions of one object may spend in [`PURSE_TIME`].
-pub const PURSE: Allowance = Allowance {
+/// The most that all expressions of one object may spend in [`BUDGET_PERIOD`].
+pub const FULL_BUDGET: Allowance = Allowance {
     cost: 10_000_000,
     effort: 128 << 20,
 };
 
 /// The time for which an evaluation budget lasts.
-pub const PURSE_TIME: Duration = Duration::from_secs(600);
+pub const BUDGET_PERIOD: Duration = Duration::from_secs(600);
 
 /// The weight of expressions in bytes of text, where work is queued by the size of its text: one round of them may take more than a moment.
 pub const WORK: usize = 256 << 10;
@@ -61,7 +61,7 @@ impl EvaluationError {
     /// Returns the whole message. Use it only for objects that may be quoted.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Failed { field, why } => format!("{field}: {}", tell(why, TOLD.1)),
+            Self::Failed { field, why } => format!("{field}: {}", truncate_message(why, TOLD.1)),
             Self::TooCostly(message) | Self::Spent(message) => message.clone(),
         }
     }
@@ -101,9 +101,9 @@ impl Expression {
     ) -> Result<Self, String> {
         let program = environment
             .compile(text)
-            .map_err(|error| format!("{field}: {}", tell(&error.to_string(), TOLD.0)))?;
+            .map_err(|error| format!("{field}: {}", truncate_message(&error.to_string(), TOLD.0)))?;
         if let Some(problem) = program.instantiation_failure() {
-            return Err(format!("{field}: {}", tell(problem, TOLD.0)));
+            return Err(format!("{field}: {}", truncate_message(problem, TOLD.0)));
         }
         match program.output_type() {
             found if *found == wanted => {}
@@ -117,10 +117,10 @@ impl Expression {
     pub(crate) fn evaluate<'a>(
         &self,
         variables: &dyn Variables<'a>,
-        purse: &mut EvaluationBudget,
+        budget: &mut EvaluationBudget,
     ) -> Result<bool, EvaluationError> {
-        match self.evaluate_any(variables, purse)? {
-            Value::Bool(said) => Ok(said),
+        match self.evaluate_any(variables, budget)? {
+            Value::Bool(value) => Ok(value),
             other => Err(self.refuse_type(&other, "bool")),
         }
     }
@@ -129,10 +129,10 @@ impl Expression {
     pub(crate) fn evaluate_text<'a>(
         &self,
         variables: &dyn Variables<'a>,
-        purse: &mut EvaluationBudget,
+        budget: &mut EvaluationBudget,
     ) -> Result<String, EvaluationError> {
-        match self.evaluate_any(variables, purse)? {
-            Value::String(said) => Ok(said.to_string()),
+        match self.evaluate_any(variables, budget)? {
+            Value::String(text) => Ok(text.to_string()),
             other => Err(self.refuse_type(&other, "string")),
         }
     }
@@ -147,28 +147,28 @@ impl Expression {
     fn evaluate_any<'a>(
         &self,
         variables: &dyn Variables<'a>,
-        purse: &mut EvaluationBudget,
+        budget: &mut EvaluationBudget,
     ) -> Result<Value<'a>, EvaluationError> {
-        let left = purse.left();
+        let left = budget.find_remaining();
         let allowed = Allowance {
             cost: EXPRESSION.cost.min(left.cost),
             effort: EXPRESSION.effort.min(left.effort),
         };
         if allowed.cost == 0 || allowed.effort == 0 {
-            return Err(purse.refuse(&self.field));
+            return Err(budget.make_spent_error(&self.field));
         }
         let evaluation = self.program.evaluate_within(variables, allowed);
         // The step that exceeded the bound was not spent, and would be spent again.
-        purse.spend(evaluation.cost.min(allowed.cost), evaluation.effort.min(allowed.effort));
+        budget.spend(evaluation.cost.min(allowed.cost), evaluation.effort.min(allowed.effort));
         match evaluation.result {
-            Ok(said) => Ok(said),
+            Ok(value) => Ok(value),
             Err(failure) if failure.is_too_costly() && allowed == EXPRESSION => {
                 Err(EvaluationError::TooCostly(format!(
                     "{} costs more than an expression may (a cost of {} on one object): look at less",
                     self.field, EXPRESSION.cost
                 )))
             }
-            Err(failure) if failure.is_too_costly() => Err(purse.refuse(&self.field)),
+            Err(failure) if failure.is_too_costly() => Err(budget.make_spent_error(&self.field)),
             Err(failure) => Err(EvaluationError::Failed {
                 field: self.field.clone(),
                 why: failure.to_string(),
@@ -194,8 +194,8 @@ pub struct EvaluationBudget {
 impl EvaluationBudget {
     /// Fills the evaluation budget if its time is over. For a changed spec, fills a tenth of it at least, so that a repaired expression can be tried, and an author of specs can't
     /// spend without end.
-    pub(crate) fn renew(&mut self, generation: Option<i64>, now: Timestamp) {
-        if self.until().is_none_or(|until| now >= until) {
+    pub(crate) fn refill(&mut self, generation: Option<i64>, now: Timestamp) {
+        if self.find_refill_time().is_none_or(|until| now >= until) {
             *self = Self {
                 generation,
                 since: Some(now),
@@ -204,26 +204,26 @@ impl EvaluationBudget {
             };
         } else if self.generation != generation {
             self.generation = generation;
-            self.cost = self.cost.min(PURSE.cost / 10 * 9);
-            self.effort = self.effort.min(PURSE.effort / 10 * 9);
+            self.cost = self.cost.min(FULL_BUDGET.cost / 10 * 9);
+            self.effort = self.effort.min(FULL_BUDGET.effort / 10 * 9);
         }
     }
 
     /// Returns the time at which the evaluation budget is filled again.
-    pub(crate) fn until(&self) -> Option<Timestamp> {
-        self.since.map(|since| add_duration(since, PURSE_TIME))
+    pub(crate) fn find_refill_time(&self) -> Option<Timestamp> {
+        self.since.map(|since| add_duration(since, BUDGET_PERIOD))
     }
 
     /// Pays for looking at so many bytes; whether there was enough.
-    pub(crate) fn pay(&mut self, bytes: usize) -> bool {
+    pub(crate) fn spend_bytes(&mut self, bytes: usize) -> bool {
         self.spend(0, bytes);
-        self.effort < PURSE.effort
+        self.effort < FULL_BUDGET.effort
     }
 
-    fn left(&self) -> Allowance {
+    fn find_remaining(&self) -> Allowance {
         Allowance {
-            cost: PURSE.cost.saturating_sub(self.cost),
-            effort: PURSE.effort.saturating_sub(self.effort),
+            cost: FULL_BUDGET.cost.saturating_sub(self.cost),
+            effort: FULL_BUDGET.effort.saturating_sub(self.effort),
         }
     }
 
@@ -233,20 +233,23 @@ impl EvaluationBudget {
     }
 
     /// Returns the reason for which nothing more is evaluated.
-    pub(crate) fn refuse(&self, field: &str) -> EvaluationError {
-        let until = self.until().map(|until| format!(" until {until}")).unwrap_or_default();
+    pub(crate) fn make_spent_error(&self, field: &str) -> EvaluationError {
+        let until = self
+            .find_refill_time()
+            .map(|until| format!(" until {until}"))
+            .unwrap_or_default();
         EvaluationError::Spent(format!(
             "{field} is not evaluated{until}: the expressions of this object have cost as much as they may in {} minutes (a cost of {}, or \
              {} MiB looked at): let them look at less",
-            PURSE_TIME.as_secs() / 60,
-            PURSE.cost,
-            PURSE.effort >> 20
+            BUDGET_PERIOD.as_secs() / 60,
+            FULL_BUDGET.cost,
+            FULL_BUDGET.effort >> 20
         ))
     }
 }
 
 /// Truncates a message.
-fn tell(message: &str, most: usize) -> String {
+fn truncate_message(message: &str, most: usize) -> String {
     let shown = visible(message);
     match shown.char_indices().nth(most) {
         Some((end, _)) => format!("{} [...]", shown.get(..end).unwrap_or_default()),
@@ -261,18 +264,21 @@ mod tests {
     #[test]
     fn a_purse_is_filled_after_its_time_and_a_little_for_another_spec() {
         let at = |seconds: u64| add_duration("2026-01-01T00:00:00Z".parse().unwrap(), Duration::from_secs(seconds));
-        let mut purse = EvaluationBudget::default();
-        let left = |purse: &EvaluationBudget| PURSE.cost - purse.cost;
-        purse.renew(Some(1), at(0));
-        purse.spend(PURSE.cost, PURSE.effort);
-        purse.renew(Some(1), at(599));
-        assert_eq!((left(&purse), purse.pay(0)), (0, false));
-        purse.renew(Some(2), at(599));
-        assert_eq!((left(&purse), purse.pay(0)), (PURSE.cost / 10, true));
+        let mut budget = EvaluationBudget::default();
+        let find_remaining = |budget: &EvaluationBudget| FULL_BUDGET.cost - budget.cost;
+        budget.refill(Some(1), at(0));
+        budget.spend(FULL_BUDGET.cost, FULL_BUDGET.effort);
+        budget.refill(Some(1), at(599));
+        assert_eq!((find_remaining(&budget), budget.spend_bytes(0)), (0, false));
+        budget.refill(Some(2), at(599));
+        assert_eq!(
+            (find_remaining(&budget), budget.spend_bytes(0)),
+            (FULL_BUDGET.cost / 10, true)
+        );
         // The remainder in the evaluation budget is neither lost nor multiplied.
-        purse.renew(Some(3), at(599));
-        assert_eq!(left(&purse), PURSE.cost / 10);
-        purse.renew(Some(3), at(600));
-        assert_eq!(left(&purse), PURSE.cost);
+        budget.refill(Some(3), at(599));
+        assert_eq!(find_remaining(&budget), FULL_BUDGET.cost / 10);
+        budget.refill(Some(3), at(600));
+        assert_eq!(find_remaining(&budget), FULL_BUDGET.cost);
     }
 }

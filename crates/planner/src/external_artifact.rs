@@ -111,12 +111,12 @@ pub fn find_generator(artifact: &ExternalArtifact) -> Option<&str> {
     (is_ours && is_beside).then_some(named.name.as_str())
 }
 
-/// Finds the generator of an artifact. `exists`: the ArtifactGenerator exists. `told`: its last published recipes.
+/// Finds the generator of an artifact. `exists`: the ArtifactGenerator exists. `find_recipes`: its last published recipes.
 pub fn find_maker<T: std::ops::Deref<Target = StoredRecipes>>(
     artifact: &ExternalArtifact,
     grants: &[ExternalGrant],
     exists: impl Fn(&str) -> bool,
-    told: impl Fn(&str) -> Option<T>,
+    find_recipes: impl Fn(&str) -> Option<T>,
 ) -> Beside {
     let Some(generator) = find_generator(artifact) else {
         return Beside::Elsewhere(read_written(artifact, grants));
@@ -124,20 +124,20 @@ pub fn find_maker<T: std::ops::Deref<Target = StoredRecipes>>(
     if !exists(generator) {
         return Beside::Missing(generator.to_owned());
     }
-    let Some(told) = told(generator) else {
+    let Some(stored) = find_recipes(generator) else {
         return Beside::Untold(generator.to_owned());
     };
-    if told.is_suspended {
+    if stored.is_suspended {
         return Beside::Suspended(generator.to_owned());
     }
-    if let Some(problem) = &told.problem {
+    if let Some(problem) = &stored.problem {
         return Beside::Failing(generator.to_owned(), problem.clone());
     }
     let name = artifact.metadata.name.as_deref().unwrap_or_default();
-    let Some(recipe) = told.recipes.get(name) else {
+    let Some(recipe) = stored.recipes.get(name) else {
         return Beside::NotOf(generator.to_owned());
     };
-    let find = |alias: &str| Some((alias.to_owned(), told.sources.get(alias)?.clone()));
+    let find = |alias: &str| Some((alias.to_owned(), stored.sources.get(alias)?.clone()));
     Beside::Told(Box::new(Composition {
         recipe: recipe.clone(),
         sources: recipe.list_aliases().filter_map(find).collect(),
@@ -155,11 +155,11 @@ fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Writte
     if named.is_empty() {
         return Written::NotAllowed;
     }
-    let Some(told) = artifact.status.as_ref().and_then(|status| status.artifact.as_ref()) else {
+    let Some(published) = artifact.status.as_ref().and_then(|status| status.artifact.as_ref()) else {
         return Written::Nothing;
     };
     let unusable = |problem: &str| Written::Unusable(format!("status.artifact.{problem}"));
-    if !named.iter().any(|grant| grant.covers(&told.url)) {
+    if !named.iter().any(|grant| grant.covers(&published.url)) {
         return unusable("url is not below an address that --allow-external-artifact names for it");
     }
     let is_hex = |hex: &str| {
@@ -168,22 +168,22 @@ fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Writte
                 .bytes()
                 .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     };
-    let digest = told.digest.as_deref().unwrap_or_default();
+    let digest = published.digest.as_deref().unwrap_or_default();
     if !digest.strip_prefix("sha256:").is_some_and(is_hex) {
         return unusable("digest must be sha256: and 64 digits: nothing else identifies the fetched artifact");
     }
     let is_text = |text: &str| text.len() <= LONGEST_REVISION && !text.chars().any(char::is_control);
-    if told.revision.is_empty() || !is_text(&told.revision) {
+    if published.revision.is_empty() || !is_text(&published.revision) {
         return unusable("revision is empty, too long, or no text");
     }
-    let origin = told
+    let origin = published
         .metadata
         .as_ref()
         .and_then(|metadata| metadata.get(ORIGIN_REVISION));
     Written::At {
-        url: told.url.clone(),
+        url: published.url.clone(),
         facts: ArtifactFacts {
-            revision: told.revision.clone(),
+            revision: published.revision.clone(),
             digest: digest.to_owned(),
             origin_revision: origin.filter(|origin| is_text(origin)).cloned(),
         },

@@ -29,7 +29,7 @@ enum Segment {
 impl Difference {
     /// Returns the path in the form of managedFields.
     #[must_use]
-    pub fn field_path(&self) -> FieldPath {
+    pub fn make_field_path(&self) -> FieldPath {
         let steps = self.segments.iter().map(|segment| match segment {
             Segment::Field(name) => PathElement::field(name),
             Segment::Element(_, Some(index)) => PathElement::Index(i64::try_from(*index).unwrap_or(i64::MAX)),
@@ -132,7 +132,7 @@ pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> 
     let owner = others.iter().rev().find(|entry| {
         entry
             .find("/fieldsV1")
-            .is_some_and(|fields| owns(fields, &difference.segments))
+            .is_some_and(|fields| owns_path(fields, &difference.segments))
     });
     let owner = owner.or(others.last())?;
     Some(owner.read_text("/manager").to_owned())
@@ -144,13 +144,13 @@ pub fn find_manager_among(entries: &[Value], difference: &Difference) -> Option<
     let mut entries = entries.iter().rev().map(ObjectView::of);
     let owner = entries.find(|entry| {
         let fields = entry.find("/fieldsV1");
-        fields.is_some_and(|fields| owns(fields, &difference.segments))
+        fields.is_some_and(|fields| owns_path(fields, &difference.segments))
     })?;
     owner.find_text("/manager").map(str::to_owned)
 }
 
 /// Checks whether a FieldsV1 tree names the path, something above it as a whole, or something below it.
-fn owns(fields: &Value, segments: &[Segment]) -> bool {
+fn owns_path(fields: &Value, segments: &[Segment]) -> bool {
     let Some((segment, rest)) = segments.split_first() else {
         return true;
     };
@@ -160,7 +160,7 @@ fn owns(fields: &Value, segments: &[Segment]) -> bool {
         Segment::Element(element, _) => find_element(fields, element),
     };
     match next {
-        Some(next) => next.as_object().is_some_and(serde_json::Map::is_empty) || owns(next, rest),
+        Some(next) => next.as_object().is_some_and(serde_json::Map::is_empty) || owns_path(next, rest),
         None => false,
     }
 }

@@ -93,18 +93,18 @@ pub fn assess_object(object: &Value) -> Health {
     let (group, _) = tenure_api::inventory::split_api_version(api_version);
     let kind = object.read_text("/kind");
     match (group, kind) {
-        ("apps" | "extensions", "Deployment") => deployment(object),
-        ("apps", "StatefulSet") => stateful_set(object),
-        ("apps" | "extensions", "DaemonSet") => daemon_set(object),
-        ("apps" | "extensions", "ReplicaSet") => replica_set(object),
-        ("", "Pod") => pod(object),
-        ("", "PersistentVolumeClaim") => persistent_volume_claim(object),
-        ("", "Service") => service(object),
-        ("batch", "Job") => job(object),
+        ("apps" | "extensions", "Deployment") => assess_deployment(object),
+        ("apps", "StatefulSet") => assess_stateful_set(object),
+        ("apps" | "extensions", "DaemonSet") => assess_daemon_set(object),
+        ("apps" | "extensions", "ReplicaSet") => assess_replica_set(object),
+        ("", "Pod") => assess_pod(object),
+        ("", "PersistentVolumeClaim") => assess_volume_claim(object),
+        ("", "Service") => assess_service(object),
+        ("batch", "Job") => assess_job(object),
         ("policy", "PodDisruptionBudget") => Health::Current,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => custom_resource_definition(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => assess_definition(object),
         ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => Health::Current,
-        _ => ready_condition(object),
+        _ => assess_ready_condition(object),
     }
 }
 
@@ -156,7 +156,7 @@ fn is_unobserved(object: ObjectView<'_>) -> bool {
     is_empty && !is_static && WITH_STATUS.iter().any(has_status)
 }
 
-fn ready_condition(object: ObjectView<'_>) -> Health {
+fn assess_ready_condition(object: ObjectView<'_>) -> Health {
     let in_progress = |message: &str, otherwise: &str| {
         let message = if message.is_empty() { otherwise } else { message };
         Health::InProgress(message.to_owned())
@@ -172,17 +172,17 @@ fn ready_condition(object: ObjectView<'_>) -> Health {
     }
 }
 
-fn in_progress(done: i64, wanted: i64, word: &str) -> Option<Health> {
+fn report_progress(done: i64, wanted: i64, word: &str) -> Option<Health> {
     (done < wanted).then(|| Health::InProgress(format!("{word}: {done}/{wanted}")))
 }
 
-fn unobserved(object: ObjectView<'_>) -> Option<Health> {
+fn check_observed(object: ObjectView<'_>) -> Option<Health> {
     let observed = object.find_number("/status/observedGeneration");
     (observed.is_none() && object.has("/metadata/generation"))
         .then(|| Health::InProgress("its controller has not processed it yet".to_owned()))
 }
 
-fn deployment(object: ObjectView<'_>) -> Health {
+fn assess_deployment(object: ObjectView<'_>) -> Health {
     let is_over = |reason: &str| reason == "ProgressDeadlineExceeded";
     if object.list_conditions().any(|condition| is_over(condition.reason)) {
         return Health::Failed("progress deadline exceeded".to_owned());
@@ -192,7 +192,7 @@ fn deployment(object: ObjectView<'_>) -> Health {
     {
         return Health::InProgress(condition.message.to_owned());
     }
-    if let Some(health) = unobserved(object) {
+    if let Some(health) = check_observed(object) {
         return health;
     }
     let wanted = object.find_number("/spec/replicas").unwrap_or(1);
@@ -200,13 +200,13 @@ fn deployment(object: ObjectView<'_>) -> Health {
     let updated = object.find_number("/status/updatedReplicas").unwrap_or(0);
     let ready = object.find_number("/status/readyReplicas").unwrap_or(0);
     let available = object.find_number("/status/availableReplicas").unwrap_or(0);
-    in_progress(updated, wanted, "updated replicas")
+    report_progress(updated, wanted, "updated replicas")
         .or_else(|| {
             (replicas > wanted)
                 .then(|| Health::InProgress(format!("{} old replicas are still there", replicas - wanted)))
         })
-        .or_else(|| in_progress(available, updated, "available replicas"))
-        .or_else(|| in_progress(ready, wanted, "ready replicas"))
+        .or_else(|| report_progress(available, updated, "available replicas"))
+        .or_else(|| report_progress(ready, wanted, "ready replicas"))
         .or_else(|| match object.find_condition("Available") {
             Some(available) if available.status == "True" => None,
             // A Deployment of no replicas has nothing that could become available.
@@ -217,11 +217,11 @@ fn deployment(object: ObjectView<'_>) -> Health {
         .unwrap_or(Health::Current)
 }
 
-fn stateful_set(object: ObjectView<'_>) -> Health {
+fn assess_stateful_set(object: ObjectView<'_>) -> Health {
     if object.find_text("/spec/updateStrategy/type") == Some("OnDelete") {
         return Health::Current;
     }
-    if let Some(health) = unobserved(object) {
+    if let Some(health) = check_observed(object) {
         return health;
     }
     let wanted = object.find_number("/spec/replicas").unwrap_or(1);
@@ -233,7 +233,7 @@ fn stateful_set(object: ObjectView<'_>) -> Health {
     let current = object.find_number("/status/currentReplicas").unwrap_or(0);
     let updated = object.find_number("/status/updatedReplicas").unwrap_or(0);
     if let Some(health) =
-        in_progress(replicas, wanted, "replicas").or_else(|| in_progress(ready, wanted, "ready replicas"))
+        report_progress(replicas, wanted, "replicas").or_else(|| report_progress(ready, wanted, "ready replicas"))
     {
         return health;
     }
@@ -241,47 +241,47 @@ fn stateful_set(object: ObjectView<'_>) -> Health {
         return Health::InProgress(format!("{} replicas too many", replicas - wanted));
     }
     if partition > 0 {
-        return in_progress(updated, wanted - partition, "updated replicas").unwrap_or(Health::Current);
+        return report_progress(updated, wanted - partition, "updated replicas").unwrap_or(Health::Current);
     }
     if object.read_text("/status/currentRevision") != object.read_text("/status/updateRevision") {
-        return in_progress(updated, wanted, "updated replicas")
+        return report_progress(updated, wanted, "updated replicas")
             .unwrap_or_else(|| Health::InProgress("the revision is being updated".to_owned()));
     }
-    in_progress(current, wanted, "current replicas").unwrap_or(Health::Current)
+    report_progress(current, wanted, "current replicas").unwrap_or(Health::Current)
 }
 
-fn daemon_set(object: ObjectView<'_>) -> Health {
-    if let Some(health) = unobserved(object) {
+fn assess_daemon_set(object: ObjectView<'_>) -> Health {
+    if let Some(health) = check_observed(object) {
         return health;
     }
     let Some(wanted) = object.find_number("/status/desiredNumberScheduled") else {
         return Health::InProgress("not scheduled yet".to_owned());
     };
-    in_progress(
+    report_progress(
         object.find_number("/status/currentNumberScheduled").unwrap_or(0),
         wanted,
         "scheduled",
     )
     .or_else(|| {
-        in_progress(
+        report_progress(
             object.find_number("/status/updatedNumberScheduled").unwrap_or(0),
             wanted,
             "updated",
         )
     })
     .or_else(|| {
-        in_progress(
+        report_progress(
             object.find_number("/status/numberAvailable").unwrap_or(0),
             wanted,
             "available",
         )
     })
-    .or_else(|| in_progress(object.find_number("/status/numberReady").unwrap_or(0), wanted, "ready"))
+    .or_else(|| report_progress(object.find_number("/status/numberReady").unwrap_or(0), wanted, "ready"))
     .unwrap_or(Health::Current)
 }
 
-fn replica_set(object: ObjectView<'_>) -> Health {
-    if let Some(health) = unobserved(object) {
+fn assess_replica_set(object: ObjectView<'_>) -> Health {
+    if let Some(health) = check_observed(object) {
         return health;
     }
     if let Some(condition) = object.find_condition("ReplicaFailure")
@@ -291,20 +291,20 @@ fn replica_set(object: ObjectView<'_>) -> Health {
     }
     let wanted = object.find_number("/spec/replicas").unwrap_or(1);
     let replicas = object.find_number("/status/replicas").unwrap_or(0);
-    in_progress(
+    report_progress(
         object.find_number("/status/fullyLabeledReplicas").unwrap_or(0),
         wanted,
         "labelled replicas",
     )
     .or_else(|| {
-        in_progress(
+        report_progress(
             object.find_number("/status/availableReplicas").unwrap_or(0),
             wanted,
             "available replicas",
         )
     })
     .or_else(|| {
-        in_progress(
+        report_progress(
             object.find_number("/status/readyReplicas").unwrap_or(0),
             wanted,
             "ready replicas",
@@ -314,7 +314,7 @@ fn replica_set(object: ObjectView<'_>) -> Health {
     .unwrap_or(Health::Current)
 }
 
-fn pod(object: ObjectView<'_>) -> Health {
+fn assess_pod(object: ObjectView<'_>) -> Health {
     match object.read_text("/status/phase") {
         "Succeeded" => Health::Current,
         "Failed" => Health::Failed("the Pod has failed".to_owned()),
@@ -339,14 +339,14 @@ fn find_waiting_reason(pod: ObjectView<'_>) -> Option<&str> {
         .find_map(|status| status.find_text("/state/waiting/reason"))
 }
 
-fn persistent_volume_claim(object: ObjectView<'_>) -> Health {
+fn assess_volume_claim(object: ObjectView<'_>) -> Health {
     match object.read_text("/status/phase") {
         "Bound" => Health::Current,
         phase => Health::InProgress(format!("the claim is not bound (phase {phase:?})")),
     }
 }
 
-fn service(object: ObjectView<'_>) -> Health {
+fn assess_service(object: ObjectView<'_>) -> Health {
     if object.find_text("/spec/type") != Some("LoadBalancer") {
         return Health::Current;
     }
@@ -358,7 +358,7 @@ fn service(object: ObjectView<'_>) -> Health {
 }
 
 /// Judges a Job, which must complete, or be suspended. (A started Job is not enough: Flux's own rule, stricter than kstatus'.)
-fn job(object: ObjectView<'_>) -> Health {
+fn assess_job(object: ObjectView<'_>) -> Health {
     if object.is_true("/spec/suspend") {
         return Health::Current;
     }
@@ -373,7 +373,7 @@ fn job(object: ObjectView<'_>) -> Health {
     }
 }
 
-fn custom_resource_definition(object: ObjectView<'_>) -> Health {
+fn assess_definition(object: ObjectView<'_>) -> Health {
     if let Some(condition) = object.find_condition("NamesAccepted")
         && condition.status == "False"
     {

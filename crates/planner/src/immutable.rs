@@ -61,7 +61,7 @@ pub(crate) fn is_immutability(cause: &Cause) -> bool {
 mod tests {
     use super::*;
 
-    fn refusal(causes: &[(&str, &str)]) -> Failure {
+    fn make_refusal(causes: &[(&str, &str)]) -> Failure {
         Failure {
             code: 422,
             reason: Reason::Invalid,
@@ -137,7 +137,7 @@ mod tests {
                 r#"Invalid value: "string": failed rule: self == oldSelf"#,
             ),
         ] {
-            assert!(is_only_immutability(&refusal(&[(kind, message)])), "{message}");
+            assert!(is_only_immutability(&make_refusal(&[(kind, message)])), "{message}");
         }
     }
 
@@ -168,22 +168,25 @@ mod tests {
             // A webhook or a policy: it names no type.
             ("", "field is immutable"),
         ] {
-            assert!(!is_only_immutability(&refusal(&[(kind, message)])), "{message}");
+            assert!(!is_only_immutability(&make_refusal(&[(kind, message)])), "{message}");
         }
         let immutable = ("FieldValueInvalid", "Invalid value: 1: field is immutable");
         let typo = ("FieldValueInvalid", "Invalid value: 1: must be less than 1");
-        assert!(!is_only_immutability(&refusal(&[immutable, typo])), "one cause of two");
-        assert!(!is_only_immutability(&refusal(&[])), "no causes");
+        assert!(
+            !is_only_immutability(&make_refusal(&[immutable, typo])),
+            "one cause of two"
+        );
+        assert!(!is_only_immutability(&make_refusal(&[])), "no causes");
         let conflict = Failure {
             code: 409,
             reason: Reason::Conflict,
-            ..refusal(&[immutable])
+            ..make_refusal(&[immutable])
         };
         assert!(!is_only_immutability(&conflict));
         let webhook = Failure {
             code: 400,
             reason: Reason::BadRequest,
-            ..refusal(&[immutable])
+            ..make_refusal(&[immutable])
         };
         assert!(!is_only_immutability(&webhook));
     }

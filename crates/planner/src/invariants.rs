@@ -66,8 +66,8 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
         let health_checked = matches!(step, Request::Read(_)) && plan.watch.iter().any(|watched| watched.id == *id);
         // Admission judges the creation of a namespace. Nothing else reaches one that isn't the tenant's.
         let is_creation = matches!(step, Request::Try(_) | Request::Create(_))
-            && write_scope::find_new_namespace(&snapshot.reach(), Scope::Cluster, id).is_some();
-        if !health_checked && !is_creation && inventory::check_entry(&snapshot.reach(), id).is_err() {
+            && write_scope::find_new_namespace(&snapshot.find_bounds(), Scope::Cluster, id).is_some();
+        if !health_checked && !is_creation && inventory::check_entry(&snapshot.find_bounds(), id).is_err() {
             violations.push(format!("reaches beyond its namespaces: {step}"));
         }
         if let Request::Delete(delete) = step {
@@ -94,7 +94,7 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
             violations.extend(takes_from_neighbours(snapshot, &apply.id));
         }
         if let Request::Apply(apply) | Request::Create(apply) | Request::DryRun(apply) = step {
-            let (namespace, name) = owner(snapshot);
+            let (namespace, name) = name_owner(snapshot);
             if !inventory::is_owned(&apply.object.0, namespace, name) {
                 violations.push(format!("applies without owner labels: {step}"));
             }
@@ -220,7 +220,7 @@ fn deletes_own_rights(snapshot: &kustomization::Snapshot, plan: &kustomization::
         .filter(|id| id.group != "rbac.authorization.k8s.io")
         .map(|id| format!("deletes {} together with its own rights", id.subject()))
         .collect();
-    let (namespace, name) = owner(snapshot);
+    let (namespace, name) = name_owner(snapshot);
     for id in old_inventory(snapshot)
         .iter()
         .filter_map(|text| text.parse::<ObjectId>().ok())
@@ -238,7 +238,7 @@ fn deletes_own_rights(snapshot: &kustomization::Snapshot, plan: &kustomization::
     violations
 }
 
-fn owner(snapshot: &kustomization::Snapshot) -> (&str, &str) {
+fn name_owner(snapshot: &kustomization::Snapshot) -> (&str, &str) {
     let metadata = &snapshot.kustomization.metadata;
     (
         metadata.namespace.as_deref().unwrap_or_default(),
@@ -263,7 +263,7 @@ fn deletes_what_is_not_ours(
 ) -> Vec<String> {
     let id = &delete.target.id;
     let mut violations = Vec::new();
-    let (namespace, name) = owner(snapshot);
+    let (namespace, name) = name_owner(snapshot);
     let Some(Live::Present(live)) = snapshot.live.get(id) else {
         return vec![format!("deletes what it has not looked at: {}", id.subject())];
     };
@@ -314,7 +314,7 @@ fn deletes_what_is_not_ours(
 /// Checks that only the platform takes an object of another owner, or a Kustomization one from its own neighbour.
 fn takes_from_neighbours(snapshot: &kustomization::Snapshot, id: &ObjectId) -> Option<String> {
     let rival = snapshot.rivals.get(snapshot.owners.get(id)?)?;
-    let (namespace, _) = owner(snapshot);
+    let (namespace, _) = name_owner(snapshot);
     let asker = (&snapshot.placement, namespace);
     let precedence = tenure_tenancy::owner::decide_precedence(asker, (&rival.placement, &rival.namespace));
     let believed = tenure_tenancy::owner::is_believed(&rival.placement, id);
@@ -326,7 +326,7 @@ fn takes_from_neighbours(snapshot: &kustomization::Snapshot, id: &ObjectId) -> O
 fn loses_inventory(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let Some(status) = &plan.status else { return Vec::new() };
     let new = inventory_ids(status);
-    let (namespace, name) = owner(snapshot);
+    let (namespace, name) = name_owner(snapshot);
     let mut violations = Vec::new();
     for old in old_inventory(snapshot) {
         if new.contains(&old) || !snapshot.kustomization.spec.prune {

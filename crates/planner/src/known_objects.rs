@@ -22,14 +22,14 @@ pub struct KnownObjects {
     seen: Option<BTreeMap<ObjectId, Live>>,
     answers: BTreeMap<ObjectId, Live>,
     /// Written objects that no watch has reported since. The watch is behind, or another client has deleted the object already.
-    untold: BTreeSet<ObjectId>,
+    unreported: BTreeSet<ObjectId>,
 }
 
 impl KnownObjects {
     /// Returns the known objects for the next plan: those that watches report, or else the answers. Every later report of a watch is news, however soon it comes.
-    pub fn observe(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
+    pub fn merge_watched(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
         self.seen = Some(watched.clone());
-        self.untold.retain(|id| !watched.contains_key(id));
+        self.unreported.retain(|id| !watched.contains_key(id));
         for (id, answer) in &self.answers {
             watched.entry(id.clone()).or_insert_with(|| answer.clone());
         }
@@ -40,7 +40,7 @@ impl KnownObjects {
     /// that was created and deleted between two comparisons leaves the watched objects unchanged.
     #[must_use]
     pub fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
-        !self.untold.is_empty() || self.seen.as_ref() != Some(watched)
+        !self.unreported.is_empty() || self.seen.as_ref() != Some(watched)
     }
 
     /// Ends an attempt, or begins another one. Another one begins if a watch reported a later version of an object than this attempt wrote or read. It also begins
@@ -56,8 +56,8 @@ impl KnownObjects {
             return Next::Restart;
         }
         // The attempt neither wrote nor read these objects: they are wanted no more.
-        self.untold.retain(|id| self.answers.contains_key(id));
-        let is_uncertain = self.untold.iter().any(|id| attempt.has_written(id));
+        self.unreported.retain(|id| self.answers.contains_key(id));
+        let is_uncertain = self.unreported.iter().any(|id| attempt.has_written(id));
         if !is_uncertain && !attempt.has_conflict() {
             return Next::Done(at);
         }
@@ -82,15 +82,15 @@ impl KnownObjects {
             Answer::Applied(..) | Answer::Disowned(..) | Answer::Released(..)
         );
         if let Answer::Deleted(id, DeleteAnswer::Accepted | DeleteAnswer::Absent) = &answer {
-            self.untold.remove(id);
+            self.unreported.remove(id);
             // An earlier read or write says nothing about the object now.
             self.answers.remove(id);
         }
         let Some((id, live)) = attempt.take(answer) else { return };
         if !matches!(live, Live::Present(_)) {
-            self.untold.remove(&id);
+            self.unreported.remove(&id);
         } else if is_write {
-            self.untold.insert(id.clone());
+            self.unreported.insert(id.clone());
         }
         self.answers.insert(id, live);
     }
@@ -129,7 +129,7 @@ mod tests {
     fn what_comes_while_a_plan_is_made_is_news() {
         let mut answered = KnownObjects::default();
         assert!(answered.has_news(&BTreeMap::new()), "nothing was planned yet");
-        assert_eq!(answered.observe(child(false)), child(false));
+        assert_eq!(answered.merge_watched(child(false)), child(false));
         assert!(!answered.has_news(&child(false)));
         assert!(answered.has_news(&child(true)));
         answered.clear();
@@ -147,12 +147,12 @@ mod tests {
         let (id, live) = child(true).pop_first().unwrap();
         let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
         answered.take(&mut attempt, Answer::Live(id, live));
-        assert_eq!(answered.observe(BTreeMap::new()), child(true));
+        assert_eq!(answered.merge_watched(BTreeMap::new()), child(true));
         assert!(
             !answered.has_news(&BTreeMap::new()),
             "an answer is not what watches tell"
         );
-        assert_eq!(answered.observe(child(false)), child(false));
+        assert_eq!(answered.merge_watched(child(false)), child(false));
     }
 
     /// A Tenant once ignored an edit between two rounds of the attempt that had written the object.
@@ -168,7 +168,7 @@ mod tests {
         let done = || Next::Done(None);
         let now = Timestamp::UNIX_EPOCH;
         for (seen, next) in [("8", done()), ("9", done()), ("10", Next::Restart)] {
-            answered.observe(BTreeMap::from([(id.clone(), version(seen))]));
+            answered.merge_watched(BTreeMap::from([(id.clone(), version(seen))]));
             assert_eq!(answered.check_end(done(), &attempt, now), next, "{seen}");
         }
         assert_eq!(answered.check_end(Next::Again, &attempt, now), Next::Again);
@@ -193,18 +193,18 @@ mod tests {
             Answer::Released(id.clone(), done()),
         ] {
             let (mut answered, mut attempt) = (KnownObjects::default(), begin());
-            answered.observe(child(true));
+            answered.merge_watched(child(true));
             answered.take(&mut attempt, written.clone());
             // The watch has reported the write, and the deletion.
-            assert_eq!(answered.observe(BTreeMap::new()), child(true));
+            assert_eq!(answered.merge_watched(BTreeMap::new()), child(true));
             assert_eq!(answered.check_end(Next::Done(None), &attempt, now), soon, "{written:?}");
             // The next attempt knows nothing of it, and reads.
             answered.clear();
             let mut attempt = begin();
-            assert_eq!(answered.observe(BTreeMap::new()), BTreeMap::new());
+            assert_eq!(answered.merge_watched(BTreeMap::new()), BTreeMap::new());
             // The object exists, so the watch is behind. Its next event is news, and no timer is set.
             answered.take(&mut attempt, Answer::Live(id.clone(), live.clone()));
-            answered.observe(BTreeMap::new());
+            answered.merge_watched(BTreeMap::new());
             assert_eq!(
                 answered.check_end(Next::Done(None), &attempt, now),
                 Next::Done(None),
@@ -215,7 +215,7 @@ mod tests {
                 "it may have come and gone: {written:?}"
             );
             // The watch reports the object.
-            answered.observe(child(true));
+            answered.merge_watched(child(true));
             assert!(!answered.has_news(&child(true)), "{written:?}");
         }
     }
@@ -234,18 +234,18 @@ mod tests {
             Answer::Live(id.clone(), Live::Absent),
         ] {
             let (mut answered, mut attempt) = (KnownObjects::default(), begin());
-            answered.observe(BTreeMap::new());
+            answered.merge_watched(BTreeMap::new());
             answered.take(&mut attempt, write());
             answered.take(&mut attempt, gone.clone());
             assert!(!answered.has_news(&BTreeMap::new()), "{gone:?}");
         }
         // The next attempt neither writes nor reads it.
         let (mut answered, mut attempt) = (KnownObjects::default(), begin());
-        answered.observe(BTreeMap::new());
+        answered.merge_watched(BTreeMap::new());
         answered.take(&mut attempt, write());
         answered.clear();
         let attempt = begin();
-        answered.observe(BTreeMap::new());
+        answered.merge_watched(BTreeMap::new());
         assert_eq!(answered.check_end(Next::Done(None), &attempt, now), Next::Done(None));
         assert!(!answered.has_news(&BTreeMap::new()));
     }

@@ -336,13 +336,13 @@ mod tests {
         assert_eq!((target.address.port, target.address.path.as_str()), (6443, "/k8s/c-1"));
         assert_eq!(target.credentials.token.as_ref().unwrap().as_str(), "hunter2");
         assert_eq!(target.to_string(), "https://cluster.example:6443");
-        let told = format!(
+        let message = format!(
             "{target:?} {:?} {:?} {}",
             target.key(),
             target.credentials,
             serde_json::to_string(&target).unwrap()
         );
-        assert!(!told.contains("hunter2") && !told.contains("c-1"), "{told}");
+        assert!(!message.contains("hunter2") && !message.contains("c-1"), "{message}");
     }
 
     #[test]

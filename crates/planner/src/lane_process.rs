@@ -215,7 +215,7 @@ impl ProcessRecord {
     }
 
     /// Takes a report of the shell.
-    pub fn take(&mut self, fact: ProcessEvent, now: Duration) {
+    pub fn take_event(&mut self, fact: ProcessEvent, now: Duration) {
         match (fact, &mut self.phase) {
             (ProcessEvent::Expected, phase) => *phase = Phase::Expecting { since: now },
             // A process that connects after a long absence has to wait for no pause.
@@ -246,7 +246,7 @@ impl ProcessRecord {
                 *phase = Phase::Killed(Some(cause))
             }
             (ProcessEvent::Killed(_), phase @ Phase::Stopping { .. }) => *phase = Phase::Killed(None),
-            (ProcessEvent::Ended(cause), _) => self.end(cause, now),
+            (ProcessEvent::Ended(cause), _) => self.record_exit(cause, now),
             // A late report doesn't apply to the current state.
             (
                 ProcessEvent::Arrived
@@ -261,7 +261,7 @@ impl ProcessRecord {
         }
     }
 
-    fn end(&mut self, cause: ExitCause, now: Duration) {
+    fn record_exit(&mut self, cause: ExitCause, now: Duration) {
         let (cause, up) = match std::mem::take(&mut self.phase) {
             // The end was intended.
             Phase::Stopping { .. } | Phase::Killed(None) => return,
@@ -278,7 +278,7 @@ impl ProcessRecord {
 
     /// Decides the next action; `is_wanted` is true while the lane has something to reconcile.
     #[must_use]
-    pub fn decide(&self, is_wanted: bool, now: Duration) -> ProcessAction {
+    pub fn decide_action(&self, is_wanted: bool, now: Duration) -> ProcessAction {
         match &self.phase {
             Phase::Resting | Phase::Pausing { .. } if !is_wanted => ProcessAction::Retire,
             Phase::Resting => ProcessAction::Start,
@@ -331,7 +331,7 @@ impl ProcessRecord {
 
     /// Returns the reason for which the lane is down, from an unexpected end until it works again.
     #[must_use]
-    pub fn trouble(&self, now: Duration) -> Option<LaneProblem> {
+    pub fn find_problem(&self, now: Duration) -> Option<LaneProblem> {
         let until = match self.phase {
             Phase::Pausing { until } => until,
             Phase::Expecting { since }

@@ -27,7 +27,7 @@ impl Object {
 
     /// Returns the object with a Secret's values replaced by their sizes.
     #[must_use]
-    pub fn redacted(&self) -> Value {
+    pub fn redact_values(&self) -> Value {
         let mut value = self.0.clone();
         let is_secret = self.view().read_text("/kind") == "Secret" && self.view().read_text("/apiVersion") == "v1";
         if is_secret {
@@ -60,7 +60,7 @@ impl Object {
 /// Returns an object for a message; of a confidential object, only its identity.
 pub(crate) fn describe_for_message(object: &Object, is_confidential: bool) -> Value {
     if !is_confidential {
-        return object.redacted();
+        return object.redact_values();
     }
     let text = |path: &str| object.view().read_text(path);
     json!({
@@ -73,13 +73,13 @@ pub(crate) fn describe_for_message(object: &Object, is_confidential: bool) -> Va
 
 impl fmt::Debug for Object {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}", self.redacted())
+        write!(formatter, "{}", self.redact_values())
     }
 }
 
 impl Serialize for Object {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.redacted().serialize(serializer)
+        self.redact_values().serialize(serializer)
     }
 }
 

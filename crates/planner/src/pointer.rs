@@ -22,7 +22,7 @@ impl Pointer {
                 "doesn't begin with a slash"
             });
         };
-        rest.split('/').map(unescape).collect::<Result<_, _>>().map(Self)
+        rest.split('/').map(unescape_step).collect::<Result<_, _>>().map(Self)
     }
 
     /// Returns the steps, unescaped.
@@ -61,7 +61,7 @@ impl Pointer {
     }
 }
 
-fn unescape(step: &str) -> Result<String, &'static str> {
+fn unescape_step(step: &str) -> Result<String, &'static str> {
     let mut read = String::with_capacity(step.len());
     let mut letters = step.chars();
     while let Some(letter) = letters.next() {

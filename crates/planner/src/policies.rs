@@ -48,7 +48,7 @@ pub struct Plan {
     /// The request, as a dry run, that shows whether policies are in force.
     pub probe: Option<Probe>,
     /// Whether they are.
-    pub standing: PartState,
+    pub part_state: PartState,
 }
 
 /// A question that policies answer by refusing.
@@ -115,7 +115,7 @@ pub enum Write {
         /// The object.
         object: Value,
         /// The event, if a user deleted the object.
-        told: Option<Event>,
+        event: Option<Event>,
     },
     /// A policy or a binding that isn't as it should be, as a merge patch that names its uid.
     Repair {
@@ -124,7 +124,7 @@ pub enum Write {
         /// The patch.
         patch: Value,
         /// The event; none for a repair that follows from the others.
-        told: Option<Event>,
+        event: Option<Event>,
     },
     /// A policy or a binding that another version made, if it still has this uid.
     Delete {
@@ -133,7 +133,7 @@ pub enum Write {
         /// The uid of the object.
         uid: String,
         /// The event.
-        told: Event,
+        event: Event,
     },
 }
 
@@ -151,19 +151,19 @@ impl Write {
 
     /// Returns the event, if there is one, and the object that it is about.
     #[must_use]
-    pub fn tells(&self) -> Option<(&Value, &Event)> {
+    pub fn find_event(&self) -> Option<(&Value, &Event)> {
         match self {
-            Self::Create { object, told } | Self::Repair { object, told, .. } => {
-                told.as_ref().map(|event| (object, event))
+            Self::Create { object, event } | Self::Repair { object, event, .. } => {
+                event.as_ref().map(|event| (object, event))
             }
-            Self::Delete { object, told, .. } => Some((object, told)),
+            Self::Delete { object, event, .. } => Some((object, event)),
             Self::Facts { .. } => None,
         }
     }
 
-    fn without_telling(mut self) -> Self {
-        if let Self::Create { told, .. } | Self::Repair { told, .. } = &mut self {
-            *told = None;
+    fn without_event(mut self) -> Self {
+        if let Self::Create { event, .. } | Self::Repair { event, .. } = &mut self {
+            *event = None;
         }
         self
     }
@@ -213,8 +213,8 @@ fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let names = snapshot.namespaces.iter().map(|namespace| namespace.name.as_str());
-    let said = (&snapshot.refusing, &snapshot.mintable);
-    let described = describe_namespaces(&snapshot.facts, said, names);
+    let lists = (&snapshot.refusing, &snapshot.mintable);
+    let described = describe_namespaces(&snapshot.facts, lists, names);
     let described = snapshot.namespaces.iter().zip(described);
     let has_policies = snapshot.facts.settings().has_policies;
     // Without policies, one fact is still read: by the check of the tokens that lanes request.
@@ -226,32 +226,32 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         return Plan {
             writes: facts,
             probe: None,
-            standing: PartState::fails(reason::NOT_KEPT, "no policies are kept here"),
+            part_state: PartState::not_in_force(reason::NOT_KEPT, "no policies are kept here"),
         };
     }
     let is_first = snapshot.live.is_empty();
     // The first time, policies refuse nothing until the facts are written. A namespace that takes no facts, for example because its owner has filled it up, delays
     // nothing: without facts its owners are refused there, and no other user is.
     if is_first && facts.iter().any(|write| !snapshot.refused.contains(&write.target())) {
-        let standing = PartState::fails(
+        let part_state = PartState::not_in_force(
             reason::FACTS_MISSING,
             "policies are written after the facts that they read are on the namespaces",
         );
         return Plan {
             writes: facts,
             probe: None,
-            standing,
+            part_state,
         };
     }
     let settings = snapshot.facts.settings();
     let wanted = list_policies(settings);
     let policies: Vec<Write> = wanted
         .iter()
-        .filter_map(|wanted| put_back(&snapshot.live, wanted.clone(), is_first))
+        .filter_map(|wanted| restore_policy(&snapshot.live, wanted.clone(), is_first))
         .collect();
     let left_over = list_obsolete(&snapshot.live, settings).into_iter().map(take_away);
     let left_over: Vec<Write> = left_over.collect();
-    let mut plan = judge(snapshot, (&policies, &left_over), &wanted);
+    let mut plan = judge_policies(snapshot, (&policies, &left_over), &wanted);
     let first: Vec<Write> = policies.into_iter().chain(left_over).collect();
     plan.writes.splice(0..0, first);
     plan.writes.extend(facts);
@@ -259,21 +259,21 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 }
 
 /// Judges the state of the policies. The probe follows from the stored form of the policies. So does the policy that answers the probe: it is written after them.
-fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wanted: &[Value]) -> Plan {
-    let finish = |writes, probe, standing| Plan {
+fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wanted: &[Value]) -> Plan {
+    let finish = |writes, probe, part_state| Plan {
         writes,
         probe,
-        standing,
+        part_state,
     };
     if !policies.is_empty() {
-        let standing = PartState::fails(
+        let part_state = PartState::not_in_force(
             reason::WEAKENED,
             format!(
                 "{}: they differ from what Tenure wrote, and are put back",
                 name_targets(policies.iter())
             ),
         );
-        return finish(Vec::new(), None, standing);
+        return finish(Vec::new(), None, part_state);
     }
     // An object that is being deleted was put back above, and still refuses. After it is gone, nothing refuses until it is created again.
     let mut state = Vec::new();
@@ -281,11 +281,11 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         let target = Target::of(wanted);
         let Some(found) = find_live(&snapshot.live, &target).filter(|found| !ObjectView::of(found).is_being_deleted())
         else {
-            let standing = PartState::fails(
+            let part_state = PartState::not_in_force(
                 reason::WEAKENED,
                 format!("{target} is being deleted, and is made again"),
             );
-            return finish(Vec::new(), None, standing);
+            return finish(Vec::new(), None, part_state);
         };
         let part = |path: &str| found.pointer(path).cloned().unwrap_or(Value::Null);
         state.push(json!([
@@ -298,18 +298,18 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
     let state = digest_value(&Value::from(state));
     let state: String = state.trim_start_matches("sha256:").chars().take(STATE_LENGTH).collect();
     if !left_over.is_empty() {
-        let standing = PartState::fails(
+        let part_state = PartState::not_in_force(
             reason::LEFT_OVER,
             format!(
                 "{}: made by another version of Tenure, and not by this one: deleted, or left to `tenure install` of this version",
                 name_targets(left_over.iter())
             ),
         );
-        return finish(Vec::new(), None, standing);
+        return finish(Vec::new(), None, part_state);
     }
     if let Some(held) = list_held(&snapshot.live, snapshot.facts.settings()).first() {
         let finalizers = ObjectView::of(held).list_texts("/metadata/finalizers");
-        let standing = PartState::fails(
+        let part_state = PartState::not_in_force(
             reason::LEFT_OVER,
             format!(
                 "{}: made by another version of Tenure, is being deleted, and finalizers hold it ({}): an administrator removes those that no controller removes",
@@ -317,19 +317,19 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
                 finalizers.collect::<Vec<_>>().join(", ")
             ),
         );
-        return finish(Vec::new(), None, standing);
+        return finish(Vec::new(), None, part_state);
     }
     let platform = &snapshot.facts.settings().platform_namespace;
     let answering = list_probe(platform, &state).into_iter();
     let answering: Vec<Write> = answering
-        .filter_map(|wanted| put_back(&snapshot.live, wanted, false))
-        .map(Write::without_telling)
+        .filter_map(|wanted| restore_policy(&snapshot.live, wanted, false))
+        .map(Write::without_event)
         .collect();
     if snapshot.met.as_ref() == Some(&state) {
         let message = format!("{} policies are in force", wanted.len() / 2);
-        return finish(answering, None, PartState::holds(message));
+        return finish(answering, None, PartState::in_force(message));
     }
-    let standing = PartState::fails(
+    let part_state = PartState::not_in_force(
         reason::NOT_MET_YET,
         "policies are stored, but the API server doesn't evaluate them yet",
     );
@@ -337,7 +337,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         object: make_probe(platform, &state),
         state,
     });
-    finish(answering, probe, standing)
+    finish(answering, probe, part_state)
 }
 
 /// The number of letters of the policies' state.
@@ -347,10 +347,10 @@ const TOLD: usize = 4;
 
 fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
     let names: Vec<String> = writes.map(|write| write.target().to_string()).collect();
-    let (told, more) = names.split_at(names.len().min(TOLD));
+    let (listed, more) = names.split_at(names.len().min(TOLD));
     match more.len() {
-        0 => told.join(", "),
-        more => format!("{}, and {more} more", told.join(", ")),
+        0 => listed.join(", "),
+        more => format!("{}, and {more} more", listed.join(", ")),
     }
 }
 
@@ -358,7 +358,7 @@ fn take_away(found: &Value) -> Write {
     let target = Target::of(found);
     Write::Delete {
         uid: ObjectView::of(found).read_text("/metadata/uid").to_owned(),
-        told: Event {
+        event: Event {
             kind: EventKind::Normal,
             reason: "PolicyTakenAway".to_owned(),
             message: format!("{target} was made by another version of Tenure, and not by this one: it is deleted"),
@@ -379,7 +379,7 @@ fn write_facts(
     wanted: &BTreeMap<String, String>,
     is_kept: impl Fn(&str) -> bool,
 ) -> Option<Write> {
-    let standing = namespace
+    let existing = namespace
         .annotations
         .iter()
         .filter(|(key, _)| key.starts_with(FACTS_PREFIX) && is_kept(key));
@@ -389,7 +389,7 @@ fn write_facts(
             annotations.insert(key.clone(), json!(value));
         }
     }
-    for (key, _) in standing.filter(|(key, _)| !wanted.contains_key(*key)) {
+    for (key, _) in existing.filter(|(key, _)| !wanted.contains_key(*key)) {
         annotations.insert(key.clone(), Value::Null);
     }
     (!annotations.is_empty()).then(|| Write::Facts {
@@ -398,16 +398,16 @@ fn write_facts(
     })
 }
 
-fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
+fn restore_policy(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
     let target = Target::of(&wanted);
     let Target { kind, name } = &target;
     let Some(found) = find_live(live, &target) else {
-        let told = (!is_first).then(|| {
-            tell(format!(
+        let event = (!is_first).then(|| {
+            make_put_back_event(format!(
                 "{kind} {name} was missing, and is created again: writes that it refuses were allowed meanwhile"
             ))
         });
-        return Some(Write::Create { object: wanted, told });
+        return Some(Write::Create { object: wanted, event });
     };
     let part = |object: &Value, path: &str| object.pointer(path).cloned().unwrap_or(Value::Null);
     let spec = find_difference(&part(found, "/spec"), &part(&wanted, "/spec"));
@@ -416,7 +416,7 @@ fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
         _ => Vec::new(),
     };
     let spec = spec?;
-    let told = tell(format!(
+    let event = make_put_back_event(format!(
         "{kind} {name} was changed ({}), and is put back: writes that it refuses may have been allowed meanwhile",
         fields.join(", ")
     ));
@@ -424,11 +424,11 @@ fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
     Some(Write::Repair {
         object: wanted,
         patch,
-        told: Some(told),
+        event: Some(event),
     })
 }
 
-fn tell(message: String) -> Event {
+fn make_put_back_event(message: String) -> Event {
     Event {
         kind: EventKind::Warning,
         reason: "PolicyPutBack".to_owned(),

@@ -14,7 +14,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Hides the confidential parts of an object, as it is and as it would be. These are the values of a Secret, and everything in an object with values of a Secret
 /// (`is_confidential`). The result shows which parts change, and nothing of their values.
-pub(crate) fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>, is_confidential: bool) {
+pub(crate) fn redact_values(mut before: Option<&mut Value>, mut after: Option<&mut Value>, is_confidential: bool) {
     let is_secret = [&before, &after].into_iter().flatten().any(|object| {
         let view = ObjectView::of(object);
         view.read_text("/kind") == "Secret" && view.read_text("/apiVersion") == "v1"
@@ -43,7 +43,7 @@ pub(crate) fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Valu
         let (mut old, mut new) = (part(&mut before), part(&mut after));
         match (field.as_str(), is_confidential) {
             ("metadata", _) => mask_metadata(old.as_mut(), new.as_mut(), is_confidential),
-            _ => hide(old.as_mut(), new.as_mut()),
+            _ => hide_values(old.as_mut(), new.as_mut()),
         }
         put_back(before.as_deref_mut(), &field, old);
         put_back(after.as_deref_mut(), &field, new);
@@ -63,7 +63,7 @@ fn mask_metadata(before: Option<&mut Value>, after: Option<&mut Value>, is_confi
         let mut old = before.as_deref_mut().and_then(|metadata| metadata.get_mut(field));
         let mut new = after.as_deref_mut().and_then(|metadata| metadata.get_mut(field));
         if is_confidential {
-            hide(old, new);
+            hide_values(old, new);
         } else if field == "annotations" {
             let copy = |annotations: &mut Option<&mut Value>| {
                 let copy = annotations.as_deref_mut()?.get_mut(LAST_APPLIED)?;
@@ -76,14 +76,14 @@ fn mask_metadata(before: Option<&mut Value>, after: Option<&mut Value>, is_confi
 }
 
 /// Hides every value, below names that stay.
-fn hide(before: Option<&mut Value>, after: Option<&mut Value>) {
+fn hide_values(before: Option<&mut Value>, after: Option<&mut Value>) {
     match (before, after) {
         (Some(Value::Object(before)), Some(Value::Object(after))) => {
             for (name, value) in before.iter_mut() {
-                hide(Some(value), after.get_mut(name));
+                hide_values(Some(value), after.get_mut(name));
             }
             for (_, value) in after.iter_mut().filter(|(name, _)| !before.contains_key(*name)) {
-                hide(None, Some(value));
+                hide_values(None, Some(value));
             }
         }
         (Some(before), Some(after)) => {
@@ -92,7 +92,7 @@ fn hide(before: Option<&mut Value>, after: Option<&mut Value>) {
             *after = Value::from(if is_same { HIDDEN } else { HIDDEN_AFTER });
         }
         (Some(Value::Object(only)), None) | (None, Some(Value::Object(only))) => {
-            only.values_mut().for_each(|value| hide(Some(value), None));
+            only.values_mut().for_each(|value| hide_values(Some(value), None));
         }
         (Some(only), None) | (None, Some(only)) => *only = Value::from(HIDDEN),
         (None, None) => {}
@@ -105,9 +105,9 @@ mod tests {
 
     use super::*;
 
-    fn masked(before: &Value, after: &Value, is_confidential: bool) -> (Value, Value) {
+    fn redact_copies(before: &Value, after: &Value, is_confidential: bool) -> (Value, Value) {
         let (mut before, mut after) = (before.clone(), after.clone());
-        redact(Some(&mut before), Some(&mut after), is_confidential);
+        redact_values(Some(&mut before), Some(&mut after), is_confidential);
         (before, after)
     }
 
@@ -119,7 +119,7 @@ mod tests {
         };
         let before = secret(json!({"same": "hunter2", "changes": "hunter2", "goes": "hunter2"}));
         let after = secret(json!({"same": "hunter2", "changes": "hunter3", "comes": "hunter3"}));
-        let (before, after) = masked(&before, &after, false);
+        let (before, after) = redact_copies(&before, &after, false);
         assert_eq!(
             before["data"],
             json!({"same": HIDDEN, "changes": HIDDEN_BEFORE, "goes": HIDDEN})
@@ -141,7 +141,7 @@ mod tests {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop", "labels": {"l": value}},
                    "spec": {"list": [value], "replicas": 3, "deep": {"value": value}}})
         };
-        let (before, after) = masked(&object("hunter2"), &object("hunter3"), true);
+        let (before, after) = redact_copies(&object("hunter2"), &object("hunter3"), true);
         assert!(!format!("{before}{after}").contains("hunter"), "{before} {after}");
         assert_eq!(after["metadata"]["name"], "web");
         assert_eq!(
@@ -149,6 +149,6 @@ mod tests {
             (&json!(HIDDEN), &json!(HIDDEN_AFTER))
         );
         let plain = object("shown");
-        assert_eq!(masked(&plain, &plain, false), (plain.clone(), plain));
+        assert_eq!(redact_copies(&plain, &plain, false), (plain.clone(), plain));
     }
 }

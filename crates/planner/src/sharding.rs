@@ -92,7 +92,7 @@ pub struct Peer {
     /// The holder of the Lease.
     pub holder: String,
     /// Up to where the peer has released what is not its. It is unset if the peer reconciles everything, or has not reported yet.
-    pub let_go: Option<ReleaseRecord>,
+    pub released: Option<ReleaseRecord>,
 }
 
 /// The phase of something that this instance reconciles, or reconciled.
@@ -110,10 +110,10 @@ enum Phase {
 #[derive(Clone, Debug, Default)]
 pub struct OwnedParts {
     instance: Instance,
-    estates: BTreeMap<ShardUnit, Phase>,
+    parts: BTreeMap<ShardUnit, Phase>,
     /// Up to where the instance has seen everything, and up to where it has released.
     seen: Option<ReleaseRecord>,
-    let_go: Option<ReleaseRecord>,
+    released: Option<ReleaseRecord>,
     /// The only instance has begun, and doesn't look at others any more.
     is_alone: bool,
 }
@@ -133,47 +133,47 @@ impl OwnedParts {
     #[must_use]
     pub fn take_own(&mut self, own: &BTreeSet<ShardUnit>, changed: Progress, seen: Progress) -> Vec<ShardUnit> {
         let mut leaving = Vec::new();
-        self.estates.retain(|estate, phase| match phase {
-            _ if own.contains(estate) => true,
+        self.parts.retain(|part, phase| match phase {
+            _ if own.contains(part) => true,
             Phase::Due(_) => false,
             Phase::Leaving => true,
             Phase::Begun => {
                 *phase = Phase::Leaving;
-                leaving.push(estate.clone());
+                leaving.push(part.clone());
                 true
             }
         });
-        for estate in own {
-            let phase = self.estates.entry(estate.clone()).or_insert(Phase::Due(changed));
+        for part in own {
+            let phase = self.parts.entry(part.clone()).or_insert(Phase::Due(changed));
             if let Phase::Due(since) = phase {
                 // The part may have belonged to another instance between two looks.
                 *since = changed;
             }
         }
         self.seen = Some(ReleaseRecord { seen, changed });
-        self.settle();
+        self.update_released();
         leaving
     }
 
     /// Notes that no work on the part is in progress any more. If the part has come back meanwhile, it is taken over as from any other instance.
-    pub fn take_left(&mut self, estate: &ShardUnit) {
-        if self.estates.get(estate) == Some(&Phase::Leaving) {
-            self.estates.remove(estate);
+    pub fn take_left(&mut self, part: &ShardUnit) {
+        if self.parts.get(part) == Some(&Phase::Leaving) {
+            self.parts.remove(part);
         }
-        self.settle();
+        self.update_released();
     }
 
     /// Updates the released revisions, unless a part is still being released: then they stay as they were.
-    fn settle(&mut self) {
-        if !self.estates.values().any(|phase| *phase == Phase::Leaving) {
-            self.let_go = self.seen;
+    fn update_released(&mut self) {
+        if !self.parts.values().any(|phase| *phase == Phase::Leaving) {
+            self.released = self.seen;
         }
     }
 
     /// Returns up to where the instance has released what is not its, for its Lease. An instance that reconciles everything releases nothing, and reports nothing.
     #[must_use]
-    pub fn let_go(&self) -> Option<ReleaseRecord> {
-        self.let_go.filter(|_| self.instance != Instance::Only)
+    pub fn release_record(&self) -> Option<ReleaseRecord> {
+        self.released.filter(|_| self.instance != Instance::Only)
     }
 
     /// Returns the parts that can begin now, given the reports of all other leaders.
@@ -190,12 +190,12 @@ impl OwnedParts {
         if !is_only && self.seen.as_ref().is_none_or(is_behind) {
             return ready;
         }
-        for (estate, phase) in &mut self.estates {
+        for (part, phase) in &mut self.parts {
             if let Phase::Due(since) = phase
-                && (is_only || peers.iter().all(|peer| has_let_go(peer, since)))
+                && (is_only || peers.iter().all(|peer| has_released(peer, since)))
             {
                 *phase = Phase::Begun;
-                ready.push(estate.clone());
+                ready.push(part.clone());
             }
         }
         ready
@@ -203,23 +203,23 @@ impl OwnedParts {
 
     /// Checks whether a part of the instance hasn't begun.
     #[must_use]
-    pub fn waits(&self) -> bool {
-        self.estates.values().any(|phase| matches!(phase, Phase::Due(_)))
+    pub fn has_waiting_parts(&self) -> bool {
+        self.parts.values().any(|phase| matches!(phase, Phase::Due(_)))
     }
 
     /// Describes the peers that the instance waits for; `None` if it doesn't wait.
     #[must_use]
     pub fn describe_wait(&self, peers: &[Peer]) -> Option<String> {
-        let due = self.estates.values().filter_map(|phase| match phase {
+        let due = self.parts.values().filter_map(|phase| match phase {
             Phase::Due(since) => Some(since),
             Phase::Begun | Phase::Leaving => None,
         });
         let due: Vec<&Progress> = due.collect();
         let is_only = self.instance == Instance::Only;
-        let is_slow = |peer: &&Peer| (is_only && !self.is_alone) || due.iter().any(|since| !has_let_go(peer, since));
+        let is_slow = |peer: &&Peer| (is_only && !self.is_alone) || due.iter().any(|since| !has_released(peer, since));
         let peer = peers.iter().find(is_slow)?;
         let (lease, holder) = (&peer.lease, &peer.holder);
-        Some(match (&self.instance, &peer.let_go) {
+        Some(match (&self.instance, &peer.released) {
             (Instance::Only, _) => format!(
                 "{holder} holds {lease} and reconciles a part of the cluster, and this instance would reconcile all of it: nothing begins here. \
                  Start this one with --watch-label-selector '!sharding.fluxcd.io/key', or end that one"
@@ -236,12 +236,12 @@ impl OwnedParts {
     }
 }
 
-fn has_let_go(peer: &Peer, since: &Progress) -> bool {
-    peer.let_go.is_some_and(|let_go| let_go.seen.covers(since))
+fn has_released(peer: &Peer, since: &Progress) -> bool {
+    peer.released.is_some_and(|released| released.seen.covers(since))
 }
 
 fn is_ahead(peer: &Peer, seen: &Progress) -> bool {
-    peer.let_go.is_some_and(|let_go| !seen.covers(&let_go.changed))
+    peer.released.is_some_and(|released| !seen.covers(&released.changed))
 }
 
 /// Lists the keys that some object has and no leader reconciles.

@@ -62,7 +62,7 @@ impl Refusal {
     }
 
     /// Creates the refusal of an object that waits for another one, without a fault of its own.
-    pub(crate) fn waits(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn waiting(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             is_final: false,
             ..Self::new(reason, message)

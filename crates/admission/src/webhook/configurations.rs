@@ -124,7 +124,7 @@ impl ConfigurationKeeper {
                     }
                     Err(error) => {
                         self.say(&error.to_string());
-                        Some(PartState::fails(reason::NOT_KEPT, error.to_string()))
+                        Some(PartState::not_in_force(reason::NOT_KEPT, error.to_string()))
                     }
                 };
                 if let Some(standing) = standing {
@@ -193,9 +193,9 @@ impl ConfigurationKeeper {
             self.tell(wanted, found.as_ref(), &difference, &mut book.history).await;
         }
         Ok(match (is_as_wanted, weakened.as_slice()) {
-            (true, _) => Some(PartState::holds("the webhooks are up to date")),
+            (true, _) => Some(PartState::in_force("the webhooks are up to date")),
             (false, []) => None,
-            (false, weakened) => Some(PartState::fails(
+            (false, weakened) => Some(PartState::not_in_force(
                 reason::WEAKENED,
                 format!("{}: put back", weakened.join("; ")),
             )),

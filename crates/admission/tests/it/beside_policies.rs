@@ -151,10 +151,10 @@ async fn configurations_follow_whether_policies_are_in_force() {
             .await
             .unwrap();
     };
-    let not_yet = || PartState::fails(reason::NOT_MET_YET, "the API server doesn't evaluate them yet");
+    let not_yet = || PartState::not_in_force(reason::NOT_MET_YET, "the API server doesn't evaluate them yet");
     for (standing, wanted) in [
         (not_yet(), "Fail"),
-        (PartState::holds("in force"), "Ignore"),
+        (PartState::in_force("in force"), "Ignore"),
         (not_yet(), "Fail"),
     ] {
         report(standing).await;

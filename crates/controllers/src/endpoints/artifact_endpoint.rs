@@ -170,7 +170,7 @@ impl ArtifactEndpoint {
         if rates.len() >= FEW && rates.len() == rates.capacity() {
             rates.retain(|_, bucket| !bucket.is_full(now));
         }
-        rates.entry(reader.to_owned()).or_default().take(READER_RATE, now)
+        rates.entry(reader.to_owned()).or_default().take_token(READER_RATE, now)
     }
 
     fn begin(&self, reader: &str, share: String) -> Option<Transfer> {

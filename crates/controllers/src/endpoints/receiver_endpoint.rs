@@ -203,8 +203,14 @@ impl ReceiverEndpoint {
         let Rates { receivers, tenants } = &mut *rates;
         drop_full(receivers, now);
         drop_full(tenants, now);
-        receivers.entry(receiver.clone()).or_default().take(RECEIVER_RATE, now)
-            && tenants.entry(share.to_owned()).or_default().take(TENANT_RATE, now)
+        receivers
+            .entry(receiver.clone())
+            .or_default()
+            .take_token(RECEIVER_RATE, now)
+            && tenants
+                .entry(share.to_owned())
+                .or_default()
+                .take_token(TENANT_RATE, now)
     }
 }
 

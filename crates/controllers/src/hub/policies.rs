@@ -56,14 +56,14 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         let Plan {
             writes,
             probe,
-            standing,
+            part_state: standing,
         } = planned.unwrap_or_else(|error| {
             tracing::error!(%error, "the facts for policies could not be read");
             let why = "the facts for policies could not be read: see the log of the controllers";
             Plan {
                 writes: Vec::new(),
                 probe: None,
-                standing: PartState::fails(reason::NOT_KEPT, why),
+                part_state: PartState::not_in_force(reason::NOT_KEPT, why),
             }
         });
         let writes = refusals.pass(writes, Instant::now());
@@ -468,7 +468,9 @@ async fn carry_out_one(controller: &Client, write: &Write) -> Result<(), Cluster
 
 /// Reports a restored object in the log and as an event.
 async fn write_event(controller: &Client, said: &mut EventHistory, write: &Write) {
-    let Some((object, event)) = write.tells() else { return };
+    let Some((object, event)) = write.find_event() else {
+        return;
+    };
     tracing::warn!("{}", event.message);
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

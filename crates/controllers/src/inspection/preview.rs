@@ -13,7 +13,7 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{ClientPool, Connection, LaneAccess, ServiceAccount};
 use tenure_planner::kustomization::{
     ApplySettings, Attempt, Difference, Guards, Memory, OngoingDeletions, ServiceAccountFacts, Snapshot, SourceFacts,
-    Step, preview,
+    Step, preview_changes,
 };
 use tenure_planner::{Answer, Next, Request, Status as _};
 use tenure_remote_requests::artifact::ArtifactFacts;
@@ -99,7 +99,7 @@ impl Preview<'_> {
         let mut resources = Vec::new();
         for _ in 0..ROUNDS {
             self.ask_owners(&key, &mut snapshot).await;
-            let mut plan = match preview(&snapshot, Timestamp::now()) {
+            let mut plan = match preview_changes(&snapshot, Timestamp::now()) {
                 Ok(differences) => {
                     let rendered = snapshot.attempt.rendered.as_ref();
                     let changed = rendered.map(|rendered| rendered.changed_files.clone());

@@ -97,7 +97,7 @@ impl NotificationQueue {
             }
             return false;
         }
-        if !state.recent.take(&news, now) {
+        if !state.recent.record_if_new(&news, now) {
             return false;
         }
         state.news.push_back(news);
@@ -158,7 +158,7 @@ impl NotificationQueue {
         };
         let mut own = line.bucket;
         // Take from both buckets, or from neither.
-        let is_free = own.take(LETTER_RATE, now) && tenant.take(TENANT_LETTER_RATE, now);
+        let is_free = own.take_token(LETTER_RATE, now) && tenant.take_token(TENANT_LETTER_RATE, now);
         if is_free {
             line.bucket = own;
         }
@@ -186,7 +186,7 @@ impl NotificationQueue {
     pub(crate) fn open_history(&self, alert: &NamespacedName) -> Option<Arc<tokio::sync::Mutex<EventHistory>>> {
         let now = self.began.elapsed();
         let mut state = self.state();
-        if !state.complaints.take(COMPLAINT_RATE, now) {
+        if !state.complaints.take_token(COMPLAINT_RATE, now) {
             return None;
         }
         if state.histories.len() >= HISTORIES && !state.histories.contains_key(alert) {

@@ -114,7 +114,7 @@ impl Keeper {
             let budget = self.context.room(self.room);
             match self
                 .record
-                .decide(&describe_demand(budget.demand()), self.began.elapsed())
+                .decide_action(&describe_demand(budget.demand()), self.began.elapsed())
             {
                 CapacityAction::Ask { bytes, besides, waits } => self.ask((bytes, besides), waits).await,
                 CapacityAction::GiveBack { kept } => {
@@ -145,7 +145,7 @@ impl Keeper {
     }
 
     async fn ask(&mut self, (bytes, besides): (u64, u64), waits: bool) {
-        self.record.take(CapacityEvent::Asked, self.began.elapsed());
+        self.record.take_event(CapacityEvent::Asked, self.began.elapsed());
         let room = self.room;
         let wants = FromLane::Wants {
             room,
@@ -164,6 +164,6 @@ impl Keeper {
             }
             CapacityEvent::WantedBack | CapacityEvent::Asked => {}
         }
-        self.record.take(fact, self.began.elapsed());
+        self.record.take_event(fact, self.began.elapsed());
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tenure_api::metadata::LET_GO;
 use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
 use tenure_planner::election::{
-    ElectionAction, LOOK_AT_OTHERS, LeaseRecord, RETRY, WatchedLease, decide, must_stop, write_spec,
+    ElectionAction, LOOK_AT_OTHERS, LeaseRecord, RETRY, WatchedLease, decide_action, must_stop, write_spec,
 };
 use tenure_planner::sharding::ReleaseRecord;
 use tokio::sync::watch;
@@ -165,7 +165,7 @@ impl Campaign {
             )));
         }
         self.look().await?;
-        match decide(&self.own, &self.election.candidate, self.now()) {
+        match decide_action(&self.own, &self.election.candidate, self.now()) {
             ElectionAction::Wait { holder } => Ok(Some(format!("{holder} leads; this process waits"))),
             next => self.write(&next).await.map(|()| None),
         }
@@ -180,7 +180,7 @@ impl Campaign {
             let Some(watched) = self.others.get_mut(index) else {
                 continue;
             };
-            watched.take(record, now);
+            watched.take_lease(record, now);
             if let Some(holder) = watched.find_holder(now).map(str::to_owned) {
                 return Ok(Some(HeldLease { lease, holder }));
             }
@@ -243,7 +243,7 @@ impl Campaign {
     /// Renews the Lease. Returns whether it still belongs to this process.
     async fn renew(&mut self) -> Result<bool, ClusterError> {
         self.look().await?;
-        match decide(&self.own, &self.election.candidate, self.now()) {
+        match decide_action(&self.own, &self.election.candidate, self.now()) {
             next @ ElectionAction::Take { renewal: true, .. } => self.write(&next).await.map(|()| true),
             ElectionAction::Create | ElectionAction::Take { .. } | ElectionAction::Wait { .. } => Ok(false),
         }
@@ -255,7 +255,7 @@ impl Campaign {
             self.look().await?;
             if let ElectionAction::Take {
                 version, renewal: true, ..
-            } = decide(&self.own, &self.election.candidate, self.now())
+            } = decide_action(&self.own, &self.election.candidate, self.now())
             {
                 let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
                 self.patch(&patch).await?;
@@ -274,7 +274,7 @@ impl Campaign {
 
     async fn look(&mut self) -> Result<(), ClusterError> {
         let lease = self.read(&self.election.lease).await?;
-        self.own.take(lease.as_ref().map(LeaseRecord::read), self.now());
+        self.own.take_lease(lease.as_ref().map(LeaseRecord::read), self.now());
         Ok(())
     }
 

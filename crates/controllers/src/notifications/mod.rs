@@ -164,7 +164,7 @@ async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: Sel
         );
         NotificationFailure::new(reason::NOTIFICATION_DISPATCH_FAILED, message)
     };
-    for (index, combined) in chosen.told {
+    for (index, combined) in chosen.chosen {
         let Some(SelectedAlert { shard, alert, .. }) = about.get(index) else {
             continue;
         };

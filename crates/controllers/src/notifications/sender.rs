@@ -144,8 +144,8 @@ async fn attempt(sending: &PreparedNotification, reach: &Connector) -> Verdict {
             },
         }
     }
-    match send_notification(&sending.connection, &sending.letter, reach).await {
-        Ok(answer) => sending.judge(&answer),
+    match send_notification(&sending.connection, &sending.request, reach).await {
+        Ok(answer) => sending.interpret_answer(&answer),
         Err(failure) => fail(failure),
     }
 }

@@ -73,12 +73,12 @@ impl ShardPeers {
                 continue;
             }
             let watched = known.entry(name.to_owned()).or_default();
-            watched.take(Some(LeaseRecord::read(lease)), now);
+            watched.take_lease(Some(LeaseRecord::read(lease)), now);
             if let Some(holder) = watched.find_holder(now) {
                 peers.push(Peer {
                     lease: name.to_owned(),
                     holder: holder.to_owned(),
-                    let_go: read_let_go(lease),
+                    released: read_let_go(lease),
                 });
             }
         }

@@ -57,7 +57,7 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
                 let _told = tell_left.send(estate);
             });
         }
-        board.set_released(holdings.let_go());
+        board.set_released(holdings.release_record());
         // After the time was recorded: a leader that leads by now is among them.
         let wait = match board.look().await {
             Ok(peers) => {
@@ -79,7 +79,7 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
             }
             said = wait;
         }
-        let pause = if holdings.waits() { LOOKS.0 } else { LOOKS.1 };
+        let pause = if holdings.has_waiting_parts() { LOOKS.0 } else { LOOKS.1 };
         tokio::select! {
             Some(estate) = left.recv() => {
                 holdings.take_left(&estate);

@@ -141,7 +141,7 @@ fn diff_and_who_name_one_line_for_each_field() {
         let live = change(&built.object, pointer);
         let differences = find_differences(&live, &built.object);
         assert_eq!(differences.len(), 1, "{kind} {field}");
-        let of_diff = locate_field(built, &differences[0].field_path()).map(|origin| origin.to_string());
+        let of_diff = locate_field(built, &differences[0].make_field_path()).map(|origin| origin.to_string());
         assert_eq!(of_diff, of_who, "{kind} {field}, as {}", differences[0].path);
     }
 }
@@ -171,7 +171,7 @@ fn every_changed_leaf_has_the_line_of_its_place() {
             }
             let expected = built.locate(&pointer).map(|location| location.to_string());
             let differences = find_differences(&change(&built.object, &pointer), &built.object);
-            let found = locate_field(&built, &differences[0].field_path()).map(|origin| origin.to_string());
+            let found = locate_field(&built, &differences[0].make_field_path()).map(|origin| origin.to_string());
             assert_eq!(found, expected, "{kind} {pointer}");
         }
     }

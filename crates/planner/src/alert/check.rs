@@ -40,7 +40,7 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
         pattern::compile(pattern).map_err(|problem| Refusal::invalid(format!("{field}: {problem}")))?;
     }
     let name = &spec.provider_ref.name;
-    let waits = |problem: String| Refusal::waits(reason::PROVIDER_NOT_READY, problem);
+    let waits = |problem: String| Refusal::waiting(reason::PROVIDER_NOT_READY, problem);
     match &snapshot.provider {
         None => {
             return Err(waits(format!(
@@ -113,9 +113,9 @@ fn check_source(placement: &Placement, namespace: &str, index: usize, source: &E
 
 /// Writes the message of Ready, with the kinds that send no events.
 fn describe_ready(spec: &AlertSpec) -> String {
-    let is_told = |kind: &&str| TOLD.iter().any(|(told, _)| told == kind);
+    let is_reported = |kind: &&str| TOLD.iter().any(|(told, _)| told == kind);
     let mut silent: Vec<&str> = spec.event_sources.iter().map(|source| source.kind.as_str()).collect();
-    silent.retain(|kind| !is_told(kind));
+    silent.retain(|kind| !is_reported(kind));
     silent.sort_unstable();
     silent.dedup();
     if silent.is_empty() {

@@ -15,27 +15,27 @@ pub const RECENT: usize = 4096;
 /// The recent news. Times count from any fixed moment.
 #[derive(Debug, Default)]
 pub struct RecentEvents {
-    told: HashMap<[u8; 32], Duration>,
+    sent: HashMap<[u8; 32], Duration>,
     /// The oldest first.
     order: VecDeque<[u8; 32]>,
 }
 
 impl RecentEvents {
     /// Checks whether the news is new, and remembers it then.
-    pub fn take(&mut self, news: &AlertEvent, now: Duration) -> bool {
+    pub fn record_if_new(&mut self, news: &AlertEvent, now: Duration) -> bool {
         while let Some(oldest) = self.order.front().copied() {
-            let is_over = self.told.get(&oldest).is_none_or(|at| now >= *at + SAME_FOR);
+            let is_over = self.sent.get(&oldest).is_none_or(|at| now >= *at + SAME_FOR);
             if !is_over && self.order.len() < RECENT {
                 break;
             }
             self.order.pop_front();
-            self.told.remove(&oldest);
+            self.sent.remove(&oldest);
         }
         let key: [u8; 32] = Sha256::digest(news.write_key().as_bytes()).into();
-        if self.told.contains_key(&key) {
+        if self.sent.contains_key(&key) {
             return false;
         }
-        self.told.insert(key, now);
+        self.sent.insert(key, now);
         self.order.push_back(key);
         true
     }

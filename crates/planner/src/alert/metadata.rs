@@ -19,7 +19,7 @@ pub struct Combined {
 
 /// Combines the metadata of an event for an Alert.
 #[must_use]
-pub fn combine(news: &AlertEvent, spec: &AlertSpec) -> Combined {
+pub fn combine_metadata(news: &AlertEvent, spec: &AlertSpec) -> Combined {
     let own_prefix = format!("{}/", news.object.group());
     let behind = |prefix: &str| -> Vec<(String, String)> {
         let found = news.metadata.iter();
@@ -45,14 +45,14 @@ pub fn combine(news: &AlertEvent, spec: &AlertSpec) -> Combined {
         ("involved object controller metadata", behind(&own_prefix)),
     ];
     let mut combined = Combined::default();
-    let mut said_by: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut sources_by_key: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (who, entries) in layers {
         for (key, value) in entries {
-            said_by.entry(key.clone()).or_default().push(who);
+            sources_by_key.entry(key.clone()).or_default().push(who);
             combined.metadata.insert(key, value);
         }
     }
-    combined.conflicts = said_by
+    combined.conflicts = sources_by_key
         .into_iter()
         .filter(|(_, who)| who.len() > 1)
         .map(|(key, who)| (key, who.join(", ")))

@@ -19,7 +19,7 @@ use tenure_api::{Alert, AlertStatus, Provider};
 use tenure_tenancy::Placement;
 
 pub use deduplication::{RECENT, RecentEvents, SAME_FOR};
-pub use metadata::{Combined, combine};
+pub use metadata::{Combined, combine_metadata};
 pub use selection::{Candidate, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts};
 
 use crate::plan::Status;
@@ -55,7 +55,7 @@ impl Status for AlertStatus {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let alert = &snapshot.alert;
-    let standing = ValidatedObject {
+    let validated = ValidatedObject {
         kind: "Alert",
         metadata: &alert.metadata,
         is_suspended: alert.spec.suspend,
@@ -65,7 +65,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             status
         },
     };
-    standing.plan(now, || check::validate(snapshot))
+    validated.plan(now, || check::validate(snapshot))
 }
 
 /// Estimates the weight of [`plan`] in bytes of text: expressions are compiled.

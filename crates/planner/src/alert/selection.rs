@@ -6,7 +6,7 @@ use tenure_api::alert::EventSource;
 use tenure_tenancy::{Placement, reference};
 
 use super::check::list_patterns;
-use super::metadata::{Combined, combine};
+use super::metadata::{Combined, combine_metadata};
 use super::pattern;
 use crate::alert_event::{AlertEvent, Severity};
 use crate::list_limits::{ALERTS_TOLD, EVENT_SOURCES, PATTERNS_BYTES, PATTERNS_TRIED};
@@ -27,7 +27,7 @@ pub struct Candidate<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectedAlerts {
     /// The chosen Alerts, as indexes into the candidates, with their metadata.
-    pub told: Vec<(usize, Combined)>,
+    pub chosen: Vec<(usize, Combined)>,
     /// The Alerts that are left out because of a mistake in their spec. Their own status reports the mistake.
     pub mistaken: Vec<usize>,
     /// The first Alert that was left out because too many were chosen.
@@ -41,7 +41,7 @@ pub fn is_about(alert: &Alert, news: &AlertEvent) -> bool {
     let spec = &alert.spec;
     let wants_errors = spec.event_severity.as_deref() == Some("error");
     let is_severe = !wants_errors || news.severity == Severity::Error;
-    !spec.suspend && is_severe && list_sources(alert).any(|source| names(source, namespace, news))
+    !spec.suspend && is_severe && list_sources(alert).any(|source| names_object(source, namespace, news))
 }
 
 /// Lists the entries of an Alert that are compared with an event. An Alert with more has a mistake in its spec.
@@ -67,7 +67,7 @@ pub fn may_name(candidate: &Candidate<'_>, news: &AlertEvent) -> bool {
     reference::check_event_source(candidate.placement, namespace, Some(&object.namespace), (kind, name)).is_ok()
 }
 
-fn names(source: &EventSource, own_namespace: &str, news: &AlertEvent) -> bool {
+fn names_object(source: &EventSource, own_namespace: &str, news: &AlertEvent) -> bool {
     let object = &news.object;
     let namespace = source.namespace.as_deref().unwrap_or(own_namespace);
     namespace == object.namespace
@@ -87,7 +87,7 @@ struct Budget {
 }
 
 impl Budget {
-    fn whole() -> Self {
+    fn full() -> Self {
         Self {
             patterns: PATTERNS_TRIED,
             bytes: PATTERNS_BYTES,
@@ -95,7 +95,7 @@ impl Budget {
     }
 
     /// Takes one try of one expression from the budget, if one is left.
-    fn take(&mut self, message: &str) -> bool {
+    fn spend_try(&mut self, message: &str) -> bool {
         let left = (self.patterns.checked_sub(1), self.bytes.checked_sub(message.len()));
         let (Some(patterns), Some(bytes)) = left else {
             return false;
@@ -125,15 +125,17 @@ pub fn estimate_work(candidates: &[Candidate<'_>], news: &AlertEvent) -> usize {
 /// Chooses the Alerts that get an event. Each candidate is of the lane of the object, and may name the object.
 #[must_use]
 pub fn select_alerts(candidates: &[Candidate<'_>], news: &AlertEvent) -> SelectedAlerts {
-    let (mut chosen, mut budget) = (SelectedAlerts::default(), Budget::whole());
+    let (mut chosen, mut budget) = (SelectedAlerts::default(), Budget::full());
     for (index, candidate) in candidates.iter().enumerate() {
         let alert = candidate.alert;
         if !is_about(alert, news) || !may_name(candidate, news) {
             continue;
         }
-        match lets_through(alert, news, &mut budget) {
+        match is_included(alert, news, &mut budget) {
             Ok(false) => {}
-            Ok(true) if chosen.told.len() < ALERTS_TOLD => chosen.told.push((index, combine(news, &alert.spec))),
+            Ok(true) if chosen.chosen.len() < ALERTS_TOLD => {
+                chosen.chosen.push((index, combine_metadata(news, &alert.spec)))
+            }
             Ok(true) | Err(Stop::Spent) => {
                 chosen.too_many.get_or_insert(index);
                 break;
@@ -145,14 +147,14 @@ pub fn select_alerts(candidates: &[Candidate<'_>], news: &AlertEvent) -> Selecte
 }
 
 /// Checks whether the lists of an Alert let an event through: exclusion is stronger. A mistake in either lets nothing through.
-fn lets_through(alert: &Alert, news: &AlertEvent, budget: &mut Budget) -> Result<bool, Stop> {
+fn is_included(alert: &Alert, news: &AlertEvent, budget: &mut Budget) -> Result<bool, Stop> {
     let spec = &alert.spec;
     if crate::list_limits::check_alert(spec).is_err() {
         return Err(Stop::Mistake);
     }
     let mut matches = |list: &[String]| -> Result<bool, Stop> {
         for text in list {
-            if !budget.take(&news.message) {
+            if !budget.spend_try(&news.message) {
                 return Err(Stop::Spent);
             }
             let pattern = pattern::compile(text).map_err(|_| Stop::Mistake)?;

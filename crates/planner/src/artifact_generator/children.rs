@@ -11,7 +11,7 @@ use crate::dependents::{self, Wanted};
 const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 
 /// Returns the id of an ExternalArtifact in a namespace.
-pub(super) fn identify(namespace: &str, name: &str) -> ObjectId {
+pub(super) fn make_artifact_id(namespace: &str, name: &str) -> ObjectId {
     ObjectId {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn identify(namespace: &str, name: &str) -> ObjectId {
 }
 
 /// Returns the wanted object of a recipe.
-pub(super) fn want(generator: &ArtifactGenerator, recipe: &Recipe) -> Wanted {
+pub(super) fn make_wanted(generator: &ArtifactGenerator, recipe: &Recipe) -> Wanted {
     let metadata = &generator.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let common = generator.spec.common_metadata.as_ref();
@@ -61,7 +61,7 @@ pub(super) fn want(generator: &ArtifactGenerator, recipe: &Recipe) -> Wanted {
         metadata.insert("annotations".to_owned(), json!(annotations));
     }
     Wanted {
-        id: identify(namespace, &recipe.name),
+        id: make_artifact_id(namespace, &recipe.name),
         version: "v1",
         object,
     }

@@ -83,7 +83,7 @@ pub struct FolderRequest {
 
 impl FolderRequest {
     /// Writes the input of the answer: another artifact, or another pattern, has another answer.
-    fn mark(&self) -> String {
+    fn write_mark(&self) -> String {
         let digest = self
             .source
             .find_artifact()
@@ -141,14 +141,14 @@ pub struct Memory {
     /// The last answer about folders.
     folders: Option<Folders>,
     /// The recipes for the generated ExternalArtifacts, once they are known.
-    pub told: Option<Arc<StoredRecipes>>,
+    pub recipes: Option<Arc<StoredRecipes>>,
 }
 
 impl Memory {
     /// Takes the answer about folders.
     pub fn take_folders(&mut self, request: &FolderRequest, found: Result<MatchedFolders, String>) {
         self.folders = Some(Folders {
-            about: request.mark(),
+            about: request.write_mark(),
             found,
         });
     }
@@ -226,16 +226,16 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     if is_disabled(&snapshot.generator) {
-        Arc::make_mut(plan.memory.told.get_or_insert_default()).is_suspended = true;
+        Arc::make_mut(plan.memory.recipes.get_or_insert_default()).is_suspended = true;
         plan.withheld.push(Withheld {
             what: "everything".to_owned(),
             why: format!("the annotation {GENERATOR_SWITCH} is disabled"),
         });
         return plan;
     }
-    let folders = match admit(snapshot) {
+    let folders = match admit_generator(snapshot) {
         Ok(folders) => folders,
-        Err((reason, message)) => return status::stall(snapshot, now, plan, reason, message),
+        Err((reason, message)) => return status::plan_stalled(snapshot, now, plan, reason, message),
     };
     if snapshot.attempt.generation != metadata.generation
         || snapshot.attempt.requested_at != crate::read_requested_at(metadata)
@@ -248,7 +248,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Some(folders) => match find_folders(snapshot, folders, &mut plan) {
             Ok(Some(matched)) => Some(matched),
             Ok(None) => return plan,
-            Err((reason, message)) => return status::wait(snapshot, now, plan, reason, message),
+            Err((reason, message)) => return status::plan_waiting(snapshot, now, plan, reason, message),
         },
     };
     let (recipes, bytes) = match validate::list_recipes(&snapshot.generator.spec, matched.as_deref(), snapshot.room) {
@@ -258,7 +258,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 "all ArtifactGenerators of this tenant together make more than {TENANT_RECIPES} bytes of recipes, about: make \
                  spec.pathPattern match less"
             );
-            return status::wait(snapshot, now, plan, reason::BUILD_FAILED, message);
+            return status::plan_waiting(snapshot, now, plan, reason::BUILD_FAILED, message);
         }
         Err(mistake) => {
             let (reason, message) = judge_mistake(mistake);
@@ -267,14 +267,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             } else {
                 reason
             };
-            return status::stall(snapshot, now, plan, reason, message);
+            return status::plan_stalled(snapshot, now, plan, reason, message);
         }
     };
     let wanted = recipes
         .values()
-        .map(|recipe| children::want(&snapshot.generator, recipe));
+        .map(|recipe| children::make_wanted(&snapshot.generator, recipe));
     let wanted: Vec<Wanted> = wanted.collect();
-    plan.memory.told = Some(Arc::new(StoredRecipes {
+    plan.memory.recipes = Some(Arc::new(StoredRecipes {
         is_suspended: false,
         problem: None,
         recipes,
@@ -282,7 +282,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         bytes,
     }));
     plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));
-    plan.watch = wanted.iter().map(Wanted::watched).collect();
+    plan.watch = wanted.iter().map(Wanted::make_watched).collect();
     match write(snapshot, now, &wanted, &mut plan) {
         Err(problems) => status::not_written(snapshot, now, plan, &problems),
         Ok(()) if !plan.steps.is_empty() => {
@@ -303,7 +303,7 @@ fn judge_mistake(mistake: validate::Mistake) -> (&'static str, String) {
 }
 
 /// Checks whether the generator may be reconciled: its spec is valid, and it may name its sources.
-fn admit(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str, String)> {
+fn admit_generator(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str, String)> {
     let generator = &snapshot.generator;
     let folders = validate::check(generator).map_err(judge_mistake)?;
     let referrer = Referrer {
@@ -341,7 +341,7 @@ fn find_folders(
         pattern: folders.pattern.clone(),
     };
     let answer = snapshot.memory.folders.as_ref();
-    match answer.filter(|answer| answer.about == request.mark()) {
+    match answer.filter(|answer| answer.about == request.write_mark()) {
         Some(Folders { found: Ok(found), .. }) => Ok(Some(found.clone())),
         Some(Folders {
             found: Err(problem), ..
@@ -384,7 +384,7 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
             Verdict::Differs
         }
     };
-    let applies = match dependents.writes(wanted.iter(), judge, &mut plan.withheld, &mut problems) {
+    let applies = match dependents.plan_writes(wanted.iter(), judge, &mut plan.withheld, &mut problems) {
         NextWrites::ReadFirst(reads) => {
             plan.steps = reads.into_iter().map(Step::Request).collect();
             return Ok(());
@@ -393,7 +393,7 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
         NextWrites::Apply(_) if !problems.is_empty() => return Err(problems),
         NextWrites::Apply(applies) => applies,
     };
-    let stale = dependents.deletions(
+    let stale = dependents.plan_deletions(
         |id| wanted.iter().any(|wanted| wanted.id == *id),
         |live| children::is_ours(generator, live),
         "the generator no longer makes it",

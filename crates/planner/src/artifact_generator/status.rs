@@ -32,7 +32,7 @@ pub(super) fn name_subject(snapshot: &Snapshot) -> String {
     outcome::name_subject(KIND, &snapshot.generator.metadata)
 }
 
-fn begin(snapshot: &Snapshot) -> ArtifactGeneratorStatus {
+fn begin_status(snapshot: &Snapshot) -> ArtifactGeneratorStatus {
     snapshot.generator.status.clone().unwrap_or_default()
 }
 
@@ -40,13 +40,13 @@ fn set(status: &mut ArtifactGeneratorStatus, snapshot: &Snapshot, now: Timestamp
     outcome::set_condition(&mut status.conditions, &snapshot.generator.metadata, now, entry);
 }
 
-fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
+fn add_event(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
     let old = snapshot.generator.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     plan.events.extend(outcome::make_event(old, kind, reason, message));
 }
 
-fn end(snapshot: &Snapshot, mut plan: Plan, mut status: ArtifactGeneratorStatus) -> Plan {
+fn finish_plan(snapshot: &Snapshot, mut plan: Plan, mut status: ArtifactGeneratorStatus) -> Plan {
     let requested = snapshot.attempt.requested_at.as_ref();
     outcome::record_handled_request(&mut status.last_handled_reconcile_at, requested);
     plan.status = outcome::find_change(snapshot.generator.status.as_ref(), &status);
@@ -54,8 +54,8 @@ fn end(snapshot: &Snapshot, mut plan: Plan, mut status: ArtifactGeneratorStatus)
 }
 
 /// Ends a plan that does nothing until a user changes an object. Existing artifacts stay.
-pub(super) fn stall(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
-    let mut status = begin(snapshot);
+pub(super) fn plan_stalled(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
+    let mut status = begin_status(snapshot);
     condition::remove(&mut status.conditions, condition::RECONCILING);
     set(
         &mut status,
@@ -69,20 +69,20 @@ pub(super) fn stall(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason:
         now,
         (condition::STALLED, ConditionStatus::True, reason, &message),
     );
-    announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+    add_event(snapshot, &mut plan, EventKind::Warning, reason, &message);
     plan.steps.clear();
-    Arc::make_mut(plan.memory.told.get_or_insert_default()).problem = Some(message.clone());
+    Arc::make_mut(plan.memory.recipes.get_or_insert_default()).problem = Some(message.clone());
     plan.withheld.push(Withheld {
         what: "everything".to_owned(),
         why: message,
     });
     plan.next = Next::Done(None);
-    end(snapshot, plan, status)
+    finish_plan(snapshot, plan, status)
 }
 
 /// Ends a plan that is tried again. Existing artifacts stay.
-pub(super) fn wait(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
-    let mut status = begin(snapshot);
+pub(super) fn plan_waiting(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
+    let mut status = begin_status(snapshot);
     condition::remove(&mut status.conditions, condition::STALLED);
     set(
         &mut status,
@@ -97,7 +97,7 @@ pub(super) fn wait(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: 
         "The last attempt failed; see Ready",
     );
     set(&mut status, snapshot, now, retrying);
-    announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+    add_event(snapshot, &mut plan, EventKind::Warning, reason, &message);
     plan.steps.clear();
     plan.withheld.push(Withheld {
         what: "Ready".to_owned(),
@@ -105,28 +105,28 @@ pub(super) fn wait(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: 
     });
     let at = add_duration(now, RETRY_INTERVAL);
     plan.next = Next::Done(Some(plan.memory.refused.next().map_or(at, |next| next.min(at))));
-    end(snapshot, plan, status)
+    finish_plan(snapshot, plan, status)
 }
 
 /// Reports that some of the objects could not be written.
 pub(super) fn not_written(snapshot: &Snapshot, now: Timestamp, plan: Plan, problems: &[String]) -> Plan {
-    wait(snapshot, now, plan, reason::RECONCILIATION_FAILED, tell_some(problems))
+    plan_waiting(snapshot, now, plan, reason::RECONCILIATION_FAILED, tell_some(problems))
 }
 
 /// Joins as many of the problems as fit into a status, and adds their number.
 fn tell_some(problems: &[String]) -> String {
-    let mut told = String::new();
+    let mut message = String::new();
     for (index, problem) in problems.iter().enumerate() {
-        if !told.is_empty() && told.len() + problem.len() > TOLD {
-            told.push_str(&format!("\nand {} more", problems.len() - index));
+        if !message.is_empty() && message.len() + problem.len() > TOLD {
+            message.push_str(&format!("\nand {} more", problems.len() - index));
             break;
         }
-        if !told.is_empty() {
-            told.push('\n');
+        if !message.is_empty() {
+            message.push('\n');
         }
-        told.push_str(problem);
+        message.push_str(problem);
     }
-    told
+    message
 }
 
 /// The state of an artifact.
@@ -141,16 +141,16 @@ enum Made {
 
 /// Ends a plan whose objects are written; the status reports the state of each.
 pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
-    let mut status = begin(snapshot);
+    let mut status = begin_status(snapshot);
     condition::remove(&mut status.conditions, condition::STALLED);
     let namespace = snapshot.generator.metadata.namespace.as_deref().unwrap_or_default();
     let artifacts = list_artifacts(&snapshot.sources);
-    let told = plan.memory.told.clone().unwrap_or_default();
-    let recipes = &told.recipes;
+    let stored = plan.memory.recipes.clone().unwrap_or_default();
+    let recipes = &stored.recipes;
     let mut inventory = Vec::new();
     let (mut failures, mut waits, mut under_way) = (Vec::new(), true, 0);
     for recipe in recipes.values() {
-        match judge(snapshot, recipe, namespace, &artifacts) {
+        match judge_artifact(snapshot, recipe, namespace, &artifacts) {
             Made::AsTold => {}
             Made::UnderWay => under_way += 1,
             Made::Failed(message, is_waiting) => {
@@ -182,11 +182,11 @@ pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -
         };
         // The ExternalArtifact retries a failure. This status changes when the failure changes.
         let keep = status.clone();
-        let mut plan = wait(snapshot, now, plan, reason, tell_some(&failures));
-        let mut status = plan.status.take().unwrap_or_else(|| begin(snapshot));
+        let mut plan = plan_waiting(snapshot, now, plan, reason, tell_some(&failures));
+        let mut status = plan.status.take().unwrap_or_else(|| begin_status(snapshot));
         status.inventory = keep.inventory;
         plan.next = Next::Done(None);
-        return end(snapshot, plan, status);
+        return finish_plan(snapshot, plan, status);
     }
     if under_way > 0 {
         let message = format!("{} of {total} artifacts are made", total - under_way);
@@ -207,7 +207,7 @@ pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -
         );
         set(&mut status, snapshot, now, entry);
         plan.next = Next::Done(None);
-        return end(snapshot, plan, status);
+        return finish_plan(snapshot, plan, status);
     }
     condition::remove(&mut status.conditions, condition::RECONCILING);
     let message = format!("reconciliation succeeded, generated {total} artifact(s)");
@@ -225,14 +225,14 @@ pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -
     )));
     if !changed.is_empty() {
         let message = format!("external artifacts reconciled: {}", outcome::join_names(&changed, TOLD));
-        announce(snapshot, &mut plan, EventKind::Normal, reason::SUCCEEDED, &message);
+        add_event(snapshot, &mut plan, EventKind::Normal, reason::SUCCEEDED, &message);
     }
     plan.next = Next::Done(None);
-    end(snapshot, plan, status)
+    finish_plan(snapshot, plan, status)
 }
 
 /// Judges the artifact of a recipe: the artifact store says whether the artifact is made, and the status says only why not.
-fn judge(
+fn judge_artifact(
     snapshot: &Snapshot,
     recipe: &Recipe,
     namespace: &str,
@@ -251,7 +251,7 @@ fn judge(
     if stored.is_some_and(|stored| stored.fingerprint == recipe.fingerprint(artifacts)) {
         return Made::AsTold;
     }
-    let id = children::identify(namespace, &recipe.name);
+    let id = children::make_artifact_id(namespace, &recipe.name);
     let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::of);
     match live.and_then(|live| live.find_condition(condition::READY)) {
         Some(ready) if ready.status == "False" => {

@@ -142,7 +142,7 @@ fn match_part(tokens: &[Token], text: &[char], captures: &mut Captures, steps: &
 ///
 /// # Errors
 /// A name without a value, or a single brace.
-pub(super) fn fill(template: &str, captures: &Captures) -> Result<String, String> {
+pub(super) fn fill_template(template: &str, captures: &Captures) -> Result<String, String> {
     let mut filled = String::with_capacity(template.len());
     for token in read_tokens(template)? {
         match token {
@@ -198,7 +198,7 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Captures, PathPattern, fill};
+    use super::{Captures, PathPattern, fill_template};
 
     fn find(pattern: &str, folder: &str) -> Option<Vec<(String, String)>> {
         let found = PathPattern::read(pattern)
@@ -242,8 +242,8 @@ mod tests {
             assert!(PathPattern::read(pattern).is_err(), "{pattern}");
         }
         let captures = Captures::from([("app".to_owned(), "web".to_owned())]);
-        assert_eq!(fill("{app}-x", &captures).as_deref(), Ok("web-x"));
-        assert!(fill("{other}", &captures).is_err());
+        assert_eq!(fill_template("{app}-x", &captures).as_deref(), Ok("web-x"));
+        assert!(fill_template("{other}", &captures).is_err());
     }
 
     #[test]

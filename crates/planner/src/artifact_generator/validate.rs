@@ -9,7 +9,7 @@ use tenure_api::artifact_generator::{ArtifactSource, CopyOperation, OutputArtifa
 use tenure_api::names::{NamespaceName, ObjectName, is_dns_subdomain};
 use tenure_api::{ArtifactGenerator, ArtifactGeneratorSpec};
 
-use super::template::{Captures, PathPattern, fill};
+use super::template::{Captures, PathPattern, fill_template};
 use super::{Copy, Recipe, Strategy};
 use crate::list_limits::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
 
@@ -34,7 +34,7 @@ pub(super) enum Mistake {
     NoRoom,
 }
 
-fn invalid<T>(message: impl Into<String>) -> Result<T, Mistake> {
+fn fail_invalid<T>(message: impl Into<String>) -> Result<T, Mistake> {
     Err(Mistake::Invalid(message.into()))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mi
         ("spec.artifacts", spec.artifacts.len()),
     ] {
         if length == 0 || length > GENERATOR_ENTRIES {
-            return invalid(format!(
+            return fail_invalid(format!(
                 "{field} has {length} entries, and may have 1 to {GENERATOR_ENTRIES}"
             ));
         }
@@ -63,13 +63,13 @@ pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mi
     for (index, source) in spec.sources.iter().enumerate() {
         check_source(index, source)?;
         if !aliases.insert(source.alias.as_str()) {
-            return invalid(format!("duplicate source alias '{}' found", source.alias));
+            return fail_invalid(format!("duplicate source alias '{}' found", source.alias));
         }
     }
     if let Some(metadata) = &spec.common_metadata
         && metadata.labels.len().max(metadata.annotations.len()) > crate::list_limits::COMMON_METADATA
     {
-        return invalid("spec.commonMetadata has more than 100 labels or annotations");
+        return fail_invalid("spec.commonMetadata has more than 100 labels or annotations");
     }
     let folders = match spec.path_pattern.as_deref() {
         None | Some("") => None,
@@ -91,10 +91,10 @@ fn check_source(index: usize, source: &ArtifactSource) -> Result<(), Mistake> {
         )));
     }
     if !KINDS.contains(&source.kind.as_str()) {
-        return invalid(format!("{field}.kind must be one of {}", KINDS.join(", ")));
+        return fail_invalid(format!("{field}.kind must be one of {}", KINDS.join(", ")));
     }
     if !is_alias(&source.alias) {
-        return invalid(format!(
+        return fail_invalid(format!(
             "{field}.alias must be lower-case letters, digits, - and _, begin and end with a letter or digit, and be no longer than 63"
         ));
     }
@@ -125,14 +125,14 @@ fn read_folders(text: &str, aliases: &BTreeSet<&str>) -> Result<Folders, Mistake
 /// Reads `@alias/path`, with an existing alias.
 fn read_source_path<'a>(field: &str, text: &'a str, aliases: &BTreeSet<&str>) -> Result<(&'a str, &'a str), Mistake> {
     if text.len() > PATTERN {
-        return invalid(format!("{field} is longer than {PATTERN} bytes"));
+        return fail_invalid(format!("{field} is longer than {PATTERN} bytes"));
     }
     let parts = text.strip_prefix('@').and_then(|text| text.split_once('/'));
     let Some((alias, path)) = parts else {
-        return invalid(format!("{field} must be @<alias>/<path>, and not {text:?}"));
+        return fail_invalid(format!("{field} must be @<alias>/<path>, and not {text:?}"));
     };
     if !aliases.contains(alias) {
-        return invalid(format!("{field}: source alias '{alias}' not found"));
+        return fail_invalid(format!("{field}: source alias '{alias}' not found"));
     }
     Ok((alias, path))
 }
@@ -161,7 +161,7 @@ pub(super) fn list_recipes(
             let recipe = read_recipe(&field, &filled, labels.clone(), &aliases)?;
             bytes = bytes.saturating_add(count_bytes(&filled));
             if recipes.len() >= GENERATOR_ENTRIES || bytes > RECIPES {
-                return invalid(format!(
+                return fail_invalid(format!(
                     "it makes more than {GENERATOR_ENTRIES} artifacts, or more than {RECIPES} bytes of what is copied for them: make \
                      spec.pathPattern match less, or use several generators"
                 ));
@@ -171,12 +171,12 @@ pub(super) fn list_recipes(
             }
             if let Some(before) = made_for.insert(recipe.name.clone(), folder) {
                 return if matched.is_some() {
-                    invalid(format!(
+                    fail_invalid(format!(
                         "spec.pathPattern: folders {before:?} and {folder:?} both resolve to artifact name {:?}",
                         recipe.name
                     ))
                 } else {
-                    invalid(format!("duplicate artifact name '{}' found", recipe.name))
+                    fail_invalid(format!("duplicate artifact name '{}' found", recipe.name))
                 };
             }
             recipes.insert(recipe.name.clone(), recipe);
@@ -200,7 +200,7 @@ fn read_labels(captures: &Captures) -> Result<Captures, Mistake> {
             && edge(bytes.last());
         if !is_label {
             let shown: String = value.chars().take(LABEL).collect();
-            return invalid(format!(
+            return fail_invalid(format!(
                 "spec.pathPattern: {{{name}}} stands for {shown:?}, which is no value of a label: letters, digits, -, _ and ., the first \
                  and the last a letter or digit, 63 at most"
             ));
@@ -219,10 +219,10 @@ fn fill_in(
 ) -> Result<OutputArtifact, String> {
     let mut filled = artifact.clone();
     if has_pattern {
-        filled.name = fill(&artifact.name, labels)?;
+        filled.name = fill_template(&artifact.name, labels)?;
         for copy in &mut filled.copy {
-            copy.from = fill(&copy.from, captures)?;
-            copy.to = fill(&copy.to, captures)?;
+            copy.from = fill_template(&copy.from, captures)?;
+            copy.to = fill_template(&copy.to, captures)?;
         }
     }
     Ok(filled)
@@ -245,10 +245,10 @@ fn read_recipe(
 ) -> Result<Recipe, Mistake> {
     if !is_dns_subdomain(&artifact.name) {
         let shown: String = artifact.name.chars().take(300).collect();
-        return invalid(format!("artifact name {shown:?} is not a valid Kubernetes object name"));
+        return fail_invalid(format!("artifact name {shown:?} is not a valid Kubernetes object name"));
     }
     if artifact.copy.is_empty() || artifact.copy.len() > COPIES {
-        return invalid(format!(
+        return fail_invalid(format!(
             "{field}.copy has {} entries, and may have 1 to {COPIES}",
             artifact.copy.len()
         ));
@@ -259,7 +259,7 @@ fn read_recipe(
         };
         match text.strip_prefix('@') {
             Some(alias) if aliases.contains(alias) => Ok(Some(alias.to_owned())),
-            _ => invalid(format!(
+            _ => fail_invalid(format!(
                 "artifact {} {name} source alias '{}' not found",
                 artifact.name,
                 text.trim_start_matches('@')
@@ -282,10 +282,10 @@ fn read_copy(field: &str, copy: &CopyOperation, aliases: &BTreeSet<&str>) -> Res
     let (alias, from) = read_source_path(&format!("{field}.from"), &copy.from, aliases)?;
     let to = copy.to.strip_prefix("@artifact/").filter(|to| to.len() <= PATTERN);
     let Some(to) = to else {
-        return invalid(format!("{field}.to must be @artifact/<path>, {PATTERN} bytes at most"));
+        return fail_invalid(format!("{field}.to must be @artifact/<path>, {PATTERN} bytes at most"));
     };
     if copy.exclude.len() > EXCLUDES {
-        return invalid(format!("{field}.exclude has more than {EXCLUDES} patterns"));
+        return fail_invalid(format!("{field}.exclude has more than {EXCLUDES} patterns"));
     }
     for pattern in std::iter::once(from).chain(copy.exclude.iter().map(String::as_str)) {
         check_pattern(field, pattern)?;
@@ -294,7 +294,7 @@ fn read_copy(field: &str, copy: &CopyOperation, aliases: &BTreeSet<&str>) -> Res
         None | Some("" | "Overwrite") => Strategy::Overwrite,
         Some("Merge") => Strategy::Merge,
         Some("Extract") => Strategy::Extract,
-        Some(_) => return invalid(format!("{field}.strategy must be Overwrite, Merge or Extract")),
+        Some(_) => return fail_invalid(format!("{field}.strategy must be Overwrite, Merge or Extract")),
     };
     Ok(Copy {
         alias: alias.to_owned(),
@@ -319,7 +319,7 @@ fn check_pattern(field: &str, pattern: &str) -> Result<(), Mistake> {
         }
     }
     if pattern.len() > PATTERN || commas > ALTERNATIVES {
-        return invalid(format!(
+        return fail_invalid(format!(
             "{field}: a pattern is longer than {PATTERN} bytes, or has more than {ALTERNATIVES} alternatives in braces"
         ));
     }
@@ -329,14 +329,14 @@ fn check_pattern(field: &str, pattern: &str) -> Result<(), Mistake> {
 /// Removes empty and `.` parts from a path. A path that leads out of its source, or of the artifact, is refused.
 fn clean_path(field: &str, path: &str) -> Result<String, Mistake> {
     if path.starts_with('/') {
-        return invalid(format!("{field}: the path begins with a second /"));
+        return fail_invalid(format!("{field}: the path begins with a second /"));
     }
     if path.chars().any(char::is_control) {
-        return invalid(format!("{field}: the path has a control character"));
+        return fail_invalid(format!("{field}: the path has a control character"));
     }
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
     if parts.contains(&"..") {
-        return invalid(format!("{field}: the path has a '..' part"));
+        return fail_invalid(format!("{field}: the path has a '..' part"));
     }
     Ok(parts.join("/"))
 }

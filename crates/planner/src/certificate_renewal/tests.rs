@@ -2,17 +2,17 @@
 
 use super::*;
 
-fn day(days: i64) -> Timestamp {
-    later(Timestamp::UNIX_EPOCH, days * DAY)
+fn time_at_day(days: i64) -> Timestamp {
+    add_seconds(Timestamp::UNIX_EPOCH, days * DAY)
 }
 
 /// Makes a snapshot with one authority, made on the first day, and a certificate of it, made on the second.
-fn kept(authority: i64, certificate: i64) -> Snapshot {
+fn make_snapshot(authority: i64, certificate: i64) -> Snapshot {
     Snapshot {
-        authorities: vec![Validity::of_authority(day(authority))],
+        authorities: vec![Validity::of_authority(time_at_day(authority))],
         serving: Some(Serving {
             authority: Some(0),
-            validity: Validity::of_serving(day(certificate)),
+            validity: Validity::of_serving(time_at_day(certificate)),
             is_for_names: true,
         }),
         is_published: true,
@@ -23,49 +23,61 @@ fn kept(authority: i64, certificate: i64) -> Snapshot {
 fn what_is_made_when() {
     let authority = |and_certificate| Step::MakeAuthority { and_certificate };
     let two = |certificate: usize, made: i64, is_published: bool| {
-        let mut two = kept(0, made);
-        two.authorities.push(Validity::of_authority(day(530)));
+        let mut two = make_snapshot(0, made);
+        two.authorities.push(Validity::of_authority(time_at_day(530)));
         two.is_published = is_published;
         two.serving.as_mut().unwrap().authority = Some(certificate);
         two
     };
-    let mut other_names = kept(0, 0);
+    let mut other_names = make_snapshot(0, 0);
     other_names.serving.as_mut().unwrap().is_for_names = false;
-    let mut foreign = kept(0, 0);
+    let mut foreign = make_snapshot(0, 0);
     foreign.serving.as_mut().unwrap().authority = None;
     let without_certificate = Snapshot {
         serving: None,
-        ..kept(0, 0)
+        ..make_snapshot(0, 0)
     };
     let cases = [
         ("nothing is there", Snapshot::default(), 0, authority(true), ""),
-        ("all is new", kept(0, 0), 0, Step::Rest, ""),
-        ("a clock that is a day behind", kept(0, 0), -1, Step::Rest, ""),
-        ("a clock that is a day ahead", kept(0, 0), 1, Step::Rest, ""),
+        ("all is new", make_snapshot(0, 0), 0, Step::Rest, ""),
+        ("a clock that is a day behind", make_snapshot(0, 0), -1, Step::Rest, ""),
+        ("a clock that is a day ahead", make_snapshot(0, 0), 1, Step::Rest, ""),
         (
             "a clock that is a week behind",
-            kept(0, 0),
+            make_snapshot(0, 0),
             -7,
             authority(true),
             "this clock is wrong",
         ),
-        ("two thirds are over", kept(0, 0), 61, Step::MakeCertificate, ""),
-        ("just before", kept(0, 0), 59, Step::Rest, ""),
+        (
+            "two thirds are over",
+            make_snapshot(0, 0),
+            61,
+            Step::MakeCertificate,
+            "",
+        ),
+        ("just before", make_snapshot(0, 0), 59, Step::Rest, ""),
         (
             "the certificate has ended",
-            kept(0, 0),
+            make_snapshot(0, 0),
             100,
             Step::MakeCertificate,
             "ended at 1970-04-01T00:00:00Z",
         ),
         (
             "both have ended",
-            kept(0, 0),
+            make_snapshot(0, 0),
             1000,
             authority(true),
             "no controller that could renew it has run since",
         ),
-        ("the authority gets old", kept(0, 520), 531, authority(false), ""),
+        (
+            "the authority gets old",
+            make_snapshot(0, 520),
+            531,
+            authority(false),
+            "",
+        ),
         (
             "the next one isn't trusted yet",
             two(0, 520, false),
@@ -93,12 +105,12 @@ fn what_is_made_when() {
         ("no certificate", without_certificate, 1, Step::MakeCertificate, ""),
     ];
     for (name, snapshot, at, step, problem) in cases {
-        let plan = plan(&snapshot, day(at));
+        let plan = plan(&snapshot, time_at_day(at));
         assert_eq!(plan.step, step, "{name}");
-        let told = plan.problem.unwrap_or_default();
+        let reported = plan.problem.unwrap_or_default();
         assert!(
-            told.contains(problem) && told.is_empty() == problem.is_empty(),
-            "{name}: {told}"
+            reported.contains(problem) && reported.is_empty() == problem.is_empty(),
+            "{name}: {reported}"
         );
     }
 }
@@ -118,8 +130,8 @@ fn whoever_is_minutes_behind_never_meets_what_he_does_not_trust() {
         // The states minute by minute, as far back as any process may lag.
         let mut past: Vec<World> = Vec::new();
         let (mut certificates, mut authorities) = (0, 0);
-        let mut now = day(0);
-        let end = day(5 * 365);
+        let mut now = time_at_day(0);
+        let end = time_at_day(5 * 365);
         while now < end {
             let at = |id: u64| world.kept.iter().position(|(kept, _)| *kept == id);
             let trusted: Vec<u64> = past.first().unwrap_or(&world).kept.iter().map(|(id, _)| *id).collect();
@@ -154,19 +166,20 @@ fn whoever_is_minutes_behind_never_meets_what_he_does_not_trust() {
                 past.remove(0);
             }
             // One process shows a certificate and another one trusts an authority, each as of any of these minutes.
-            if now > day(1) {
+            if now > time_at_day(1) {
                 for shows in &past {
                     for trusts in &past {
                         let (id, validity) = shows.serving.unwrap();
                         let authority = trusts.kept.iter().find(|(kept, _)| *kept == id);
-                        let holds = authority.is_some_and(|(_, authority)| authority.holds(now)) && validity.holds(now);
+                        let holds =
+                            authority.is_some_and(|(_, authority)| authority.is_valid(now)) && validity.is_valid(now);
                         assert!(holds, "{lag} minutes behind, {now}");
                     }
                 }
             }
             // The run goes minute by minute while something happens, else by hours.
-            let is_busy = step != Step::Rest || world.kept.len() > 1 || now < day(1);
-            now = later(now, if is_busy { MINUTE } else { 60 * MINUTE });
+            let is_busy = step != Step::Rest || world.kept.len() > 1 || now < time_at_day(1);
+            now = add_seconds(now, if is_busy { MINUTE } else { 60 * MINUTE });
             if !is_busy {
                 past = vec![world.clone()];
             }

@@ -76,7 +76,7 @@ impl FinalizerRule<'_> {
 }
 
 /// Returns the patch that removes finalizers; none if the object has none of them.
-pub(crate) fn release(target: Watched, live: &Value, finalizers: Vec<String>) -> Option<Release> {
+pub(crate) fn make_release(target: Watched, live: &Value, finalizers: Vec<String>) -> Option<Release> {
     let view = ObjectView::of(live);
     let all: Vec<&str> = view.list_texts("/metadata/finalizers").collect();
     let rest: Vec<&str> = all
@@ -100,7 +100,7 @@ pub(crate) fn release(target: Watched, live: &Value, finalizers: Vec<String>) ->
 }
 
 /// Returns the object without effect: it gives no rights and allows no traffic. Returns nothing for a kind without such a form, and for an object that already has it.
-pub(crate) fn neutralize(live: &Value) -> Option<Value> {
+pub(crate) fn make_neutral_form(live: &Value) -> Option<Value> {
     let view = ObjectView::of(live);
     let (field, inert) = match (
         view.read_text("/apiVersion").split('/').next()?,
@@ -154,7 +154,7 @@ pub(crate) fn neutralize(live: &Value) -> Option<Value> {
 }
 
 /// Describes an object that finalizers hold, for readers of Ready.
-pub(crate) fn describe(id: &ObjectId, live: &Value, state: &str) -> String {
+pub(crate) fn describe_held(id: &ObjectId, live: &Value, state: &str) -> String {
     let finalizers: Vec<String> = ObjectView::of(live)
         .list_texts("/metadata/finalizers")
         .map(str::to_owned)
@@ -171,7 +171,12 @@ pub(crate) fn describe(id: &ObjectId, live: &Value, state: &str) -> String {
 
 impl Dependents<'_> {
     /// Returns the removal of finalizers from an object, once in an attempt. A failure is a problem.
-    pub(super) fn release(&mut self, target: Watched, live: &Value, problems: &mut Vec<String>) -> Option<Request> {
+    pub(super) fn plan_release(
+        &mut self,
+        target: Watched,
+        live: &Value,
+        problems: &mut Vec<String>,
+    ) -> Option<Request> {
         match self.attempt.released.get(&target.id) {
             Some(WriteAnswer::Failed(failure)) => {
                 // After a conflict another attempt begins.
@@ -183,7 +188,7 @@ impl Dependents<'_> {
             Some(WriteAnswer::Done(_)) => None,
             None => {
                 let removable = self.finalizers.list_removable(live);
-                release(target, live, removable).map(Request::Release)
+                make_release(target, live, removable).map(Request::Release)
             }
         }
     }
@@ -219,14 +224,14 @@ impl Dependents<'_> {
                 id: id.clone(),
                 version: version.to_owned(),
             };
-            steps.extend(self.neutralize(id, live, problems));
-            steps.extend(self.release(target, live, problems));
-            problems.push(describe(id, live, "It is not wanted any more, and emptied."));
+            steps.extend(self.plan_neutralization(id, live, problems));
+            steps.extend(self.plan_release(target, live, problems));
+            problems.push(describe_held(id, live, "It is not wanted any more, and emptied."));
         }
         steps
     }
 
-    fn neutralize(&mut self, id: &ObjectId, live: &Value, problems: &mut Vec<String>) -> Option<Request> {
+    fn plan_neutralization(&mut self, id: &ObjectId, live: &Value, problems: &mut Vec<String>) -> Option<Request> {
         match self.attempt.applied.get(id) {
             Some(WriteAnswer::Failed(failure)) => {
                 // After a conflict, the object is gone, or is another one by now.
@@ -236,7 +241,7 @@ impl Dependents<'_> {
                 None
             }
             Some(WriteAnswer::Done(_)) => None,
-            None => neutralize(live).map(|object| {
+            None => make_neutral_form(live).map(|object| {
                 Request::Apply(Apply {
                     id: id.clone(),
                     object: Object(object),
@@ -258,7 +263,7 @@ impl Dependents<'_> {
             return;
         }
         let state = "It is corrected meanwhile, and re-created when it is gone.";
-        self.lingering.insert(id.clone(), describe(id, live, state));
+        self.lingering.insert(id.clone(), describe_held(id, live, state));
     }
 
     /// Lists the messages about wanted objects that are being deleted and stay.
@@ -271,7 +276,7 @@ impl Dependents<'_> {
 mod tests {
     use super::*;
 
-    fn held(labels: &Value, finalizers: &Value) -> Value {
+    fn make_held(labels: &Value, finalizers: &Value) -> Value {
         json!({ "metadata": { "uid": "u", "resourceVersion": "7", "labels": labels, "finalizers": finalizers } })
     }
 
@@ -290,15 +295,15 @@ mod tests {
             is_guarded: false,
             listed: "ops.example.net/*",
         };
-        let removable = rule.list_removable(&held(&labels, &all));
+        let removable = rule.list_removable(&make_held(&labels, &all));
         assert_eq!(removable, ["example.org/mine", "evilk8s.io/x"]);
         let guarded = FinalizerRule {
             is_guarded: true,
             listed: "",
         };
-        assert!(guarded.list_removable(&held(&labels, &all)).is_empty());
+        assert!(guarded.list_removable(&make_held(&labels, &all)).is_empty());
         // Admission doesn't know yet that it is managed.
-        let removable = guarded.list_removable(&held(&json!({}), &json!(["example.org/mine"])));
+        let removable = guarded.list_removable(&make_held(&json!({}), &json!(["example.org/mine"])));
         assert_eq!(removable, ["example.org/mine"]);
     }
 
@@ -309,7 +314,7 @@ mod tests {
             "metadata": { "name": "b", "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": { "a": "b" }, "finalizers": ["x"] },
             "roleRef": { "name": "admin" }, "subjects": [{ "name": "alice" }],
         });
-        let inert = neutralize(&binding).unwrap();
+        let inert = make_neutral_form(&binding).unwrap();
         assert_eq!(
             inert["metadata"],
             json!({ "name": "b", "namespace": "n", "uid": "u", "labels": { "a": "b" } })
@@ -318,31 +323,31 @@ mod tests {
             (&inert["subjects"], &inert["roleRef"]),
             (&json!([]), &json!({ "name": "admin" }))
         );
-        assert_eq!(neutralize(&inert), None);
+        assert_eq!(make_neutral_form(&inert), None);
         let policy = json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": { "name": "p" },
             "spec": { "podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"] },
         });
-        let inert = neutralize(&policy).unwrap();
-        assert_eq!(neutralize(&inert), None);
+        let inert = make_neutral_form(&policy).unwrap();
+        assert_eq!(make_neutral_form(&inert), None);
         assert_eq!(
-            neutralize(&json!({ "apiVersion": "v1", "kind": "ResourceQuota" })),
+            make_neutral_form(&json!({ "apiVersion": "v1", "kind": "ResourceQuota" })),
             None
         );
     }
 
     #[test]
     fn a_release_names_the_object_that_was_examined() {
-        let live = held(&json!({}), &json!(["a/b", "c/d"]));
+        let live = make_held(&json!({}), &json!(["a/b", "c/d"]));
         let target = Watched {
             id: "n_b__ServiceAccount".parse().unwrap(),
             version: "v1".to_owned(),
         };
-        let step = release(target.clone(), &live, vec!["a/b".to_owned()]).unwrap();
+        let step = make_release(target.clone(), &live, vec!["a/b".to_owned()]).unwrap();
         assert_eq!(
             step.patch,
             json!({ "metadata": { "uid": "u", "resourceVersion": "7", "finalizers": ["c/d"] } })
         );
-        assert_eq!(release(target, &live, vec!["e/f".to_owned()]), None);
+        assert_eq!(make_release(target, &live, vec!["e/f".to_owned()]), None);
     }
 }

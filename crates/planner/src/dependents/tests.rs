@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 
-fn wanted() -> Wanted {
+fn make_wanted() -> Wanted {
     Wanted {
         id: "blue_b_rbac.authorization.k8s.io_RoleBinding".parse().unwrap(),
         version: "v1",
@@ -23,7 +23,7 @@ fn wanted() -> Wanted {
 }
 
 fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request> {
-    let wanted = wanted();
+    let wanted = make_wanted();
     let live = BTreeMap::from([(wanted.id.clone(), Live::Present(Object(live.clone())))]);
     let mut memory = Memory::default();
     let mut dependents = Dependents {
@@ -40,7 +40,7 @@ fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request
         true => Verdict::AsWanted,
         false => Verdict::Differs,
     };
-    match dependents.writes([&wanted].into_iter(), judge, &mut Vec::new(), &mut Vec::new()) {
+    match dependents.plan_writes([&wanted].into_iter(), judge, &mut Vec::new(), &mut Vec::new()) {
         NextWrites::Apply(steps) => steps,
         NextWrites::ReadFirst(_) => panic!("everything is known"),
     }
@@ -53,7 +53,10 @@ fn an_object_is_labelled_only_as_it_was_without_finalizers() {
     let steps = plan_writes(&held, &attempt, true);
     assert!(matches!(steps.as_slice(), [Request::Release(_)]), "{steps:?}");
     let free = json!({ "metadata": { "uid": "u", "resourceVersion": "8", "finalizers": [] } });
-    attempt.take(Answer::Released(wanted().id, WriteAnswer::Done(Object(free.clone()))));
+    attempt.take(Answer::Released(
+        make_wanted().id,
+        WriteAnswer::Done(Object(free.clone())),
+    ));
     let steps = plan_writes(&free, &attempt, true);
     let [Request::Apply(apply)] = steps.as_slice() else {
         panic!("{steps:?}")

@@ -126,7 +126,7 @@ pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &Beside) -
 }
 
 /// Writes the part of these facts that decides about a fetch.
-pub(super) fn mark(beside: &Beside) -> String {
+pub(super) fn write_mark(beside: &Beside) -> String {
     let mut mark = String::new();
     for (name, repository) in &beside.repositories {
         let facts = repository.artifact.as_ref().map(|artifact| &artifact.facts);

@@ -93,7 +93,7 @@ impl Source for GitRepository {
     }
 
     fn mark_beside(beside: &Beside) -> String {
-        include::mark(beside)
+        include::write_mark(beside)
     }
 
     fn write_request(&self, basis: RequestBasis, beside: &Beside) -> FetchRequest {

@@ -45,7 +45,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     for stage in STAGES {
         let mut objects = Vec::new();
         for object in desired.objects.iter().filter(|object| object.stage == stage) {
-            match gone.iter().find(|gone| needs(object, gone)) {
+            match gone.iter().find(|gone| needs_object(object, gone)) {
                 Some(gone) if context.mode == ApplyMode::DetectOnly => {
                     let what = format!("can't be checked before {} exists", gone.target.id.subject());
                     apply_mode::record_difference(context, object, DifferenceKind::Unseen, &what);
@@ -63,7 +63,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
         if objects.is_empty() {
             continue;
         }
-        let terminating = self::stage(context, desired, stage, &objects)?;
+        let terminating = self::apply_stage(context, desired, stage, &objects)?;
         let is_waited_for = !matches!(
             stage,
             Stage::Policies | Stage::Protections | Stage::Custom | Stage::Rest
@@ -98,33 +98,33 @@ fn recreate_first(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
         .collect();
     let first = deleted.iter().copied();
     let first: Vec<&DesiredObject> = first
-        .filter(|object| !deleted.iter().any(|other| needs(object, other)))
+        .filter(|object| !deleted.iter().any(|other| needs_object(object, other)))
         .collect();
     let mut looked = context.fork();
-    let found = Found::look(&mut looked, &first);
+    let found = Found::look_at_objects(&mut looked, &first);
     if !found.reads.is_empty() {
-        return Err(looked.again(found.reads));
+        return Err(looked.plan_again(found.reads));
     }
     if !found.dry_runs.is_empty() {
-        return Err(looked.again(list_dry_runs(&found.dry_runs)));
+        return Err(looked.plan_again(list_dry_runs(&found.dry_runs)));
     }
     if !found.applies.is_empty() {
         return Err(write(&mut looked, desired, None, found.applies));
     }
     // Without finalizers the object is gone as soon as the deletion is accepted. The watch reports it in a moment.
-    let is_told = |object: &&DesiredObject| {
-        let live = context.live(&object.target.id).and_then(Live::object);
+    let is_reported = |object: &&DesiredObject| {
+        let live = context.find_live(&object.target.id).and_then(Live::object);
         live.is_none_or(|live| ObjectView::of(live).is_being_deleted())
     };
-    if found.gone.iter().all(is_told) {
+    if found.gone.iter().all(is_reported) {
         return Ok(());
     }
-    let deadline = looked.deadline();
+    let deadline = looked.find_deadline();
     if context.now >= deadline {
         return Ok(());
     }
     let message = describe_wait(context, &found.gone);
-    Err(outcome::wait(looked, deadline, message))
+    Err(outcome::plan_waiting(looked, deadline, message))
 }
 
 /// Checks whether an object needs no recreation any more: its deletion was refused, or another client created it.
@@ -143,7 +143,7 @@ fn list_dry_runs(objects: &[&DesiredObject]) -> Vec<Request> {
 }
 
 /// Checks whether an object can't be applied without another: it lives in that Namespace, is of the kind which that defines, or binds that role.
-fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
+fn needs_object(object: &DesiredObject, other: &DesiredObject) -> bool {
     let text = |path: &str| other.object.view().find_text(path);
     let refers = |path: &str| object.object.view().find_text(path);
     match other.target.id.kind.as_str() {
@@ -167,15 +167,23 @@ fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<
         return Ok(());
     }
     let subjects: Vec<String> = gone.iter().map(|object| object.target.id.subject()).collect();
-    let deadline = context.deadline();
+    let deadline = context.find_deadline();
     if context.now >= deadline {
         let message = format!("timeout waiting for the deletion of: {}", list_held(context, gone));
-        return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
+        return Err(outcome::plan_failed(
+            context.fork(),
+            reason::RECONCILIATION_FAILED,
+            message,
+        ));
     }
     for subject in subjects {
         context.withhold(subject, "it is being deleted: waiting until it is gone");
     }
-    Err(outcome::wait(context.fork(), deadline, describe_wait(context, gone)))
+    Err(outcome::plan_waiting(
+        context.fork(),
+        deadline,
+        describe_wait(context, gone),
+    ))
 }
 
 fn describe_wait(context: &Context<'_>, gone: &[&DesiredObject]) -> String {
@@ -225,7 +233,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn look(context: &mut Context<'_>, objects: &[&'a DesiredObject]) -> Self {
+    fn look_at_objects(context: &mut Context<'_>, objects: &[&'a DesiredObject]) -> Self {
         let mut found = Self::default();
         for object in objects {
             match choose_action(context, object) {
@@ -262,50 +270,54 @@ impl<'a> Found<'a> {
 }
 
 /// Applies one stage; returns, when nothing more can be done in it, the objects that are being deleted.
-fn stage<'a>(
+fn apply_stage<'a>(
     context: &mut Context<'_>,
     desired: &Desired,
     stage: Stage,
     objects: &[&'a DesiredObject],
 ) -> Phase<Vec<&'a DesiredObject>> {
-    let mut found = Found::look(context, objects);
+    let mut found = Found::look_at_objects(context, objects);
     if !found.reads.is_empty() {
-        return Err(context.fork().again(found.reads));
+        return Err(context.fork().plan_again(found.reads));
     }
     if !found.dry_runs.is_empty() {
-        let mut plan = context.fork().again(list_dry_runs(&found.dry_runs));
-        plan.forecast = forecast(context, desired, |later| later >= stage);
+        let mut plan = context.fork().plan_again(list_dry_runs(&found.dry_runs));
+        plan.forecast = forecast_stages(context, desired, |later| later >= stage);
         return Err(plan);
     }
     if !found.tries.is_empty() {
-        return Err(context.fork().again(found.tries));
+        return Err(context.fork().plan_again(found.tries));
     }
     if context.mode == ApplyMode::DetectOnly {
-        refuse(context, stage, objects.len(), &found)?;
-        return Ok(detect(context, found));
+        check_refused(context, stage, objects.len(), &found)?;
+        return Ok(detect_changes(context, found));
     }
     if context.mode == ApplyMode::All {
-        refuse(context, stage, objects.len(), &found)?;
+        check_refused(context, stage, objects.len(), &found)?;
     }
     if !found.awaited.is_empty() {
-        let deadline = context.deadline();
+        let deadline = context.find_deadline();
         let owners: BTreeSet<String> = found.awaited.into_iter().map(|(_, owner)| owner).collect();
         let owners: Vec<String> = owners.into_iter().collect();
         let message = format!("Waiting until moved objects are released by {}", owners.join(", "));
-        return Err(outcome::wait(context.fork(), deadline, message));
+        return Err(outcome::plan_waiting(context.fork(), deadline, message));
     }
     let deletes: Vec<Delete> = found.deletes.drain(..).map(|(_, delete)| delete).collect();
     let owners = match claims::find_claim_owners(context, &deletes) {
         Ok(owners) => owners,
-        Err(Unknown::Ask(requests)) => return Err(context.fork().again(requests)),
+        Err(Unknown::Ask(requests)) => return Err(context.fork().plan_again(requests)),
         Err(Unknown::Failed(message)) => {
-            return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
+            return Err(outcome::plan_failed(
+                context.fork(),
+                reason::RECONCILIATION_FAILED,
+                message,
+            ));
         }
     };
     let guarded = guard::guard_recreation(context, deletes, &owners);
     // Deletions begin after everything in the stage is allowed.
     if let (Some(message), ApplyMode::All) = (guarded.find_stop(), context.mode) {
-        return Err(outcome::fail(
+        return Err(outcome::plan_failed(
             context.fork(),
             reason::DELETION_GUARDED,
             message.to_owned(),
@@ -314,27 +326,27 @@ fn stage<'a>(
     // An object that is invalid until its fields are taken over may be refused afterwards, too. So take-overs come before deletions.
     if !found.take_overs.is_empty() {
         let steps = found.take_overs.into_iter().map(Request::TakeOver).collect();
-        return Err(context.fork().again(steps));
+        return Err(context.fork().plan_again(steps));
     }
     if !guarded.free.is_empty() {
-        return Err(delete(context, guarded.free));
+        return Err(delete_objects(context, guarded.free));
     }
     if !found.applies.is_empty() {
         return Err(write(context, desired, Some(stage), found.applies));
     }
     if found.overtaken {
-        return Err(Box::new(context.fork().finish(Next::Restart)));
+        return Err(Box::new(context.fork().into_plan(Next::Restart)));
     }
     // The accepted objects of the stage are applied.
-    refuse(context, stage, objects.len(), &found)?;
+    check_refused(context, stage, objects.len(), &found)?;
     match guarded.held {
-        Some(message) => Err(outcome::fail(context.fork(), reason::DELETION_GUARDED, message)),
+        Some(message) => Err(outcome::plan_failed(context.fork(), reason::DELETION_GUARDED, message)),
         None => Ok(found.gone),
     }
 }
 
 /// Deletes objects for a recreation.
-fn delete(context: &mut Context<'_>, deletes: Vec<Delete>) -> Box<Plan> {
+fn delete_objects(context: &mut Context<'_>, deletes: Vec<Delete>) -> Box<Plan> {
     for delete in &deletes {
         let id = &delete.target.id;
         let line = format!("{} deleted: {}", id.subject(), delete.why);
@@ -342,14 +354,16 @@ fn delete(context: &mut Context<'_>, deletes: Vec<Delete>) -> Box<Plan> {
         context.memory.settled.remove(id);
         context.memory.recreating.insert(id.clone());
     }
-    context.fork().again(deletes.into_iter().map(Request::Delete).collect())
+    context
+        .fork()
+        .plan_again(deletes.into_iter().map(Request::Delete).collect())
 }
 
 /// Ends the attempt if anything of a stage is refused or another's.
-fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'_>) -> Phase<()> {
+fn check_refused(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'_>) -> Phase<()> {
     let lines = found.refused.iter();
     let lines: Vec<String> = lines
-        .map(|(object, failure)| describe(context, object, failure))
+        .map(|(object, failure)| describe_failure(context, object, failure))
         .collect();
     if !found.kept.is_empty() {
         return Err(ownership::list_owned_by_others(context, stage, &found.kept, lines));
@@ -380,10 +394,10 @@ fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'
 }
 
 /// Notes the would-be changes of a stage; returns the missing objects, since objects that need them can't be checked.
-fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObject> {
+fn detect_changes<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObject> {
     let mut missing = Vec::new();
     for (object, change) in found.applies {
-        let exists = matches!(context.live(&object.target.id), Some(Live::Present(_)));
+        let exists = matches!(context.find_live(&object.target.id), Some(Live::Present(_)));
         apply_mode::record_apply(context, object, change, exists);
         if !exists {
             missing.push(object);
@@ -416,7 +430,7 @@ fn write(
     stage: Option<Stage>,
     applies: Vec<(&DesiredObject, Change)>,
 ) -> Box<Plan> {
-    let status = outcome::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
+    let status = outcome::make_status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
     let mut steps = Vec::with_capacity(applies.len());
     for (
         object,
@@ -427,7 +441,7 @@ fn write(
     {
         contested_fields::record_correction(context, &object.target.id, &forced_back);
         let recreated = context.memory.recreating.contains(&object.target.id);
-        let existed = matches!(context.live(&object.target.id), Some(Live::Present(_)));
+        let existed = matches!(context.find_live(&object.target.id), Some(Live::Present(_)));
         let word = match (recreated, existed) {
             (true, _) => "recreated",
             (false, true) => "configured",
@@ -436,17 +450,17 @@ fn write(
         let line = format!(
             "{} {word}{}",
             object.target.id.subject(),
-            contested_fields::describe(&forced_back)
+            contested_fields::describe_changes(&forced_back)
         );
         changes::record_change(context, &object.target.id, line);
         let usual = apply_of(object);
         let object = payload.unwrap_or_else(|| usual.object.clone());
         steps.push(Request::Apply(Apply { object, ..usual }));
     }
-    let mut plan = context.fork().again(steps);
+    let mut plan = context.fork().plan_again(steps);
     plan.status_first = status.is_some();
     plan.status = status;
-    plan.forecast = forecast(context, desired, |later| stage.is_none_or(|stage| later > stage));
+    plan.forecast = forecast_stages(context, desired, |later| stage.is_none_or(|stage| later > stage));
     plan
 }
 
@@ -461,7 +475,7 @@ fn apply_of(object: &DesiredObject) -> Apply {
     }
 }
 
-fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) -> String {
+fn describe_failure(context: &Context<'_>, object: &DesiredObject, failure: &Failure) -> String {
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
     let what = if attempt.applied.contains_key(id) {
@@ -486,7 +500,7 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
     } else {
         ""
     };
-    let grant = missing_right::advise(failure, &context.identity, id).map(|advice| format!("; {advice}"));
+    let grant = missing_right::write_advice(failure, &context.identity, id).map(|advice| format!("; {advice}"));
     let grant = grant.unwrap_or_default();
     format!(
         "{} {what}{reason}: {}{hint}{grant} ({})",
@@ -498,7 +512,7 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
 
 /// Checks whether a failure reports that a binding may give the ServiceAccount its own rights.
 fn keeps_own_rights(context: &Context<'_>, id: &ObjectId, failure: &Failure) -> bool {
-    let live = context.live(id).and_then(Live::object);
+    let live = context.find_live(id).and_then(Live::object);
     live.and_then(|live| recreate::find_own_rights(context, id, live))
         .as_ref()
         == Some(failure)
@@ -521,17 +535,21 @@ fn wait_for_stage(
     let mut custom = CustomHealth::of(context.spec());
     for object in objects {
         let id = &object.target.id;
-        let Some(live) = context.live(id) else {
+        let Some(live) = context.find_live(id) else {
             continue;
         };
         if find_skip_reason(&object.object.0, live.object()).is_some() {
             continue;
         }
-        match custom.judge(&mut context.memory.expressions, id, live, object.confidential) {
+        match custom.assess_object(&mut context.memory.expressions, id, live, object.confidential) {
             Health::Current => {}
             Health::Failed(message) => {
                 let message = format!("{} failed: {message} ({})", object.target.id.subject(), object.origin);
-                return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
+                return Err(outcome::plan_failed(
+                    context.fork(),
+                    reason::RECONCILIATION_FAILED,
+                    message,
+                ));
             }
             health => waiting.push(format!("{} status: '{}'", object.target.id.subject(), health.as_str())),
         }
@@ -542,19 +560,23 @@ fn wait_for_stage(
     let deadline = add_duration(context.snapshot.attempt.started, STAGE_TIMEOUT.min(context.timeout));
     if context.now >= deadline {
         let message = format!("timeout waiting for: [{}]", waiting.join(", "));
-        return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
+        return Err(outcome::plan_failed(
+            context.fork(),
+            reason::RECONCILIATION_FAILED,
+            message,
+        ));
     }
     for line in waiting.iter() {
         context.withhold("the next stage", format!("waiting for {line}"));
     }
     let message = format!("Waiting for objects that later ones depend on: {}", waiting.join(", "));
-    let mut plan = outcome::wait(context.fork(), deadline, message);
+    let mut plan = outcome::plan_waiting(context.fork(), deadline, message);
     plan.next = Next::Wait(deadline);
     Err(plan)
 }
 
 /// Returns the expected actions after a stage.
-fn forecast(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -> bool) -> Vec<Forecast> {
+fn forecast_stages(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -> bool) -> Vec<Forecast> {
     let mut forecasts = Vec::new();
     for later in STAGES.into_iter().filter(|later| is_ahead(*later)) {
         let actions: Vec<String> = desired

@@ -14,12 +14,12 @@ use tenure_remote_requests::artifact::ArtifactFacts;
 pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
     let source = context.snapshot.describe_source();
     match &context.snapshot.source {
-        SourceFacts::NotFound => Err(outcome::fail(
+        SourceFacts::NotFound => Err(outcome::plan_failed(
             context.fork(),
             reason::ARTIFACT_FAILED,
             format!("Source '{source}' not found"),
         )),
-        SourceFacts::Unknown(why) => Err(outcome::fail(
+        SourceFacts::Unknown(why) => Err(outcome::plan_failed(
             context.fork(),
             reason::ARTIFACT_FAILED,
             format!("Source '{source}' is another tenant's: {why}"),
@@ -36,7 +36,7 @@ pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
                 .filter(|ready| ready.status != condition::ConditionStatus::True)
                 .map(|ready| format!(": {}", ready.message))
                 .unwrap_or_default();
-            Err(outcome::fail(
+            Err(outcome::plan_failed(
                 context.fork(),
                 reason::ARTIFACT_FAILED,
                 format!("Source artifact not found: {source} has none yet{why}"),
@@ -58,7 +58,7 @@ pub(super) fn request_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
             overlay: context.overlay.clone(),
             inputs,
         };
-        return Err(context.again(vec![Step::Render(request)]));
+        return Err(context.plan_again(vec![Step::Render(request)]));
     };
     if rendered.artifact_digest != artifact.digest
         || rendered.path != context.path
@@ -66,11 +66,11 @@ pub(super) fn request_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
     {
         // The source has a newer revision than this attempt, so the attempt's wait is pointless.
         let by = context.snapshot.describe_source();
-        return Err(health_check::begin_anew(context, &by, true));
+        return Err(health_check::restart_attempt(context, &by, true));
     }
     // An attempt keeps its inputs to the end: its own apply may change them. Only a failed rendering may have failed because of them.
     if rendered.outcome.is_err() && rendered.inputs != *inputs::read_inputs(&context)?.digest() {
-        return Err(Box::new(context.finish(Next::Restart)));
+        return Err(Box::new(context.into_plan(Next::Restart)));
     }
     match &rendered.outcome {
         Ok(objects) => {
@@ -78,9 +78,15 @@ pub(super) fn request_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
             decryption::check_decrypted(&context, objects)?;
             Ok(objects)
         }
-        Err(failure) if failure.artifact_missing => {
-            Err(outcome::fail(context, reason::ARTIFACT_FAILED, failure.message.clone()))
-        }
-        Err(failure) => Err(outcome::fail(context, reason::BUILD_FAILED, failure.message.clone())),
+        Err(failure) if failure.artifact_missing => Err(outcome::plan_failed(
+            context,
+            reason::ARTIFACT_FAILED,
+            failure.message.clone(),
+        )),
+        Err(failure) => Err(outcome::plan_failed(
+            context,
+            reason::BUILD_FAILED,
+            failure.message.clone(),
+        )),
     }
 }

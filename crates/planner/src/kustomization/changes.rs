@@ -20,7 +20,7 @@ pub(super) fn record_change(context: &mut Context<'_>, id: &ObjectId, line: Stri
 /// Adds events for all unreported changes: one for each applied revision.
 pub(super) fn report_changes(context: &mut Context<'_>) {
     retain_changes(context);
-    tell_all_but(context, 0);
+    report_all_but(context, 0);
 }
 
 /// Keeps the changes of this attempt for the next event. Changes by earlier revisions get their events at once.
@@ -31,10 +31,10 @@ pub(super) fn retain_changes(context: &mut Context<'_>) {
 
 /// Tells of all changes but those by the last revision.
 pub(super) fn report_earlier_changes(context: &mut Context<'_>) {
-    tell_all_but(context, 1);
+    report_all_but(context, 1);
 }
 
-/// Moves the changes that an attempt has made into [`Memory::untold`]. The answers of the attempt say which were made.
+/// Moves the changes that an attempt has made into [`Memory::unreported`]. The answers of the attempt say which were made.
 pub(super) fn store_changes(memory: &mut Memory, attempt: &Attempt) {
     let changes = std::mem::take(&mut memory.changes);
     let revision = memory.changed_by.take();
@@ -53,25 +53,25 @@ pub(super) fn store_changes(memory: &mut Memory, attempt: &Attempt) {
     if lines.is_empty() {
         return;
     }
-    match memory.untold.last_mut() {
-        Some(untold) if untold.revision == revision => {
+    match memory.unreported.last_mut() {
+        Some(unreported) if unreported.revision == revision => {
             // The list must not grow when attempts restart again and again.
-            let known: HashSet<&String> = untold.lines.iter().collect();
+            let known: HashSet<&String> = unreported.lines.iter().collect();
             let new: Vec<String> = lines.into_iter().filter(|line| !known.contains(line)).collect();
-            untold.lines.extend(new);
+            unreported.lines.extend(new);
         }
-        _ => memory.untold.push(UnreportedChanges { revision, lines }),
+        _ => memory.unreported.push(UnreportedChanges { revision, lines }),
     }
 }
 
-fn tell_all_but(context: &mut Context<'_>, kept: usize) {
-    let told = context.memory.untold.len().saturating_sub(kept);
-    for untold in context.memory.untold.drain(..told) {
-        context.events.push(outcome::event(
+fn report_all_but(context: &mut Context<'_>, kept: usize) {
+    let count = context.memory.unreported.len().saturating_sub(kept);
+    for unreported in context.memory.unreported.drain(..count) {
+        context.events.push(outcome::make_event(
             EventKind::Normal,
             reason::PROGRESSING,
-            untold.lines.join("\n"),
-            untold.revision.as_deref(),
+            unreported.lines.join("\n"),
+            unreported.revision.as_deref(),
         ));
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
         if is_custom(id)
             && !id.namespace.is_empty()
             && snapshot.guards.asks_about_claims()
-            && !snapshot.guards.protects(id)
+            && !snapshot.guards.is_protected(id)
             && let Some(uid) = &delete.uid
         {
             candidates.entry(&id.namespace).or_default().insert(uid, id);
@@ -65,7 +65,7 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
             Some(ClaimsAnswer::Found { more: true, .. }) => owners.extend(by_uid.values().map(|id| (*id).clone())),
             Some(ClaimsAnswer::Found { owners: found, .. }) => {
                 let mut walk = Walk::begin(context, namespace, by_uid);
-                walk.go(found).map_err(Unknown::Failed)?;
+                walk.walk_owners(found).map_err(Unknown::Failed)?;
                 owners.extend(walk.found);
                 requests.extend(walk.reads.into_iter().map(Request::Read));
             }
@@ -107,7 +107,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    fn go(&mut self, owners: &[ClaimOwner]) -> Result<(), String> {
+    fn walk_owners(&mut self, owners: &[ClaimOwner]) -> Result<(), String> {
         let mut seen: BTreeSet<String> = BTreeSet::new();
         let mut level: Vec<ClaimOwner> = owners.to_vec();
         for _ in 0..DEEPEST {
@@ -153,7 +153,7 @@ impl<'c> Walk<'c> {
         if id.to_string().parse::<ObjectId>().is_err() {
             return Ok(Vec::new());
         }
-        match self.context.live(&id) {
+        match self.context.find_live(&id) {
             None => {
                 self.looked_at += 1;
                 let version = version.to_owned();

@@ -72,7 +72,7 @@ pub(super) fn find_changes(
 }
 
 /// Returns the changes for a message: ` (replicas was changed by kubectl-edit)`.
-pub(super) fn describe(changes: &[DriftedField]) -> String {
+pub(super) fn describe_changes(changes: &[DriftedField]) -> String {
     if changes.is_empty() {
         return String::new();
     }
@@ -92,7 +92,7 @@ pub(super) fn check_contested(context: &mut Context<'_>, id: &ObjectId, changes:
             context
                 .memory
                 .reversals
-                .get(&key(id, &change.path))
+                .get(&write_key(id, &change.path))
                 .is_some_and(|reversals| {
                     reversals
                         .iter()
@@ -118,9 +118,9 @@ pub(super) fn check_contested(context: &mut Context<'_>, id: &ObjectId, changes:
         managers,
         paths: contested.iter().map(|change| change.path.clone()).collect(),
     };
-    let why = explain(id, &back_off);
+    let why = explain_back_off(id, &back_off);
     for change in &contested {
-        context.memory.reversals.remove(&key(id, &change.path));
+        context.memory.reversals.remove(&write_key(id, &change.path));
     }
     context.memory.backed_off.insert(id.clone(), back_off);
     Some(why)
@@ -129,10 +129,10 @@ pub(super) fn check_contested(context: &mut Context<'_>, id: &ObjectId, changes:
 /// Returns why an object is left alone, while it is.
 pub(super) fn find_back_off(context: &Context<'_>, id: &ObjectId) -> Option<String> {
     let back_off = context.memory.backed_off.get(id)?;
-    (context.now < back_off.until).then(|| explain(id, back_off))
+    (context.now < back_off.until).then(|| explain_back_off(id, back_off))
 }
 
-fn explain(id: &ObjectId, back_off: &BackOff) -> String {
+fn explain_back_off(id: &ObjectId, back_off: &BackOff) -> String {
     let who = if back_off.managers.is_empty() {
         "another writer".to_owned()
     } else {
@@ -142,11 +142,11 @@ fn explain(id: &ObjectId, back_off: &BackOff) -> String {
         "{}: {who} keeps changing {} back; left alone until {}: let one of the two own the field",
         id.subject(),
         back_off.paths.join(", "),
-        seconds(back_off.until)
+        write_seconds(back_off.until)
     )
 }
 
-fn seconds(time: jiff::Timestamp) -> String {
+fn write_seconds(time: jiff::Timestamp) -> String {
     jiff::Timestamp::from_second(time.as_second())
         .unwrap_or(time)
         .to_string()
@@ -167,7 +167,7 @@ pub(super) fn carry_drift_record(
 pub(super) fn record_correction(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField]) {
     let now = context.now;
     for change in changes {
-        let reversals = context.memory.reversals.entry(key(id, &change.path)).or_default();
+        let reversals = context.memory.reversals.entry(write_key(id, &change.path)).or_default();
         if reversals.len() >= REMEMBERED {
             reversals.remove(0);
         }
@@ -192,7 +192,7 @@ pub(super) fn record_correction(context: &mut Context<'_>, id: &ObjectId, change
 }
 
 /// Returns the end of the time for which a field's reversals count, if no reversal is added.
-fn remembered_until(reversals: &[DriftCorrection]) -> Option<jiff::Timestamp> {
+fn find_memory_end(reversals: &[DriftCorrection]) -> Option<jiff::Timestamp> {
     let (first, last) = (reversals.first()?.at, reversals.last()?.at);
     let between = i32::try_from(reversals.len().saturating_sub(1))
         .unwrap_or(i32::MAX)
@@ -208,7 +208,7 @@ pub(super) fn forget_old(context: &mut Context<'_>) {
     context
         .memory
         .reversals
-        .retain(|_, reversals| remembered_until(reversals).is_some_and(|until| now < until));
+        .retain(|_, reversals| find_memory_end(reversals).is_some_and(|until| now < until));
     // The back-off is kept for a while after its end, so that a continuing contest is backed off longer.
     context
         .memory
@@ -223,9 +223,9 @@ pub(super) fn list_contested(context: &Context<'_>) -> Vec<String> {
         .backed_off
         .iter()
         .filter(|(_, back_off)| context.now < back_off.until)
-        .map(|(id, back_off)| explain(id, back_off))
+        .map(|(id, back_off)| explain_back_off(id, back_off))
         .collect();
-    lines.extend(slow(context).into_iter().map(|(id, (paths, managers))| {
+    lines.extend(find_slow_contests(context).into_iter().map(|(id, (paths, managers))| {
         let managers: Vec<&str> = managers.into_iter().collect();
         let paths: Vec<&str> = paths.into_iter().collect();
         let who = if managers.is_empty() {
@@ -243,7 +243,7 @@ pub(super) fn list_contested(context: &Context<'_>) -> Vec<String> {
 }
 
 /// Finds the fields that are put back again and again, though too slowly for a back-off, and their writers.
-fn slow<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, BTreeSet<&'m str>)> {
+fn find_slow_contests<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, BTreeSet<&'m str>)> {
     let mut found: BTreeMap<ObjectId, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for (key, reversals) in list_named_writers(context) {
         let Some((id, path)) = key.split_once('#') else {
@@ -264,17 +264,17 @@ fn slow<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, 
 fn list_named_writers<'m>(context: &'m Context<'_>) -> impl Iterator<Item = (&'m String, &'m Vec<DriftCorrection>)> {
     let now = context.now;
     context.memory.reversals.iter().filter(move |(_, reversals)| {
-        reversals.len() >= NAMED && remembered_until(reversals).is_some_and(|until| now < until)
+        reversals.len() >= NAMED && find_memory_end(reversals).is_some_and(|until| now < until)
     })
 }
 
 /// Returns the end of the next back-off, or the time at which a named writer is forgotten without further changes.
 pub(super) fn find_next_end(context: &Context<'_>) -> Option<jiff::Timestamp> {
     let ends = context.memory.backed_off.values().map(|back_off| back_off.until);
-    let over = list_named_writers(context).filter_map(|(_, reversals)| remembered_until(reversals));
+    let over = list_named_writers(context).filter_map(|(_, reversals)| find_memory_end(reversals));
     ends.chain(over).filter(|end| *end > context.now).min()
 }
 
-fn key(id: &ObjectId, path: &str) -> String {
+fn write_key(id: &ObjectId, path: &str) -> String {
     format!("{id}#{path}")
 }

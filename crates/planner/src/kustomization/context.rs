@@ -68,12 +68,12 @@ impl<'a> Context<'a> {
         self.snapshot.kustomization.status.clone().unwrap_or_default()
     }
 
-    pub(super) fn live(&self, id: &ObjectId) -> Option<&'a Live> {
+    pub(super) fn find_live(&self, id: &ObjectId) -> Option<&'a Live> {
         self.snapshot.live.get(id)
     }
 
     /// Returns the known state of an object of this cluster.
-    pub(super) fn here(&self, id: &ObjectId) -> Option<&'a Live> {
+    pub(super) fn find_here(&self, id: &ObjectId) -> Option<&'a Live> {
         self.snapshot.find_here(id)
     }
 
@@ -89,8 +89,8 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the placement that bounds the writes.
-    pub(super) fn reach(&self) -> Cow<'a, Placement> {
-        self.snapshot.reach()
+    pub(super) fn find_bounds(&self) -> Cow<'a, Placement> {
+        self.snapshot.find_bounds()
     }
 
     pub(super) fn withhold(&mut self, what: impl Into<String>, why: impl Into<String>) {
@@ -101,9 +101,9 @@ impl<'a> Context<'a> {
     }
 
     /// Returns a plan with these steps, which is made again with their answers; or the end of the attempt, if its time is over.
-    pub(super) fn again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
+    pub(super) fn plan_again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
         let steps: Vec<Step> = steps.into_iter().map(Into::into).collect();
-        let deadline = add_duration(self.began(), self.timeout);
+        let deadline = add_duration(self.find_start(), self.timeout);
         let reads_only = steps.iter().all(|step| {
             matches!(
                 step,
@@ -115,14 +115,14 @@ impl<'a> Context<'a> {
             let mut waits = self.memory.waiting.iter().chain(&self.memory.prune_waiting);
             if waits.any(|waiting| waiting.attempt == attempt) {
                 // The attempt had applied everything and was waiting. New steps belong to another attempt, with its own time.
-                return Box::new(self.finish(Next::Restart));
+                return Box::new(self.into_plan(Next::Restart));
             }
             let message = super::outcome::describe_timeout(&self, &steps);
-            return super::outcome::fail(self, reason::RECONCILIATION_FAILED, message);
+            return super::outcome::plan_failed(self, reason::RECONCILIATION_FAILED, message);
         }
         let identity = self.identity.clone();
         let now = self.now;
-        let mut plan = self.finish(Next::Again);
+        let mut plan = self.into_plan(Next::Again);
         plan.identity = Some(identity);
         plan.steps = steps;
         // Reads may still run after the deadline, before the plan reports that something is missing.
@@ -135,7 +135,7 @@ impl<'a> Context<'a> {
     }
 
     /// Returns a plan without steps or status.
-    pub(super) fn finish(self, next: Next) -> Plan {
+    pub(super) fn into_plan(self, next: Next) -> Plan {
         let mut plan = Plan::idle(name_subject(self.snapshot), self.memory);
         plan.identity = Some(self.identity);
         plan.withheld = self.withheld;
@@ -175,7 +175,7 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the end of the attempt, including waits.
-    pub(super) fn deadline(&self) -> Timestamp {
+    pub(super) fn find_deadline(&self) -> Timestamp {
         let since = match &self.memory.waiting {
             Some(waiting)
                 if Some(&waiting.revision) == self.revision.as_ref()
@@ -183,13 +183,13 @@ impl<'a> Context<'a> {
             {
                 waiting.since
             }
-            _ => self.began(),
+            _ => self.find_start(),
         };
         add_duration(since, self.timeout)
     }
 
     /// Returns the start of the attempt's own time.
-    pub(super) fn began(&self) -> Timestamp {
+    pub(super) fn find_start(&self) -> Timestamp {
         let attempt = &self.snapshot.attempt;
         attempt.rendered_at.unwrap_or(attempt.started)
     }

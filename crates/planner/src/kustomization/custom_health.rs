@@ -50,7 +50,7 @@ impl<'a> CustomHealth<'a> {
     }
 
     /// Judges the health of a read object: by the check of its kind, if there is one, else by the usual rules.
-    pub(super) fn judge(
+    pub(super) fn assess_object(
         &mut self,
         memory: &mut ExpressionMemory,
         id: &ObjectId,
@@ -66,7 +66,7 @@ impl<'a> CustomHealth<'a> {
         {
             return verdict.health.clone();
         }
-        let health = match self.evaluate(index, &object.0, &mut memory.purse) {
+        let health = match self.evaluate(index, &object.0, &mut memory.budget) {
             Ok(health) => health,
             Err(refused) => {
                 let message = if confidential {
@@ -103,7 +103,7 @@ impl<'a> CustomHealth<'a> {
         &mut self,
         index: usize,
         object: &Value,
-        purse: &mut EvaluationBudget,
+        budget: &mut EvaluationBudget,
     ) -> Result<Health, EvaluationError> {
         let view = ObjectView::of(object);
         let (observed, generation) = (
@@ -125,7 +125,7 @@ impl<'a> CustomHealth<'a> {
             .map_err(|why| EvaluationError::TooCostly(why.clone()))?;
         let variables = Fields(object.as_object());
         for (outcome, expression) in expressions {
-            if expression.evaluate(&variables, purse)? {
+            if expression.evaluate(&variables, budget)? {
                 return Ok(match outcome {
                     Outcome::InProgress => Health::InProgress(String::new()),
                     Outcome::Failed => Health::Failed(String::new()),
@@ -206,7 +206,7 @@ mod tests {
     fn judge(check: &Value, object: &Value) -> Health {
         let mut memory = ExpressionMemory::default();
         let live = Live::Present(Object(object.clone()));
-        CustomHealth::of(&spec(check)).judge(&mut memory, &id(), &live, false)
+        CustomHealth::of(&spec(check)).assess_object(&mut memory, &id(), &live, false)
     }
 
     fn check(case: &Value) -> Value {
@@ -250,7 +250,7 @@ mod tests {
         let health = |id: &str, object: Value| {
             let live = Live::Present(Object(object));
             let mut memory = ExpressionMemory::default();
-            CustomHealth::of(&spec).judge(&mut memory, &id.parse().unwrap(), &live, false)
+            CustomHealth::of(&spec).assess_object(&mut memory, &id.parse().unwrap(), &live, false)
         };
         assert_eq!(health("team_a_example.com_Widget", json!({})), Health::Current);
         assert_eq!(
@@ -261,7 +261,8 @@ mod tests {
         assert_eq!(health("team_a__Pod", pending), Health::Current);
         let job = json!({ "apiVersion": "batch/v1", "kind": "Job" });
         assert!(matches!(health("team_a_batch_Job", job), Health::InProgress(_)));
-        let absent = CustomHealth::of(&spec).judge(&mut ExpressionMemory::default(), &id(), &Live::Absent, false);
+        let absent =
+            CustomHealth::of(&spec).assess_object(&mut ExpressionMemory::default(), &id(), &Live::Absent, false);
         assert_eq!(absent, Health::NotFound);
     }
 
@@ -278,7 +279,7 @@ mod tests {
         };
         let spec = spec(&check);
         let mut memory = ExpressionMemory::default();
-        let mut judge = |version| CustomHealth::of(&spec).judge(&mut memory, &id(), &widget(version), false);
+        let mut judge = |version| CustomHealth::of(&spec).assess_object(&mut memory, &id(), &widget(version), false);
         let refused = judge(1);
         assert_eq!(judge(1), refused);
         let message = refused.message().to_owned();
@@ -292,7 +293,7 @@ mod tests {
         let spent = judge(200).message().to_owned();
         assert!(spent.contains("is not evaluated"), "{spent}");
         // A hundred states were paid for; the others cost nothing.
-        assert_eq!(memory.purse.cost, crate::expression::PURSE.cost);
+        assert_eq!(memory.budget.cost, crate::expression::FULL_BUDGET.cost);
         assert_eq!(memory.health.len(), 1);
     }
 
@@ -303,7 +304,7 @@ mod tests {
         let id: ObjectId = "team_a__Secret".parse().unwrap();
         let judge = |confidential| {
             let mut memory = ExpressionMemory::default();
-            CustomHealth::of(&spec(&check)).judge(&mut memory, &id, &live, confidential)
+            CustomHealth::of(&spec(&check)).assess_object(&mut memory, &id, &live, confidential)
         };
         assert!(judge(false).message().contains("aHVudGVyMg=="), "{:?}", judge(false));
         assert!(!judge(true).message().contains("aHVudGVyMg=="));

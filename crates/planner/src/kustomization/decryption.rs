@@ -99,7 +99,7 @@ pub(super) fn check_decrypted(context: &Context<'_>, objects: &[RenderedObject])
         "{id} is SOPS encrypted, configuring decryption is required for this secret to be reconciled ({})",
         encrypted.origin
     );
-    Err(outcome::fail(context.fork(), reason::BUILD_FAILED, message))
+    Err(outcome::plan_failed(context.fork(), reason::BUILD_FAILED, message))
 }
 
 /// Describes files that were changed after encryption; nothing if there are none.
@@ -125,7 +125,7 @@ pub(super) fn describe_changed(rendered: &Rendered) -> Option<String> {
 /// Refuses files that were changed after encryption, if the program's settings say so.
 pub(super) fn check_unchanged(context: &Context<'_>, rendered: &Rendered) -> Phase<()> {
     match describe_changed(rendered) {
-        Some(message) if context.snapshot.strict_sops => Err(outcome::fail(
+        Some(message) if context.snapshot.strict_sops => Err(outcome::plan_failed(
             context.fork(),
             reason::BUILD_FAILED,
             format!("{message}; encrypt them again with sops (an administrator asks for this with --sops-strict)"),

@@ -52,24 +52,24 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let spec = &snapshot.kustomization.spec;
     if spec.suspend {
-        return release(snapshot, "spec.suspend is true: its objects are left", false);
+        return release_object(snapshot, "spec.suspend is true: its objects are left", false);
     }
     match ApplyMode::read(read_apply_mode(metadata).as_deref()) {
         Ok(ApplyMode::All | ApplyMode::Partial) => {}
         Ok(ApplyMode::DetectOnly) => {
-            return release(snapshot, "it only looks for differences: its objects are left", false);
+            return release_object(snapshot, "it only looks for differences: its objects are left", false);
         }
         // The remaining objects can still be deleted by other means.
-        Err(message) => return release(snapshot, &format!("its objects are left: {message}"), false),
+        Err(message) => return release_object(snapshot, &format!("its objects are left: {message}"), false),
     }
     if !deletes_objects(spec) {
-        return release(snapshot, "its deletion policy leaves its objects", false);
+        return release_object(snapshot, "its deletion policy leaves its objects", false);
     }
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
     let status = snapshot.kustomization.status.as_ref();
     if prune::list_entries(status.and_then(|status| status.inventory.as_ref())).is_empty() {
-        return release(snapshot, "it has no objects", false);
+        return release_object(snapshot, "it has no objects", false);
     }
     let memory = snapshot.memory.clone();
     let identity = match identity::decide_for_kustomization(
@@ -84,10 +84,10 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => {}
         // As in Flux: a wait for an identity that is gone would keep the object for ever. The message names the remaining objects.
         ServiceAccountFacts::NotFound => {
-            return release(snapshot, &format!("{identity} does not exist any more"), true);
+            return release_object(snapshot, &format!("{identity} does not exist any more"), true);
         }
         ServiceAccountFacts::NamespaceEnds(message) => {
-            return release(snapshot, &format!("no token for {identity}: {message}"), true);
+            return release_object(snapshot, &format!("no token for {identity}: {message}"), true);
         }
         ServiceAccountFacts::Forbidden(message) | ServiceAccountFacts::Unanswered(message) => {
             let why = format!("no token for {identity}: {message}");
@@ -102,8 +102,8 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         name,
         identity,
         interval: spec.interval.parse().unwrap_or(Duration::from_secs(60)),
-        retry_interval: retry_interval(snapshot),
-        timeout: timeout(snapshot),
+        retry_interval: find_retry_interval(snapshot),
+        timeout: find_timeout(snapshot),
         path: String::new(),
         overlay: Overlay::default(),
         mode: ApplyMode::All,
@@ -120,7 +120,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     match looked {
         Ok(target) => context.target = target,
-        Err(TargetError::Ask(step)) => return *context.again(vec![*step]),
+        Err(TargetError::Ask(step)) => return *context.plan_again(vec![*step]),
         Err(TargetError::Failed { message, .. }) => {
             return plan_blocked(snapshot, now, context.memory, reason::RECONCILIATION_FAILED, &message);
         }
@@ -129,7 +129,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         }
         Err(TargetError::Left) => {
             let why = format!("{} says that it is of another cluster", tenure_api::metadata::CLUSTER);
-            return release(snapshot, &why, true);
+            return release_object(snapshot, &why, true);
         }
     }
     delete_objects(context)
@@ -137,15 +137,15 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
 fn delete_objects(mut context: Context<'_>) -> Plan {
     let snapshot = context.snapshot;
-    let ends = snapshot.endings.own.map(|_| farewell(snapshot));
+    let ends = snapshot.endings.own.map(|_| find_farewell_end(snapshot));
     if ends.is_none_or(|end| context.now < end)
         && let Some(until) = retry::find_wait(snapshot, context.now, &mut context.memory)
     {
         context.withhold("the finalizer", retry::describe_wait(until));
-        return context.finish(Next::Done(Some(ends.map_or(until, |end| until.min(end)))));
+        return context.into_plan(Next::Done(Some(ends.map_or(until, |end| until.min(end)))));
     }
     let status = context.status();
-    let reach = context.reach();
+    let reach = context.find_bounds();
     let mut reads = Vec::new();
     let mut deletes = Vec::new();
     let mut failures = Vec::new();
@@ -169,14 +169,14 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         }
     }
     if !reads.is_empty() {
-        return *context.again(reads);
+        return *context.plan_again(reads);
     }
     let left = guard::exclude_adopted(&context, &mut deletes);
     for delete in &left {
         let why = "it existed before the Kustomization, and is of a protected kind".to_owned();
-        context.withheld.push(withheld_delete(delete, why));
+        context.withheld.push(make_withheld_delete(delete, why));
     }
-    let deletes = match left_for_siblings(&mut context, deletes) {
+    let deletes = match leave_to_siblings(&mut context, deletes) {
         Ok(deletes) => deletes,
         Err(plan) => return *plan,
     };
@@ -187,24 +187,24 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         .collect();
     let owners = match claims::find_claim_owners(&mut context, &asked) {
         Ok(owners) => owners,
-        Err(Unknown::Ask(requests)) => return *context.again(requests),
-        Err(Unknown::Failed(message)) => return block(context, reason::PRUNE_FAILED, &message),
+        Err(Unknown::Ask(requests)) => return *context.plan_again(requests),
+        Err(Unknown::Failed(message)) => return end_blocked(context, reason::PRUNE_FAILED, &message),
     };
     let guarded = guard::guard_deletion(&mut context, deletes, &owners);
     if let Some(message) = guarded.find_stop() {
         report_changes(&mut context);
-        return block(context, reason::DELETION_GUARDED, message);
+        return end_blocked(context, reason::DELETION_GUARDED, message);
     }
     let deletes = guarded.free;
     let is_hindered = !failures.is_empty() || guarded.held.is_some();
     let deadline = match snapshot.endings.own {
-        Some(_) => context.deadline().min(farewell(snapshot)),
-        None => context.deadline(),
+        Some(_) => context.find_deadline().min(find_farewell_end(snapshot)),
+        None => context.find_deadline(),
     };
     match removal_order::choose_next(&context, deletes, &terminating, is_hindered) {
         NextRemoval::Delete(deletes) => {
             let steps = list_steps(&mut context, deletes);
-            return *context.again(steps);
+            return *context.plan_again(steps);
         }
         NextRemoval::DeleteOwnRights(deletes) => return delete_own_rights(context, deletes),
         NextRemoval::Wait(children, until) => {
@@ -217,14 +217,14 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     if !failures.is_empty() {
         let why = failures.join("\n");
         if find_own_rights_deleted(snapshot).is_some() && is_refused(snapshot) {
-            return release(snapshot, "its right to delete the rest was deleted", true);
+            return release_object(snapshot, "its right to delete the rest was deleted", true);
         }
         report_changes(&mut context);
-        return block(context, reason::PRUNE_FAILED, &why);
+        return end_blocked(context, reason::PRUNE_FAILED, &why);
     }
     if let Some(message) = &guarded.held {
         report_changes(&mut context);
-        return block(context, reason::DELETION_GUARDED, message);
+        return end_blocked(context, reason::DELETION_GUARDED, message);
     }
     let terminating: Vec<String> = terminating.iter().map(|target| target.id.subject()).collect();
     let waits = snapshot.kustomization.spec.deletion_policy() == Some(DeletionPolicy::WaitForTermination);
@@ -233,13 +233,13 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             "the finalizer",
             format!("waiting until these are gone: {}", terminating.join(", ")),
         );
-        return context.finish(Next::Wait(deadline));
+        return context.into_plan(Next::Wait(deadline));
     }
     let asked = snapshot.attempt.deleted.keys().map(ObjectId::subject);
     // Objects whose deletion did not end in time have a message of their own.
-    let told = asked.filter(|subject| !waits || !terminating.contains(subject));
-    let deleted: Vec<String> = told.map(|subject| format!("{subject} deleted")).collect();
-    let mut plan = context.finish(Next::Forget);
+    let reported = asked.filter(|subject| !waits || !terminating.contains(subject));
+    let deleted: Vec<String> = reported.map(|subject| format!("{subject} deleted")).collect();
+    let mut plan = context.into_plan(Next::Forget);
     plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
     plan.watch.clear();
     if waits && !terminating.is_empty() {
@@ -250,7 +250,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
                 "failed to wait for resources termination: {}",
                 join_names(&terminating, NAMED)
             ),
-            annotations: applied_before(snapshot),
+            annotations: list_applied_revisions(snapshot),
             place: EventPlace::default(),
         });
     }
@@ -264,7 +264,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             kind: EventKind::Warning,
             reason: reason::DELETION_GUARDED.to_owned(),
             message,
-            annotations: applied_before(snapshot),
+            annotations: list_applied_revisions(snapshot),
             place: EventPlace::default(),
         });
     }
@@ -273,7 +273,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             kind: EventKind::Normal,
             reason: reason::RECONCILIATION_SUCCEEDED.to_owned(),
             message: deleted.join("\n"),
-            annotations: applied_before(snapshot),
+            annotations: list_applied_revisions(snapshot),
             place: EventPlace::default(),
         });
     }
@@ -281,7 +281,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
 }
 
 /// Ends the attempt with the obstacle to the deletion, and with the findings so far.
-fn block(context: Context<'_>, reason: &str, why: &str) -> Plan {
+fn end_blocked(context: Context<'_>, reason: &str, why: &str) -> Plan {
     let mut plan = plan_blocked(context.snapshot, context.now, context.memory, reason, why);
     plan.withheld.extend(context.withheld);
     plan.events.extend(context.events);
@@ -302,7 +302,7 @@ fn delete_own_rights(mut context: Context<'_>, deletes: Vec<Delete>) -> Plan {
     let now = context.now;
     let subjects: Vec<String> = deletes.iter().map(|delete| delete.target.id.subject()).collect();
     let steps = list_steps(&mut context, deletes);
-    let mut plan = *context.again(steps);
+    let mut plan = *context.plan_again(steps);
     if !plan.steps.is_empty() && find_own_rights_deleted(snapshot).is_none() {
         plan.status = deletion_outcome::announce_own_rights(snapshot, now, &subjects.join(", "));
         plan.status_first = plan.status.is_some();
@@ -334,11 +334,11 @@ fn is_refused(snapshot: &Snapshot) -> bool {
 /// Filters the deletions: objects that another Kustomization of the same source is about to take over stay. So a commit deletes nothing if it renames a Kustomization,
 /// or moves files out of its folder and removes it. The plan waits for Kustomizations that want an object, for at most the timeout, and for a short time for those that
 /// have not looked yet. In a namespace that is being deleted, no Kustomization takes an object over.
-fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<Vec<Delete>> {
+fn leave_to_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<Vec<Delete>> {
     let snapshot = context.snapshot;
-    let looking = compute_deadline(snapshot, LONGEST_LOOK);
-    let taking = farewell(snapshot);
-    if deletes.is_empty() || snapshot.endings.own.is_some() || context.now >= looking.max(taking) {
+    let look_deadline = compute_deadline(snapshot, LONGEST_LOOK);
+    let taking = find_farewell_end(snapshot);
+    if deletes.is_empty() || snapshot.endings.own.is_some() || context.now >= look_deadline.max(taking) {
         return Ok(deletes);
     }
     let ids: BTreeSet<ObjectId> = deletes.iter().map(|delete| delete.target.id.clone()).collect();
@@ -352,7 +352,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
         _ => {
             let revision = revision.unwrap_or_default();
             let request = SurveyRequest { revision, ids };
-            return Err(context.fork().again(vec![Step::Survey(request)]));
+            return Err(context.fork().plan_again(vec![Step::Survey(request)]));
         }
     };
     let sibling = |name: &str| format!("Kustomization/{}/{name}", context.namespace);
@@ -360,14 +360,14 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
     let untried = survey
         .untried
         .as_deref()
-        .filter(|_| has_artifact && context.now < looking);
+        .filter(|_| has_artifact && context.now < look_deadline);
     if let Some(untried) = untried.map(sibling) {
         for delete in &deletes {
             let why = format!("{untried} has not looked yet, and may want it");
-            context.withheld.push(withheld_delete(delete, why));
+            context.withheld.push(make_withheld_delete(delete, why));
         }
         let message = format!("Waiting with the deletion until {untried} has looked at its source");
-        let until = siblings::find_prune_deadline(context).min(looking);
+        let until = siblings::find_prune_deadline(context).min(look_deadline);
         return Err(deletion_outcome::await_others(context.fork(), until, &message));
     }
     let mut waits_for = BTreeSet::new();
@@ -380,7 +380,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
         };
         let by = sibling(&by.name);
         let why = format!("{by} wants it: left for it to take over");
-        context.withheld.push(withheld_delete(&delete, why));
+        context.withheld.push(make_withheld_delete(&delete, why));
         // The labels of the object show when it was taken over.
         context.watch.push(delete.target);
         waits_for.insert(by);
@@ -397,7 +397,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
     Ok(free)
 }
 
-fn withheld_delete(delete: &Delete, why: String) -> Withheld {
+fn make_withheld_delete(delete: &Delete, why: String) -> Withheld {
     let what = format!("deletion of {}", delete.target.id.subject());
     Withheld { what, why }
 }
@@ -406,16 +406,19 @@ fn withheld_delete(delete: &Delete, why: String) -> Withheld {
 /// Kustomization is released in the end, or at once if no objects would stay behind.
 fn plan_blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str, why: &str) -> Plan {
     let ends = snapshot.endings.own.is_some();
-    let farewell = farewell(snapshot);
-    if ends && (now >= farewell || left_behind(snapshot).is_empty()) {
-        return release(snapshot, why, true);
+    let farewell = find_farewell_end(snapshot);
+    if ends && (now >= farewell || list_left_behind(snapshot).is_empty()) {
+        return release_object(snapshot, why, true);
     }
     let delay = if reason == reason::DELETION_GUARDED {
         // An answer to it is a change of the Kustomization.
-        retry_interval(snapshot)
+        find_retry_interval(snapshot)
     } else {
         memory.transient_failures = memory.transient_failures.saturating_add(1);
-        outcome::transient_pause(memory.transient_failures.saturating_sub(1), retry_interval(snapshot))
+        outcome::find_transient_pause(
+            memory.transient_failures.saturating_sub(1),
+            find_retry_interval(snapshot),
+        )
     };
     retry::record_failure(snapshot, now, &mut memory, &[], delay);
     let message = if ends {
@@ -432,8 +435,8 @@ fn plan_blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason:
 }
 
 /// Returns the end of the wait of a Kustomization in a namespace or Tenant that ends.
-fn farewell(snapshot: &Snapshot) -> Timestamp {
-    compute_deadline(snapshot, timeout(snapshot).min(LONGEST_FAREWELL))
+fn find_farewell_end(snapshot: &Snapshot) -> Timestamp {
+    compute_deadline(snapshot, find_timeout(snapshot).min(LONGEST_FAREWELL))
 }
 
 /// Returns when a wait of this length is over. The wait counts from the deletion, so a restart doesn't begin it again.
@@ -443,19 +446,19 @@ fn compute_deadline(snapshot: &Snapshot, long: Duration) -> Timestamp {
     add_duration(since, long)
 }
 
-fn timeout(snapshot: &Snapshot) -> Duration {
+fn find_timeout(snapshot: &Snapshot) -> Duration {
     let spec = &snapshot.kustomization.spec;
     spec.effective_timeout().unwrap_or(Duration::from_secs(300))
 }
 
-fn retry_interval(snapshot: &Snapshot) -> Duration {
+fn find_retry_interval(snapshot: &Snapshot) -> Duration {
     let spec = &snapshot.kustomization.spec;
     let interval = spec.effective_retry_interval().unwrap_or(Duration::from_secs(60));
     interval.max(snapshot.least_interval).max(LEAST_INTERVAL)
 }
 
 /// Lists the objects that stay if the Kustomization is released now: those in the inventory that are not known to be gone and are not deleted with its own namespace.
-fn left_behind(snapshot: &Snapshot) -> Vec<String> {
+fn list_left_behind(snapshot: &Snapshot) -> Vec<String> {
     let status = snapshot.kustomization.status.as_ref();
     prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
         .into_iter()
@@ -477,23 +480,24 @@ fn left_behind(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// Returns the event's facts about the last applied revision and its origin, as Flux does.
-fn applied_before(snapshot: &Snapshot) -> BTreeMap<String, String> {
+fn list_applied_revisions(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let status = snapshot.kustomization.status.as_ref();
-    let told = status.map(|status| {
+    let revisions = status.map(|status| {
         let (revision, origin) = (&status.last_applied_revision, &status.last_applied_origin_revision);
         [(EVENT_REVISION, revision), (EVENT_ORIGIN_REVISION, origin)]
     });
-    let told = told.into_iter().flatten();
-    told.filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
+    let revisions = revisions.into_iter().flatten();
+    revisions
+        .filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
         .collect()
 }
 
 /// Lets the object go and its objects stay.
-fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
+fn release_object(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
     let mut plan = Plan::idle(name_subject(snapshot), Memory::default());
     plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
     plan.next = Next::Forget;
-    let left = left_behind(snapshot);
+    let left = list_left_behind(snapshot);
     for subject in &left {
         plan.withheld.push(Withheld {
             what: format!("deletion of {subject}"),
@@ -509,7 +513,7 @@ fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
             kind: EventKind::Warning,
             reason: reason::PRUNE_FAILED.to_owned(),
             message: format!("{why}: these are left behind: {}", join_names(&left, NAMED)),
-            annotations: applied_before(snapshot),
+            annotations: list_applied_revisions(snapshot),
             // An event can't be written in a namespace that is being deleted, and would be deleted with it.
             place: match snapshot.endings.own {
                 Some(_) => EventPlace::Platform,

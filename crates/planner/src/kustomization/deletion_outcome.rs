@@ -9,7 +9,7 @@ use tenure_api::reason;
 
 use super::Plan;
 use super::context::{Context, name_subject};
-use super::outcome::{find_status_change, record_handled, set, warning};
+use super::outcome::{find_status_change, make_warning, record_handled, set};
 use super::types::Snapshot;
 use crate::outcome::add_duration;
 use crate::plan::{Next, Withheld};
@@ -37,7 +37,7 @@ pub(super) fn retry_deletion(
         set(&mut status, snapshot, now, retrying);
     }
     record_handled(&mut status, snapshot);
-    plan.events.extend(warning(snapshot, reason, &message, None));
+    plan.events.extend(make_warning(snapshot, reason, &message, None));
     plan.withheld.push(Withheld {
         what: "the finalizer".to_owned(),
         why: message,
@@ -59,7 +59,7 @@ pub(super) fn await_others(context: Context<'_>, until: Timestamp, message: &str
     );
     set(&mut status, snapshot, context.now, entry);
     set_not_ready(&mut status, snapshot, context.now);
-    let mut plan = context.finish(Next::Wait(until));
+    let mut plan = context.into_plan(Next::Wait(until));
     plan.status = find_status_change(snapshot, &status);
     Box::new(plan)
 }

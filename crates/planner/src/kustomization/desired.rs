@@ -89,16 +89,16 @@ pub(super) fn find_desired(
     rendered: &[RenderedObject],
 ) -> Phase<Desired> {
     context.revision = Some(artifact.revision.clone());
-    let identified = identify(context, rendered)?;
-    let defined = defined_kinds(rendered);
-    let scopes = scopes(context, &identified, &defined)?;
+    let identified = identify_objects(context, rendered)?;
+    let defined = list_defined_kinds(rendered);
+    let scopes = find_scopes(context, &identified, &defined)?;
 
     let mut desired = Desired {
         digest: digest_of(rendered),
         ..Desired::default()
     };
     let mut denials = Vec::new();
-    let reach = context.reach();
+    let reach = context.find_bounds();
     let new_namespaces = list_new_namespaces(&reach, &identified, &scopes);
     let mut seen: BTreeMap<ObjectId, Origin> = BTreeMap::new();
     for Identified { mut id, kind, rendered } in identified {
@@ -133,7 +133,7 @@ pub(super) fn find_desired(
         }
         if let Some(first) = seen.insert(id.clone(), origin.clone()) {
             let message = format!("{} is defined twice: {first} and {origin}", id.subject());
-            return Err(outcome::fail(context.fork(), reason::BUILD_FAILED, message));
+            return Err(outcome::plan_failed(context.fork(), reason::BUILD_FAILED, message));
         }
         if flux_components::is_replaced(context.snapshot, &id, &object) {
             desired.ids.insert(id.clone());
@@ -178,7 +178,7 @@ pub(super) fn find_desired(
             context.withhold(origin.to_string(), denial.message.clone());
         }
         // No part of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
-        return Err(outcome::fail(context.fork(), reason, lines.join("\n")));
+        return Err(outcome::plan_failed(context.fork(), reason, lines.join("\n")));
     }
     desired.objects.sort_by(|one, other| {
         let stages = one.stage.cmp(&other.stage);
@@ -228,12 +228,12 @@ fn find_stage_in_mode(context: &Context<'_>, id: &ObjectId) -> Stage {
 /// Finds the stage of an object if all objects of a stage are applied or none.
 pub(crate) fn find_stage(snapshot: &Snapshot, id: &ObjectId) -> Stage {
     match order::find_stage(id) {
-        Stage::Rest if snapshot.settings.stages(id) => Stage::Custom,
+        Stage::Rest if snapshot.settings.has_own_stage(id) => Stage::Custom,
         stage => stage,
     }
 }
 
-fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<Vec<Identified<'a>>> {
+fn identify_objects<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<Vec<Identified<'a>>> {
     let mut identified = Vec::with_capacity(rendered.len());
     let mut problems = Vec::new();
     for rendered in rendered {
@@ -252,11 +252,15 @@ fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<
     if problems.is_empty() {
         return Ok(identified);
     }
-    Err(outcome::fail(context.fork(), reason::BUILD_FAILED, problems.join("\n")))
+    Err(outcome::plan_failed(
+        context.fork(),
+        reason::BUILD_FAILED,
+        problems.join("\n"),
+    ))
 }
 
 /// Returns the scope of every kind that the cluster knows, or will know after this build's CustomResourceDefinitions are applied.
-fn scopes(
+fn find_scopes(
     context: &Context<'_>,
     identified: &[Identified<'_>],
     defined: &BTreeMap<(String, String), Scope>,
@@ -269,7 +273,7 @@ fn scopes(
         .map(|kind| (*kind).clone())
         .collect();
     if !missing.is_empty() {
-        return Err(context.fork().again(vec![Request::ResolveKinds(missing)]));
+        return Err(context.fork().plan_again(vec![Request::ResolveKinds(missing)]));
     }
     let mut scopes = BTreeMap::new();
     for kind in kinds {
@@ -301,7 +305,7 @@ fn scopes(
 }
 
 /// Lists the kinds that CustomResourceDefinitions in the build define, by group and kind.
-fn defined_kinds(rendered: &[RenderedObject]) -> BTreeMap<(String, String), Scope> {
+fn list_defined_kinds(rendered: &[RenderedObject]) -> BTreeMap<(String, String), Scope> {
     rendered
         .iter()
         .map(|rendered| rendered.object.view())

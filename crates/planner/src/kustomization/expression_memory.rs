@@ -30,7 +30,8 @@ pub struct ExpressionMemory {
     /// The problem of an expression or of a rule for it: reason and message.
     pub problem: Option<(String, String)>,
     /// The spending of the expressions.
-    pub purse: EvaluationBudget,
+    #[serde(rename = "purse")]
+    pub budget: EvaluationBudget,
     /// The results of health expressions, by object.
     pub health: BTreeMap<ObjectId, Verdict>,
     /// The results of `readyExpr`, by index in `dependsOn`.
@@ -76,16 +77,16 @@ pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> ExpressionMemory {
     let generation = metadata.generation;
     let mut memory = snapshot.memory.expressions.clone();
     if memory.generation != generation || memory.uid != metadata.uid || generation.is_none() {
-        let purse = memory.purse.clone();
+        let budget = memory.budget.clone();
         memory = ExpressionMemory {
-            purse,
+            budget,
             uid: metadata.uid.clone(),
             generation,
             problem: find_problem(&snapshot.kustomization.spec),
             ..ExpressionMemory::default()
         };
     }
-    memory.purse.renew(generation, now);
+    memory.budget.refill(generation, now);
     memory
 }
 

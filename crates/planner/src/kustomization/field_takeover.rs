@@ -164,7 +164,7 @@ fn is_empty(fields: &Value) -> bool {
 pub(super) fn is_taken_over(settings: &ApplySettings, entry: &Value) -> bool {
     let entry = ObjectView::of(entry);
     let (manager, operation) = (entry.read_text("/manager"), entry.read_text("/operation"));
-    let is_named = manager.starts_with(KUBECTL_PREFIX) || settings.overrides(manager);
+    let is_named = manager.starts_with(KUBECTL_PREFIX) || settings.takes_over(manager);
     entry.read_text("/subresource").is_empty()
         && ((is_named && (operation == "Apply" || operation == "Update"))
             || (manager == BEFORE_FIRST_APPLY && operation == "Update"))

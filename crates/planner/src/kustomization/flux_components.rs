@@ -87,7 +87,7 @@ pub(super) fn report_replaced_components(snapshot: &Snapshot, plan: &mut Plan, d
             join_names(&names, NAMED)
         );
         if known.is_none_or(|known| known.message != message) {
-            plan.events.push(outcome::event(
+            plan.events.push(outcome::make_event(
                 EventKind::Warning,
                 reason::FLUX_REPLACED,
                 message.clone(),

@@ -43,7 +43,7 @@ impl Default for Guards {
 
 impl Guards {
     /// Checks whether an object is of a protected kind.
-    pub(super) fn protects(&self, id: &ObjectId) -> bool {
+    pub(super) fn is_protected(&self, id: &ObjectId) -> bool {
         self.protected.iter().any(|kind| kind.covers(id))
     }
 
@@ -243,7 +243,7 @@ pub(super) fn guard_prune(
             "prune stopped: path {} of the source has no objects any more, and all {threatened} that the inventory names would go",
             context.path
         );
-        return hold(context, deletes, owners, |_| true, &why);
+        return hold_back(context, deletes, owners, |_| true, &why);
     }
     let guards = &context.snapshot.guards;
     let share = usize::from(guards.prune_percent);
@@ -253,10 +253,10 @@ pub(super) fn guard_prune(
         let why = format!(
             "prune stopped: {threatened} of the {inventory} objects of the inventory would go, more than {share} %"
         );
-        return hold(context, deletes, owners, |_| true, &why);
+        return hold_back(context, deletes, owners, |_| true, &why);
     }
     let why = "prune stopped: these would go and are protected";
-    hold(context, deletes, owners, |id| guards.protects(id), why)
+    hold_back(context, deletes, owners, |id| guards.is_protected(id), why)
 }
 
 /// Decides which deletions of a recreation may happen.
@@ -267,14 +267,14 @@ pub(super) fn guard_recreation(
 ) -> Guarded {
     let guards = &context.snapshot.guards;
     let why = "recreation stopped: these would go and are protected";
-    hold(context, deletes, owners, |id| guards.protects(id), why)
+    hold_back(context, deletes, owners, |id| guards.is_protected(id), why)
 }
 
 /// Decides which deletions may happen when the Kustomization is deleted. Objects in a namespace that is being deleted are not guarded.
 pub(super) fn guard_deletion(context: &mut Context<'_>, deletes: Vec<Delete>, owners: &BTreeSet<ObjectId>) -> Guarded {
     let snapshot = context.snapshot;
     let why = "deletion stopped: these would go and are protected";
-    hold(context, deletes, owners, |id| is_guarded(snapshot, id), why)
+    hold_back(context, deletes, owners, |id| is_guarded(snapshot, id), why)
 }
 
 /// Takes the objects of protected kinds out of these that existed before the Kustomization applied them. The deletion of a Kustomization
@@ -291,7 +291,7 @@ pub(super) fn exclude_adopted(context: &Context<'_>, deletes: &mut Vec<Delete>) 
 
 /// Checks whether an object is of a protected kind, and does not go with its namespace anyway.
 pub(crate) fn is_guarded(snapshot: &Snapshot, id: &ObjectId) -> bool {
-    snapshot.guards.protects(id) && !is_being_deleted(snapshot, id)
+    snapshot.guards.is_protected(id) && !is_being_deleted(snapshot, id)
 }
 
 /// Checks whether an object is a namespace that is being deleted, or in one.
@@ -303,7 +303,7 @@ pub(super) fn is_being_deleted(snapshot: &Snapshot, id: &ObjectId) -> bool {
 }
 
 /// Holds back guarded objects, and owners of claims, unless exactly this deletion was allowed.
-fn hold(
+fn hold_back(
     context: &mut Context<'_>,
     deletes: Vec<Delete>,
     owners: &BTreeSet<ObjectId>,

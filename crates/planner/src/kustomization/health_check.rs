@@ -45,13 +45,13 @@ pub(super) fn find_target(check: &NamespacedObjectKindReference) -> Option<Watch
 
 /// Checks the health; returns when everything is healthy or nothing is to be checked.
 pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned: &Pruned) -> Phase<()> {
-    if let Some(plan) = moved_on(context, desired) {
+    if let Some(plan) = restart_if_changed(context, desired) {
         return Err(plan);
     }
     let mut targets: Vec<Watched> = Vec::new();
     if context.spec().wait {
         for object in &desired.objects {
-            let live = context.live(&object.target.id).and_then(Live::object);
+            let live = context.find_live(&object.target.id).and_then(Live::object);
             if object_action::find_skip_reason(&object.object.0, live).is_none()
                 && !is_itself(context, &object.target.id)
             {
@@ -65,7 +65,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
                     "spec.healthChecks: {} {} needs a name and a namespace that can be one, and a valid apiVersion, if any",
                     check.kind, check.name
                 );
-                return Err(outcome::stall(context.fork(), reason::INVALID_SPEC, message));
+                return Err(outcome::plan_stalled(context.fork(), reason::INVALID_SPEC, message));
             };
             if !is_itself(context, &target.id) {
                 targets.push(target);
@@ -79,21 +79,23 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     }
     let reads: Vec<Request> = targets
         .iter()
-        .filter(|target| context.live(&target.id).is_none())
+        .filter(|target| context.find_live(&target.id).is_none())
         .cloned()
         .map(Request::Read)
         .collect();
     if !reads.is_empty() {
-        return Err(context.fork().again(reads));
+        return Err(context.fork().plan_again(reads));
     }
     let mut waiting = Vec::new();
     let mut waiting_for: Vec<&ObjectId> = Vec::new();
     let mut failed = Vec::new();
     let mut custom = CustomHealth::of(context.spec());
     for target in &targets {
-        let Some(live) = context.live(&target.id) else { continue };
+        let Some(live) = context.find_live(&target.id) else {
+            continue;
+        };
         let confidential = desired.is_confidential(&target.id);
-        let health = custom.judge(&mut context.memory.expressions, &target.id, live, confidential);
+        let health = custom.assess_object(&mut context.memory.expressions, &target.id, live, confidential);
         let line = format!("{} status: '{}'", target.id.subject(), health.as_str());
         match health {
             Health::Current => {}
@@ -118,7 +120,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     let was_healthy = condition::is_true(&status.conditions, condition::HEALTHY)
         && status.last_applied_revision == context.revision
         && context.memory.changes.is_empty()
-        && context.memory.untold.is_empty();
+        && context.memory.unreported.is_empty();
     if waiting.is_empty() {
         let message = format!(
             "health check failed early due to failed resources: [{}]",
@@ -133,7 +135,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         context.memory.waiting = Some(HealthWait {
             revision: context.revision.clone().unwrap_or_default(),
             generation: context.snapshot.kustomization.metadata.generation,
-            since: if was_healthy { context.now } else { context.began() },
+            since: if was_healthy { context.now } else { context.find_start() },
             attempt: context.snapshot.attempt.started,
             quiet_until: Some(add_duration(context.now, QUIET)),
         });
@@ -141,7 +143,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     if let Some(waiting) = &mut context.memory.waiting {
         waiting.attempt = context.snapshot.attempt.started;
     }
-    let deadline = context.deadline();
+    let deadline = context.find_deadline();
     if context.now >= deadline {
         let lines: Vec<String> = waiting
             .into_iter()
@@ -156,14 +158,19 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         return Err(outcome::end_unhealthy(context.fork(), desired, pruned, message));
     }
     // Checks that were not evaluated run when the evaluation budget has something to spend again.
-    let again = context.memory.expressions.purse.until().filter(|_| custom.is_spent);
+    let again = context
+        .memory
+        .expressions
+        .budget
+        .find_refill_time()
+        .filter(|_| custom.is_spent);
     let until = again.map_or(deadline, |again| again.min(deadline));
     for (line, message) in &waiting {
         context.withhold("Ready", with_message(line.clone(), message));
     }
     if was_healthy {
         // The object was healthy with this revision: a rollout runs by itself. This is not reported yet.
-        return Err(Box::new(context.fork().finish(Next::Wait(until))));
+        return Err(Box::new(context.fork().into_plan(Next::Wait(until))));
     }
     let quiet_until = context.memory.waiting.as_ref().and_then(|waiting| waiting.quiet_until);
     if let Some(quiet_until) =
@@ -171,7 +178,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     {
         // Most rollouts that need no time end at once: then one event reports the changes together with their outcome.
         changes::retain_changes(context);
-        return Err(Box::new(context.fork().finish(Next::Wait(until.min(quiet_until)))));
+        return Err(Box::new(context.fork().into_plan(Next::Wait(until.min(quiet_until)))));
     }
     let message = describe_wait(context, &waiting_for);
     Err(outcome::waiting_for_health(
@@ -197,24 +204,24 @@ fn describe_wait(context: &Context<'_>, waiting_for: &[&ObjectId]) -> String {
 
 /// Restarts the attempt, since a newer revision has come. If the attempt waited for health, this is reported in Flux's words: by an event in any case, and by Ready if
 /// Ready is not about the new revision yet.
-pub(super) fn begin_anew(mut context: Context<'_>, by: &str, is_new_revision: bool) -> Box<super::Plan> {
+pub(super) fn restart_attempt(mut context: Context<'_>, by: &str, is_new_revision: bool) -> Box<super::Plan> {
     let attempt = context.snapshot.attempt.started;
     let is_waiting = |waiting: &HealthWait| waiting.attempt == attempt;
     if !context.memory.waiting.as_ref().is_some_and(is_waiting) {
-        return Box::new(context.finish(Next::Restart));
+        return Box::new(context.into_plan(Next::Restart));
     }
     let status =
         is_new_revision.then(|| outcome::set_cancelled(&context, &format!("New reconciliation triggered by {by}")));
     let message = format!("Health checks canceled due to new reconciliation triggered by {by}");
     let revision = context.memory.waiting.as_ref().map(|waiting| waiting.revision.clone());
-    let event = outcome::event(
+    let event = outcome::make_event(
         EventKind::Normal,
         reason::HEALTH_CHECK_CANCELED,
         message,
         revision.as_deref(),
     );
     context.events.push(event);
-    let mut plan = context.finish(Next::Restart);
+    let mut plan = context.into_plan(Next::Restart);
     plan.status = status.flatten();
     Box::new(plan)
 }
@@ -239,7 +246,7 @@ fn is_itself(context: &Context<'_>, id: &ObjectId) -> bool {
 
 /// Checks whether another client changed an object after it was applied in this attempt: then the attempt starts over, so that drift is also put back during a long
 /// wait.
-fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>> {
+fn restart_if_changed(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>> {
     let attempt = &context.snapshot.attempt;
     for object in &desired.objects {
         let id = &object.target.id;
@@ -247,10 +254,10 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
             (Some(WriteAnswer::Done(answer)), _) | (None, Some(WriteAnswer::Done(answer))) => &answer.0,
             _ => continue,
         };
-        let Some(live) = context.live(id) else { continue };
+        let Some(live) = context.find_live(id) else { continue };
         let changed = match live {
             Live::Present(live) => {
-                version(&live.0) > version(answer)
+                read_version(&live.0) > read_version(answer)
                     && object_action::digest_live(context, object, &live.0)
                         != object_action::digest_live(context, object, answer)
             }
@@ -259,14 +266,14 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
             Live::Failed(_) => false,
         };
         if changed && super::contested_fields::find_back_off(context, id).is_none() {
-            return Some(Box::new(context.fork().finish(Next::Restart)));
+            return Some(Box::new(context.fork().into_plan(Next::Restart)));
         }
     }
     None
 }
 
 /// Reads the resourceVersion as a number: both existing servers count with it. Without one, nothing is newer.
-fn version(object: &serde_json::Value) -> u64 {
+fn read_version(object: &serde_json::Value) -> u64 {
     let version = ObjectView::of(object).read_text("/metadata/resourceVersion");
     version.parse().unwrap_or(0)
 }

@@ -76,7 +76,7 @@ impl Ignored {
     }
 
     /// Returns a state of an object without the fields that are left to others in an object which looks like `model`; the labels of the applier stay.
-    pub(super) fn strip<'v>(&self, model: &Value, object: &'v Value) -> Cow<'v, Value> {
+    pub(super) fn strip_ignored<'v>(&self, model: &Value, object: &'v Value) -> Cow<'v, Value> {
         let paths = self.list_paths(model);
         if paths.iter().all(|path| path.find(object).is_none()) {
             return Cow::Borrowed(object);
@@ -90,7 +90,7 @@ impl Ignored {
     }
 
     /// Returns the part of a desired object to apply to an existing one, given the result of its dry-run; nothing if the whole object is to be applied.
-    pub(super) fn resolve(&self, desired: &Object, live: &Value, dry_run: &Value) -> Option<Object> {
+    pub(super) fn find_part_to_apply(&self, desired: &Object, live: &Value, dry_run: &Value) -> Option<Object> {
         let another = |path: &&Pointer| path.find(live) != path.find(dry_run);
         let drifted: Vec<&Pointer> = self.list_paths(dry_run).into_iter().filter(another).collect();
         if drifted.is_empty() {
@@ -167,7 +167,7 @@ mod tests {
                 let object = &answer["object"];
                 // Flux's patch fails if an index doesn't exist: then nothing is left out.
                 let flux = answer.get("stripped").unwrap_or(object);
-                assert_eq!(*ignored.strip(object, object), *flux, "{rule} of {object}");
+                assert_eq!(*ignored.strip_ignored(object, object), *flux, "{rule} of {object}");
             }
         }
     }

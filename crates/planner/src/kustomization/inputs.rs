@@ -103,13 +103,13 @@ pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
 pub(super) fn read_inputs(context: &Context<'_>) -> Phase<RenderInputs> {
     let spec = context.spec();
     let targets = list_targets(context.snapshot);
-    let unread = targets.iter().filter(|target| context.here(&target.id).is_none());
+    let unread = targets.iter().filter(|target| context.find_here(&target.id).is_none());
     let mut unread: Vec<Watched> = unread.cloned().collect();
     unread.sort();
     unread.dedup();
     if !unread.is_empty() {
         let read = |target| remote_cluster::read_here(context.snapshot, target);
-        return Err(context.fork().again(unread.into_iter().map(read).collect()));
+        return Err(context.fork().plan_again(unread.into_iter().map(read).collect()));
     }
     let inputs = gather_variables(context, &targets)?;
     if spec.decryption.is_none() {
@@ -119,13 +119,14 @@ pub(super) fn read_inputs(context: &Context<'_>) -> Phase<RenderInputs> {
     if let Some(name) = decryption::find_secret(spec) {
         let what = format!("cannot get sops decryption Secret '{}/{name}'", context.namespace);
         let target = find_target(context.namespace, SECRET, name);
-        let Some(secret) = find_object(context, (&what, SECRET), context.here(&target.id))? else {
-            return Err(fail(
+        let Some(secret) = find_object(context, (&what, SECRET), context.find_here(&target.id))? else {
+            return Err(plan_build_failed(
                 context,
                 format!("{what}: not found: create it, with keys in *.agekey or *.asc"),
             ));
         };
-        keys = decryption::read_keys(secret).map_err(|message| fail(context, format!("{what}: {message}")))?;
+        keys = decryption::read_keys(secret)
+            .map_err(|message| plan_build_failed(context, format!("{what}: {message}")))?;
     }
     Ok(inputs.with_keys(DecryptionKeys::new(keys)))
 }
@@ -136,7 +137,7 @@ fn gather_variables(context: &Context<'_>, targets: &[Watched]) -> Phase<RenderI
     };
     let mut variables = BTreeMap::new();
     for (from, target) in post_build.substitute_from.iter().zip(targets) {
-        take_variables(context, from, context.here(&target.id), &mut variables)?;
+        take_variables(context, from, context.find_here(&target.id), &mut variables)?;
         // After each: a hundred objects of a megabyte are never held at once.
         check_size(context, &variables)?;
     }
@@ -150,11 +151,11 @@ fn gather_variables(context: &Context<'_>, targets: &[Watched]) -> Phase<RenderI
 fn check_size(context: &Context<'_>, variables: &BTreeMap<String, Variable>) -> Phase<()> {
     let lengths = variables.iter();
     let lengths = lengths.map(|(name, variable)| (name.as_str(), variable.value.len()));
-    list_limits::check_variables("spec.postBuild", lengths).map_err(|message| fail(context, message))
+    list_limits::check_variables("spec.postBuild", lengths).map_err(|message| plan_build_failed(context, message))
 }
 
-fn fail(context: &Context<'_>, message: String) -> Box<super::Plan> {
-    outcome::fail(context.fork(), reason::BUILD_FAILED, message)
+fn plan_build_failed(context: &Context<'_>, message: String) -> Box<super::Plan> {
+    outcome::plan_failed(context.fork(), reason::BUILD_FAILED, message)
 }
 
 /// Returns the object of a read; nothing if it is absent. A failed read ends the plan.
@@ -166,7 +167,10 @@ fn find_object<'a>(
     match live {
         Some(Live::Present(object)) => Ok(Some(object)),
         Some(Live::Absent) => Ok(None),
-        Some(Live::Unserved) | None => Err(fail(context, format!("{what}: the API server does not serve its kind"))),
+        Some(Live::Unserved) | None => Err(plan_build_failed(
+            context,
+            format!("{what}: the API server does not serve its kind"),
+        )),
         Some(Live::Failed(failure)) => {
             let message = if failure.reason == Reason::Forbidden {
                 format!(
@@ -203,13 +207,16 @@ fn take_variables(
             "{what}: not found in namespace {}: create it, or set optional: true",
             context.namespace
         );
-        return Err(fail(context, message));
+        return Err(plan_build_failed(context, message));
     };
     let is_secret = from.kind == SECRET;
     for (name, value) in object.view().find_map("/data").into_iter().flatten() {
-        check_name(name).map_err(|message| fail(context, format!("{what}: {message}")))?;
+        check_name(name).map_err(|message| plan_build_failed(context, format!("{what}: {message}")))?;
         let Some(value) = read_value(value, is_secret) else {
-            return Err(fail(context, format!("{what}: the value of {name:?} can't be read")));
+            return Err(plan_build_failed(
+                context,
+                format!("{what}: the value of {name:?} can't be read"),
+            ));
         };
         variables.insert(name.clone(), Variable::new(value, is_secret));
     }

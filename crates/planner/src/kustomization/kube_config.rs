@@ -153,7 +153,7 @@ pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Res
                 .map_err(|message| failed(format!("its kubeconfig: {message}"), false))
         }
         None => {
-            let target = configure(snapshot, identity, object, impersonated);
+            let target = make_target(snapshot, identity, object, impersonated);
             target.map(Some).map_err(|unknown| match unknown {
                 UnknownTarget::Failed { message, transient } => failed(message, transient),
                 asks @ UnknownTarget::Ask(_) => asks,
@@ -163,7 +163,7 @@ pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Res
 }
 
 /// Makes the target from a ConfigMap, once a token for it exists.
-fn configure(
+fn make_target(
     snapshot: &Snapshot,
     identity: &ServiceAccount,
     config_map: &Object,

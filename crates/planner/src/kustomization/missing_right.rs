@@ -10,7 +10,7 @@ use tenure_tenancy::ServiceAccount;
 use crate::refusal::{Failure, Reason};
 
 /// Writes the advice; nothing if the refusal isn't the authorizer's about this object and this identity.
-pub(super) fn advise(failure: &Failure, identity: &ServiceAccount, id: &ObjectId) -> Option<String> {
+pub(super) fn write_advice(failure: &Failure, identity: &ServiceAccount, id: &ObjectId) -> Option<String> {
     if failure.reason != Reason::Forbidden {
         return None;
     }
@@ -81,7 +81,7 @@ mod tests {
             is_protected: false,
         };
         let identity = identity::decide_for_kustomization(&placement, "team", None).expect("an identity");
-        advise(&failure, &identity, &id.parse().expect("an id"))
+        write_advice(&failure, &identity, &id.parse().expect("an id"))
     }
 
     const USER: &str = "User \"system:serviceaccount:team:default\" cannot";

@@ -73,7 +73,7 @@ pub(crate) use flux_components::keeps_kinds;
 pub(crate) use guard::is_guarded;
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use kube_config::TokenAnswer;
-pub use preview::{ChangedField, Difference, DifferenceKind, preview};
+pub use preview::{ChangedField, Difference, DifferenceKind, preview_changes};
 pub use references::{find_source_namespace, name_dependency, name_source};
 pub use remote_cluster::find_place;
 pub use settings::{ApplySettings, StageKind};
@@ -120,7 +120,7 @@ type Phase<T> = Result<T, Box<Plan>>;
 /// Never: every snapshot leads to a status.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
-    let mut plan = match phases(snapshot, now) {
+    let mut plan = match run_phases(snapshot, now) {
         Ok(plan) => plan,
         Err(plan) => *plan,
     };
@@ -130,20 +130,20 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan
 }
 
-fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
+fn run_phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     if snapshot.kustomization.metadata.deletion_timestamp.is_some() {
         return Ok(deletion::plan(snapshot, now));
     }
-    let (mut context, desired, pruned) = settle(snapshot, now)?;
+    let (mut context, desired, pruned) = run_apply_phases(snapshot, now)?;
     apply_mode::report_differences(&mut context, &desired)?;
     health_check::check_health(&mut context, &desired, &pruned)?;
-    let mut plan = outcome::succeed(context, &desired, &pruned);
+    let mut plan = outcome::plan_succeeded(context, &desired, &pruned);
     flux_components::report_replaced_components(snapshot, &mut plan, &desired, now);
     Ok(plan)
 }
 
 /// Runs all phases until every object is as desired and all unwanted ones are gone. In a mode without writes, it runs them until the would-be changes are known.
-fn settle(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, Pruned)> {
+fn run_apply_phases(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, Pruned)> {
     let mut context = validation::validate(snapshot, now)?;
     remote_cluster::find_cluster(&mut context)?;
     let artifact = apply_inputs::find_artifact(&context)?;
@@ -155,6 +155,6 @@ fn settle(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, P
     context.memory.turnover = Some(Arc::new(siblings::find_turnover(&context, &desired)));
     namespace_creation::create_namespaces(&mut context, &desired)?;
     apply::apply(&mut context, &desired)?;
-    let pruned = prune::prune(&mut context, &desired)?;
+    let pruned = prune::prune_objects(&mut context, &desired)?;
     Ok((context, desired, pruned))
 }

@@ -50,7 +50,11 @@ pub(super) fn create_namespaces(context: &mut Context<'_>, desired: &Desired) ->
             "the revision has {} new namespaces: at most {MOST} are created at a time; divide them among several commits",
             new.len()
         );
-        return Err(outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message));
+        return Err(outcome::plan_failed(
+            context.fork(),
+            reason::RECONCILIATION_FAILED,
+            message,
+        ));
     }
     let attempt = &context.snapshot.attempt;
     let is_untried = |object: &&DesiredObject| !attempt.tried.contains_key(&object.target.id);
@@ -77,7 +81,7 @@ pub(super) fn create_namespaces(context: &mut Context<'_>, desired: &Desired) ->
     }
     let tries: Vec<Request> = new.iter().filter(is_untried).take(AT_ONCE).map(try_creation).collect();
     if !tries.is_empty() {
-        return Err(context.fork().again(tries));
+        return Err(context.fork().plan_again(tries));
     }
     let is_missing = |object: &&DesiredObject| {
         let id = &object.target.id;
@@ -86,7 +90,7 @@ pub(super) fn create_namespaces(context: &mut Context<'_>, desired: &Desired) ->
     let missing: Vec<&DesiredObject> = new.iter().filter(is_missing).take(AT_ONCE).collect();
     match missing.is_empty() {
         true => Err(wait_until_recorded(context, new)),
-        false => Err(create(context, &missing)),
+        false => Err(apply_namespaces(context, &missing)),
     }
 }
 
@@ -100,7 +104,7 @@ pub(super) fn wait_for_rights(context: &mut Context<'_>, refused: &[(&DesiredObj
             true => &id.name,
             false => &id.namespace,
         };
-        created.contains_key(namespace) && missing_right::advise(failure, &context.identity, id).is_some()
+        created.contains_key(namespace) && missing_right::write_advice(failure, &context.identity, id).is_some()
     };
     if refused.is_empty() || !refused.iter().all(lacks_right) {
         return None;
@@ -108,7 +112,7 @@ pub(super) fn wait_for_rights(context: &mut Context<'_>, refused: &[(&DesiredObj
     let names: Vec<String> = created.keys().cloned().collect();
     let until = add_duration(context.now, PAUSE);
     let message = format!("Waiting for rights in the new namespaces {}", join_names(&names, NAMED));
-    let mut plan = outcome::wait(context.fork(), until, message);
+    let mut plan = outcome::plan_waiting(context.fork(), until, message);
     // The answers of this attempt don't change any more.
     plan.next = Next::Done(Some(until));
     Some(plan)
@@ -159,15 +163,15 @@ fn apply_of(object: &DesiredObject, content: Object) -> Apply {
 }
 
 /// Makes the plan that creates namespaces. The inventory names them before, and is stored first. So none is lost.
-fn create(context: &mut Context<'_>, missing: &[&DesiredObject]) -> Box<Plan> {
-    let status = outcome::status_before_apply(context, missing.iter().map(|object| &object.target));
+fn apply_namespaces(context: &mut Context<'_>, missing: &[&DesiredObject]) -> Box<Plan> {
+    let status = outcome::make_status_before_apply(context, missing.iter().map(|object| &object.target));
     for object in missing {
         let id = &object.target.id;
         changes::record_change(context, id, format!("{} created", id.subject()));
         context.memory.created_namespaces.insert(id.name.clone(), context.now);
     }
     let steps = missing.iter().map(|object| create_minimal(object)).collect();
-    let mut plan = context.fork().again::<Request>(steps);
+    let mut plan = context.fork().plan_again::<Request>(steps);
     if !plan.steps.is_empty() {
         plan.status_first = status.is_some();
         plan.status = status;
@@ -212,17 +216,17 @@ fn describe_refusal(object: &DesiredObject, failure: &Failure) -> String {
 fn wait_until_recorded(context: &mut Context<'_>, new: &[DesiredObject]) -> Box<Plan> {
     let names: Vec<String> = new.iter().map(|object| object.target.id.name.clone()).collect();
     let names = join_names(&names, NAMED);
-    let deadline = add_duration(context.began(), PATIENCE.min(context.timeout));
+    let deadline = add_duration(context.find_start(), PATIENCE.min(context.timeout));
     if context.now >= deadline {
         let message = format!(
             "timeout: the Tenant has not recorded the new namespaces {names}: look at its conditions NamespacesRecorded and Ready"
         );
-        return outcome::fail(context.fork(), reason::RECONCILIATION_FAILED, message);
+        return outcome::plan_failed(context.fork(), reason::RECONCILIATION_FAILED, message);
     }
     context.withhold(
         "everything else",
         format!("the Tenant has not recorded namespaces {names} yet"),
     );
     let message = format!("Waiting until the Tenant has recorded the new namespaces {names}");
-    outcome::wait(context.fork(), deadline, message)
+    outcome::plan_waiting(context.fork(), deadline, message)
 }

@@ -56,8 +56,8 @@ pub(super) struct Change {
 pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -> ObjectAction {
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
-    let Some(live) = context.live(id) else {
-        return begin(context, object);
+    let Some(live) = context.find_live(id) else {
+        return find_first_action(context, object);
     };
     if let Some(why) = find_skip_reason(&object.object.0, live.object()) {
         return ObjectAction::Skip(why);
@@ -70,7 +70,7 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
                 context.memory.settled.remove(id);
                 return ObjectAction::LookAgain;
             }
-            settle(context, object, &answer.0);
+            record_settled(context, object, &answer.0);
             return ObjectAction::Nothing;
         }
         Some(WriteAnswer::Failed(failure)) => return ObjectAction::Refused(failure.clone()),
@@ -109,7 +109,7 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
         Some(DeleteAnswer::Failed(failure)) => return ObjectAction::Refused(failure.clone()),
         // The results of the checks are about an object that has changed since.
         Some(DeleteAnswer::Changed { .. }) => {
-            return ObjectAction::Refused(recreate::changed_meanwhile());
+            return ObjectAction::Refused(recreate::make_conflict());
         }
         // The conflicting object is gone. Its successor needs no dry-run: the refused one has shown everything.
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) if live_object.is_none() => {
@@ -152,8 +152,8 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
         return ObjectAction::Apply(Change::default());
     };
     let (without, with) = (
-        context.ignored.strip(answer, live),
-        context.ignored.strip(answer, answer),
+        context.ignored.strip_ignored(answer, live),
+        context.ignored.strip_ignored(answer, answer),
     );
     let (before, after) = (select_comparable(&without), select_comparable(&with));
     let take_over = take_over(context, object, live);
@@ -162,7 +162,7 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
         return ObjectAction::Refused(failure.clone());
     }
     if (taken_over.is_some() || take_over.is_none()) && before == after {
-        settle(context, object, live);
+        record_settled(context, object, live);
         return ObjectAction::Nothing;
     }
     if context.mode == ApplyMode::DetectOnly {
@@ -181,7 +181,7 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
             ObjectAction::TakeOver(step)
         }
         _ => ObjectAction::Apply(Change {
-            payload: context.ignored.resolve(&object.object, live, answer),
+            payload: context.ignored.find_part_to_apply(&object.object, live, answer),
             forced_back,
             fields: Vec::new(),
         }),
@@ -210,7 +210,7 @@ fn find_todo_after_refusal(
 
 /// Finds the first action for an unknown object. An object in no inventory is most likely new, and the answer to a dry-run shows this as of its own moment. An object
 /// that the dry-run finds, or a refusal, is looked at before any decision. An object that may be this Kustomization's already is looked at first.
-fn begin(context: &Context<'_>, object: &DesiredObject) -> ObjectAction {
+fn find_first_action(context: &Context<'_>, object: &DesiredObject) -> ObjectAction {
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
     let is_touched = attempt.dry_runs.contains_key(id)
@@ -264,7 +264,7 @@ fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bo
         .is_some_and(|settled| settled.desired == object.digest && settled.live == digest_live(context, object, live))
 }
 
-fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
+fn record_settled(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     context.memory.recreating.remove(&object.target.id);
     let settled = MatchedDigests {
         desired: object.digest.clone(),
@@ -275,7 +275,7 @@ fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
 
 /// Digests the part of a live object that counts here, without fields that are left to others and without notes.
 pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &Value) -> String {
-    let stripped = context.ignored.strip(live, live);
+    let stripped = context.ignored.strip_ignored(live, live);
     let counting = unmanaged_annotations::strip_unmanaged_annotations(
         &context.snapshot.settings,
         &object.object.0,

@@ -94,14 +94,14 @@ const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfi
 pub(super) fn compare(one: &ObjectId, other: &ObjectId) -> Ordering {
     find_stage(one)
         .cmp(&find_stage(other))
-        .then_with(|| rank(&one.kind).cmp(&rank(&other.kind)))
+        .then_with(|| rank_kind(&one.kind).cmp(&rank_kind(&other.kind)))
         .then_with(|| one.group.cmp(&other.group))
         .then_with(|| one.kind.cmp(&other.kind))
         .then_with(|| one.namespace.cmp(&other.namespace))
         .then_with(|| one.name.cmp(&other.name))
 }
 
-fn rank(kind: &str) -> usize {
+fn rank_kind(kind: &str) -> usize {
     if let Some(position) = FIRST.iter().position(|first| *first == kind) {
         return position;
     }

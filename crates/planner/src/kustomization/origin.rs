@@ -35,7 +35,7 @@ pub(super) fn add_origin(snapshot: &Snapshot, plan: &mut Plan) {
         if event
             .annotations
             .get(EVENT_REVISION)
-            .is_some_and(|told| told == revision)
+            .is_some_and(|known| known == revision)
         {
             event
                 .annotations
@@ -70,30 +70,31 @@ mod tests {
     fn the_history_tells_what_a_revision_was_made_of() {
         let made =
             snapshot(json!({ "revision": "latest@sha256:1", "digest": "sha256:2", "originRevision": "main@sha1:3" }));
-        let told = |revision| json!(describe_revision(&made, revision));
+        let describe = |revision| json!(describe_revision(&made, revision));
         assert_eq!(
-            told("latest@sha256:1"),
+            describe("latest@sha256:1"),
             json!({ "revision": "latest@sha256:1", "originRevision": "main@sha1:3" })
         );
-        assert_eq!(told("latest@sha256:0"), json!({ "revision": "latest@sha256:0" }));
+        assert_eq!(describe("latest@sha256:0"), json!({ "revision": "latest@sha256:0" }));
     }
 
     #[test]
     fn events_of_a_revision_tell_what_it_was_made_of() {
-        let tell = |artifact| {
+        let describe_events = |artifact| {
             let snapshot = snapshot(artifact);
             let mut plan = Plan::idle(context::name_subject(&snapshot), Default::default());
             plan.events = [Some("latest@sha256:1"), Some("latest@sha256:0"), None]
-                .map(|revision| outcome::event(EventKind::Normal, "Progressing", String::new(), revision))
+                .map(|revision| outcome::make_event(EventKind::Normal, "Progressing", String::new(), revision))
                 .into();
             add_origin(&snapshot, &mut plan);
-            let told = plan.events.iter();
-            told.map(|event| event.annotations.get(EVENT_ORIGIN_REVISION).cloned())
+            let events = plan.events.iter();
+            events
+                .map(|event| event.annotations.get(EVENT_ORIGIN_REVISION).cloned())
                 .collect::<Vec<_>>()
         };
         let artifact = json!({ "revision": "latest@sha256:1", "digest": "sha256:2", "originRevision": "main@sha1:3" });
-        assert_eq!(tell(artifact), [Some("main@sha1:3".to_owned()), None, None]);
+        assert_eq!(describe_events(artifact), [Some("main@sha1:3".to_owned()), None, None]);
         let git = json!({ "revision": "latest@sha256:1", "digest": "sha256:2" });
-        assert_eq!(tell(git), [None, None, None]);
+        assert_eq!(describe_events(git), [None, None, None]);
     }
 }

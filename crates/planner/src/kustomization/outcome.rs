@@ -45,7 +45,7 @@ pub(super) fn find_status_change(snapshot: &Snapshot, status: &KustomizationStat
     outcome::find_change(snapshot.kustomization.status.as_ref(), status)
 }
 
-pub(super) fn event(kind: EventKind, reason: &str, message: String, revision: Option<&str>) -> Event {
+pub(super) fn make_event(kind: EventKind, reason: &str, message: String, revision: Option<&str>) -> Event {
     let annotations: BTreeMap<String, String> = revision
         .map(|revision| (EVENT_REVISION.to_owned(), revision.to_owned()))
         .into_iter()
@@ -59,7 +59,7 @@ pub(super) fn event(kind: EventKind, reason: &str, message: String, revision: Op
     }
 }
 
-fn stalled_status(snapshot: &Snapshot, now: Timestamp, reason: &str, message: &str) -> KustomizationStatus {
+fn make_stalled_status(snapshot: &Snapshot, now: Timestamp, reason: &str, message: &str) -> KustomizationStatus {
     let mut status = snapshot.kustomization.status.clone().unwrap_or_default();
     condition::remove(&mut status.conditions, condition::RECONCILING);
     set(
@@ -87,23 +87,28 @@ pub(super) fn record_handled(status: &mut KustomizationStatus, snapshot: &Snapsh
 }
 
 /// Makes a warning, unless Ready has the message already.
-pub(super) fn warning(snapshot: &Snapshot, reason: &str, message: &str, revision: Option<&str>) -> Option<Event> {
+pub(super) fn make_warning(snapshot: &Snapshot, reason: &str, message: &str, revision: Option<&str>) -> Option<Event> {
     let old = snapshot.kustomization.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     (!outcome::has_same_condition(old, condition::READY, reason, message))
-        .then(|| event(EventKind::Warning, reason, message.to_owned(), revision))
+        .then(|| make_event(EventKind::Warning, reason, message.to_owned(), revision))
 }
 
-fn warn(context: &mut Context<'_>, reason: &str, message: &str) {
-    let event = warning(context.snapshot, reason, message, context.revision.as_deref());
+fn add_warning(context: &mut Context<'_>, reason: &str, message: &str) {
+    let event = make_warning(context.snapshot, reason, message, context.revision.as_deref());
     context.events.extend(event);
 }
 
 /// Ends a plan that does nothing until a user changes the object, before its identity is known.
-pub(super) fn stalled_before_admission(snapshot: &Snapshot, now: Timestamp, reason: &str, message: String) -> Plan {
+pub(super) fn plan_stalled_before_admission(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    reason: &str,
+    message: String,
+) -> Plan {
     let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
-    plan.status = find_status_change(snapshot, &stalled_status(snapshot, now, reason, &message));
-    plan.events.extend(warning(snapshot, reason, &message, None));
+    plan.status = find_status_change(snapshot, &make_stalled_status(snapshot, now, reason, &message));
+    plan.events.extend(make_warning(snapshot, reason, &message, None));
     plan.withheld.push(crate::plan::Withheld {
         what: "everything".to_owned(),
         why: message,
@@ -112,20 +117,20 @@ pub(super) fn stalled_before_admission(snapshot: &Snapshot, now: Timestamp, reas
 }
 
 /// Ends a plan that does nothing until a user changes the object.
-pub(super) fn stall(mut context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
+pub(super) fn plan_stalled(mut context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
     let snapshot = context.snapshot;
-    let status = stalled_status(snapshot, context.now, reason, &message);
-    warn(&mut context, reason, &message);
+    let status = make_stalled_status(snapshot, context.now, reason, &message);
+    add_warning(&mut context, reason, &message);
     context.withhold("everything", message);
-    let mut plan = context.finish(Next::Done(None));
+    let mut plan = context.into_plan(Next::Done(None));
     plan.status = find_status_change(snapshot, &status);
     Box::new(plan)
 }
 
 /// Ends a failed attempt; the next one comes after the retry interval.
-pub(super) fn fail(context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
+pub(super) fn plan_failed(context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
     let delay = context.retry_interval;
-    failed_until(context, reason, message, delay)
+    plan_failed_for(context, reason, message, delay)
 }
 
 /// Describes why an attempt whose time is over does not execute these steps.
@@ -144,22 +149,22 @@ pub(super) fn describe_timeout(context: &Context<'_>, steps: &[Step]) -> String 
 /// Ends a failed attempt. The next one comes soon if an answer was missing.
 pub(super) fn fail_with(mut context: Context<'_>, reason: &str, message: String, transient: bool) -> Box<Plan> {
     if !transient {
-        return fail(context, reason, message);
+        return plan_failed(context, reason, message);
     }
-    let delay = transient_pause(context.memory.transient_failures, context.retry_interval);
+    let delay = find_transient_pause(context.memory.transient_failures, context.retry_interval);
     context.memory.transient_failures = context.memory.transient_failures.saturating_add(1);
-    failed_until(context, reason, message, delay)
+    plan_failed_for(context, reason, message, delay)
 }
 
 /// Returns the pause after this many missing answers in a row.
-pub(super) fn transient_pause(failures: u32, longest: Duration) -> Duration {
+pub(super) fn find_transient_pause(failures: u32, longest: Duration) -> Duration {
     FIRST_TRANSIENT_PAUSE
         .saturating_mul(2_u32.saturating_pow(failures.min(16)))
         .min(longest)
 }
 
 /// Ends a failed attempt; the next one comes after this delay.
-pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: String, delay: Duration) -> Box<Plan> {
+pub(super) fn plan_failed_for(mut context: Context<'_>, reason: &str, message: String, delay: Duration) -> Box<Plan> {
     let snapshot = context.snapshot;
     let now = context.now;
     retry::record_failure(snapshot, now, &mut context.memory, &context.watch, delay);
@@ -175,9 +180,9 @@ pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: Stri
     }
     context.memory.waiting = None;
     report_changes(&mut context);
-    warn(&mut context, reason, &message);
+    add_warning(&mut context, reason, &message);
     context.withhold("Ready", message);
-    let mut plan = context.finish(Next::Done(Some(add_duration(now, delay))));
+    let mut plan = context.into_plan(Next::Done(Some(add_duration(now, delay))));
     plan.status = find_status_change(snapshot, &status);
     Box::new(plan)
 }
@@ -229,7 +234,7 @@ fn warn_of_kept(context: &mut Context<'_>, pruned: &Pruned) {
         "these are no longer in the source, and stay in the cluster, since an annotation says so: {}",
         join_names(&pruned.kept, KEPT_NAMED)
     );
-    let event = event(
+    let event = make_event(
         EventKind::Warning,
         reason::PRUNE_SKIPPED,
         message,
@@ -240,7 +245,7 @@ fn warn_of_kept(context: &mut Context<'_>, pruned: &Pruned) {
 
 /// Returns the status that must be stored before these objects are applied. Its inventory names them, so that a later failure loses none. The result is empty if the
 /// stored status names them already.
-pub(super) fn status_before_apply<'w>(
+pub(super) fn make_status_before_apply<'w>(
     context: &Context<'_>,
     applied: impl Iterator<Item = &'w Watched>,
 ) -> Option<KustomizationStatus> {
@@ -259,7 +264,7 @@ pub(super) fn status_before_apply<'w>(
 fn set_progressing(status: &mut KustomizationStatus, context: &Context<'_>, message: &str) {
     let (snapshot, now) = (context.snapshot, context.now);
     condition::remove(&mut status.conditions, condition::STALLED);
-    if !failed_with_this(status, context) {
+    if !has_failed_with_revision(status, context) {
         set(
             status,
             snapshot,
@@ -297,7 +302,7 @@ pub(super) fn set_cancelled(context: &Context<'_>, message: &str) -> Option<Kust
 }
 
 /// Checks whether Ready already reports a failure of this revision of this spec. Then Ready stays during the next tries, and does not change with every attempt.
-fn failed_with_this(status: &KustomizationStatus, context: &Context<'_>) -> bool {
+fn has_failed_with_revision(status: &KustomizationStatus, context: &Context<'_>) -> bool {
     let generation = context.snapshot.kustomization.metadata.generation;
     status.last_attempted_revision == context.revision
         && condition::find(&status.conditions, condition::READY)
@@ -305,13 +310,13 @@ fn failed_with_this(status: &KustomizationStatus, context: &Context<'_>) -> bool
 }
 
 /// Ends a plan that waits for a condition of the next stage.
-pub(super) fn wait(mut context: Context<'_>, deadline: Timestamp, message: String) -> Box<Plan> {
+pub(super) fn plan_waiting(mut context: Context<'_>, deadline: Timestamp, message: String) -> Box<Plan> {
     let snapshot = context.snapshot;
     let mut status = context.status();
     status.inventory = list_inventory_so_far(&context, std::iter::empty());
     set_progressing(&mut status, &context, &message);
     report_changes(&mut context);
-    let mut plan = context.finish(Next::Wait(deadline));
+    let mut plan = context.into_plan(Next::Wait(deadline));
     plan.status = find_status_change(snapshot, &status);
     Box::new(plan)
 }
@@ -332,10 +337,10 @@ pub(super) fn end_with_differences(mut context: Context<'_>, reason: &str, messa
     status.last_attempted_revision.clone_from(&context.revision);
     status.observed_generation = snapshot.kustomization.metadata.generation;
     record_handled(&mut status, snapshot);
-    warn(&mut context, reason, &message);
+    add_warning(&mut context, reason, &message);
     context.withhold("Ready", message);
     let at = next_time(&context);
-    let mut plan = context.finish(Next::Done(Some(at)));
+    let mut plan = context.into_plan(Next::Done(Some(at)));
     plan.status = find_status_change(snapshot, &status);
     Box::new(plan)
 }
@@ -384,7 +389,7 @@ pub(super) fn waiting_for_health(
     );
     report_changes(&mut context);
     warn_of_kept(&mut context, pruned);
-    let mut plan = context.finish(Next::Wait(deadline));
+    let mut plan = context.into_plan(Next::Wait(deadline));
     plan.status = find_status_change(snapshot, &status);
     Box::new(plan)
 }
@@ -415,17 +420,17 @@ pub(super) fn end_unhealthy(
     context.memory.retry = None;
     report_changes(&mut context);
     warn_of_kept(&mut context, pruned);
-    warn(&mut context, reason::HEALTH_CHECK_FAILED, &message);
+    add_warning(&mut context, reason::HEALTH_CHECK_FAILED, &message);
     context.withhold("Ready", message);
     let at = add_duration(now, context.retry_interval);
     let at = end_with(&mut context, pruned, at);
-    let mut plan = context.finish(Next::Done(Some(at)));
+    let mut plan = context.into_plan(Next::Done(Some(at)));
     plan.status = find_status_change(snapshot, &status);
     Box::new(plan)
 }
 
 /// Ends an attempt that has done everything possible.
-pub(super) fn succeed(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -> Plan {
+pub(super) fn plan_succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -> Plan {
     let snapshot = context.snapshot;
     let now = context.now;
     context.memory.transient_failures = 0;
@@ -454,7 +459,7 @@ pub(super) fn succeed(mut context: Context<'_>, desired: &Desired, pruned: &Prun
         message.push_str("; ");
         message.push_str(&changed);
         // The warning is sent once: Ready reports the fact afterwards.
-        warn(&mut context, reason::RECONCILIATION_SUCCEEDED, &message);
+        add_warning(&mut context, reason::RECONCILIATION_SUCCEEDED, &message);
     }
     set(
         &mut status,
@@ -504,7 +509,7 @@ pub(super) fn succeed(mut context: Context<'_>, desired: &Desired, pruned: &Prun
     record_handled(&mut status, snapshot);
     if find_status_change(snapshot, &status).is_some()
         || !context.memory.changes.is_empty()
-        || !context.memory.untold.is_empty()
+        || !context.memory.unreported.is_empty()
     {
         record_attempt(&mut status, &context, &desired.digest, reason::RECONCILIATION_SUCCEEDED);
     }
@@ -516,7 +521,7 @@ pub(super) fn succeed(mut context: Context<'_>, desired: &Desired, pruned: &Prun
             write_go_duration(find_elapsed(now, snapshot.attempt.started)),
             write_go_duration(context.interval)
         );
-        context.events.push(event(
+        context.events.push(make_event(
             EventKind::Normal,
             reason::RECONCILIATION_SUCCEEDED,
             message,
@@ -525,7 +530,7 @@ pub(super) fn succeed(mut context: Context<'_>, desired: &Desired, pruned: &Prun
     }
     let at = next_time(&context);
     let at = end_with(&mut context, pruned, at);
-    let mut plan = context.finish(Next::Done(Some(at)));
+    let mut plan = context.into_plan(Next::Done(Some(at)));
     plan.status = find_status_change(snapshot, &status);
     plan
 }
@@ -555,10 +560,10 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     status.inventory = Some(list_inventory_after(&context, desired, pruned));
     report_changes(&mut context);
     warn_of_kept(&mut context, pruned);
-    warn(&mut context, reason::UNKNOWN_KIND, &message);
+    add_warning(&mut context, reason::UNKNOWN_KIND, &message);
     let at = add_duration(now, context.retry_interval).min(next_time(&context));
     let at = end_with(&mut context, pruned, at);
-    let mut plan = context.finish(Next::Done(Some(at)));
+    let mut plan = context.into_plan(Next::Done(Some(at)));
     plan.status = find_status_change(snapshot, &status);
     plan
 }

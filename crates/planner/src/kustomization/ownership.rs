@@ -60,16 +60,16 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
         rival.namespace == context.namespace && rival.source == name_source(&context.snapshot.kustomization);
     if one_source {
         let revision = context.revision.as_deref().unwrap_or_default();
-        let told = rival.turnover.as_ref().filter(|turnover| turnover.revision == revision);
-        if told.is_some_and(|turnover| turnover.drops.contains(id)) {
+        let turnover = rival.turnover.as_ref().filter(|turnover| turnover.revision == revision);
+        if turnover.is_some_and(|turnover| turnover.drops.contains(id)) {
             return Ownership::Free;
         }
-        let reached = told.is_some() || rival.applied.as_deref() == Some(revision);
+        let reached = turnover.is_some() || rival.applied.as_deref() == Some(revision);
         if !reached && rival.waits_for_us {
             // The owner can't report before this Kustomization is ready. A take-over loses nothing: the owner then finds the object with another owner's labels.
             return Ownership::Free;
         }
-        if !reached && !rival.idle && context.now < context.deadline() {
+        if !reached && !rival.idle && context.now < context.find_deadline() {
             return Ownership::Awaited(named);
         }
     }
@@ -102,15 +102,15 @@ pub(super) fn list_owned_by_others(
         format!("stage {}", stage.as_str()),
         "other Kustomizations own some of its objects",
     );
-    let mut told: BTreeMap<&(String, String, String), Vec<String>> = BTreeMap::new();
+    let mut listed: BTreeMap<&(String, String, String), Vec<String>> = BTreeMap::new();
     for (object, kept) in kept {
         if let Some(owner) = &kept.tell {
-            told.entry(owner).or_default().push(object.target.id.subject());
+            listed.entry(owner).or_default().push(object.target.id.subject());
         }
     }
     let subject = name_subject(context.snapshot);
     let mut events = Vec::new();
-    for ((namespace, name, uid), objects) in told {
+    for ((namespace, name, uid), objects) in listed {
         events.push(Event {
             kind: EventKind::Warning,
             reason: reason::OWNED_BY_ANOTHER.to_owned(),
@@ -126,7 +126,7 @@ pub(super) fn list_owned_by_others(
             },
         });
     }
-    let mut plan = outcome::fail(context.fork(), reason::OWNED_BY_ANOTHER, message);
+    let mut plan = outcome::plan_failed(context.fork(), reason::OWNED_BY_ANOTHER, message);
     // The event is sent once, like the Kustomization's own warning.
     if !plan.events.is_empty() {
         plan.events.extend(events);

@@ -11,7 +11,7 @@ use tenure_api::{ObjectId, ObjectView};
 
 use super::apply_mode::{ApplyMode, describe_change};
 use super::types::Snapshot;
-use super::{Phase, Plan, deletion, settle};
+use super::{Phase, Plan, deletion, run_apply_phases};
 use crate::answer::WriteAnswer;
 use crate::fields;
 use crate::object::Origin;
@@ -78,7 +78,7 @@ impl ChangedField {
         Self {
             path: difference.path.clone(),
             origin: None,
-            field: difference.field_path(),
+            field: difference.make_field_path(),
         }
     }
 }
@@ -101,7 +101,7 @@ impl Difference {
 }
 
 impl Snapshot {
-    /// Sets the mode that only detects differences, whatever the Kustomization says. [`preview`] needs this mode.
+    /// Sets the mode that only detects differences, whatever the Kustomization says. [`preview_changes`] needs this mode.
     pub fn look_only(&mut self) {
         let annotations = self.kustomization.metadata.annotations.get_or_insert_default();
         annotations.insert(APPLY_MODE.to_owned(), "DetectOnly".to_owned());
@@ -113,17 +113,17 @@ impl Snapshot {
 ///
 /// # Errors
 /// The plan, whose steps have to be executed first: they read, render and dry-run. If it has no steps, its status says why a preview is impossible.
-pub fn preview(snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Difference>, Box<Plan>> {
+pub fn preview_changes(snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Difference>, Box<Plan>> {
     if snapshot.kustomization.metadata.deletion_timestamp.is_some() {
         let mut plan = deletion::plan(snapshot, now);
         plan.steps.clear();
         return Err(Box::new(plan));
     }
-    look(snapshot, now)
+    find_differences(snapshot, now)
 }
 
-fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
-    let (context, desired, _) = settle(snapshot, now)?;
+fn find_differences(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
+    let (context, desired, _) = run_apply_phases(snapshot, now)?;
     debug_assert_eq!(context.mode, ApplyMode::DetectOnly, "see Snapshot::look_only");
     let unknown = desired.unknown.iter().map(|(id, message)| Difference {
         object: Some(id.clone()),
@@ -137,7 +137,7 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
     let detected = context.detected.iter().map(|detected| {
         let id = detected.id.as_ref();
         let wanted = desired.objects.iter().find(|object| Some(&object.target.id) == id);
-        let live = id.and_then(|id| context.live(id)).and_then(|live| live.object());
+        let live = id.and_then(|id| context.find_live(id)).and_then(|live| live.object());
         let answers = &snapshot.attempt;
         let tried = id.and_then(|id| match answers.tried.get(id) {
             Some(WriteAnswer::Done(object)) => Some(rename_trial(object.0.clone(), &id.name)),
@@ -153,7 +153,7 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
         // The content of a deleted object isn't known, so only its name is shown.
         let shown = |object: Option<&Value>| object.filter(|_| !is_gone).cloned();
         let (mut before, mut after) = (shown(live), shown(would_be));
-        redaction::redact(
+        redaction::redact_values(
             before.as_mut(),
             after.as_mut(),
             id.is_some_and(|id| desired.holds_values_of_others(id)),
@@ -178,16 +178,16 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
 fn rename_trial(mut object: Value, name: &str) -> Value {
     let trial = ObjectView::of(&object).read_text("/metadata/name").to_owned();
     if !trial.is_empty() {
-        rename(&mut object, &trial, name);
+        rename_values(&mut object, &trial, name);
     }
     object
 }
 
-fn rename(value: &mut Value, from: &str, to: &str) {
+fn rename_values(value: &mut Value, from: &str, to: &str) {
     match value {
         Value::String(text) if text == from => to.clone_into(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, from, to)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| rename(field, from, to)),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename_values(item, from, to)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| rename_values(field, from, to)),
         _ => {}
     }
 }

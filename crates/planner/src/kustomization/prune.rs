@@ -54,7 +54,7 @@ pub(super) enum Verdict {
 
 /// Lists the entries of the inventory that Git no longer has, in the order of their deletion. Entries that cannot be this Kustomization's are left out.
 pub(super) fn list_candidates(context: &Context<'_>, desired: &Desired) -> Vec<Watched> {
-    let reach = context.reach();
+    let reach = context.find_bounds();
     list_entries(
         context
             .snapshot
@@ -88,10 +88,10 @@ pub(super) fn list_entries(inventory: Option<&ResourceInventory>) -> Vec<Watched
 }
 
 /// Prunes; returns after every deletion was answered.
-pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Pruned> {
+pub(super) fn prune_objects(context: &mut Context<'_>, desired: &Desired) -> Phase<Pruned> {
     let status = context.status();
     let mut pruned = Pruned::default();
-    let reach = context.reach();
+    let reach = context.find_bounds();
     for ResourceRef { id, .. } in status.inventory.iter().flat_map(|inventory| &inventory.entries) {
         if let Err(error) = id.parse::<ObjectId>() {
             context.withhold(format!("prune of {id}"), error.to_string());
@@ -144,7 +144,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         }
     }
     if !reads.is_empty() {
-        return Err(context.fork().again(reads));
+        return Err(context.fork().plan_again(reads));
     }
     pruned.remaining.extend(terminating.iter().cloned());
     if context.mode == ApplyMode::DetectOnly {
@@ -167,7 +167,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     }
     // Objects that other Kustomizations of the source want aren't threatened by this prune.
     let before = deletes.len();
-    let deletes = left_by_siblings(context, deletes, &mut pruned)?;
+    let deletes = keep_for_siblings(context, deletes, &mut pruned)?;
     let threatened = threatened.saturating_sub(before.saturating_sub(deletes.len()));
     let size = guard::PruneSize {
         threatened,
@@ -176,10 +176,14 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     };
     let owners = match claims::find_claim_owners(context, &deletes) {
         Ok(owners) => owners,
-        Err(Unknown::Ask(requests)) => return Err(context.fork().again(requests)),
+        Err(Unknown::Ask(requests)) => return Err(context.fork().plan_again(requests)),
         Err(Unknown::Failed(message)) => {
             failures.push(message);
-            return Err(outcome::fail(context.fork(), reason::PRUNE_FAILED, failures.join("\n")));
+            return Err(outcome::plan_failed(
+                context.fork(),
+                reason::PRUNE_FAILED,
+                failures.join("\n"),
+            ));
         }
     };
     let guarded = guard::guard_prune(context, deletes, &owners, &size);
@@ -191,7 +195,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         } else {
             reason::PRUNE_FAILED
         };
-        return Err(outcome::fail(context.fork(), reason, failures.join("\n")));
+        return Err(outcome::plan_failed(context.fork(), reason, failures.join("\n")));
     }
     let is_hindered = !failures.is_empty() || guarded.held.is_some();
     match removal_order::choose_next(context, guarded.free, &terminating, is_hindered) {
@@ -202,28 +206,32 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
                 context.memory.settled.remove(&delete.target.id);
             }
             let steps = deletes.into_iter().map(Request::Delete).collect();
-            return Err(context.fork().again(steps));
+            return Err(context.fork().plan_again(steps));
         }
         NextRemoval::Wait(children, until) => {
             let held = removal_order::describe_children(context, &children);
             let message = format!("Waiting with the rest of the prune until these are gone: {held}");
-            return Err(outcome::wait(context.fork(), until, message));
+            return Err(outcome::plan_waiting(context.fork(), until, message));
         }
         NextRemoval::Done => {}
     }
     if !failures.is_empty() {
         failures.extend(guarded.held);
-        return Err(outcome::fail(context.fork(), reason::PRUNE_FAILED, failures.join("\n")));
+        return Err(outcome::plan_failed(
+            context.fork(),
+            reason::PRUNE_FAILED,
+            failures.join("\n"),
+        ));
     }
     if let Some(message) = guarded.held {
-        return Err(outcome::fail(context.fork(), reason::DELETION_GUARDED, message));
+        return Err(outcome::plan_failed(context.fork(), reason::DELETION_GUARDED, message));
     }
     Ok(pruned)
 }
 
 /// Filters the deletions: objects that other Kustomizations of the source want stay. The prune waits, for at most the timeout, until all of them have reached this
 /// revision and have taken over the objects that they want. Then it waits as long again for the dependents of this one.
-fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mut Pruned) -> Phase<Vec<Delete>> {
+fn keep_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mut Pruned) -> Phase<Vec<Delete>> {
     if deletes.is_empty() {
         return Ok(deletes);
     }
@@ -234,7 +242,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
             let revision = context.revision.clone().unwrap_or_default();
             return Err(context
                 .fork()
-                .again(vec![Step::Survey(SurveyRequest { revision, ids })]));
+                .plan_again(vec![Step::Survey(SurveyRequest { revision, ids })]));
         }
     };
     let (wanted, free): (Vec<Delete>, Vec<Delete>) = deletes
@@ -268,7 +276,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
             "Waiting with the prune until {revision} is reached by {}",
             join_names(&names, 500)
         );
-        return Err(outcome::wait(context.fork(), deadline, message));
+        return Err(outcome::plan_waiting(context.fork(), deadline, message));
     }
     pruned.remaining.extend(wanted.into_iter().map(|delete| delete.target));
     match behind_us {
@@ -289,7 +297,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
 /// Judges one candidate, by its live state and the answers of this attempt.
 pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
     let subject = target.id.subject();
-    let live = match context.live(&target.id) {
+    let live = match context.find_live(&target.id) {
         None => return Verdict::Read,
         Some(Live::Absent | Live::Unserved) => return Verdict::Gone,
         Some(Live::Failed(failure)) => {

@@ -27,7 +27,7 @@ pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactF
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
     match problem {
-        Problem::Itself(text) => Err(outcome::stall(
+        Problem::Itself(text) => Err(outcome::plan_stalled(
             context,
             reason::INVALID_SPEC,
             format!("dependency '{text}' is the Kustomization itself"),
@@ -37,7 +37,7 @@ pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactF
                 message = format!("{message}; {cycle}");
             }
             let delay = DEPENDENCY_INTERVAL.min(context.retry_interval);
-            Err(outcome::failed_until(
+            Err(outcome::plan_failed_for(
                 context,
                 reason::DEPENDENCY_NOT_READY,
                 message,
@@ -68,7 +68,7 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
             Some(DependencyFacts::Found { whole, .. }) if has_expression(dependency.ready_expr.as_deref()) => {
                 match whole
                     .as_ref()
-                    .map(|whole| questions.ask(context, index, dependency, whole))
+                    .map(|whole| questions.evaluate_ready(context, index, dependency, whole))
                 {
                     // The observer keeps the whole object; without it the expression can't be evaluated.
                     None => Some(format!("dependency '{text}' is not known yet")),
@@ -111,7 +111,7 @@ struct Questions {
 
 impl Questions {
     /// Evaluates a `readyExpr` on a dependency: once for each of the dependency's states in an attempt.
-    fn ask(
+    fn evaluate_ready(
         &mut self,
         context: &mut Context<'_>,
         index: usize,
@@ -146,14 +146,14 @@ impl Questions {
             .environment
             .get_or_insert_with(expression_memory::declare_readiness);
         let expression = Expression::compile(environment, field.clone(), text)?;
-        let purse = &mut context.memory.expressions.purse;
+        let budget = &mut context.memory.expressions.budget;
         let mut make = |kustomization: &Kustomization| {
             let object = make_object(kustomization);
             // The data costs as much as its text.
-            if purse.pay(object.1) {
+            if budget.spend_bytes(object.1) {
                 Ok(object.0)
             } else {
-                Err(purse.refuse(&field).message())
+                Err(budget.make_spent_error(&field).message())
             }
         };
         let own = match self.own.take() {
@@ -164,7 +164,7 @@ impl Questions {
         let other = make(&whole.0)?;
         let variables = [("self", CelValue::json(own)), ("dep", CelValue::json(&other))];
         expression
-            .evaluate(&variables, purse)
+            .evaluate(&variables, budget)
             .map_err(|refused: EvaluationError| refused.message())
     }
 }
@@ -215,8 +215,8 @@ mod tests {
                     ("self", CelValue::json(&answer["self"])),
                     ("dep", CelValue::json(&answer["dep"])),
                 ];
-                let said = expression.evaluate(&variables, &mut EvaluationBudget::default()).ok();
-                assert_eq!(said, answer["ready"].as_bool(), "{text} of {}", answer["dep"]);
+                let result = expression.evaluate(&variables, &mut EvaluationBudget::default()).ok();
+                assert_eq!(result, answer["ready"].as_bool(), "{text} of {}", answer["dep"]);
             }
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn decide_recreation(
                 uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
                 resource_version: find_version(live),
                 propagation: Propagation::Background,
-                why: format!("recreated, because these can't be changed: {}", fields(failure)),
+                why: format!("recreated, because these can't be changed: {}", list_fields(failure)),
             },
         ),
     }
@@ -68,13 +68,13 @@ fn judge_deletion(context: &Context<'_>, delete: Delete) -> Recreation {
     match context.snapshot.attempt.tried_deletes.get(&delete.target.id) {
         None => Recreation::TryDelete(delete),
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => Recreation::Delete(delete),
-        Some(DeleteAnswer::Changed { .. }) => Recreation::Fails(changed_meanwhile()),
+        Some(DeleteAnswer::Changed { .. }) => Recreation::Fails(make_conflict()),
         Some(DeleteAnswer::Failed(failure)) => Recreation::Fails(failure.clone()),
     }
 }
 
 /// Returns the failure for an object that changed between the look at it and its deletion.
-pub(super) fn changed_meanwhile() -> Failure {
+pub(super) fn make_conflict() -> Failure {
     Failure {
         reason: Reason::Conflict,
         message: "it was changed before it could be deleted and recreated".to_owned(),
@@ -134,7 +134,7 @@ fn is_asked_for(context: &Context<'_>, object: &DesiredObject, live: &Value) -> 
 }
 
 /// Returns the fields that a refusal names.
-fn fields(failure: &Failure) -> String {
+fn list_fields(failure: &Failure) -> String {
     let names: Vec<&str> = failure.causes.iter().map(|cause| cause.field.as_str()).collect();
     names.join(", ")
 }
@@ -143,7 +143,7 @@ fn fields(failure: &Failure) -> String {
 pub(super) fn make_trial(object: &DesiredObject, apply: Apply) -> Apply {
     let mut tried = object.object.0.clone();
     if let Some(metadata) = tried.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("name".to_owned(), Value::String(trial_name(&object.target.id)));
+        metadata.insert("name".to_owned(), Value::String(make_trial_name(&object.target.id)));
         for field in [
             "generation",
             "creationTimestamp",
@@ -185,7 +185,7 @@ fn remove_allocated(service: &mut Value) {
     }
 }
 
-fn trial_name(id: &ObjectId) -> String {
+fn make_trial_name(id: &ObjectId) -> String {
     let kept: String = id.name.chars().take(NAME_KEPT).collect();
     let digest = digest_bytes(id.to_string().as_bytes());
     let digits: String = digest
@@ -230,7 +230,7 @@ mod tests {
                 group: String::new(),
                 kind: "Service".to_owned(),
             };
-            let tried = trial_name(&id);
+            let tried = make_trial_name(&id);
             assert_ne!(tried, name);
             assert!(tried.len() <= 52, "{tried}");
             assert!(!tried.contains(".-"), "{tried}");

@@ -31,7 +31,7 @@ const NAMED: usize = 700;
 
 impl Snapshot {
     /// Returns the placement that bounds the writes. In another cluster, the rights of its user are the bound.
-    pub(crate) fn reach(&self) -> Cow<'_, Placement> {
+    pub(crate) fn find_bounds(&self) -> Cow<'_, Placement> {
         if is_elsewhere(self) {
             Cow::Owned(self.placement.elsewhere())
         } else {
@@ -118,8 +118,8 @@ pub(super) fn resolve_target(
     }
     let now = now.as_deref().unwrap_or(HERE);
     match read_cluster(&snapshot.kustomization.metadata) {
-        Some(("same", said)) if said == now => Ok(target),
-        Some(("new", said)) if said == now => Err(TargetError::Left),
+        Some(("same", recorded)) if recorded == now => Ok(target),
+        Some(("new", recorded)) if recorded == now => Err(TargetError::Left),
         _ => Err(TargetError::Changed(format!(
             "the inventory is of {}, and {} leads to {}: nothing is applied or deleted in either. If that is the same cluster by another \
              address or authority, annotate this Kustomization with {CLUSTER}: \"same {now}\", and its objects are kept and pruned as \
@@ -140,8 +140,8 @@ pub(super) fn resolve_target(
 
 /// Reads the annotation with which an administrator or the tenant explains a changed cluster: a word, and the cluster that it is about.
 pub(super) fn read_cluster(metadata: &ObjectMeta) -> Option<(&str, &str)> {
-    let said = metadata.annotations.as_ref()?.get(CLUSTER)?;
-    let (word, cluster) = said.trim().split_once(' ')?;
+    let annotation = metadata.annotations.as_ref()?.get(CLUSTER)?;
+    let (word, cluster) = annotation.trim().split_once(' ')?;
     Some((word, cluster.trim()))
 }
 
@@ -160,8 +160,8 @@ fn find_inventorys(snapshot: &Snapshot) -> Option<Option<String>> {
 #[must_use]
 pub fn find_place(kustomization: &Kustomization) -> Option<String> {
     let conditions = &kustomization.status.as_ref()?.conditions;
-    let said = condition::find(conditions, condition::APPLIED_ELSEWHERE)?;
-    said.message.split_whitespace().next().map(str::to_owned)
+    let condition = condition::find(conditions, condition::APPLIED_ELSEWHERE)?;
+    condition.message.split_whitespace().next().map(str::to_owned)
 }
 
 /// Finds where to apply, and that the inventory is of that cluster.
@@ -184,18 +184,20 @@ pub(super) fn find_cluster(context: &mut Context<'_>) -> Phase<()> {
             }
             Ok(())
         }
-        Err(TargetError::Ask(step)) => Err(context.fork().again(vec![*step])),
+        Err(TargetError::Ask(step)) => Err(context.fork().plan_again(vec![*step])),
         Err(TargetError::Failed { message, transient }) => {
             let reason = reason::RECONCILIATION_FAILED;
             Err(outcome::fail_with(context.fork(), reason, message, transient))
         }
-        Err(TargetError::Changed(message)) => Err(outcome::stall(context.fork(), reason::CLUSTER_CHANGED, message)),
-        Err(TargetError::Left) => Err(leave(context.fork())),
+        Err(TargetError::Changed(message)) => {
+            Err(outcome::plan_stalled(context.fork(), reason::CLUSTER_CHANGED, message))
+        }
+        Err(TargetError::Left) => Err(leave_cluster(context.fork())),
     }
 }
 
 /// Begins an inventory of another cluster, and reports which objects stay in the old one.
-fn leave(context: Context<'_>) -> Box<Plan> {
+fn leave_cluster(context: Context<'_>) -> Box<Plan> {
     let snapshot = context.snapshot;
     let mut status = context.status();
     let left: Vec<String> = prune::list_entries(status.inventory.as_ref())
@@ -208,8 +210,8 @@ fn leave(context: Context<'_>) -> Box<Plan> {
         "these are left in the cluster that was applied to before: {}",
         join_names(&left, NAMED)
     );
-    let mut plan = context.finish(Next::Restart);
-    plan.events.push(outcome::event(
+    let mut plan = context.into_plan(Next::Restart);
+    plan.events.push(outcome::make_event(
         EventKind::Warning,
         reason::CLUSTER_CHANGED,
         message,
@@ -246,7 +248,7 @@ pub(super) fn write_cluster(snapshot: &Snapshot, plan: &mut Plan, now: Timestamp
         }
         // The inventory is of no cluster, or of this one. While it is of another one, the condition stays.
         Some(_) => condition::remove(&mut status.conditions, condition::APPLIED_ELSEWHERE),
-        None if !is_elsewhere(snapshot) && (!has_entries || is_said_to_be_here(snapshot)) => {
+        None if !is_elsewhere(snapshot) && (!has_entries || is_recorded_here(snapshot)) => {
             condition::remove(&mut status.conditions, condition::APPLIED_ELSEWHERE);
         }
         None => return,
@@ -256,6 +258,6 @@ pub(super) fn write_cluster(snapshot: &Snapshot, plan: &mut Plan, now: Timestamp
     }
 }
 
-fn is_said_to_be_here(snapshot: &Snapshot) -> bool {
+fn is_recorded_here(snapshot: &Snapshot) -> bool {
     read_cluster(&snapshot.kustomization.metadata) == Some(("same", HERE))
 }

@@ -123,7 +123,7 @@ fn find_wait_end(context: &Context<'_>, id: &ObjectId) -> Timestamp {
 }
 
 fn read_deletion_time(context: &Context<'_>, id: &ObjectId) -> Option<Timestamp> {
-    let live = context.live(id).and_then(Live::object)?;
+    let live = context.find_live(id).and_then(Live::object)?;
     ObjectView::of(live)
         .find_text("/metadata/deletionTimestamp")?
         .parse()

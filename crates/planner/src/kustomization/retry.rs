@@ -33,7 +33,7 @@ pub(super) fn check_due(context: &mut Context<'_>) -> Phase<()> {
     if let Some(retry) = &context.memory.retry {
         context.watch.clone_from(&retry.watch);
     }
-    Err(Box::new(context.finish(Next::Done(Some(until)))))
+    Err(Box::new(context.into_plan(Next::Done(Some(until)))))
 }
 
 /// Describes why nothing is done.
@@ -90,11 +90,11 @@ pub(super) fn record_failure(
     memory.retry = Some(Retry {
         attempt,
         asked,
-        surroundings: surroundings(snapshot),
+        surroundings: digest_surroundings(snapshot),
         live: snapshot
             .live
             .iter()
-            .filter_map(|(id, live)| Some((id.clone(), version(live)?)))
+            .filter_map(|(id, live)| Some((id.clone(), find_version(live)?)))
             .collect(),
         watch: watch.to_vec(),
         soon: add_duration(now, pause.min(delay)),
@@ -130,7 +130,7 @@ fn read_attempt_input(snapshot: &Snapshot) -> AttemptInput {
 
 /// Digests the facts that an attempt meets besides objects: the owner of the namespace, its deletion, the revisions of its dependencies, and the other owners of wanted
 /// objects.
-fn surroundings(snapshot: &Snapshot) -> String {
+fn digest_surroundings(snapshot: &Snapshot) -> String {
     let applied: BTreeMap<&str, Option<&str>> = snapshot
         .dependencies
         .iter()
@@ -152,7 +152,10 @@ fn surroundings(snapshot: &Snapshot) -> String {
         owners,
     ];
     if !snapshot.here.is_empty() {
-        let here = snapshot.here.iter().map(|(id, live)| (id.to_string(), version(live)));
+        let here = snapshot
+            .here
+            .iter()
+            .map(|(id, live)| (id.to_string(), find_version(live)));
         met.push(json!(here.collect::<BTreeMap<_, _>>()));
     }
     digest_value(&json!(met))
@@ -161,14 +164,14 @@ fn surroundings(snapshot: &Snapshot) -> String {
 /// Checks whether a fact that the failed attempt met has changed. An unknown fact has not changed.
 fn met_another(retry: &Retry, snapshot: &Snapshot) -> bool {
     let another = |(id, before): (&ObjectId, &String)| {
-        let now = snapshot.live.get(id).and_then(version);
+        let now = snapshot.live.get(id).and_then(find_version);
         now.is_some_and(|now| now != *before)
     };
-    retry.surroundings != surroundings(snapshot) || retry.live.iter().any(another)
+    retry.surroundings != digest_surroundings(snapshot) || retry.live.iter().any(another)
 }
 
 /// Returns the version of an observed object; nothing if it could not be read.
-fn version(live: &Live) -> Option<String> {
+fn find_version(live: &Live) -> Option<String> {
     match live {
         Live::Absent | Live::Unserved => Some(String::new()),
         Live::Present(object) => {

@@ -51,13 +51,13 @@ impl From<StageKind> for String {
 
 impl ApplySettings {
     /// Checks whether an object is applied in the stage of its own.
-    pub(super) fn stages(&self, id: &ObjectId) -> bool {
+    pub(super) fn has_own_stage(&self, id: &ObjectId) -> bool {
         let is_kind = |kind: &StageKind| kind.group == id.group && kind.kind == id.kind;
         self.custom_stage.iter().any(is_kind)
     }
 
     /// Checks whether the fields of a manager are taken over.
-    pub(super) fn overrides(&self, manager: &str) -> bool {
+    pub(super) fn takes_over(&self, manager: &str) -> bool {
         let begins = |beginning: &String| !beginning.is_empty() && manager.starts_with(beginning.as_str());
         manager != KUSTOMIZE_CONTROLLER && self.overridden_managers.iter().any(begins)
     }
@@ -84,7 +84,7 @@ mod tests {
             overridden_managers: ["kustomize".to_owned(), "helm".to_owned(), String::new()].into(),
             ..ApplySettings::default()
         };
-        assert!(settings.overrides("helm-controller") && settings.overrides("kustomize-cli"));
-        assert!(!settings.overrides(KUSTOMIZE_CONTROLLER) && !settings.overrides("hpa"));
+        assert!(settings.takes_over("helm-controller") && settings.takes_over("kustomize-cli"));
+        assert!(!settings.takes_over(KUSTOMIZE_CONTROLLER) && !settings.takes_over("hpa"));
     }
 }

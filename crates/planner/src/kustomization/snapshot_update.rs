@@ -66,13 +66,13 @@ impl Attempt {
                 return Some((id, answer));
             }
             Answer::Deleted(id, answer) => {
-                DeleteAnswer::put(&mut self.deleted, id, answer);
+                DeleteAnswer::insert_counted(&mut self.deleted, id, answer);
                 return None;
             }
             Answer::DryRun(id, answer) => {
-                let told = is_creation(&answer).then(|| (id.clone(), Live::Absent));
+                let absent = is_creation(&answer).then(|| (id.clone(), Live::Absent));
                 self.dry_runs.insert(id, answer);
-                return told;
+                return absent;
             }
             Answer::Tried(id, answer) => {
                 self.tried.insert(id, answer);

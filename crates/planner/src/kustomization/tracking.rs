@@ -70,7 +70,7 @@ pub(super) fn list_adopted(inventory: Option<&ResourceInventory>) -> BTreeSet<Ob
 
 /// Checks whether an object existed before it was applied for the first time, and no Kustomization owned it. An object that is absent will be created.
 fn is_adopted(context: &Context<'_>, id: &ObjectId, known: Option<&ResourceRef>) -> bool {
-    match (context.live(id), known) {
+    match (context.find_live(id), known) {
         (Some(Live::Absent | Live::Unserved), _) => false,
         (_, Some(entry)) => entry.adopted && !context.snapshot.attempt.deleted.contains_key(id),
         (Some(Live::Present(live)), None) => live.view().find_label(OWNER_NAME).is_none(),

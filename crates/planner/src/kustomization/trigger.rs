@@ -59,7 +59,7 @@ impl Snapshot {
     /// Lists the Kustomizations, by namespace and name, whose changes may change the plan: the owners of wanted objects, and the others of its source that it waits
     /// for.
     #[must_use]
-    pub fn list_heard(&self) -> BTreeSet<(String, String)> {
+    pub fn list_relevant(&self) -> BTreeSet<(String, String)> {
         let namespace = self.kustomization.metadata.namespace.clone().unwrap_or_default();
         let rivals = self.rivals.values();
         let rivals = rivals.map(|rival| (rival.namespace.clone(), rival.name.clone()));
@@ -188,15 +188,15 @@ mod tests {
             "attempt": { "started": "2026-01-01T00:00:00Z" },
         }))
         .unwrap();
-        assert_eq!(snapshot.list_heard(), BTreeSet::new());
+        assert_eq!(snapshot.list_relevant(), BTreeSet::new());
         snapshot.survey = Some(Survey {
             behind: Some("behind".to_owned()),
             behind_us: Some("dependent".to_owned()),
             untried: Some("behind".to_owned()),
             ..Survey::default()
         });
-        let heard = ["behind", "dependent"].map(|name| ("team".to_owned(), name.to_owned()));
-        assert_eq!(snapshot.list_heard(), BTreeSet::from(heard));
+        let relevant = ["behind", "dependent"].map(|name| ("team".to_owned(), name.to_owned()));
+        assert_eq!(snapshot.list_relevant(), BTreeSet::from(relevant));
     }
 
     /// As in Flux, a mere input of the rendering counts if its label says so. A failed attempt may have failed because of any input.

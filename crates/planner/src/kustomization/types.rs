@@ -280,8 +280,8 @@ pub struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed_by: Option<String>,
     /// Changes that have no event yet, by revision, the oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub untold: Vec<UnreportedChanges>,
+    #[serde(rename = "untold", skip_serializing_if = "Vec::is_empty")]
+    pub unreported: Vec<UnreportedChanges>,
     /// Fields that were found changed in that attempt. They are recorded before a take-over, since afterwards the writer can't be found out.
     pub drift: BTreeMap<ObjectId, Vec<DriftedField>>,
     /// The entries of managedFields that were taken over in that attempt: afterwards the object doesn't name their previous managers.

@@ -60,8 +60,9 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
         });
         return Err(Box::new(plan));
     }
-    let stalled =
-        |reason: &str, message: String| Box::new(outcome::stalled_before_admission(snapshot, now, reason, message));
+    let stalled = |reason: &str, message: String| {
+        Box::new(outcome::plan_stalled_before_admission(snapshot, now, reason, message))
+    };
     let denied = |denial: tenure_tenancy::Denial| {
         let mut plan = stalled(denial.reason.as_str(), denial.message);
         if denial.reason == DenialReason::IdentityMissing {
@@ -92,7 +93,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
         return Err(plan);
     }
     kube_config::check_spec(spec).map_err(|(reason, message)| stalled(reason, message))?;
-    let reach = snapshot.reach();
+    let reach = snapshot.find_bounds();
     let source = &spec.source_ref;
     let referrer = snapshot.referrer();
     reference::check_source(referrer, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
@@ -133,7 +134,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
     let interval = duration("spec.interval", spec.interval.parse())?;
     let timeout = duration("spec.timeout", spec.effective_timeout())?;
     let retry_interval = duration("spec.retryInterval", spec.effective_retry_interval())?;
-    let path = normalise(spec.path.as_deref().unwrap_or_default())
+    let path = normalise_path(spec.path.as_deref().unwrap_or_default())
         .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let overlay = Overlay::of(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     inputs::check_spec(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
@@ -189,15 +190,15 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
     if attempt.generation != kustomization.metadata.generation
         || attempt.requested_at != crate::read_requested_at(&kustomization.metadata)
         || attempt.apply != read_apply_mode(&kustomization.metadata)
-        || newly_allowed(snapshot)
+        || is_newly_allowed(snapshot)
     {
         let by = format!("Kustomization/{namespace}/{name}");
-        return Err(health_check::begin_anew(context, &by, false));
+        return Err(health_check::restart_attempt(context, &by, false));
     }
     let account = context.identity.clone();
     match &snapshot.service_account {
         ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => Ok(context),
-        ServiceAccountFacts::NotFound => Err(outcome::fail(
+        ServiceAccountFacts::NotFound => Err(outcome::plan_failed(
             context,
             reason::IDENTITY_MISSING,
             format!(
@@ -205,11 +206,13 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
                  Kustomization applies, or name another in spec.serviceAccountName"
             ),
         )),
-        ServiceAccountFacts::NamespaceEnds(message) | ServiceAccountFacts::Forbidden(message) => Err(outcome::fail(
-            context,
-            reason::IDENTITY_MISSING,
-            format!("nothing is applied: no token for {account}: {message}"),
-        )),
+        ServiceAccountFacts::NamespaceEnds(message) | ServiceAccountFacts::Forbidden(message) => {
+            Err(outcome::plan_failed(
+                context,
+                reason::IDENTITY_MISSING,
+                format!("nothing is applied: no token for {account}: {message}"),
+            ))
+        }
         ServiceAccountFacts::Unanswered(message) => Err(outcome::fail_with(
             context,
             reason::IDENTITY_MISSING,
@@ -220,7 +223,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
 }
 
 /// Checks whether a deletion was allowed since the attempt began. A removed annotation is no reason to restart.
-fn newly_allowed(snapshot: &Snapshot) -> bool {
+fn is_newly_allowed(snapshot: &Snapshot) -> bool {
     let allowed = super::read_allowed_deletion(&snapshot.kustomization.metadata);
     allowed.is_some() && allowed != snapshot.attempt.allowed
 }
@@ -252,7 +255,7 @@ fn list_unimplemented_fields(spec: &KustomizationSpec) -> Vec<&'static str> {
 }
 
 /// Returns the folder within the source, without `.`, `..` and doubled separators. A leading `/` is the source's root, as in Flux.
-fn normalise(path: &str) -> Result<String, String> {
+fn normalise_path(path: &str) -> Result<String, String> {
     let mut parts: Vec<&str> = Vec::new();
     if path.chars().any(char::is_control) {
         return Err(format!("spec.path: {path:?} contains a control character"));

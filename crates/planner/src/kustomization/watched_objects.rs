@@ -24,12 +24,12 @@ const MOST_STREAMS: usize = 256;
 /// the desired objects are known.
 pub(super) fn list_tracked(snapshot: &Snapshot) -> Vec<Watched> {
     let inputs = remote_cluster::list_beside(snapshot).into_iter();
-    limit_watches(inputs.chain(own_entries(snapshot))).0
+    limit_watches(inputs.chain(list_own_entries(snapshot))).0
 }
 
 /// Lists the inputs of the rendering, all desired objects, the objects of the inventory that may still exist, and the objects that health depends on.
 pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<Watched> {
-    let reach = context.reach();
+    let reach = context.find_bounds();
     let targets = desired.objects.iter().map(|desired| &desired.target);
     let targets: BTreeSet<&Watched> = targets.filter(|target| is_watchable(&reach, target)).collect();
     let checks = context
@@ -37,7 +37,7 @@ pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<
         .health_checks
         .iter()
         .filter_map(health_check::find_target);
-    let others = own_entries(context.snapshot)
+    let others = list_own_entries(context.snapshot)
         .into_iter()
         .filter(|entry| !desired.contains(&entry.id));
     let inputs = remote_cluster::list_beside(context.snapshot).into_iter();
@@ -57,9 +57,9 @@ fn is_watchable(reach: &Placement, target: &Watched) -> bool {
     !matches!(reach, Placement::Tenant(_)) || !target.id.namespace.is_empty()
 }
 
-fn own_entries(snapshot: &Snapshot) -> Vec<Watched> {
+fn list_own_entries(snapshot: &Snapshot) -> Vec<Watched> {
     let status = snapshot.kustomization.status.as_ref();
-    let reach = snapshot.reach();
+    let reach = snapshot.find_bounds();
     prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
         .into_iter()
         .filter(|target| inventory::check_entry(&reach, &target.id).is_ok())

@@ -4,112 +4,136 @@ use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn at(seconds: u64) -> Duration {
+fn time_at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
 /// Returns the record of a process that works since this moment.
-fn working(since: u64) -> ProcessRecord {
+fn make_working(since: u64) -> ProcessRecord {
     let mut record = ProcessRecord::new(PATIENCE);
-    record.take(ProcessEvent::Started, at(since));
-    record.take(ProcessEvent::Asked, at(since));
-    record.take(ProcessEvent::Answered, at(since));
-    record.take(ProcessEvent::Works, at(since));
+    record.take_event(ProcessEvent::Started, time_at(since));
+    record.take_event(ProcessEvent::Asked, time_at(since));
+    record.take_event(ProcessEvent::Answered, time_at(since));
+    record.take_event(ProcessEvent::Works, time_at(since));
     record
 }
 
 #[test]
 fn it_is_started_asked_and_stopped() {
     let mut record = ProcessRecord::new(PATIENCE);
-    assert_eq!(record.decide(true, at(0)), ProcessAction::Start);
-    record.take(ProcessEvent::Started, at(1));
-    assert_eq!(record.decide(true, at(1)), ProcessAction::Ask);
-    record.take(ProcessEvent::Asked, at(1));
-    assert_eq!(record.decide(true, at(1)), ProcessAction::Wait(Some(at(21))));
-    record.take(ProcessEvent::Answered, at(2));
-    assert_eq!(record.decide(true, at(2)), ProcessAction::Wait(Some(at(6))));
-    assert_eq!(record.decide(true, at(6)), ProcessAction::Ask);
+    assert_eq!(record.decide_action(true, time_at(0)), ProcessAction::Start);
+    record.take_event(ProcessEvent::Started, time_at(1));
+    assert_eq!(record.decide_action(true, time_at(1)), ProcessAction::Ask);
+    record.take_event(ProcessEvent::Asked, time_at(1));
+    assert_eq!(
+        record.decide_action(true, time_at(1)),
+        ProcessAction::Wait(Some(time_at(21)))
+    );
+    record.take_event(ProcessEvent::Answered, time_at(2));
+    assert_eq!(
+        record.decide_action(true, time_at(2)),
+        ProcessAction::Wait(Some(time_at(6)))
+    );
+    assert_eq!(record.decide_action(true, time_at(6)), ProcessAction::Ask);
     // The lane has nothing to reconcile any more.
-    assert_eq!(record.decide(false, at(6)), ProcessAction::Stop);
-    record.take(ProcessEvent::Stopped, at(6));
-    assert_eq!(record.decide(false, at(6)), ProcessAction::Wait(Some(at(21))));
-    record.take(ProcessEvent::Ended(ExitCause::Exited(0)), at(7));
-    assert_eq!(record.decide(false, at(7)), ProcessAction::Retire);
-    assert_eq!(record.trouble(at(7)), None);
+    assert_eq!(record.decide_action(false, time_at(6)), ProcessAction::Stop);
+    record.take_event(ProcessEvent::Stopped, time_at(6));
+    assert_eq!(
+        record.decide_action(false, time_at(6)),
+        ProcessAction::Wait(Some(time_at(21)))
+    );
+    record.take_event(ProcessEvent::Ended(ExitCause::Exited(0)), time_at(7));
+    assert_eq!(record.decide_action(false, time_at(7)), ProcessAction::Retire);
+    assert_eq!(record.find_problem(time_at(7)), None);
     // The lane may have work again at once.
-    assert_eq!(record.decide(true, at(7)), ProcessAction::Start);
+    assert_eq!(record.decide_action(true, time_at(7)), ProcessAction::Start);
 }
 
 #[test]
 fn one_that_does_not_stop_is_ended() {
-    let mut record = working(0);
-    record.take(ProcessEvent::Stopped, at(5));
-    let ProcessAction::Kill(cause) = record.decide(false, at(20)) else {
+    let mut record = make_working(0);
+    record.take_event(ProcessEvent::Stopped, time_at(5));
+    let ProcessAction::Kill(cause) = record.decide_action(false, time_at(20)) else {
         panic!("it has had its time");
     };
-    record.take(ProcessEvent::Killed(cause), at(20));
-    assert_eq!(record.decide(false, at(20)), ProcessAction::Wait(None));
-    record.take(ProcessEvent::Ended(ExitCause::Signalled(9)), at(20));
+    record.take_event(ProcessEvent::Killed(cause), time_at(20));
+    assert_eq!(record.decide_action(false, time_at(20)), ProcessAction::Wait(None));
+    record.take_event(ProcessEvent::Ended(ExitCause::Signalled(9)), time_at(20));
     assert_eq!(
-        (record.decide(false, at(20)), record.trouble(at(20))),
+        (
+            record.decide_action(false, time_at(20)),
+            record.find_problem(time_at(20))
+        ),
         (ProcessAction::Retire, None)
     );
 }
 
 #[test]
 fn one_that_stands_still_is_ended_and_started_again() {
-    let mut record = working(0);
-    assert_eq!(record.decide(true, at(5)), ProcessAction::Ask);
-    record.take(ProcessEvent::Asked, at(5));
-    assert_eq!(record.decide(true, at(24)), ProcessAction::Wait(Some(at(25))));
+    let mut record = make_working(0);
+    assert_eq!(record.decide_action(true, time_at(5)), ProcessAction::Ask);
+    record.take_event(ProcessEvent::Asked, time_at(5));
+    assert_eq!(
+        record.decide_action(true, time_at(24)),
+        ProcessAction::Wait(Some(time_at(25)))
+    );
     let silent = ExitCause::Silent(PATIENCE);
-    assert_eq!(record.decide(true, at(25)), ProcessAction::Kill(silent.clone()));
-    record.take(ProcessEvent::Killed(silent.clone()), at(25));
-    assert_eq!(record.decide(true, at(25)), ProcessAction::Wait(None));
+    assert_eq!(
+        record.decide_action(true, time_at(25)),
+        ProcessAction::Kill(silent.clone())
+    );
+    record.take_event(ProcessEvent::Killed(silent.clone()), time_at(25));
+    assert_eq!(record.decide_action(true, time_at(25)), ProcessAction::Wait(None));
     // The kernel reports that a signal ended the process; the trouble names the reason for the signal.
-    record.take(ProcessEvent::Ended(ExitCause::Signalled(9)), at(26));
-    let trouble = record.trouble(at(26)).expect("trouble");
-    assert_eq!((trouble.cause, trouble.until), (silent, at(27)));
-    assert_eq!(record.decide(true, at(26)), ProcessAction::Wait(Some(at(27))));
-    assert_eq!(record.decide(true, at(27)), ProcessAction::Start);
+    record.take_event(ProcessEvent::Ended(ExitCause::Signalled(9)), time_at(26));
+    let trouble = record.find_problem(time_at(26)).expect("trouble");
+    assert_eq!((trouble.cause, trouble.until), (silent, time_at(27)));
+    assert_eq!(
+        record.decide_action(true, time_at(26)),
+        ProcessAction::Wait(Some(time_at(27)))
+    );
+    assert_eq!(record.decide_action(true, time_at(27)), ProcessAction::Start);
 }
 
 #[test]
 fn it_is_started_later_and_later_until_it_was_up_for_long() {
     let mut record = ProcessRecord::new(PATIENCE);
-    let mut now = at(0);
+    let mut now = time_at(0);
     let mut pauses = Vec::new();
     for _ in 0..11 {
-        record.take(ProcessEvent::Started, now);
-        record.take(ProcessEvent::Works, now);
-        assert_eq!(record.trouble(now), None);
-        record.take(ProcessEvent::Ended(ExitCause::Exited(1)), now);
-        let until = record.trouble(now).expect("trouble").until;
+        record.take_event(ProcessEvent::Started, now);
+        record.take_event(ProcessEvent::Works, now);
+        assert_eq!(record.find_problem(now), None);
+        record.take_event(ProcessEvent::Ended(ExitCause::Exited(1)), now);
+        let until = record.find_problem(now).expect("trouble").until;
         pauses.push((until - now).as_secs());
         now = until;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-    record.take(ProcessEvent::Started, now);
-    record.take(ProcessEvent::Ended(ExitCause::Exited(1)), now + LONG_UP);
-    let trouble = record.trouble(now + LONG_UP).expect("trouble");
-    assert_eq!((trouble.ends, trouble.until), (1, now + LONG_UP + at(1)));
+    record.take_event(ProcessEvent::Started, now);
+    record.take_event(ProcessEvent::Ended(ExitCause::Exited(1)), now + LONG_UP);
+    let trouble = record.find_problem(now + LONG_UP).expect("trouble");
+    assert_eq!((trouble.ends, trouble.until), (1, now + LONG_UP + time_at(1)));
     assert_eq!(find_pause(u32::MAX), LONGEST_PAUSE);
 }
 
 #[test]
 fn trouble_ends_when_it_works_again_and_not_before() {
-    let mut record = working(0);
-    record.take(ProcessEvent::Ended(ExitCause::Signalled(6)), at(9));
-    record.take(ProcessEvent::Started, at(10));
-    assert_eq!(record.trouble(at(10)).map(|trouble| trouble.until), Some(at(10)));
-    record.take(ProcessEvent::Works, at(11));
-    assert_eq!(record.trouble(at(11)), None);
+    let mut record = make_working(0);
+    record.take_event(ProcessEvent::Ended(ExitCause::Signalled(6)), time_at(9));
+    record.take_event(ProcessEvent::Started, time_at(10));
+    assert_eq!(
+        record.find_problem(time_at(10)).map(|trouble| trouble.until),
+        Some(time_at(10))
+    );
+    record.take_event(ProcessEvent::Works, time_at(11));
+    assert_eq!(record.find_problem(time_at(11)), None);
 }
 
 #[test]
 fn what_comes_late_changes_nothing() {
-    let mut record = working(0);
-    record.take(ProcessEvent::Ended(ExitCause::Exited(1)), at(9));
+    let mut record = make_working(0);
+    record.take_event(ProcessEvent::Ended(ExitCause::Exited(1)), time_at(9));
     let before = record.clone();
     for fact in [
         ProcessEvent::Asked,
@@ -118,7 +142,7 @@ fn what_comes_late_changes_nothing() {
         ProcessEvent::Stopped,
         ProcessEvent::Killed(ExitCause::HeldOn),
     ] {
-        record.take(fact, at(9));
+        record.take_event(fact, time_at(9));
     }
     assert_eq!(record, before);
 }
@@ -130,11 +154,11 @@ fn trouble_says_who_why_and_until_when() {
         let trouble = LaneProblem {
             ends,
             cause,
-            until: at(4),
+            until: time_at(4),
         };
         trouble.describe("tenant/evil", until)
     };
-    let told = [
+    let messages = [
         describe(1, ExitCause::Signalled(9)),
         describe(2, ExitCause::Signalled(6)),
         describe(3, ExitCause::Silent(PATIENCE)),
@@ -167,69 +191,81 @@ fn trouble_says_who_why_and_until_when() {
             "Waiting for lane tenant/evil: the last report about its process is that {cause}{times}; it is started again at 2026-01-01T00:00:04Z. The applied objects stay"
         )
     });
-    assert_eq!(told, expected);
+    assert_eq!(messages, expected);
 }
 
 /// Returns the record of a lane whose process is in a Pod.
-fn expected(since: u64) -> ProcessRecord {
+fn make_expected(since: u64) -> ProcessRecord {
     let mut record = ProcessRecord::new(PATIENCE);
-    assert_eq!(record.decide(true, at(since)), ProcessAction::Start);
-    record.take(ProcessEvent::Expected, at(since));
+    assert_eq!(record.decide_action(true, time_at(since)), ProcessAction::Start);
+    record.take_event(ProcessEvent::Expected, time_at(since));
     record
 }
 
 #[test]
 fn a_pod_that_does_not_connect_is_told_of_and_waited_for_again() {
-    let mut record = expected(0);
-    assert_eq!(record.decide(true, at(0)), ProcessAction::Wait(Some(at(60))));
+    let mut record = make_expected(0);
+    assert_eq!(
+        record.decide_action(true, time_at(0)),
+        ProcessAction::Wait(Some(time_at(60)))
+    );
     // A Pod takes its time, and no trouble is reported.
-    assert_eq!(record.trouble(at(59)), None);
+    assert_eq!(record.find_problem(time_at(59)), None);
     let absent = ExitCause::Absent(CONNECTING);
-    assert_eq!(record.decide(true, at(60)), ProcessAction::Kill(absent.clone()));
-    record.take(ProcessEvent::Killed(absent.clone()), at(60));
-    record.take(ProcessEvent::Ended(ExitCause::HungUp), at(60));
-    let trouble = record.trouble(at(60)).expect("trouble");
-    assert_eq!((&trouble.cause, trouble.until), (&absent, at(61)));
+    assert_eq!(
+        record.decide_action(true, time_at(60)),
+        ProcessAction::Kill(absent.clone())
+    );
+    record.take_event(ProcessEvent::Killed(absent.clone()), time_at(60));
+    record.take_event(ProcessEvent::Ended(ExitCause::HungUp), time_at(60));
+    let trouble = record.find_problem(time_at(60)).expect("trouble");
+    assert_eq!((&trouble.cause, trouble.until), (&absent, time_at(61)));
     let words = trouble.describe("tenant/blue", Timestamp::UNIX_EPOCH);
     assert!(words.contains("its Pod has not connected for 60 s"), "{words}");
     // The Pod is looked for later and later, and one that connects meanwhile begins at once.
-    assert_eq!(record.decide(true, at(60)), ProcessAction::Wait(Some(at(61))));
-    record.take(ProcessEvent::Arrived, at(60));
-    assert_eq!(record.decide(true, at(60)), ProcessAction::Start);
-    record.take(ProcessEvent::Expected, at(60));
-    record.take(ProcessEvent::Started, at(60));
-    assert!(record.trouble(at(60)).is_some(), "it doesn't work yet");
-    record.take(ProcessEvent::Works, at(61));
-    assert_eq!(record.trouble(at(61)), None);
+    assert_eq!(
+        record.decide_action(true, time_at(60)),
+        ProcessAction::Wait(Some(time_at(61)))
+    );
+    record.take_event(ProcessEvent::Arrived, time_at(60));
+    assert_eq!(record.decide_action(true, time_at(60)), ProcessAction::Start);
+    record.take_event(ProcessEvent::Expected, time_at(60));
+    record.take_event(ProcessEvent::Started, time_at(60));
+    assert!(record.find_problem(time_at(60)).is_some(), "it doesn't work yet");
+    record.take_event(ProcessEvent::Works, time_at(61));
+    assert_eq!(record.find_problem(time_at(61)), None);
 }
 
 #[test]
 fn a_pod_whose_connection_ended_pauses_however_soon_it_is_back() {
-    let mut record = expected(0);
-    record.take(ProcessEvent::Started, at(5));
-    record.take(ProcessEvent::Works, at(6));
-    record.take(ProcessEvent::Ended(ExitCause::HungUp), at(7));
-    record.take(ProcessEvent::Arrived, at(7));
-    assert_eq!(record.decide(true, at(7)), ProcessAction::Wait(Some(at(8))));
-    assert_eq!(record.decide(true, at(8)), ProcessAction::Start);
+    let mut record = make_expected(0);
+    record.take_event(ProcessEvent::Started, time_at(5));
+    record.take_event(ProcessEvent::Works, time_at(6));
+    record.take_event(ProcessEvent::Ended(ExitCause::HungUp), time_at(7));
+    record.take_event(ProcessEvent::Arrived, time_at(7));
+    assert_eq!(
+        record.decide_action(true, time_at(7)),
+        ProcessAction::Wait(Some(time_at(8)))
+    );
+    assert_eq!(record.decide_action(true, time_at(8)), ProcessAction::Start);
     // The reported trouble stays until the process works again.
-    record.take(ProcessEvent::Expected, at(8));
-    let trouble = record.trouble(at(30)).expect("trouble");
+    record.take_event(ProcessEvent::Expected, time_at(8));
+    let trouble = record.find_problem(time_at(30)).expect("trouble");
     assert_eq!((trouble.cause, trouble.ends), (ExitCause::HungUp, 1));
 }
 
 #[test]
 fn a_pod_that_nobody_wants_is_not_waited_for() {
-    let mut record = expected(0);
-    assert_eq!(record.decide(false, at(1)), ProcessAction::GiveUp);
-    record.take(ProcessEvent::GaveUp, at(1));
-    assert_eq!(record.decide(false, at(1)), ProcessAction::Wait(None));
+    let mut record = make_expected(0);
+    assert_eq!(record.decide_action(false, time_at(1)), ProcessAction::GiveUp);
+    record.take_event(ProcessEvent::GaveUp, time_at(1));
+    assert_eq!(record.decide_action(false, time_at(1)), ProcessAction::Wait(None));
     // The process connected at the same moment.
-    record.take(ProcessEvent::Started, at(1));
-    assert_eq!(record.decide(false, at(1)), ProcessAction::Wait(None));
-    record.take(ProcessEvent::Ended(ExitCause::HungUp), at(1));
+    record.take_event(ProcessEvent::Started, time_at(1));
+    assert_eq!(record.decide_action(false, time_at(1)), ProcessAction::Wait(None));
+    record.take_event(ProcessEvent::Ended(ExitCause::HungUp), time_at(1));
     assert_eq!(
-        (record.decide(false, at(1)), record.trouble(at(1))),
+        (record.decide_action(false, time_at(1)), record.find_problem(time_at(1))),
         (ProcessAction::Retire, None)
     );
 }

@@ -11,7 +11,7 @@ use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
 use super::*;
 
-fn snapshot() -> Snapshot {
+fn make_snapshot() -> Snapshot {
     let mut facts = FactIndex::new(Settings {
         has_policies: true,
         ..Settings::default()
@@ -61,11 +61,13 @@ fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
                     };
                 }
             }
-            Write::Create { object, told } => {
-                assert_eq!(told, None);
+            Write::Create { object, event } => {
+                assert_eq!(event, None);
                 snapshot.live.push(object);
             }
-            Write::Repair { object, told: None, .. } => {
+            Write::Repair {
+                object, event: None, ..
+            } => {
                 let target = Target::of(&object);
                 let known = snapshot.live.iter_mut().find(|known| Target::of(known) == target);
                 *known.unwrap() = object;
@@ -76,18 +78,18 @@ fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
 }
 
 /// Lets a request meet the present policies.
-fn meet(snapshot: &mut Snapshot) {
+fn test_policies(snapshot: &mut Snapshot) {
     let writes = plan(snapshot).writes;
     carry_out(snapshot, writes);
     let asked = plan(snapshot);
-    assert!(!asked.standing.is_in_force && asked.writes.is_empty(), "{asked:#?}");
+    assert!(!asked.part_state.is_in_force && asked.writes.is_empty(), "{asked:#?}");
     snapshot.met = Some(asked.probe.unwrap().state);
-    assert!(plan(snapshot).standing.is_in_force);
+    assert!(plan(snapshot).part_state.is_in_force);
 }
 
 #[test]
 fn policies_come_after_the_facts_and_both_are_written_once() {
-    let mut snapshot = snapshot();
+    let mut snapshot = make_snapshot();
     let first = plan(&snapshot).writes;
     let [Write::Facts { namespace, patch }] = first.as_slice() else {
         panic!("{first:?}")
@@ -111,7 +113,7 @@ fn policies_come_after_the_facts_and_both_are_written_once() {
     let second = plan(&snapshot).writes;
     assert!(second.len() >= 30 && second.iter().all(|write| matches!(write, Write::Create { .. })));
     carry_out(&mut snapshot, second);
-    meet(&mut snapshot);
+    test_policies(&mut snapshot);
     assert_eq!(plan(&snapshot).writes, []);
     // Annotations that are no facts any more are removed, and no others.
     snapshot.namespaces[1]
@@ -129,33 +131,33 @@ fn policies_come_after_the_facts_and_both_are_written_once() {
 
 #[test]
 fn what_was_deleted_or_weakened_is_put_back_and_told() {
-    let mut snapshot = snapshot();
+    let mut snapshot = make_snapshot();
     let facts = plan(&snapshot).writes;
     carry_out(&mut snapshot, facts);
     let policies = plan(&snapshot).writes;
     carry_out(&mut snapshot, policies);
-    meet(&mut snapshot);
+    test_policies(&mut snapshot);
     let gone = snapshot.live.remove(3);
     let weakened = |object: &mut Value| {
         object["spec"]["matchConstraints"]["excludeResourceRules"] = json!([{ "resources": ["*"] }])
     };
     weakened(&mut snapshot.live[0]);
     snapshot.live[1]["spec"]["validationActions"] = json!(["Audit"]);
-    let Plan { writes, standing, .. } = plan(&snapshot);
+    let Plan { writes, part_state, .. } = plan(&snapshot);
     let [
         Write::Repair {
             patch: rules,
-            told: Some(one),
+            event: Some(one),
             ..
         },
         Write::Repair {
             patch: actions,
-            told: Some(other),
+            event: Some(other),
             ..
         },
         Write::Create {
             object,
-            told: Some(third),
+            event: Some(third),
         },
     ] = writes.as_slice()
     else {
@@ -177,30 +179,30 @@ fn what_was_deleted_or_weakened_is_put_back_and_told() {
             .contains("Binding tenure-namespaces was changed (spec.validationActions)")
     );
     assert!(third.message.contains("was missing, and is created again"));
-    assert_eq!((standing.is_in_force, standing.reason), (false, "Weakened"));
+    assert_eq!((part_state.is_in_force, part_state.reason), (false, "Weakened"));
     assert!(
-        standing
+        part_state
             .message
             .starts_with("ValidatingAdmissionPolicy tenure-namespaces, "),
-        "{standing:?}"
+        "{part_state:?}"
     );
 }
 
 /// Sets up a cluster in which all policies are written, and a request has met them.
 fn put_in_force() -> Snapshot {
-    let mut snapshot = snapshot();
+    let mut snapshot = make_snapshot();
     for _ in 0..2 {
         let writes = plan(&snapshot).writes;
         carry_out(&mut snapshot, writes);
     }
-    meet(&mut snapshot);
+    test_policies(&mut snapshot);
     snapshot
 }
 
 #[test]
 fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
     let mut snapshot = put_in_force();
-    assert!(plan(&snapshot).standing.message.ends_with(" policies are in force"));
+    assert!(plan(&snapshot).part_state.message.ends_with(" policies are in force"));
     // Another client changed a binding, and it was put back: the new state is not the one that the request met.
     let binding = snapshot.live.iter_mut().find(|object| {
         object["kind"] == "ValidatingAdmissionPolicyBinding" && object["metadata"]["name"] == "tenure-cordoned"
@@ -208,29 +210,29 @@ fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
     binding.unwrap()["metadata"]["generation"] = json!(3);
     let again = plan(&snapshot);
     assert_eq!(
-        (again.standing.is_in_force, again.standing.reason),
+        (again.part_state.is_in_force, again.part_state.reason),
         (false, "NotMetYet")
     );
     // The policy that answers the probe is written first, without an event, and the probe follows.
     assert_eq!(again.probe, None);
-    assert!(again.writes.len() == 2 && again.writes.iter().all(|write| write.tells().is_none()));
+    assert!(again.writes.len() == 2 && again.writes.iter().all(|write| write.find_event().is_none()));
     carry_out(&mut snapshot, again.writes);
     let asked = plan(&snapshot);
-    assert_eq!(asked.standing.reason, "NotMetYet");
+    assert_eq!(asked.part_state.reason, "NotMetYet");
     let probe = asked.probe.unwrap();
     assert!(Some(&probe.state) != snapshot.met.as_ref());
     snapshot.met = Some(probe.state);
     let met = plan(&snapshot);
-    assert!(met.standing.is_in_force && met.probe.is_none() && met.writes.is_empty());
+    assert!(met.part_state.is_in_force && met.probe.is_none() && met.writes.is_empty());
     // The policy that answers the probe may be missing: the others are as the request met them, and this one comes back.
     snapshot
         .live
         .retain(|object| object["metadata"]["name"] != "tenure-probe");
     let gone = plan(&snapshot);
-    assert!(gone.standing.is_in_force && gone.writes.len() == 2);
+    assert!(gone.part_state.is_in_force && gone.writes.len() == 2);
     // On its way out.
     snapshot.live[0]["metadata"]["deletionTimestamp"] = json!("2026-11-25T00:00:00Z");
-    assert_eq!(plan(&snapshot).standing.reason, "Weakened");
+    assert_eq!(plan(&snapshot).part_state.reason, "Weakened");
 }
 
 #[test]
@@ -251,8 +253,8 @@ fn a_held_policy_is_put_back_and_reported() {
         "{:?}",
         put_back.writes
     );
-    let untold = put_back.writes.into_iter().map(Write::without_telling).collect();
-    carry_out(&mut snapshot, untold);
+    let silent = put_back.writes.into_iter().map(Write::without_event).collect();
+    carry_out(&mut snapshot, silent);
     let held = snapshot
         .live
         .iter_mut()
@@ -261,7 +263,7 @@ fn a_held_policy_is_put_back_and_reported() {
     held["metadata"]["deletionTimestamp"] = json!("2026-11-25T00:00:00Z");
     let after = plan(&snapshot);
     assert!(after.writes.is_empty(), "{:?}", after.writes);
-    let message = &after.standing.message;
+    let message = &after.part_state.message;
     assert!(message.contains("tenure-cordoned is being deleted"), "{message}");
     // A policy of another version: it was deleted, and still refuses.
     snapshot.live.iter_mut().for_each(|object| {
@@ -276,9 +278,9 @@ fn a_held_policy_is_put_back_and_reported() {
     }));
     let left = plan(&snapshot);
     assert!(
-        left.writes.is_empty() && left.standing.message.contains("example.org/hold"),
+        left.writes.is_empty() && left.part_state.message.contains("example.org/hold"),
         "{}",
-        left.standing.message
+        left.part_state.message
     );
 }
 
@@ -300,13 +302,16 @@ fn what_another_version_made_is_taken_away_and_nothing_else() {
         policy("others", ours),
     ]);
     let plan = plan(&snapshot);
-    let [Write::Delete { object, uid, told }] = plan.writes.as_slice() else {
+    let [Write::Delete { object, uid, event }] = plan.writes.as_slice() else {
         panic!("{:#?}", plan.writes);
     };
     assert_eq!(
         (object["metadata"]["name"].as_str(), uid.as_str()),
         (Some("tenure-of-tomorrow"), "u-tenure-of-tomorrow")
     );
-    assert!(told.message.contains("made by another version"), "{}", told.message);
-    assert_eq!((plan.standing.is_in_force, plan.standing.reason), (false, "LeftOver"));
+    assert!(event.message.contains("made by another version"), "{}", event.message);
+    assert_eq!(
+        (plan.part_state.is_in_force, plan.part_state.reason),
+        (false, "LeftOver")
+    );
 }

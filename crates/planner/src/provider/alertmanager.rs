@@ -16,7 +16,10 @@ pub(super) fn write_alerts(news: &AlertEvent, metadata: &BTreeMap<String, String
     }
     let object = &news.object;
     let own = [
-        ("alertname", format!("Flux{}{}", object.kind, title(&news.reason))),
+        (
+            "alertname",
+            format!("Flux{}{}", object.kind, write_title_case(&news.reason)),
+        ),
         ("severity", news.severity.as_str().to_owned()),
         ("reason", news.reason.clone()),
         ("kind", object.kind.clone()),
@@ -36,7 +39,7 @@ pub(super) fn write_alerts(news: &AlertEvent, metadata: &BTreeMap<String, String
 }
 
 /// Writes each word with a capital first letter and the others in lower case, as Go's cases.Title does.
-fn title(text: &str) -> String {
+fn write_title_case(text: &str) -> String {
     let mut is_inside = false;
     let mut written = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -137,14 +137,14 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<(), Refusal> {
     identity::decide_for_source(&snapshot.placement, namespace)?;
     match &snapshot.receiver {
         ObservedReceiver::NoProblem => Ok(()),
-        ObservedReceiver::DeniedAddress(denial) => Err(Refusal::waits(reason::ADDRESS_DENIED, denial.clone())),
+        ObservedReceiver::DeniedAddress(denial) => Err(Refusal::waiting(reason::ADDRESS_DENIED, denial.clone())),
         ObservedReceiver::UnreadableSecret(failure) if failure.is_known => {
             let message = format!("{}: create the Secret, or let this account get it", failure.message);
-            Err(Refusal::waits(reason::AUTHENTICATION_FAILED, message))
+            Err(Refusal::waiting(reason::AUTHENTICATION_FAILED, message))
         }
         // It is unknown whether the Secret can be read, so the last report stays.
         ObservedReceiver::UnreadableSecret(_) => match find_observed(provider) {
-            Some((reason, message)) => Err(Refusal::waits(reason, message)),
+            Some((reason, message)) => Err(Refusal::waiting(reason, message)),
             None => Ok(()),
         },
     }

@@ -66,11 +66,11 @@ impl Repository {
 
     /// Returns the address of the host's API.
     pub(super) fn locate_api(&self, kind: Kind) -> Address {
-        self.at(kind, "", None)
+        self.make_address(kind, "", None)
     }
 
     /// Returns the address of something of the host's API.
-    fn at(&self, kind: Kind, behind: &str, query: Option<String>) -> Address {
+    fn make_address(&self, kind: Kind, behind: &str, query: Option<String>) -> Address {
         let path = match kind {
             Kind::GitLab => format!("/api/v4/projects/{}/{behind}", encode_part(&self.parts.join("/"))),
             Kind::Gitea => format!("/api/v1/repos/{}/{behind}", self.parts.join("/")),
@@ -181,22 +181,22 @@ impl CommitStatus {
         match self.kind {
             Kind::GitLab => {
                 let query = format!("name={}", encode_part(&self.name));
-                repository.at(self.kind, &format!("repository/commits/{commit}/statuses"), Some(query))
+                repository.make_address(self.kind, &format!("repository/commits/{commit}/statuses"), Some(query))
             }
             Kind::Gitea => {
                 let query = format!("limit={PER_PAGE}&page=1");
-                repository.at(self.kind, &format!("commits/{commit}/statuses"), Some(query))
+                repository.make_address(self.kind, &format!("commits/{commit}/statuses"), Some(query))
             }
             _ => {
                 let query = format!("per_page={PER_PAGE}");
-                repository.at(self.kind, &format!("commits/{commit}/statuses"), Some(query))
+                repository.make_address(self.kind, &format!("commits/{commit}/statuses"), Some(query))
             }
         }
     }
 
     /// Returns the address for a new status.
-    pub(super) fn locate(&self, repository: &Repository) -> Address {
-        repository.at(self.kind, &format!("statuses/{}", self.commit), None)
+    pub(super) fn find_status_address(&self, repository: &Repository) -> Address {
+        repository.make_address(self.kind, &format!("statuses/{}", self.commit), None)
     }
 
     /// Writes the body of the status.
@@ -289,7 +289,7 @@ mod tests {
         let check = |text: &str, kind: Kind, expected: &str| {
             let found = match Repository::read(text, kind) {
                 Ok(repository) => {
-                    let address = repository.at(kind, "x", None);
+                    let address = repository.make_address(kind, "x", None);
                     format!("{}{}", address.describe_server(), address.target())
                 }
                 Err(problem) => problem.to_owned(),

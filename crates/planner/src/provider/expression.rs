@@ -11,7 +11,7 @@ const FIELD: &str = "spec.commitStatusExpr";
 /// The longest name of a status (GitHub's and GitLab's).
 const LONGEST: usize = 255;
 
-fn declare() -> Environment {
+fn declare_variables() -> Environment {
     let object = || Type::map(Type::String, Type::Dyn);
     Environment::new()
         .with_variable("event", object())
@@ -32,7 +32,7 @@ fn find(provider: &Provider) -> Option<&str> {
 
 /// Compiles one.
 pub(super) fn compile(text: &str) -> Result<Expression, String> {
-    Expression::compile_text(&declare(), FIELD.to_owned(), text)
+    Expression::compile_text(&declare_variables(), FIELD.to_owned(), text)
 }
 
 /// Evaluates the expression, paid from the Provider's evaluation budget; nothing if the Provider has none.
@@ -40,12 +40,12 @@ pub(super) fn evaluate(
     provider: &Provider,
     alert: &Alert,
     event: &Value,
-    (purse, now): (&mut EvaluationBudget, Timestamp),
+    (budget, now): (&mut EvaluationBudget, Timestamp),
 ) -> Result<Option<String>, String> {
     let Some(text) = find(provider) else {
         return Ok(None);
     };
-    purse.renew(provider.metadata.generation, now);
+    budget.refill(provider.metadata.generation, now);
     let expression = compile(text)?;
     let write = |object: serde_json::Result<Value>| object.unwrap_or_default();
     let (provider, alert) = (
@@ -57,13 +57,13 @@ pub(super) fn evaluate(
         ("alert", CelValue::json(&alert)),
         ("provider", CelValue::json(&provider)),
     ];
-    let said = expression
-        .evaluate_text(&variables, purse)
+    let result = expression
+        .evaluate_text(&variables, budget)
         .map_err(|refused| refused.message())?;
-    if said.is_empty() || said.chars().count() > LONGEST || said.chars().any(char::is_control) {
+    if result.is_empty() || result.chars().count() > LONGEST || result.chars().any(char::is_control) {
         return Err(format!(
             "{FIELD} must yield the name of a status: 1 to {LONGEST} letters, none of which is a control character"
         ));
     }
-    Ok(Some(said))
+    Ok(Some(result))
 }

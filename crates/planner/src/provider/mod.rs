@@ -77,7 +77,7 @@ impl Status for ProviderStatus {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let provider = &snapshot.provider;
-    let standing = ValidatedObject {
+    let validated = ValidatedObject {
         kind: "Provider",
         metadata: &provider.metadata,
         is_suspended: provider.spec.suspend,
@@ -87,7 +87,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             status
         },
     };
-    standing.plan(now, || {
+    validated.plan(now, || {
         check::validate(snapshot)?;
         Ok("Provider is Ready".to_owned())
     })

@@ -58,7 +58,7 @@ pub struct PreparedNotification {
     /// The inquiry before the request.
     pub inquiry: Option<NotificationRequest>,
     /// The request with its content.
-    pub letter: NotificationRequest,
+    pub request: NotificationRequest,
     /// How the receiver is reached.
     pub connection: ReceiverConnection,
     is_slack_api: bool,
@@ -71,7 +71,7 @@ const ANSWER_BYTES: usize = 512 << 10;
 const COMPONENT: &str = "gotk-component";
 
 /// Checks by the kind of an event whether a Provider gets it at all (Flux's rules).
-fn wants(kind: Kind, provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
+fn wants_event(kind: Kind, provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
     if provider.spec.suspend {
         return false;
     }
@@ -83,7 +83,7 @@ fn wants(kind: Kind, provider: &Provider, news: &AlertEvent, metadata: &BTreeMap
 
 /// Checks whether a Provider is known not to want an event before anything is read.
 fn is_unwanted(provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
-    Kind::read(&provider.spec.type_).is_some_and(|kind| !wants(kind, provider, news, metadata))
+    Kind::read(&provider.spec.type_).is_some_and(|kind| !wants_event(kind, provider, news, metadata))
 }
 
 impl RequiredObjects {
@@ -148,7 +148,7 @@ pub fn write_sending(
     (provider, alert): (&Provider, &Alert),
     (news, metadata): (&AlertEvent, &BTreeMap<String, String>),
     secrets: Secrets,
-    (purse, now): (&mut EvaluationBudget, Timestamp),
+    (budget, now): (&mut EvaluationBudget, Timestamp),
 ) -> Result<PreparedNotification, String> {
     let opened = OpenedProvider::read(provider, &secrets)?;
     let draft = Draft {
@@ -169,7 +169,7 @@ pub fn write_sending(
             let token = opened.access.find_token().or(password);
             let missing =
                 || opened.name_secret("the key token is missing, with which the host identifies Tenure".to_owned());
-            draft.write_status(&repository, token.ok_or_else(missing)?, (purse, now))?
+            draft.write_status(&repository, token.ok_or_else(missing)?, (budget, now))?
         }
         ReceiverAddress::Endpoint(address) => draft
             .write_letter(address)
@@ -248,13 +248,13 @@ impl<'a> OpenedProvider<'a> {
     }
 
     /// Returns the address in the Secret, which wins over the one in the spec.
-    fn hidden_address(&self) -> Option<&str> {
+    fn find_secret_address(&self) -> Option<&str> {
         self.access.address.as_deref().filter(|address| !address.is_empty())
     }
 
     /// Names the Secret with the address, if a Secret has it.
     fn name_hidden_address(&self) -> Option<String> {
-        self.hidden_address()?;
+        self.find_secret_address()?;
         let namespace = self.provider.metadata.namespace.as_deref().unwrap_or_default();
         let secret = self.provider.spec.secret_ref.as_ref()?;
         Some(format!("the address in Secret {namespace}/{}", secret.name))
@@ -282,7 +282,7 @@ impl<'a> OpenedProvider<'a> {
     }
 
     fn read_address(&self) -> Result<ReceiverAddress, String> {
-        let hidden = self.hidden_address();
+        let hidden = self.find_secret_address();
         let address = hidden.or(self.provider.spec.address.as_deref()).unwrap_or_default();
         let wrong = |problem: &str| match hidden {
             Some(_) => self.name_secret(format!("address: {problem}")),
@@ -367,7 +367,7 @@ impl Draft<'_> {
         if self.kind == Kind::GenericHmac {
             let key = self.access.token.as_deref().filter(|key| !key.is_empty());
             let key = key.ok_or("the key token is missing or empty, and is what the HMAC is made with")?;
-            headers.set("x-signature", &format!("sha256={}", sign(&body, key.as_bytes())?));
+            headers.set("x-signature", &format!("sha256={}", sign_body(&body, key.as_bytes())?));
         }
         // A header from a Secret takes precedence over the credentials in an address.
         if headers.has("authorization") {
@@ -376,7 +376,7 @@ impl Draft<'_> {
         Ok(PreparedNotification {
             shown: address.describe_server(),
             inquiry: None,
-            letter: NotificationRequest {
+            request: NotificationRequest {
                 method: Method::Post,
                 address,
                 headers: headers.0,
@@ -394,15 +394,15 @@ impl Draft<'_> {
         &self,
         repository: &Repository,
         token: &str,
-        purse: (&mut EvaluationBudget, Timestamp),
+        budget: (&mut EvaluationBudget, Timestamp),
     ) -> Result<PreparedNotification, String> {
         let event = self.news.write(self.metadata);
-        let name = expression::evaluate(self.provider, self.alert, &event, purse)?;
+        let name = expression::evaluate(self.provider, self.alert, &event, budget)?;
         let uid = self.provider.metadata.uid.as_deref().unwrap_or_default();
         let status = CommitStatus::of(self.kind, self.news, self.metadata, (name, uid))?;
         let headers = status.write_headers(token);
         let list = status.locate_list(repository);
-        let address = status.locate(repository);
+        let address = status.find_status_address(repository);
         let body = serde_json::to_vec(&status.write()).map_err(|_| "the status can't be written as JSON")?;
         let mut telling = Headers(headers.clone());
         telling.set("content-type", "application/json");
@@ -416,7 +416,7 @@ impl Draft<'_> {
                 user: None,
                 answer_bytes: ANSWER_BYTES,
             }),
-            letter: NotificationRequest {
+            request: NotificationRequest {
                 method: Method::Post,
                 address,
                 headers: telling.0,
@@ -445,7 +445,7 @@ impl PreparedNotification {
 
     /// Judges an answer.
     #[must_use]
-    pub fn judge(&self, answer: &Answer) -> Verdict {
+    pub fn interpret_answer(&self, answer: &Answer) -> Verdict {
         match interpret_status(answer) {
             Verdict::Done if self.is_slack_api => slack::interpret_answer(answer),
             verdict => verdict,
@@ -473,7 +473,7 @@ impl Headers {
     }
 }
 
-fn sign(body: &[u8], key: &[u8]) -> Result<String, String> {
+fn sign_body(body: &[u8], key: &[u8]) -> Result<String, String> {
     let mut code = Hmac::<Sha256>::new_from_slice(key).map_err(|_| "the key token can't be used")?;
     code.update(body);
     Ok(hex::encode(code.finalize().into_bytes()))

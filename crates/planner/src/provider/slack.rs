@@ -81,19 +81,19 @@ struct ApiAnswer {
 
 /// Judges an answer of Slack's API.
 pub(super) fn interpret_answer(answer: &Answer) -> Verdict {
-    let Ok(said) = serde_json::from_slice::<ApiAnswer>(&answer.body) else {
+    let Ok(reply) = serde_json::from_slice::<ApiAnswer>(&answer.body) else {
         return Verdict::Failed("its answer is not one of Slack's API".to_owned());
     };
-    if said.ok {
+    if reply.ok {
         return Verdict::Done;
     }
-    if ["ratelimited", "rate_limited"].contains(&said.error.as_str()) {
+    if ["ratelimited", "rate_limited"].contains(&reply.error.as_str()) {
         return Verdict::Again {
             after: answer.retry_after,
             why: "Slack responded with error: ratelimited".to_owned(),
         };
     }
-    match COMPLAINTS.iter().find(|known| **known == said.error) {
+    match COMPLAINTS.iter().find(|known| **known == reply.error) {
         Some(known) => Verdict::Failed(format!("Slack responded with error: {known}")),
         None => Verdict::Failed("Slack responded with an error".to_owned()),
     }

@@ -62,7 +62,7 @@ pub fn find_announced(source: &GitRepository, url: &str) -> Option<Target> {
     })
 }
 
-fn declare() -> Environment {
+fn declare_variables() -> Environment {
     let object = || Type::map(Type::String, Type::Dyn);
     Environment::new()
         .with_variable("res", object())
@@ -72,7 +72,7 @@ fn declare() -> Environment {
 /// Finds the problem of an expression.
 pub(super) fn find_filter_problem(spec: &ReceiverSpec) -> Option<String> {
     let filters = list_limits::list_filters(spec);
-    let environment = (!filters.is_empty()).then(declare)?;
+    let environment = (!filters.is_empty()).then(declare_variables)?;
     let compile = |(field, text): (String, &str)| Expression::compile(&environment, field, text).err();
     filters.into_iter().find_map(compile)
 }
@@ -116,10 +116,10 @@ pub fn select_targets(
     receiver: &Receiver,
     delivery: &Delivery,
     candidates: &[Candidate],
-    (purse, now): (&mut EvaluationBudget, Timestamp),
+    (budget, now): (&mut EvaluationBudget, Timestamp),
 ) -> Chosen {
     let spec = &receiver.spec;
-    purse.renew(receiver.metadata.generation, now);
+    budget.refill(receiver.metadata.generation, now);
     let mut chosen = Chosen::default();
     let filters = match compile(spec) {
         Ok(filters) => filters,
@@ -147,7 +147,7 @@ pub fn select_targets(
             name: text("/name"),
             uid: text("/uid"),
         };
-        match lets_through(&filters, candidate, (api_version, &request), purse) {
+        match passes_filters(&filters, candidate, (api_version, &request), budget) {
             Ok(false) => {}
             Ok(true) if chosen.targets.len() < list_limits::RECEIVER_REQUESTS => drop(chosen.targets.insert(target)),
             Ok(true) if chosen.targets.contains(&target) => {}
@@ -174,7 +174,7 @@ fn compile(spec: &ReceiverSpec) -> Result<Vec<Filter>, String> {
     if filters.is_empty() {
         return Ok(Vec::new());
     }
-    let environment = declare();
+    let environment = declare_variables();
     let entry_of = |field: &str| {
         let number = field.strip_prefix("spec.resources[")?.split_once(']')?.0;
         number.parse().ok()
@@ -188,11 +188,11 @@ fn compile(spec: &ReceiverSpec) -> Result<Vec<Filter>, String> {
     compiled.collect()
 }
 
-fn lets_through(
+fn passes_filters(
     filters: &[Filter],
     candidate: &Candidate,
     (api_version, request): (&str, &Value),
-    purse: &mut EvaluationBudget,
+    budget: &mut EvaluationBudget,
 ) -> Result<bool, String> {
     let of_this = |filter: &&Filter| filter.entry.is_none_or(|entry| entry == candidate.entry);
     let filters: Vec<&Filter> = filters.iter().filter(of_this).collect();
@@ -205,8 +205,8 @@ fn lets_through(
     let variables = [("res", CelValue::json(&object)), ("req", CelValue::json(request))];
     for filter in filters {
         // The message about a request may quote the request, so it is not shown.
-        let said = filter.expression.evaluate(&variables, purse);
-        if !said.map_err(|refused| refused.message_without_contents())? {
+        let result = filter.expression.evaluate(&variables, budget);
+        if !result.map_err(|refused| refused.message_without_contents())? {
             return Ok(false);
         }
     }

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use serde_json::json;
 use tenure_api::Receiver;
 
-use super::{Candidate, Delivery, HEADERS, Verdict, find_path, select_targets, verify};
-use crate::expression::{EvaluationBudget, PURSE};
+use super::{Candidate, Delivery, HEADERS, Verdict, find_path, select_targets, verify_request};
+use crate::expression::{EvaluationBudget, FULL_BUDGET};
 
 const TYPES: [&str; 9] = [
     "generic",
@@ -39,7 +39,7 @@ const FILTERS: [&str; 4] = [
     "req.text.matches('(a+)+b') || req.all(k, req[k] == k)",
 ];
 
-fn receiver(kind: &str, filter: Option<&str>) -> Receiver {
+fn make_receiver(kind: &str, filter: Option<&str>) -> Receiver {
     let mut spec = json!({
         "type": kind,
         "events": if kind == "github" { json!(["push"]) } else { json!([]) },
@@ -58,7 +58,7 @@ fn receiver(kind: &str, filter: Option<&str>) -> Receiver {
     serde_json::from_value(object).unwrap()
 }
 
-fn sign(body: &[u8]) -> String {
+fn sign_body(body: &[u8]) -> String {
     let mac = <Hmac<sha2::Sha256> as KeyInit>::new_from_slice(TOKEN).unwrap();
     format!("sha256={}", hex::encode(mac.chain_update(body).finalize().into_bytes()))
 }
@@ -77,7 +77,7 @@ pub fn check(bytes: &[u8]) {
     };
     let kind = TYPES[usize::from(*first) % TYPES.len()];
     let filter = FILTERS.get(usize::from(second & 7));
-    let receiver = receiver(kind, filter.copied());
+    let receiver = make_receiver(kind, filter.copied());
     let mut delivery = Delivery {
         path: find_path(TOKEN, &receiver),
         headers: std::collections::BTreeMap::new(),
@@ -100,8 +100,8 @@ pub fn check(bytes: &[u8]) {
     let is_signed = matches!(kind, "generic-hmac" | "github" | "bitbucket" | "nexus");
     if is_proven {
         let (name, value) = match kind {
-            "generic-hmac" => ("x-signature", sign(rest)),
-            "github" | "bitbucket" => ("x-hub-signature-256", sign(rest)),
+            "generic-hmac" => ("x-signature", sign_body(rest)),
+            "github" | "bitbucket" => ("x-hub-signature-256", sign_body(rest)),
             "gitlab" => ("x-gitlab-token", "sesame".to_owned()),
             "harbor" => ("authorization", "sesame".to_owned()),
             "nexus" => ("x-nexus-webhook-signature", sign_for_nexus(rest)),
@@ -109,7 +109,7 @@ pub fn check(bytes: &[u8]) {
         };
         delivery.headers.insert(name.to_owned(), value);
     }
-    let verdict = verify(&receiver, &delivery, TOKEN);
+    let verdict = verify_request(&receiver, &delivery, TOKEN);
     if is_proven && is_signed {
         assert_ne!(
             verdict,
@@ -119,10 +119,10 @@ pub fn check(bytes: &[u8]) {
         // The same proof is none for another body, for another token, or at another path.
         let mut other = delivery.clone();
         other.body.push(b' ');
-        assert_eq!(verify(&receiver, &other, TOKEN), Err(Verdict::Unknown));
-        assert_eq!(verify(&receiver, &delivery, b"other"), Err(Verdict::Unknown));
+        assert_eq!(verify_request(&receiver, &other, TOKEN), Err(Verdict::Unknown));
+        assert_eq!(verify_request(&receiver, &delivery, b"other"), Err(Verdict::Unknown));
         other.path = find_path(b"other", &receiver);
-        assert_eq!(verify(&receiver, &other, TOKEN), Err(Verdict::Unknown));
+        assert_eq!(verify_request(&receiver, &other, TOKEN), Err(Verdict::Unknown));
     } else if is_signed && verdict != Err(Verdict::Unknown) {
         // A code of the body, under any hash, in any letters.
         let is_code = |value: &String| {
@@ -143,17 +143,17 @@ pub fn check(bytes: &[u8]) {
         metadata: json!({ "name": name, "namespace": "team", "uid": name }),
     };
     let candidates = [candidate("app"), candidate("7")];
-    let mut purse = EvaluationBudget::default();
+    let mut budget = EvaluationBudget::default();
     let now = Timestamp::from_second(1_700_000_000).unwrap();
-    let chosen = select_targets(&receiver, &delivery, &candidates, (&mut purse, now));
+    let chosen = select_targets(&receiver, &delivery, &candidates, (&mut budget, now));
     assert!(chosen.targets.len() <= candidates.len());
     if filter.is_none() {
         assert_eq!(chosen.targets.len(), candidates.len());
     }
     // One evaluation may end above the budget, but not far above it.
     assert!(
-        purse.cost <= 2 * PURSE.cost && purse.effort <= 2 * PURSE.effort,
-        "{purse:?}"
+        budget.cost <= 2 * FULL_BUDGET.cost && budget.effort <= 2 * FULL_BUDGET.effort,
+        "{budget:?}"
     );
     // A message quotes nothing of the body.
     let secret = "swordfish";
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_filters_of_the_checks_can_be_compiled() {
         for filter in FILTERS {
-            let receiver = receiver("generic", Some(filter));
+            let receiver = make_receiver("generic", Some(filter));
             assert_eq!(super::super::filter::find_filter_problem(&receiver.spec), None);
         }
     }

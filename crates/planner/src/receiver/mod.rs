@@ -30,7 +30,7 @@ pub use filter::{Candidate, Chosen, Target, estimate_work, find_announced, selec
 pub use hook::{Delivery, HEADERS, HookTarget, Verdict, WHOLE_BODY, find_token_access, list_sought, name_path};
 pub use rate::{Bucket, RECEIVER_RATE, Rate, TENANT_RATE};
 pub use types::{Attempt, CheckedFilters, HookPath, LastRead, Memory, Plan, Snapshot, Step, TokenFailure};
-pub use verify::{is_path_of, verify};
+pub use verify::{is_path_of, verify_request};
 
 use crate::expression::WORK;
 use crate::list_limits;
@@ -108,7 +108,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         {
             plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
         }
-        plan.memory.door = None;
+        plan.memory.hook_path = None;
         plan.next = Next::Forget;
         return plan;
     }
@@ -121,7 +121,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let admitted = match check::validate(snapshot, &mut plan.memory) {
         Ok(admitted) => admitted,
-        Err(refusal) => return stall(snapshot, now, &refusal, plan),
+        Err(refusal) => return plan_stalled(snapshot, now, &refusal, plan),
     };
     let attempt = &snapshot.attempt;
     if attempt.generation != metadata.generation || attempt.requested_at != crate::read_requested_at(metadata) {
@@ -129,8 +129,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     match &attempt.path {
-        Some(Ok(path)) => succeed(snapshot, now, path, &admitted, plan),
-        Some(Err(failure)) => fail(snapshot, now, failure, &admitted, plan),
+        Some(Ok(path)) => plan_succeeded(snapshot, now, path, &admitted, plan),
+        Some(Err(failure)) => plan_failed(snapshot, now, failure, &admitted, plan),
         None => match find_due(snapshot, &admitted).filter(|due| *due > now) {
             Some(due) => {
                 plan.withheld.push(Withheld {
@@ -192,7 +192,7 @@ fn begin_status(snapshot: &Snapshot) -> ReceiverStatus {
     status
 }
 
-fn warn(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
+fn add_warning(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
     let old = snapshot.receiver.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     plan.events
@@ -204,7 +204,7 @@ fn warn(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
 }
 
 /// Ends a plan that does nothing until a user changes the object.
-fn stall(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan) -> Plan {
+fn plan_stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan) -> Plan {
     let mut status = begin_status(snapshot);
     let (reason, message) = (refusal.reason, refusal.message.as_str());
     condition::remove(&mut status.conditions, condition::RECONCILING);
@@ -220,7 +220,7 @@ fn stall(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan)
         checked: plan.memory.checked.take(),
         ..Memory::default()
     };
-    warn(snapshot, &mut plan, reason, message);
+    add_warning(snapshot, &mut plan, reason, message);
     if refusal.may_pass {
         plan.next = Next::Done(Some(add_duration(now, PLACE_PAUSE)));
     }
@@ -229,12 +229,18 @@ fn stall(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan)
 }
 
 /// Reports a missing token, or a missing answer. In the second case requests are still accepted: each reads the token by itself.
-fn fail(snapshot: &Snapshot, now: Timestamp, failure: &TokenFailure, admitted: &Admitted, mut plan: Plan) -> Plan {
+fn plan_failed(
+    snapshot: &Snapshot,
+    now: Timestamp,
+    failure: &TokenFailure,
+    admitted: &Admitted,
+    mut plan: Plan,
+) -> Plan {
     let mut status = begin_status(snapshot);
     plan.memory.failures = snapshot.memory.failures.saturating_add(1);
     if failure.is_known {
         status.webhook_path = None;
-        plan.memory.door = None;
+        plan.memory.hook_path = None;
     }
     condition::remove(&mut status.conditions, condition::STALLED);
     let message = failure.message.as_str();
@@ -252,16 +258,16 @@ fn fail(snapshot: &Snapshot, now: Timestamp, failure: &TokenFailure, admitted: &
         "The last attempt failed; see Ready",
     );
     set(&mut status, snapshot, now, retrying);
-    warn(snapshot, &mut plan, reason::TOKEN_NOT_FOUND, message);
+    add_warning(snapshot, &mut plan, reason::TOKEN_NOT_FOUND, message);
     plan.next = Next::Done(find_next_look(&plan.memory, admitted));
     plan.status = outcome::find_change(snapshot.receiver.status.as_ref(), &status);
     plan
 }
 
-fn succeed(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admitted, mut plan: Plan) -> Plan {
+fn plan_succeeded(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admitted, mut plan: Plan) -> Plan {
     let mut status = begin_status(snapshot);
     plan.memory.failures = 0;
-    plan.memory.door = Some(path.clone());
+    plan.memory.hook_path = Some(path.clone());
     for type_ in [condition::RECONCILING, condition::STALLED] {
         condition::remove(&mut status.conditions, type_);
     }
@@ -284,7 +290,7 @@ fn succeed(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admi
     status.webhook_path = Some(path.as_str().to_owned());
     status.observed_generation = snapshot.receiver.metadata.generation;
     if !snapshot.has_listener {
-        warn(snapshot, &mut plan, reason, &message);
+        add_warning(snapshot, &mut plan, reason, &message);
     } else if is_news {
         // The event leaves out the path: a client that knows the path of a generic Receiver needs nothing else.
         plan.events.push(Event {

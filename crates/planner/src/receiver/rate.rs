@@ -33,7 +33,7 @@ pub struct Bucket {
 
 impl Bucket {
     /// Takes one token, if the bucket has one.
-    pub fn take(&mut self, rate: Rate, now: Duration) -> bool {
+    pub fn take_token(&mut self, rate: Rate, now: Duration) -> bool {
         let taken_until = self.full_at.max(now).saturating_add(rate.each);
         if taken_until.saturating_sub(now) > rate.each.saturating_mul(rate.most) {
             return false;
@@ -60,7 +60,7 @@ mod tests {
             each: Duration::from_secs(2),
         };
         let mut bucket = Bucket::default();
-        let mut take = |seconds| bucket.take(rate, Duration::from_secs(seconds));
+        let mut take = |seconds| bucket.take_token(rate, Duration::from_secs(seconds));
         assert_eq!([take(100), take(100), take(100), take(100)], [true, true, true, false]);
         assert_eq!([take(102), take(102)], [true, false]);
         // The bucket never holds more than its maximum, however long no request came.
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_flood_of_a_minute_gets_through_as_often_as_the_rate_says() {
         let mut bucket = Bucket::default();
-        let taken = (0..60_000).filter(|at| bucket.take(RECEIVER_RATE, Duration::from_millis(*at)));
+        let taken = (0..60_000).filter(|at| bucket.take_token(RECEIVER_RATE, Duration::from_millis(*at)));
         assert_eq!(taken.count(), 20 + 119);
     }
 }

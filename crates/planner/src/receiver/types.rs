@@ -124,7 +124,8 @@ impl fmt::Display for Step {
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
     /// The path for requests. The path in a status is no evidence of it.
-    pub door: Option<HookPath>,
+    #[serde(rename = "door")]
+    pub hook_path: Option<HookPath>,
     /// The input of the last read of the Secret.
     pub read: Option<LastRead>,
     /// The number of failed reads in a row.

@@ -50,7 +50,7 @@ impl Sender {
     }
 
     /// Returns the header that names the event, for senders that have one.
-    fn event_header(self) -> Option<&'static str> {
+    fn find_event_header(self) -> Option<&'static str> {
         match self {
             // Gitea sends GitHub's.
             Self::GitHub => Some("x-github-event"),
@@ -65,7 +65,7 @@ impl Sender {
 ///
 /// # Errors
 /// The verdict to answer.
-pub fn verify(receiver: &Receiver, delivery: &Delivery, token: &[u8]) -> Result<(), Verdict> {
+pub fn verify_request(receiver: &Receiver, delivery: &Delivery, token: &[u8]) -> Result<(), Verdict> {
     let sender = Sender::read(&receiver.spec.type_).ok_or(Verdict::Unknown)?;
     // A token that was taken back opens nothing, not even until the path of the next one is known.
     if token.is_empty() || !is_path_of(&delivery.path, token, receiver) {
@@ -81,7 +81,7 @@ pub fn verify(receiver: &Receiver, delivery: &Delivery, token: &[u8]) -> Result<
         return Err(Verdict::Refused);
     }
     let events = &receiver.spec.events;
-    match sender.event_header().map(|header| delivery.find_header(header)) {
+    match sender.find_event_header().map(|header| delivery.find_header(header)) {
         Some(event) if !events.is_empty() && !events.iter().any(|known| is_same_word(known, event)) => {
             Err(Verdict::Refused)
         }
@@ -111,7 +111,7 @@ fn is_sent_by(sender: Sender, delivery: &Delivery, token: &[u8]) -> bool {
         Sender::GitLab => is_same(header("x-gitlab-token"), token),
         Sender::Harbor => is_same(header("authorization"), token),
         Sender::Nexus => {
-            let code = hex::encode(authenticate::<Hmac<sha1::Sha1>>(&delivery.body, token));
+            let code = hex::encode(compute_mac::<Hmac<sha1::Sha1>>(&delivery.body, token));
             is_same(header("x-nexus-webhook-signature"), code.as_bytes())
         }
     }
@@ -128,16 +128,16 @@ fn is_signed(signature: &str, body: &[u8], token: &[u8]) -> bool {
     };
     let Ok(given) = hex::decode(code) else { return false };
     let wanted = match algorithm {
-        "sha1" => authenticate::<Hmac<sha1::Sha1>>(body, token),
-        "sha256" => authenticate::<Hmac<sha2::Sha256>>(body, token),
-        "sha512" => authenticate::<Hmac<sha2::Sha512>>(body, token),
+        "sha1" => compute_mac::<Hmac<sha1::Sha1>>(body, token),
+        "sha256" => compute_mac::<Hmac<sha2::Sha256>>(body, token),
+        "sha512" => compute_mac::<Hmac<sha2::Sha512>>(body, token),
         _ => return false,
     };
     given.ct_eq(&wanted).into()
 }
 
 /// Computes the authentication code of a body, which needs the token.
-fn authenticate<M: Mac + KeyInit>(body: &[u8], token: &[u8]) -> Vec<u8> {
+fn compute_mac<M: Mac + KeyInit>(body: &[u8], token: &[u8]) -> Vec<u8> {
     match <M as KeyInit>::new_from_slice(token) {
         Ok(mac) => mac.chain_update(body).finalize().into_bytes().to_vec(),
         // These take keys of any length.

@@ -101,7 +101,7 @@ impl DesiredObjects {
             Some(Live::Absent | Live::Unserved) => ExistingBinding::Nothing,
             Some(Live::Present(live)) => {
                 let is_going = ObjectView::of(&live.0).is_being_deleted() && !self.is_ending;
-                match self.judge(&live.0, &self.binding) {
+                match self.judge_live(&live.0, &self.binding) {
                     Verdict::AsWanted if is_going => ExistingBinding::Going,
                     Verdict::AsWanted => ExistingBinding::AsWanted,
                     Verdict::Differs if is_going => ExistingBinding::Going,
@@ -111,7 +111,7 @@ impl DesiredObjects {
         }
     }
 
-    pub(super) fn judge(&self, live: &Value, object: &Wanted) -> Verdict {
+    pub(super) fn judge_live(&self, live: &Value, object: &Wanted) -> Verdict {
         let view = ObjectView::of(live);
         let wanted = ObjectView::of(&object.object);
         let has_label = view.find_label(LANE_LABEL) == wanted.find_label(LANE_LABEL);
@@ -144,14 +144,14 @@ impl DesiredObjects {
     pub(super) fn correct_going(&self, snapshot: &Snapshot) -> Option<Request> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let object = if snapshot.is_worked_in {
-            match self.judge(live, &self.binding) {
+            match self.judge_live(live, &self.binding) {
                 Verdict::Differs => self.rewrite_going(live),
                 Verdict::AsWanted | Verdict::Foreign(_) => return None,
             }
         } else {
             // Without its own finalizer the object is deleted, unless another one holds it.
             self.describe_held(snapshot)?;
-            dependents::neutralize(live)?
+            dependents::make_neutral_form(live)?
         };
         let wanted = Wanted {
             id: self.binding.id.clone(),
@@ -178,7 +178,7 @@ impl DesiredObjects {
     }
 
     /// Returns the patch that removes the lane's finalizer, and those that a tenant could have set; nothing if the RoleBinding has none of them.
-    pub(super) fn release(&self, snapshot: &Snapshot) -> Option<Release> {
+    pub(super) fn plan_release(&self, snapshot: &Snapshot) -> Option<Release> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let rule = FinalizerRule {
             is_guarded: snapshot.is_checked(),
@@ -186,7 +186,7 @@ impl DesiredObjects {
         };
         let mut removed = rule.list_removable(live);
         removed.push(LANE_FINALIZER.to_owned());
-        dependents::release(self.binding.watched(), live, removed)
+        dependents::make_release(self.binding.make_watched(), live, removed)
     }
 
     /// Describes a deleted RoleBinding that finalizers other than the lane's hold.
@@ -195,7 +195,7 @@ impl DesiredObjects {
         let mut finalizers = ObjectView::of(live).list_texts("/metadata/finalizers");
         let is_held = finalizers.any(|found| found != LANE_FINALIZER);
         let state = "It is corrected meanwhile, and re-created when it is gone.";
-        is_held.then(|| dependents::describe(&self.binding.id, live, state))
+        is_held.then(|| dependents::describe_held(&self.binding.id, live, state))
     }
 }
 

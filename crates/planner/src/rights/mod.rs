@@ -157,7 +157,7 @@ pub struct Memory {
     denials: u32,
     put_back: Option<PutBack>,
     /// The last reported problem.
-    said: String,
+    reported_problem: String,
     minting: Option<SharedMinting>,
     /// The lane of the last review of administrators' tokens, and the time of the next review.
     minting_due: Option<(LaneAccount, Timestamp)>,
@@ -174,7 +174,7 @@ struct PutBack {
 impl Memory {
     /// Returns the lane that may work in the namespace now.
     #[must_use]
-    pub fn admitted(&self) -> Option<&LaneAccount> {
+    pub fn admitted_account(&self) -> Option<&LaneAccount> {
         self.held.as_ref().filter(|_| self.confirmed)
     }
 
@@ -182,7 +182,7 @@ impl Memory {
     #[must_use]
     pub fn shared_minting(&self) -> Option<&SharedMinting> {
         let found = self.minting.as_ref();
-        found.filter(|found| self.admitted() == Some(&found.lane))
+        found.filter(|found| self.admitted_account() == Some(&found.lane))
     }
 
     fn forget_old(&mut self, now: Timestamp) {
@@ -198,7 +198,7 @@ impl Memory {
         // The first two restorations are immediate: one for an edit by mistake, and one for a wrong attempt to undo it.
         let pause = match times {
             1 => Duration::ZERO,
-            times => lengthen(PUT_BACK_PAUSES, times.saturating_sub(2)),
+            times => lengthen_pause(PUT_BACK_PAUSES, times.saturating_sub(2)),
         };
         self.put_back = Some(PutBack {
             times,
@@ -208,7 +208,7 @@ impl Memory {
     }
 }
 
-fn lengthen((first, longest): (Duration, Duration), times: u32) -> Duration {
+fn lengthen_pause((first, longest): (Duration, Duration), times: u32) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(times.min(16))).min(longest)
 }
 
@@ -219,7 +219,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan.memory.forget_old(now);
     plan.identity = Some(identity::use_for_bookkeeping());
     let wanting = DesiredObjects::of(snapshot);
-    plan.watch = vec![wanting.account.watched(), wanting.binding.watched()];
+    plan.watch = vec![wanting.account.make_watched(), wanting.binding.make_watched()];
     if snapshot.state == NamespaceState::Unknown {
         plan.memory.confirmed = false;
         plan.next = Next::Forget;
@@ -253,7 +253,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     if found == ExistingBinding::Going && !is_in_place {
-        return let_go(snapshot, now, &wanting, plan);
+        return release_binding(snapshot, now, &wanting, plan);
     }
     put_in_place(snapshot, now, &wanting, is_tampered, plan)
 }
@@ -291,8 +291,8 @@ fn put_in_place(
     } else if wanting.judge_binding(snapshot) == ExistingBinding::Another {
         applies.extend(dependents.write(&wanting.binding, &mut problems));
     }
-    let judge = |live: &Value, object: &crate::dependents::Wanted| wanting.judge(live, object);
-    let requests = match dependents.writes(objects.into_iter(), judge, &mut plan.withheld, &mut problems) {
+    let judge = |live: &Value, object: &crate::dependents::Wanted| wanting.judge_live(live, object);
+    let requests = match dependents.plan_writes(objects.into_iter(), judge, &mut plan.withheld, &mut problems) {
         NextWrites::ReadFirst(requests) => requests,
         NextWrites::Apply(mut requests) => {
             requests.extend(applies);
@@ -336,14 +336,14 @@ fn put_in_place(
         Some(Ok(true)) => {
             plan.memory.confirmed = true;
             plan.memory.denials = 0;
-            plan.memory.said.clear();
+            plan.memory.reported_problem.clear();
             tell_put_back(snapshot, &mut plan);
             if wanting.is_shared() {
                 review_minting(snapshot, now, wanting, &mut plan);
             }
         }
         Some(answer) => {
-            let pause = lengthen(REVIEW_PAUSES, plan.memory.denials);
+            let pause = lengthen_pause(REVIEW_PAUSES, plan.memory.denials);
             plan.memory.denials = plan.memory.denials.saturating_add(1);
             plan.withheld.push(Withheld {
                 what: format!("work in namespace {}", snapshot.namespace),
@@ -396,8 +396,8 @@ fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut
             "; it is being deleted, so they can't be given again: remove the finalizers from the remaining objects, or it stays",
         );
     }
-    if plan.memory.said != message {
-        plan.memory.said.clone_from(&message);
+    if plan.memory.reported_problem != message {
+        plan.memory.reported_problem.clone_from(&message);
         plan.events.push(Event {
             kind: EventKind::Warning,
             reason: "LaneWithoutRights".to_owned(),
@@ -419,7 +419,7 @@ fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut
 
 /// Handles a RoleBinding that is being deleted in a namespace that stays. It gives rights until it is gone. So it is corrected first, or emptied if the lane reconciles
 /// nothing in the namespace. Then it loses its finalizer, and is re-created.
-fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, mut plan: Plan) -> Plan {
+fn release_binding(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, mut plan: Plan) -> Plan {
     if !snapshot.attempt.asked.applied.contains_key(&wanting.binding.id)
         && let Some(correction) = wanting.correct_going(snapshot)
     {
@@ -428,7 +428,7 @@ fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, mut pla
         return plan;
     }
     if snapshot.attempt.released.is_none()
-        && let Some(release) = wanting.release(snapshot)
+        && let Some(release) = wanting.plan_release(snapshot)
     {
         plan.steps = vec![Step::Release(release)];
         plan.next = Next::Again;
@@ -439,8 +439,8 @@ fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, mut pla
             what: wanting.binding.id.subject(),
             why: message.clone(),
         });
-        if plan.memory.said != message {
-            plan.memory.said.clone_from(&message);
+        if plan.memory.reported_problem != message {
+            plan.memory.reported_problem.clone_from(&message);
             plan.events.push(Event {
                 kind: EventKind::Warning,
                 reason: "LaneRightsHeld".to_owned(),
@@ -466,7 +466,7 @@ fn give_back(
     let live = snapshot.live.get(&wanting.binding.id);
     if live.is_none() && snapshot.memory.held.is_some() {
         // Watches find the RoleBinding by its label, and a user may have removed the label.
-        plan.steps = vec![Step::Request(Request::Read(wanting.binding.watched()))];
+        plan.steps = vec![Step::Request(Request::Read(wanting.binding.make_watched()))];
         plan.next = Next::Again;
         return plan;
     }
@@ -485,12 +485,12 @@ fn give_back(
     };
     let is_going = *found == ExistingBinding::Going || ObjectView::of(live).is_being_deleted();
     if is_going {
-        return let_go(snapshot, now, wanting, plan);
+        return release_binding(snapshot, now, wanting, plan);
     }
     plan.next = Next::Done(Some(add_duration(now, RETRY)));
     if !snapshot.attempt.asked.deleted.contains_key(&wanting.binding.id) {
         plan.steps = vec![Step::Request(Request::Delete(Delete {
-            target: wanting.binding.watched(),
+            target: wanting.binding.make_watched(),
             uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
             resource_version: None,
             propagation: Propagation::Background,

@@ -14,11 +14,11 @@ fn pool_account() -> ObjectId {
     "tenure-system_tenure-lane-pool__ServiceAccount".parse().unwrap()
 }
 
-fn binding() -> ObjectId {
+fn binding_id() -> ObjectId {
     BINDING.parse().unwrap()
 }
 
-fn at(seconds: i64) -> Timestamp {
+fn time_at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + seconds).unwrap()
 }
 
@@ -55,10 +55,10 @@ impl World {
                 owner: None,
                 is_guarded: true,
                 live: BTreeMap::new(),
-                attempt: Attempt::begin(at(0)),
+                attempt: Attempt::begin(time_at(0)),
                 memory: Memory::default(),
             },
-            now: at(0),
+            now: time_at(0),
             allows: true,
             minting: Ok(Vec::new()),
             done: Vec::new(),
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    fn put(&mut self, id: &ObjectId, mut object: Value) {
+    fn store_object(&mut self, id: &ObjectId, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         object["metadata"]["uid"] = json!("uid");
@@ -96,7 +96,7 @@ impl World {
             }
             for step in plan.steps {
                 self.done.push(step.to_string());
-                self.perform(step);
+                self.perform_step(step);
             }
             match plan.next {
                 Next::Again => {}
@@ -108,14 +108,14 @@ impl World {
         panic!("it comes to no end: {:?}", self.done);
     }
 
-    fn perform(&mut self, step: Step) {
+    fn perform_step(&mut self, step: Step) {
         match step {
             Step::Request(Request::Read(target)) => {
                 self.snapshot.live.entry(target.id).or_insert(Live::Absent);
             }
             Step::Request(Request::Apply(apply)) => {
                 let is_new = self.snapshot.live.get(&apply.id).is_none_or(Live::is_gone);
-                let answer = if is_new && self.snapshot.state == NamespaceState::Ending && apply.id == binding() {
+                let answer = if is_new && self.snapshot.state == NamespaceState::Ending && apply.id == binding_id() {
                     WriteAnswer::Failed(Failure {
                         reason: Reason::Forbidden,
                         message: "it is being terminated".to_owned(),
@@ -132,7 +132,7 @@ impl World {
                     if let Some(going) = going {
                         object["metadata"]["deletionTimestamp"] = going;
                     }
-                    self.put(&apply.id, object.clone());
+                    self.store_object(&apply.id, object.clone());
                     WriteAnswer::Done(Object(object))
                 };
                 self.snapshot.attempt.asked.take(Answer::Applied(apply.id, answer));
@@ -159,7 +159,10 @@ impl World {
     }
 
     fn admitted(&self) -> Option<String> {
-        self.snapshot.memory.admitted().map(|lane| lane.name().to_owned())
+        self.snapshot
+            .memory
+            .admitted_account()
+            .map(|lane| lane.name().to_owned())
     }
 
     fn take_done(&mut self) -> Vec<String> {
@@ -167,7 +170,7 @@ impl World {
     }
 }
 
-fn tenant(name: &str) -> Placement {
+fn make_placement(name: &str) -> Placement {
     Placement::Tenant(TenantPlacement {
         tenant: tenure_api::names::TenantName::new(name).unwrap(),
         home: tenure_api::names::NamespaceName::new("team").unwrap(),
@@ -194,8 +197,8 @@ fn a_lane_begins_when_the_api_server_says_that_it_may() {
         ]
     );
     assert_eq!(world.admitted(), None);
-    assert!(next > world.now && next < at(1));
-    assert_eq!(world.live(&binding())["roleRef"]["name"], "tenure-lane");
+    assert!(next > world.now && next < time_at(1));
+    assert_eq!(world.live(&binding_id())["roleRef"]["name"], "tenure-lane");
     world.now = next;
     world.allows = true;
     let review = add_duration(next, MINTING_REVIEWS.0);
@@ -211,11 +214,13 @@ fn a_lane_begins_when_the_api_server_says_that_it_may() {
 fn what_somebody_changes_is_put_back_each_time_later() {
     let tampers: [(&str, Tamper); 3] = [
         ("deletes it", |world| {
-            world.snapshot.live.remove(&binding());
+            world.snapshot.live.remove(&binding_id());
         }),
-        ("binds nobody", |world| world.live(&binding())["subjects"] = json!([])),
+        ("binds nobody", |world| {
+            world.live(&binding_id())["subjects"] = json!([])
+        }),
         ("takes the finalizer", |world| {
-            world.live(&binding())["metadata"]["finalizers"] = json!([]);
+            world.live(&binding_id())["metadata"]["finalizers"] = json!([]);
         }),
     ];
     for (what, tamper) in tampers {
@@ -237,12 +242,12 @@ fn what_somebody_changes_is_put_back_each_time_later() {
             }
             assert!(world.admitted().is_some(), "{what}");
             assert_eq!(
-                world.live(&binding())["subjects"][0]["name"],
+                world.live(&binding_id())["subjects"][0]["name"],
                 "tenure-lane-pool",
                 "{what}"
             );
             assert_eq!(
-                world.live(&binding())["metadata"]["finalizers"][0],
+                world.live(&binding_id())["metadata"]["finalizers"][0],
                 "tenure.dev/lane",
                 "{what}"
             );
@@ -270,7 +275,7 @@ fn it_is_looked_again_after_a_write() {
     let next = world.run().unwrap();
     assert_eq!(next, add_duration(world.now, LOOK_AGAIN));
     world.take_done();
-    world.snapshot.live.remove(&binding());
+    world.snapshot.live.remove(&binding_id());
     world.now = next;
     world.run();
     assert!(
@@ -285,19 +290,19 @@ fn one_that_is_being_deleted_gives_its_rights_until_it_is_gone_and_is_made_anew(
     let mut world = World::new();
     world.run();
     world.take_done();
-    world.live(&binding())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.live(&binding_id())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     world.run();
     assert_eq!(world.take_done(), ["let RoleBinding/team/tenure:lane go"]);
     assert!(world.admitted().is_some());
     world.run();
     assert!(world.admitted().is_some());
-    assert!(world.live(&binding())["metadata"]["deletionTimestamp"].is_null());
+    assert!(world.live(&binding_id())["metadata"]["deletionTimestamp"].is_null());
 }
 
 #[test]
 fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
     let mut world = World::new();
-    world.snapshot.placement = tenant("blue");
+    world.snapshot.placement = make_placement("blue");
     world.snapshot.owner = Some(LaneOwner {
         name: "blue".to_owned(),
         uid: "tenant-uid".to_owned(),
@@ -306,7 +311,7 @@ fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
     world.take_done();
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
     world.snapshot.state = NamespaceState::Ending;
-    world.live(&binding())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    world.live(&binding_id())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(world.run(), Some(add_duration(world.now, MINTING_REVIEWS.0)));
     assert!(world.take_done().is_empty());
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
@@ -317,7 +322,7 @@ fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
     world.snapshot.owner = None;
     world.run();
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-pool"));
-    assert_eq!(world.live(&binding())["subjects"][0]["name"], "tenure-lane-pool");
+    assert_eq!(world.live(&binding_id())["subjects"][0]["name"], "tenure-lane-pool");
     world.take_done();
     world.snapshot.is_worked_in = false;
     world.run();
@@ -369,11 +374,14 @@ fn one_that_cannot_be_read_is_not_taken_for_gone() {
     world.take_done();
     world.snapshot.is_worked_in = false;
     // The label is missing, so watches don't report the RoleBinding; and no answer comes.
-    let there = world.snapshot.live.insert(binding(), Live::Failed(Failure::default()));
+    let there = world
+        .snapshot
+        .live
+        .insert(binding_id(), Live::Failed(Failure::default()));
     let next = world.run();
     assert!(next.is_some(), "it is looked again");
     assert_eq!(world.take_done(), Vec::<String>::new());
-    world.snapshot.live.extend(there.map(|there| (binding(), there)));
+    world.snapshot.live.extend(there.map(|there| (binding_id(), there)));
     world.run();
     assert_eq!(world.take_done().len(), 2, "deleted, and let go");
 }
@@ -381,8 +389,8 @@ fn one_that_cannot_be_read_is_not_taken_for_gone() {
 #[test]
 fn a_binding_of_another_role_is_left_and_told_of() {
     let mut world = World::new();
-    world.put(
-        &binding(),
+    world.store_object(
+        &binding_id(),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": { "name": "tenure:lane", "namespace": "team" },
@@ -411,16 +419,20 @@ fn a_binding_of_another_role_is_left_and_told_of() {
 fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() {
     let mut names: Vec<String> = ["platform", "pool", "tenant-platform", "a", &"x".repeat(63)]
         .into_iter()
-        .map(|name| identity::decide_for_lane(&tenant(name), "team").name().to_owned())
+        .map(|name| {
+            identity::decide_for_lane(&make_placement(name), "team")
+                .name()
+                .to_owned()
+        })
         .collect();
-    let realm = TenancyFacts::default();
+    let tenancy = TenancyFacts::default();
     names.push(
-        identity::decide_for_lane(&realm.place("tenure-system"), "tenure-system")
+        identity::decide_for_lane(&tenancy.place("tenure-system"), "tenure-system")
             .name()
             .to_owned(),
     );
     names.push(
-        identity::decide_for_lane(&realm.place("nobody"), "nobody")
+        identity::decide_for_lane(&tenancy.place("nobody"), "nobody")
             .name()
             .to_owned(),
     );
@@ -436,7 +448,7 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
     names.dedup();
     assert_eq!(names.len(), count, "{names:?}");
     for namespace in ["kube-system", "kube-public", "kube-node-lease"] {
-        for placement in [tenant("blue"), realm.place(namespace)] {
+        for placement in [make_placement("blue"), tenancy.place(namespace)] {
             let lane = tenure_tenancy::lane::decide_lane(&placement, namespace);
             assert_eq!(lane, Lane::Platform, "{namespace}");
         }
@@ -450,13 +462,13 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
     let mut world = World::new();
     world.run();
     world.take_done();
-    let live = world.live(&binding());
+    let live = world.live(&binding_id());
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     live["metadata"]["finalizers"] = json!(["networking.k8s.aws/hold"]);
     live["subjects"] = json!([{ "kind": "User", "name": "mallory" }]);
     world.run();
     assert_eq!(world.take_done(), ["apply RoleBinding/team/tenure:lane (Lane)"]);
-    let live = world.live(&binding());
+    let live = world.live(&binding_id());
     assert_eq!(live["subjects"][0]["name"], "tenure-lane-pool");
     // An API server refuses new finalizers on an object that is being deleted.
     assert_eq!(live["metadata"]["finalizers"], Value::Null);
@@ -469,7 +481,7 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
     // The RoleBinding gives no rights after the lane has nothing to reconcile there.
     world.snapshot.is_worked_in = false;
     world.run();
-    assert_eq!(world.live(&binding())["subjects"], json!([]));
+    assert_eq!(world.live(&binding_id())["subjects"], json!([]));
 }
 
 #[test]
@@ -478,7 +490,7 @@ fn a_finalizer_in_a_namespace_without_a_tenant_is_removed() {
     world.snapshot.is_guarded = true;
     world.run();
     world.take_done();
-    let live = world.live(&binding());
+    let live = world.live(&binding_id());
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     live["metadata"]["finalizers"] = json!(["example.org/hold"]);
     world.run();
@@ -543,7 +555,7 @@ fn shared_lane_is_asked_again_which_tokens_of_administrators_it_gets() {
     let (_, none, still) = granted(&mut world, next);
     assert_eq!((none.as_str(), still), ("", events));
     // Another lane is asked at once.
-    world.snapshot.placement = tenant("blue");
+    world.snapshot.placement = make_placement("blue");
     world.take_done();
     world.run();
     let asked = world.take_done();
@@ -575,7 +587,7 @@ fn a_lane_that_could_not_be_asked_is_reported() {
 
 #[test]
 fn protected_namespace_has_a_lane_of_its_own() {
-    let realm = tenure_tenancy::TenancyFacts {
+    let tenancy = tenure_tenancy::TenancyFacts {
         namespaces: ["flux-system", "cozy-system", "other", "another"]
             .map(|name| tenure_tenancy::NamespaceFacts {
                 name: name.to_owned(),
@@ -586,7 +598,7 @@ fn protected_namespace_has_a_lane_of_its_own() {
         ..tenure_tenancy::TenancyFacts::default()
     };
     let name = |namespace: &str| {
-        identity::decide_for_lane(&realm.place(namespace), namespace)
+        identity::decide_for_lane(&tenancy.place(namespace), namespace)
             .name()
             .to_owned()
     };

@@ -2,114 +2,153 @@
 
 use super::*;
 
-fn at(revision: u64) -> Progress {
+fn make_progress(revision: u64) -> Progress {
     Progress {
         tenants: revision,
         namespaces: revision,
     }
 }
 
-fn estate(name: &str) -> ShardUnit {
+fn make_part(name: &str) -> ShardUnit {
     ShardUnit::Namespace(name.to_owned())
 }
 
-fn own(names: &[&str]) -> BTreeSet<ShardUnit> {
-    names.iter().map(|name| estate(name)).collect()
+fn make_parts(names: &[&str]) -> BTreeSet<ShardUnit> {
+    names.iter().map(|name| make_part(name)).collect()
 }
 
-fn said(revision: u64) -> Option<ReleaseRecord> {
-    let (seen, changed) = (at(revision), at(revision));
+fn make_record(revision: u64) -> Option<ReleaseRecord> {
+    let (seen, changed) = (make_progress(revision), make_progress(revision));
     Some(ReleaseRecord { seen, changed })
 }
 
-fn peer(lease: &str, let_go: Option<ReleaseRecord>) -> Peer {
+fn make_peer(lease: &str, released: Option<ReleaseRecord>) -> Peer {
     Peer {
         lease: lease.to_owned(),
         holder: "somebody".to_owned(),
-        let_go,
+        released,
     }
 }
 
-fn shard(name: &str) -> Instance {
+fn make_shard(name: &str) -> Instance {
     Instance::Shard(name.parse().expect("a name"))
 }
 
 #[test]
 fn who_takes_over_waits_until_the_other_has_let_go() {
     let mut main = OwnedParts::new(Instance::Main);
-    assert_eq!(main.take_own(&own(&["a", "b"]), at(9), at(9)), Vec::new());
-    // No other instance leads.
-    assert_eq!(main.take_ready(&[]), [estate("a"), estate("b")]);
-    assert_eq!(main.let_go(), said(9));
-    let mut other = OwnedParts::new(shard("x"));
-    assert_eq!(other.take_own(&own(&[]), at(9), at(9)), Vec::new());
-    // At revision 10, one part moves to the other instance, which learns of it first.
-    assert_eq!(other.take_own(&own(&["b"]), at(10), at(10)), Vec::new());
-    let says = |main: &OwnedParts| [peer("tenure-controller", main.let_go())];
-    assert_eq!(other.take_ready(&says(&main)), Vec::new());
-    let told = other.describe_wait(&says(&main)).expect("it waits");
-    assert!(told.contains("has released them"), "{told}");
-    // The main instance learns of the move, and some work is still in progress.
-    assert_eq!(main.take_own(&own(&["a"]), at(10), at(10)), [estate("b")]);
-    assert_eq!(main.let_go(), said(9));
-    assert_eq!(other.take_ready(&says(&main)), Vec::new());
-    main.take_left(&estate("b"));
-    assert_eq!(main.let_go(), said(10));
-    assert_eq!(other.take_ready(&says(&main)), [estate("b")]);
-    assert_eq!(other.describe_wait(&says(&main)), None);
-    // The part comes back before the other instance has released it.
-    assert_eq!(main.take_own(&own(&["a", "b"]), at(12), at(12)), Vec::new());
     assert_eq!(
-        main.take_ready(&[peer("tenure-controller-shard-x", other.let_go())]),
+        main.take_own(&make_parts(&["a", "b"]), make_progress(9), make_progress(9)),
         Vec::new()
     );
-    assert_eq!(other.take_own(&own(&[]), at(12), at(12)), [estate("b")]);
-    other.take_left(&estate("b"));
+    // No other instance leads.
+    assert_eq!(main.take_ready(&[]), [make_part("a"), make_part("b")]);
+    assert_eq!(main.release_record(), make_record(9));
+    let mut other = OwnedParts::new(make_shard("x"));
     assert_eq!(
-        main.take_ready(&[peer("tenure-controller-shard-x", other.let_go())]),
-        [estate("b")]
+        other.take_own(&make_parts(&[]), make_progress(9), make_progress(9)),
+        Vec::new()
+    );
+    // At revision 10, one part moves to the other instance, which learns of it first.
+    assert_eq!(
+        other.take_own(&make_parts(&["b"]), make_progress(10), make_progress(10)),
+        Vec::new()
+    );
+    let says = |main: &OwnedParts| [make_peer("tenure-controller", main.release_record())];
+    assert_eq!(other.take_ready(&says(&main)), Vec::new());
+    let message = other.describe_wait(&says(&main)).expect("it waits");
+    assert!(message.contains("has released them"), "{message}");
+    // The main instance learns of the move, and some work is still in progress.
+    assert_eq!(
+        main.take_own(&make_parts(&["a"]), make_progress(10), make_progress(10)),
+        [make_part("b")]
+    );
+    assert_eq!(main.release_record(), make_record(9));
+    assert_eq!(other.take_ready(&says(&main)), Vec::new());
+    main.take_left(&make_part("b"));
+    assert_eq!(main.release_record(), make_record(10));
+    assert_eq!(other.take_ready(&says(&main)), [make_part("b")]);
+    assert_eq!(other.describe_wait(&says(&main)), None);
+    // The part comes back before the other instance has released it.
+    assert_eq!(
+        main.take_own(&make_parts(&["a", "b"]), make_progress(12), make_progress(12)),
+        Vec::new()
+    );
+    assert_eq!(
+        main.take_ready(&[make_peer("tenure-controller-shard-x", other.release_record())]),
+        Vec::new()
+    );
+    assert_eq!(
+        other.take_own(&make_parts(&[]), make_progress(12), make_progress(12)),
+        [make_part("b")]
+    );
+    other.take_left(&make_part("b"));
+    assert_eq!(
+        main.take_ready(&[make_peer("tenure-controller-shard-x", other.release_record())]),
+        [make_part("b")]
     );
 }
 
 #[test]
 fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
     let mut holdings = OwnedParts::new(Instance::Main);
-    assert_eq!(holdings.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
-    assert_eq!(holdings.take_ready(&[]), [estate("a")]);
-    assert_eq!(holdings.take_own(&own(&[]), at(2), at(2)), [estate("a")]);
-    assert_eq!(holdings.take_own(&own(&["a"]), at(3), at(3)), Vec::new());
+    assert_eq!(
+        holdings.take_own(&make_parts(&["a"]), make_progress(1), make_progress(1)),
+        Vec::new()
+    );
+    assert_eq!(holdings.take_ready(&[]), [make_part("a")]);
+    assert_eq!(
+        holdings.take_own(&make_parts(&[]), make_progress(2), make_progress(2)),
+        [make_part("a")]
+    );
+    assert_eq!(
+        holdings.take_own(&make_parts(&["a"]), make_progress(3), make_progress(3)),
+        Vec::new()
+    );
     assert_eq!(
         holdings.take_ready(&[]),
         Vec::new(),
         "the first of it is under way still"
     );
-    assert_eq!(holdings.let_go(), said(1));
-    holdings.take_left(&estate("a"));
-    assert_eq!(holdings.take_own(&own(&["a"]), at(3), at(3)), Vec::new());
-    assert_eq!(holdings.take_ready(&[]), [estate("a")]);
+    assert_eq!(holdings.release_record(), make_record(1));
+    holdings.take_left(&make_part("a"));
+    assert_eq!(
+        holdings.take_own(&make_parts(&["a"]), make_progress(3), make_progress(3)),
+        Vec::new()
+    );
+    assert_eq!(holdings.take_ready(&[]), [make_part("a")]);
 }
 
 #[test]
 fn who_sees_to_everything_has_nobody_beside_it() {
     let mut only = OwnedParts::new(Instance::Only);
-    assert_eq!(only.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
-    let beside = [peer("tenure-controller-shard-x", said(100))];
+    assert_eq!(
+        only.take_own(&make_parts(&["a"]), make_progress(1), make_progress(1)),
+        Vec::new()
+    );
+    let beside = [make_peer("tenure-controller-shard-x", make_record(100))];
     assert_eq!(only.take_ready(&beside), Vec::new());
-    let told = only.describe_wait(&beside);
-    assert!(told.is_some_and(|told| told.contains("would reconcile all of it")));
-    assert_eq!(only.take_ready(&[]), [estate("a")]);
-    assert_eq!(only.let_go(), None);
+    let message = only.describe_wait(&beside);
+    assert!(message.is_some_and(|message| message.contains("would reconcile all of it")));
+    assert_eq!(only.take_ready(&[]), [make_part("a")]);
+    assert_eq!(only.release_record(), None);
     // An instance that comes later waits, and harms no other.
-    assert_eq!(only.take_own(&own(&["a", "b"]), at(2), at(2)), Vec::new());
-    assert_eq!(only.take_ready(&beside), [estate("b")]);
-    let mut other = OwnedParts::new(shard("x"));
-    assert_eq!(other.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
-    let main = [peer("tenure-controller", None)];
+    assert_eq!(
+        only.take_own(&make_parts(&["a", "b"]), make_progress(2), make_progress(2)),
+        Vec::new()
+    );
+    assert_eq!(only.take_ready(&beside), [make_part("b")]);
+    let mut other = OwnedParts::new(make_shard("x"));
+    assert_eq!(
+        other.take_own(&make_parts(&["a"]), make_progress(1), make_progress(1)),
+        Vec::new()
+    );
+    let main = [make_peer("tenure-controller", None)];
     assert_eq!(other.take_ready(&main), Vec::new());
     assert!(
         other
             .describe_wait(&main)
-            .is_some_and(|told| told.contains("may reconcile everything"))
+            .is_some_and(|message| message.contains("may reconcile everything"))
     );
 }
 
@@ -135,9 +174,9 @@ fn progress_is_of_both_kinds() {
 fn keys_that_nobody_sees_to_are_named() {
     let keys = ["a", "b", ""].map(str::to_owned).into();
     let peers = [
-        peer("tenure-controller-shard-a", None),
-        peer("tenure-controller-shard-c", None),
-        peer("other", None),
+        make_peer("tenure-controller-shard-a", None),
+        make_peer("tenure-controller-shard-c", None),
+        make_peer("other", None),
     ];
     assert_eq!(list_unserved(&keys, &peers), ["", "b"]);
 }
@@ -146,7 +185,7 @@ fn keys_that_nobody_sees_to_are_named() {
 struct Dice(u64);
 
 impl Dice {
-    fn throw(&mut self, sides: u64) -> u64 {
+    fn throw_die(&mut self, sides: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -169,7 +208,7 @@ struct Player {
 #[test]
 fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
     let names = ["a", "b", "c"];
-    let instances = [Instance::Main, shard("x"), shard("y")];
+    let instances = [Instance::Main, make_shard("x"), make_shard("y")];
     let mut moved = 0;
     for seed in 0..1000 {
         let mut dice = Dice(seed);
@@ -186,11 +225,11 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
             })
             .collect();
         for step in 0..1500 {
-            let (who, is_ending) = (dice.throw(3) as usize, step >= 500);
-            match dice.throw(5) {
+            let (who, is_ending) = (dice.throw_die(3) as usize, step >= 500);
+            match dice.throw_die(5) {
                 0 if !is_ending && history.len() < 40 => {
                     let mut next = *history.last().expect("a beginning");
-                    next[dice.throw(3) as usize] = dice.throw(3) as usize;
+                    next[dice.throw_die(3) as usize] = dice.throw_die(3) as usize;
                     history.push(next);
                 }
                 1 => {
@@ -198,7 +237,7 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
                     player.seen = if is_ending {
                         history.len() - 1
                     } else {
-                        (player.seen + dice.throw(3) as usize).min(history.len() - 1)
+                        (player.seen + dice.throw_die(3) as usize).min(history.len() - 1)
                     };
                     let now = history[player.seen];
                     let own: Vec<&str> = names
@@ -207,7 +246,7 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
                         .filter(|(_, whose)| *whose == who)
                         .map(|(name, _)| *name)
                         .collect();
-                    let revision = at(player.seen as u64 + 1);
+                    let revision = make_progress(player.seen as u64 + 1);
                     player
                         .leaving
                         .extend(player.holdings.take_own(&own_set(&own), revision, revision));
@@ -224,20 +263,20 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
                             .filter(|(_, whose)| *whose == who)
                             .map(|(name, _)| *name)
                             .collect();
-                        let revision = at(player.seen as u64 + 1);
+                        let revision = make_progress(player.seen as u64 + 1);
                         player
                             .leaving
                             .extend(player.holdings.take_own(&own_set(&own), revision, revision));
                     }
                 }
-                3 => players[who].lease = players[who].holdings.let_go(),
+                3 => players[who].lease = players[who].holdings.release_record(),
                 _ => {
                     let peers: Vec<Peer> = players
                         .iter()
                         .zip(&instances)
                         .enumerate()
                         .filter(|(other, _)| *other != who)
-                        .map(|(_, (player, instance))| peer(&instance.lease(), player.lease))
+                        .map(|(_, (player, instance))| make_peer(&instance.lease(), player.lease))
                         .collect();
                     for ready in players[who].holdings.take_ready(&peers) {
                         let others = players.iter().enumerate().filter(|(other, _)| *other != who);
@@ -264,5 +303,5 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
 }
 
 fn own_set(names: &[&str]) -> BTreeSet<ShardUnit> {
-    own(names)
+    make_parts(names)
 }

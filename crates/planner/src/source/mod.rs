@@ -55,14 +55,14 @@ pub struct RequestBasis {
 /// Plans the next steps for a source.
 #[must_use]
 pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
-    let mut plan = decide(snapshot, now);
+    let mut plan = decide_plan(snapshot, now);
     if !snapshot.repository.has_own_status(&snapshot.beside) {
         plan.status = None;
     }
     plan
 }
 
-fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
+fn decide_plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
     let metadata = snapshot.repository.metadata();
     let mut plan = Plan::<S>::idle(outcome::name_subject(snapshot), snapshot.memory.clone());
     if metadata.deletion_timestamp.is_some() {
@@ -88,9 +88,9 @@ fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
         plan.memory.beside = S::mark_beside(&snapshot.beside);
         return plan;
     }
-    let admitted = match admit(snapshot) {
+    let admitted = match admit_source(snapshot) {
         Ok(admitted) => admitted,
-        Err(refusal) => return outcome::stall(snapshot, now, &refusal),
+        Err(refusal) => return outcome::plan_stalled(snapshot, now, &refusal),
     };
     let attempt = &snapshot.attempt;
     if attempt.generation != metadata.generation || attempt.requested_at != snapshot.repository.requested_at() {
@@ -98,33 +98,33 @@ fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
         return plan;
     }
     match &attempt.fetched {
-        Some(Err(failure)) => outcome::fail(snapshot, now, failure, admitted.interval),
+        Some(Err(failure)) => outcome::plan_failed(snapshot, now, failure, admitted.interval),
         Some(Ok(Fetched::Unchanged { .. })) => match &snapshot.stored {
-            Some(stored) => outcome::succeed(snapshot, now, stored, None, admitted.interval),
+            Some(stored) => outcome::plan_succeeded(snapshot, now, stored, None, admitted.interval),
             None => {
                 // The upstream was compared with an artifact that is no longer in the store: fetch in full, at once.
                 plan.next = Next::Restart;
                 plan
             }
         },
-        Some(Ok(Fetched::Stored { artifact, subject })) => outcome::succeed(
+        Some(Ok(Fetched::Stored { artifact, subject })) => outcome::plan_succeeded(
             snapshot,
             now,
             artifact,
             Some(subject.as_deref().unwrap_or_default()),
             admitted.interval,
         ),
-        None => begin(snapshot, now, admitted, plan),
+        None => begin_fetch(snapshot, now, admitted, plan),
     }
 }
 
 /// Sends the request to the upstream, if it is due and all other objects that it needs exist.
-fn begin<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
+fn begin_fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
     let mark = S::mark_beside(&snapshot.beside);
     if let Err(obstacle) = snapshot.repository.check_beside(&snapshot.beside) {
         let mut plan = match obstacle {
-            Obstacle::Refused(refusal) => outcome::stall(snapshot, now, &refusal),
-            Obstacle::Unavailable { reason, message } => outcome::wait(snapshot, now, reason, &message),
+            Obstacle::Refused(refusal) => outcome::plan_stalled(snapshot, now, &refusal),
+            Obstacle::Unavailable { reason, message } => outcome::plan_waiting(snapshot, now, reason, &message),
         };
         plan.memory.beside = mark;
         return plan;
@@ -132,7 +132,7 @@ fn begin<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, 
     let again = snapshot.memory.last_asked;
     let again = again.map(|last| add_duration(last, snapshot.repository.pause_beside()));
     let not_before = if snapshot.memory.beside == mark {
-        not_due(snapshot, now, admitted.interval)
+        find_due_time(snapshot, now, admitted.interval)
     } else {
         again.filter(|at| *at > now)
     };
@@ -145,10 +145,10 @@ fn begin<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, 
         return plan;
     }
     plan.memory.beside = mark;
-    fetch(snapshot, now, admitted, plan)
+    plan_fetch(snapshot, now, admitted, plan)
 }
 
-fn fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
+fn plan_fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
     let ignore = snapshot.repository.timing().ignore;
     let known = snapshot.stored.clone();
     let basis = RequestBasis {
@@ -166,7 +166,7 @@ fn fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, 
 }
 
 /// Returns the time of the next request to the upstream, if it is not due now.
-fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration) -> Option<Timestamp> {
+fn find_due_time<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration) -> Option<Timestamp> {
     let (metadata, status) = (snapshot.repository.metadata(), snapshot.repository.status());
     let handled = status.and_then(SourceStatus::last_handled);
     let requested = snapshot.attempt.requested_at.as_deref();
@@ -191,7 +191,7 @@ fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration
     }
     let uid = metadata.uid.as_deref().unwrap_or_default();
     let pause = if failing {
-        pause(snapshot.memory.failures, interval)
+        find_pause(snapshot.memory.failures, interval)
     } else {
         tenure_api::jitter::add_jitter(interval, uid, last)
     };
@@ -202,7 +202,7 @@ fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration
 }
 
 /// Returns the pause after this many failures in a row.
-fn pause(failures: u32, interval: Duration) -> Duration {
+fn find_pause(failures: u32, interval: Duration) -> Duration {
     FIRST_PAUSE
         .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)))
         .min(interval)
@@ -278,7 +278,7 @@ impl RefusalReason {
 }
 
 /// Checks whether the source may be fetched: the identity that reads its Secrets, and fields that are implemented and valid.
-fn admit<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> {
+fn admit_source<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> {
     let source = &snapshot.repository;
     let timing = source.timing();
     let fields = source.list_unimplemented();

@@ -12,7 +12,7 @@ use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 use tenure_tenancy::DenialReason;
 
 use super::types::{Snapshot, Source, SourceStatus as _};
-use super::{Plan, Refusal, RefusalReason, pause};
+use super::{Plan, Refusal, RefusalReason, find_pause};
 use crate::artifact_address::ArtifactAddress;
 use crate::outcome::{self, ConditionEntry, add_duration, cut_to_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
@@ -29,7 +29,7 @@ pub(super) fn name_subject<S: Source>(snapshot: &Snapshot<S>) -> String {
     outcome::name_subject(S::NAME, snapshot.repository.metadata())
 }
 
-fn set<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>, now: Timestamp, entry: ConditionEntry<'_>) {
+fn set_condition<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>, now: Timestamp, entry: ConditionEntry<'_>) {
     outcome::set_condition(status.conditions_mut(), snapshot.repository.metadata(), now, entry);
 }
 
@@ -46,7 +46,7 @@ fn find_changed_status<S: Source>(snapshot: &Snapshot<S>, status: &S::Status) ->
     outcome::find_change(snapshot.repository.status(), status)
 }
 
-fn warning<S: Source>(snapshot: &Snapshot<S>, plan: &mut Plan<S>, reason: &str, message: &str) {
+fn add_warning<S: Source>(snapshot: &Snapshot<S>, plan: &mut Plan<S>, reason: &str, message: &str) {
     let old = snapshot.repository.status();
     let old = old.map(|status| status.conditions()).unwrap_or_default();
     plan.events
@@ -59,7 +59,7 @@ fn record_handled_request<S: Source>(status: &mut S::Status, snapshot: &Snapshot
     }
 }
 
-fn note_generation<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
+fn record_generation<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
     if let Some(observed) = status.parts().observed {
         *observed.generation = snapshot.repository.metadata().generation;
     }
@@ -74,14 +74,14 @@ pub(super) fn make_progress_status<S: Source>(snapshot: &Snapshot<S>, now: Times
     }
     let message = "building artifact";
     if !condition::is_true(status.conditions(), condition::READY) {
-        set(
+        set_condition(
             &mut status,
             snapshot,
             now,
             (condition::READY, ConditionStatus::Unknown, reason::PROGRESSING, message),
         );
     }
-    set(
+    set_condition(
         &mut status,
         snapshot,
         now,
@@ -97,26 +97,26 @@ pub(super) fn make_progress_status<S: Source>(snapshot: &Snapshot<S>, now: Times
 }
 
 /// Ends a plan that does nothing until a user changes the object.
-pub(super) fn stall<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: &Refusal) -> Plan<S> {
+pub(super) fn plan_stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: &Refusal) -> Plan<S> {
     let (reason, message) = (refusal.reason.as_str(), refusal.message.as_str());
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
     condition::remove(status.conditions_mut(), condition::RECONCILING);
-    set(
+    set_condition(
         &mut status,
         snapshot,
         now,
         (condition::READY, ConditionStatus::False, reason, message),
     );
-    set(
+    set_condition(
         &mut status,
         snapshot,
         now,
         (condition::STALLED, ConditionStatus::True, reason, message),
     );
-    note_generation(&mut status, snapshot);
+    record_generation(&mut status, snapshot);
     record_handled_request(&mut status, snapshot);
-    warning(snapshot, &mut plan, reason, message);
+    add_warning(snapshot, &mut plan, reason, message);
     plan.status = find_changed_status(snapshot, &status);
     if refusal.reason == RefusalReason::Denied(DenialReason::IdentityMissing) {
         // The owner of a namespace may become known without a change of this object.
@@ -130,7 +130,7 @@ pub(super) fn stall<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: 
 }
 
 /// Ends a plan that waits for another object. The stored artifact stays, and stays usable.
-pub(super) fn wait<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &str, message: &str) -> Plan<S> {
+pub(super) fn plan_waiting<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &str, message: &str) -> Plan<S> {
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
     condition::remove(status.conditions_mut(), condition::STALLED);
@@ -144,10 +144,10 @@ pub(super) fn wait<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &s
             "A source that this one is made of has no artifact yet; see Ready",
         ),
     ] {
-        set(&mut status, snapshot, now, entry);
+        set_condition(&mut status, snapshot, now, entry);
     }
     record_handled_request(&mut status, snapshot);
-    warning(snapshot, &mut plan, reason, message);
+    add_warning(snapshot, &mut plan, reason, message);
     plan.withheld.push(Withheld {
         what: "fetch".to_owned(),
         why: message.to_owned(),
@@ -159,7 +159,7 @@ pub(super) fn wait<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &s
 }
 
 /// Ends a failed fetch. The stored artifact stays, and stays usable.
-pub(super) fn fail<S: Source>(
+pub(super) fn plan_failed<S: Source>(
     snapshot: &Snapshot<S>,
     now: Timestamp,
     failure: &FetchFailure,
@@ -191,8 +191,8 @@ pub(super) fn fail<S: Source>(
     if bad != condition::SOURCE_VERIFIED && !(verified && snapshot.repository.is_verified()) {
         condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
     }
-    set(&mut status, snapshot, now, (bad, is_bad, reason, &failure.message));
-    set(
+    set_condition(&mut status, snapshot, now, (bad, is_bad, reason, &failure.message));
+    set_condition(
         &mut status,
         snapshot,
         now,
@@ -208,13 +208,13 @@ pub(super) fn fail<S: Source>(
     plan.memory.failed_generation = snapshot.repository.metadata().generation;
     if failure.terminal {
         condition::remove(status.conditions_mut(), condition::RECONCILING);
-        set(
+        set_condition(
             &mut status,
             snapshot,
             now,
             (condition::STALLED, ConditionStatus::True, reason, &failure.message),
         );
-        note_generation(&mut status, snapshot);
+        record_generation(&mut status, snapshot);
         plan.next = Next::Done(None);
     } else {
         condition::remove(status.conditions_mut(), condition::STALLED);
@@ -224,13 +224,13 @@ pub(super) fn fail<S: Source>(
             reason::PROGRESSING_WITH_RETRY,
             "The last attempt failed; see Ready",
         );
-        set(&mut status, snapshot, now, retrying);
-        let next = add_duration(now, pause(plan.memory.failures, interval));
+        set_condition(&mut status, snapshot, now, retrying);
+        let next = add_duration(now, find_pause(plan.memory.failures, interval));
         plan.next = Next::Done(Some(
             plan.memory.not_before.map_or(next, |not_before| next.max(not_before)),
         ));
     }
-    warning(snapshot, &mut plan, reason, &failure.message);
+    add_warning(snapshot, &mut plan, reason, &failure.message);
     plan.withheld.push(Withheld {
         what: "Ready".to_owned(),
         why: failure.message.clone(),
@@ -240,7 +240,7 @@ pub(super) fn fail<S: Source>(
 }
 
 /// Ends a successful fetch, after which the upstream's content is stored; `new` is the upstream's description if it was stored just now.
-pub(super) fn succeed<S: Source>(
+pub(super) fn plan_succeeded<S: Source>(
     snapshot: &Snapshot<S>,
     now: Timestamp,
     stored: &StoredArtifact,
@@ -259,13 +259,13 @@ pub(super) fn succeed<S: Source>(
     ] {
         condition::remove(status.conditions_mut(), type_);
     }
-    set(
+    set_condition(
         &mut status,
         snapshot,
         now,
         (condition::READY, ConditionStatus::True, reason::SUCCEEDED, &message),
     );
-    set(
+    set_condition(
         &mut status,
         snapshot,
         now,
@@ -284,7 +284,7 @@ pub(super) fn succeed<S: Source>(
             reason::SUCCEEDED,
             message.as_str(),
         );
-        set(&mut status, snapshot, now, entry);
+        set_condition(&mut status, snapshot, now, entry);
     } else {
         condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
     }
@@ -306,7 +306,7 @@ pub(super) fn succeed<S: Source>(
             url,
         });
     }
-    note_generation(&mut status, snapshot);
+    record_generation(&mut status, snapshot);
     if let Some(observed) = status.parts().observed {
         observed.ignore.clone_from(&stored.ignore);
     }

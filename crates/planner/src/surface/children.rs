@@ -11,7 +11,7 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::surface::Tier;
 
 use super::Snapshot;
-use super::deploy_key::{self, Standing};
+use super::deploy_key::{self, KeyState};
 use crate::answer::Live;
 use crate::dependents::Wanted;
 use crate::read_requested_at;
@@ -31,7 +31,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    fn annotate(&mut self, key: &str, value: &str) {
+    fn set_annotation(&mut self, key: &str, value: &str) {
         let metadata = self.wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
         let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
@@ -47,9 +47,9 @@ impl Child {
             (Some(passed), later) if passed == request => later,
             _ => Some(request),
         };
-        self.annotate(PASSED_REQUEST, request);
+        self.set_annotation(PASSED_REQUEST, request);
         if let Some(asked) = asked {
-            self.annotate(REQUESTED_AT, asked);
+            self.set_annotation(REQUESTED_AT, asked);
         }
     }
 }
@@ -80,8 +80,8 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
     let mut children = Vec::new();
     for source in &surface.spec.sources {
         let access = snapshot.access.get(&source.name).map(String::as_str);
-        let key = deploy_key::judge(snapshot, &source.name);
-        children.push(repository(snapshot, source, key, access));
+        let key = deploy_key::judge_key(snapshot, &source.name);
+        children.push(make_repository(snapshot, source, key, access));
         let single = SurfacePath {
             name: String::new(),
             path: source.path.clone().unwrap_or_default(),
@@ -93,19 +93,19 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
             source.paths.as_slice()
         };
         for (child, path) in name_kustomizations(name, source).into_iter().zip(paths) {
-            children.push(kustomization(snapshot, source, path, child, tier, service_account));
+            children.push(make_kustomization(snapshot, source, path, child, tier, service_account));
         }
     }
     children
 }
 
 /// Makes the GitRepository of a source. A re-created key causes a request at once. A key that isn't known to be the Surface's own is not used at all.
-fn repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<Standing>, access: Option<&str>) -> Child {
+fn make_repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<KeyState>, access: Option<&str>) -> Child {
     let surface = &snapshot.surface;
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut spec = Map::new();
     spec.insert("url".to_owned(), json!(source.url));
-    spec.insert("interval".to_owned(), json!(interval(source)));
+    spec.insert("interval".to_owned(), json!(find_interval(source)));
     spec.insert(
         "ref".to_owned(),
         source
@@ -130,7 +130,7 @@ fn repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<Standing>
     if surface.spec.suspend || key.as_ref().is_some_and(|key| key.is_held) {
         spec.insert("suspend".to_owned(), json!(true));
     }
-    let mut child = child(
+    let mut child = make_child(
         surface,
         source,
         SOURCE_API,
@@ -149,7 +149,7 @@ fn repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<Standing>
     child
 }
 
-fn kustomization(
+fn make_kustomization(
     snapshot: &Snapshot,
     source: &SurfaceSource,
     path: &SurfacePath,
@@ -161,7 +161,7 @@ fn kustomization(
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut spec = Map::new();
     let mut set = |key: &str, value: Value| spec.insert(key.to_owned(), value);
-    set("interval", json!(interval(source)));
+    set("interval", json!(find_interval(source)));
     set("prune", json!(source.prune.unwrap_or(true)));
     set("serviceAccountName", json!(service_account));
     set(
@@ -214,9 +214,9 @@ fn kustomization(
     if !depends_on.is_empty() {
         set("dependsOn", Value::Array(depends_on));
     }
-    let mut child = child(surface, source, KUSTOMIZE_API, "Kustomization", child_name, spec);
+    let mut child = make_child(surface, source, KUSTOMIZE_API, "Kustomization", child_name, spec);
     if let Some(mode) = &source.apply {
-        child.annotate(APPLY_MODE, mode);
+        child.set_annotation(APPLY_MODE, mode);
     }
     if let Some(request) = read_requested_at(&surface.metadata) {
         child.pass_request(&request, &snapshot.live);
@@ -224,14 +224,14 @@ fn kustomization(
     child
 }
 
-fn interval(source: &SurfaceSource) -> &str {
+fn find_interval(source: &SurfaceSource) -> &str {
     source
         .interval
         .as_ref()
         .map_or(DEFAULT_INTERVAL, |interval| interval.0.as_str())
 }
 
-fn child(
+fn make_child(
     surface: &Surface,
     source: &SurfaceSource,
     group: &str,

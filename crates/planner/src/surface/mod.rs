@@ -151,7 +151,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let children = children::list_children(snapshot, tier, account.name());
     plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));
-    plan.watch = children.iter().map(|child| child.wanted.watched()).collect();
+    plan.watch = children.iter().map(|child| child.wanted.make_watched()).collect();
     match write(snapshot, now, &children, &mut plan) {
         Err(problems) => status::report_write_failures(snapshot, now, tier, &account, &children, plan, problems),
         Ok(()) if !plan.steps.is_empty() => {
@@ -201,7 +201,7 @@ fn write(
         }
     };
     let wanted = children.iter().map(|child| &child.wanted);
-    let applies = match dependents.writes(wanted, judge, &mut plan.withheld, &mut problems) {
+    let applies = match dependents.plan_writes(wanted, judge, &mut plan.withheld, &mut problems) {
         NextWrites::ReadFirst(reads) => {
             plan.steps = reads;
             return Ok(());
@@ -210,7 +210,7 @@ fn write(
         NextWrites::Apply(_) if !problems.is_empty() => return Err(problems),
         NextWrites::Apply(applies) => applies,
     };
-    let mut stale = dependents.deletions(
+    let mut stale = dependents.plan_deletions(
         |id| children.iter().any(|child| child.wanted.id == *id),
         |live| is_child(snapshot, live),
         "the surface no longer has this source",

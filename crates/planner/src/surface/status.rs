@@ -12,7 +12,7 @@ use tenure_tenancy::ServiceAccount;
 use tenure_tenancy::surface::Tier;
 
 use super::children::Child;
-use super::deploy_key::Standing;
+use super::deploy_key::KeyState;
 use super::{Plan, RETRY_INTERVAL, Snapshot, deploy_key, name_subject, ownership};
 use crate::answer::{Live, WriteAnswer};
 use crate::interrupted_attempts;
@@ -27,7 +27,7 @@ fn find_changed_status(snapshot: &Snapshot, status: &SurfaceStatus) -> Option<Su
     outcome::find_change(snapshot.surface.status.as_ref(), status)
 }
 
-fn place(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&ServiceAccount>) {
+fn record_placement(status: &mut SurfaceStatus, tier: Option<Tier<'_>>, account: Option<&ServiceAccount>) {
     status.tier = tier.map(|tier| tier.as_str().to_owned());
     status.tenant = match tier {
         Some(Tier::Tenant(tenant)) => Some(tenant.tenant.to_string()),
@@ -43,7 +43,7 @@ fn record_handled_request(status: &mut SurfaceStatus, snapshot: &Snapshot) {
     );
 }
 
-fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
+fn add_event(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
     let old = snapshot.surface.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     plan.events.extend(outcome::make_event(old, kind, reason, message));
@@ -60,7 +60,7 @@ pub(super) fn report_refusal(
 ) -> Plan {
     let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.surface.status.clone().unwrap_or_default();
-    place(&mut status, tier, None);
+    record_placement(&mut status, tier, None);
     condition::remove(&mut status.conditions, condition::RECONCILING);
     set(
         &mut status,
@@ -76,7 +76,7 @@ pub(super) fn report_refusal(
     );
     status.observed_generation = snapshot.surface.metadata.generation;
     record_handled_request(&mut status, snapshot);
-    announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+    add_event(snapshot, &mut plan, EventKind::Warning, reason, &message);
     plan.status = find_changed_status(snapshot, &status);
     plan.next = Next::Done(again.map(|again| add_duration(now, again)));
     plan.withheld.push(Withheld {
@@ -126,8 +126,8 @@ pub(super) fn report_write_failures(
 ) -> Plan {
     let message = problems.join("\n");
     let mut status = snapshot.surface.status.clone().unwrap_or_default();
-    place(&mut status, Some(tier), Some(account));
-    status.sources = sources(snapshot, children)
+    record_placement(&mut status, Some(tier), Some(account));
+    status.sources = list_source_states(snapshot, children)
         .into_iter()
         .map(|source| source.status)
         .collect();
@@ -152,7 +152,7 @@ pub(super) fn report_write_failures(
     );
     set(&mut status, snapshot, now, retrying);
     record_handled_request(&mut status, snapshot);
-    announce(
+    add_event(
         snapshot,
         &mut plan,
         EventKind::Warning,
@@ -182,9 +182,9 @@ pub(super) fn report_success(
     children: &[Child],
     mut plan: Plan,
 ) -> Plan {
-    let sources = sources(snapshot, children);
+    let sources = list_source_states(snapshot, children);
     let mut status = snapshot.surface.status.clone().unwrap_or_default();
-    place(&mut status, Some(tier), Some(account));
+    record_placement(&mut status, Some(tier), Some(account));
     condition::remove(&mut status.conditions, condition::STALLED);
     let total = sources.len();
     let ready = sources.iter().filter(|source| source.status.ready).count();
@@ -219,7 +219,7 @@ pub(super) fn report_success(
                 &message,
             ),
         );
-        announce(
+        add_event(
             snapshot,
             &mut plan,
             EventKind::Normal,
@@ -245,7 +245,7 @@ pub(super) fn report_success(
             (condition::READY, ConditionStatus::False, reason, &message),
         );
         condition::remove(&mut status.conditions, condition::RECONCILING);
-        announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+        add_event(snapshot, &mut plan, EventKind::Warning, reason, &message);
     } else {
         let waiting = sources
             .iter()
@@ -318,17 +318,17 @@ struct SourceState {
 }
 
 /// Collects every source's state from its generated objects.
-fn sources(snapshot: &Snapshot, children: &[Child]) -> Vec<SourceState> {
+fn list_source_states(snapshot: &Snapshot, children: &[Child]) -> Vec<SourceState> {
     snapshot
         .surface
         .spec
         .sources
         .iter()
-        .map(|source| state(snapshot, &source.name, children))
+        .map(|source| find_source_state(snapshot, &source.name, children))
         .collect()
 }
 
-fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
+fn find_source_state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
     let mut status = SurfaceSourceStatus {
         name: source.to_owned(),
         ready: true,
@@ -379,7 +379,7 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
             _ => status.ready = false,
         }
     }
-    let key = deploy_key::judge(snapshot, source);
+    let key = deploy_key::judge_key(snapshot, source);
     if let Some(key) = &key {
         tell_key(snapshot, key, children, &mut status, (&mut failure, &mut messages));
     }
@@ -420,7 +420,7 @@ fn is_progressing(condition: StatedCondition<'_>) -> bool {
 /// server.
 fn tell_key(
     snapshot: &Snapshot,
-    key: &Standing,
+    key: &KeyState,
     children: &[Child],
     status: &mut SurfaceSourceStatus,
     (failure, messages): (&mut Option<String>, &mut Vec<String>),

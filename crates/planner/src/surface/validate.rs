@@ -50,11 +50,12 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
                 )));
             }
             if let Some(target) = &path.target_namespace {
-                write_scope::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+                write_scope::check_target_namespace(placement, target)
+                    .map_err(|denial| prefix_field(&field, denial))?;
             }
         }
         if let Some(target) = &source.target_namespace {
-            write_scope::check_target_namespace(placement, target).map_err(|denial| within(&field, denial))?;
+            write_scope::check_target_namespace(placement, target).map_err(|denial| prefix_field(&field, denial))?;
         }
         if let Some(secret) = &source.secret_ref {
             ObjectName::new(secret.name.clone()).map_err(|error| invalid(format!("{field}.secretRef: {error}")))?;
@@ -97,7 +98,7 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
             }
         }
     }
-    dependencies(sources).map_err(invalid)
+    check_dependencies(sources).map_err(invalid)
 }
 
 /// Checks a deploy key: the server must be reached over ssh, and the spec must name the server's own keys.
@@ -133,7 +134,7 @@ fn check_deploy_key(source: &SurfaceSource, key: &SurfaceDeployKey) -> Result<()
     Ok(())
 }
 
-fn within(field: &str, denial: Denial) -> Denial {
+fn prefix_field(field: &str, denial: Denial) -> Denial {
     Denial {
         message: format!("{field}: {}", denial.message),
         ..denial
@@ -141,7 +142,7 @@ fn within(field: &str, denial: Denial) -> Denial {
 }
 
 /// Checks that every dependency exists, and that none leads back to itself.
-fn dependencies(sources: &[SurfaceSource]) -> Result<(), String> {
+fn check_dependencies(sources: &[SurfaceSource]) -> Result<(), String> {
     let by_name: BTreeMap<&str, &SurfaceSource> = sources.iter().map(|source| (source.name.as_str(), source)).collect();
     for source in sources {
         for dependency in &source.depends_on {

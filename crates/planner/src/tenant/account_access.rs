@@ -82,7 +82,7 @@ impl AccessFindings {
 #[must_use]
 pub fn find_due(
     tenant: &Tenant,
-    realm: &TenancyFacts,
+    tenancy: &TenancyFacts,
     last: Option<&AccessFindings>,
     now: Timestamp,
 ) -> Option<HomeAccount> {
@@ -91,7 +91,7 @@ pub fn find_due(
     if tenant.metadata.deletion_timestamp.is_some() || !status.namespaces.iter().any(|name| name == facts.home()) {
         return None;
     }
-    let is_there = realm.namespaces.iter().any(|known| known.name == facts.home());
+    let is_there = tenancy.namespaces.iter().any(|known| known.name == facts.home());
     let place = find_place(&facts, &NamespaceName::new(facts.home()).ok()?).filter(|_| is_there)?;
     let is_fresh = last.is_some_and(|last| last.place == place && now < last.find_end());
     (!is_fresh).then_some(place)
@@ -203,34 +203,41 @@ pub(super) fn report_access(
     (status, plan): (&mut TenantStatus, &mut Plan),
 ) -> Option<Timestamp> {
     let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
-    let Some(place) = home.and_then(|home| find_place(facts, home)) else {
+    let Some(account) = home.and_then(|home| find_place(facts, home)) else {
         status
             .conditions
             .retain(|known| known.type_ != condition::ACCOUNT_EXCLUSIVE);
         return None;
     };
-    let Some(witness) = snapshot.witness.as_ref().filter(|witness| witness.place == place) else {
+    let Some(findings) = snapshot
+        .access_findings
+        .as_ref()
+        .filter(|findings| findings.place == account)
+    else {
         return Some(add_duration(now, FIRST));
     };
-    let settings = &snapshot.realm.settings;
+    let settings = &snapshot.tenancy.settings;
     let is_judged = settings.is_guarded || settings.has_policies;
     let is_refused = is_judged && facts.exclusive_account;
-    let tokens = list_token_secrets(snapshot, &place);
-    let name = format!("ServiceAccount {}, the account of the tenant's surfaces", place.account);
-    let mut said = Vec::new();
+    let tokens = list_token_secrets(snapshot, &account);
+    let name = format!(
+        "ServiceAccount {}, the account of the tenant's surfaces",
+        account.account
+    );
+    let mut sentences = Vec::new();
     for (words, list, between) in [
-        ("Pods run as it", &witness.pods, ", "),
+        ("Pods run as it", &findings.pods, ", "),
         ("it lists Secrets with tokens of its", &tokens, ", "),
-        ("by RBAC", &witness.ways, "; "),
+        ("by RBAC", &findings.ways, "; "),
     ] {
         if !list.is_empty() {
-            said.push(format!("{words}: {}", outcome::join_some(list, between, LONGEST_LIST)));
+            sentences.push(format!("{words}: {}", outcome::join_some(list, between, LONGEST_LIST)));
         }
     }
-    let is_found = !witness.pods.is_empty() || !tokens.is_empty() || (!witness.ways.is_empty() && !is_refused);
+    let is_found = !findings.pods.is_empty() || !tokens.is_empty() || (!findings.ways.is_empty() && !is_refused);
     let (value, reason, begin) = if is_found {
         (ConditionStatus::False, reason::ACCOUNT_SHARED, "others can act as")
-    } else if !witness.unseen.is_empty() && !is_refused {
+    } else if !findings.unseen.is_empty() && !is_refused {
         (
             ConditionStatus::Unknown,
             reason::ACCOUNT_NOT_LOOKED_AT,
@@ -243,7 +250,7 @@ pub(super) fn report_access(
             "no other account is known to be able to act as",
         )
     };
-    said.push(match (is_judged, is_refused) {
+    sentences.push(match (is_judged, is_refused) {
         (_, true) => "Admission refuses attempts of others".to_owned(),
         (true, false) => format!(
             "Admission warns of attempts. To refuse them: kubectl annotate tenant {} {GITOPS_ACCOUNT}={GITOPS_ACCOUNT_EXCLUSIVE}",
@@ -251,14 +258,14 @@ pub(super) fn report_access(
         ),
         (false, false) => "Admission is off here: remove the rights that are not intended".to_owned(),
     });
-    let mut unseen = witness.unseen.clone();
+    let mut unseen = findings.unseen.clone();
     unseen.push(format!(
         "Secrets, which the controllers may not read (kubectl get secrets -n {} --field-selector type=kubernetes.io/service-account-token)",
-        place.home
+        account.home
     ));
     let message = format!(
         "{begin} {name}. {}. Not checked: {}",
-        said.join(". "),
+        sentences.join(". "),
         unseen.join(", ")
     );
     set_condition_with_event(
@@ -268,7 +275,7 @@ pub(super) fn report_access(
         status,
         plan,
     );
-    Some(witness.find_end().max(add_duration(now, FIRST)))
+    Some(findings.find_end().max(add_duration(now, FIRST)))
 }
 
 /// Lists Secrets with tokens on the account itself: Kubernetes before 1.24 or a user wrote them.

@@ -19,7 +19,7 @@ use tenure_tenancy::TenantFacts;
 use tenure_tenancy::placement::name_gitops_account;
 
 use super::namespaces::TenantNamespaces;
-use super::{Snapshot, owner_reference};
+use super::{Snapshot, make_tenant_reference};
 use crate::binding_name::{hash_parts, name_managed_binding, name_owner_binding};
 use crate::dependents::{Memory, Wanted};
 use crate::refusal::Reason;
@@ -43,8 +43,8 @@ pub(super) fn list_wanted(
     let account = home.map(|home| (home, name_gitops_account(facts, home)));
     let acting = account
         .as_ref()
-        .and_then(|(home, account)| Some(account_subject(home, account.as_ref().ok()?)));
-    let settings = &snapshot.realm.settings;
+        .and_then(|(home, account)| Some(make_account_subject(home, account.as_ref().ok()?)));
+    let settings = &snapshot.tenancy.settings;
     let mut left_out = Vec::new();
     if find_annotation(snapshot, AUTHOR_ROLE) == Some(AUTHOR_ROLE_NONE) {
         left_out.push(AUTHOR_CLUSTER_ROLE);
@@ -55,7 +55,7 @@ pub(super) fn list_wanted(
     }
     let mut bindings: Vec<Binding> = Vec::new();
     for owner in &snapshot.tenant.spec.owners {
-        match owner_subject(owner) {
+        match make_owner_subject(owner) {
             Ok(subject) => bindings.extend(bind_owner(owner, &subject, acting.as_ref(), &left_out)),
             Err(problem) => problems.push(problem),
         }
@@ -78,19 +78,23 @@ pub(super) fn list_wanted(
     }
     let mut wanted = Vec::new();
     if settings.has_policies {
-        let is_below_quota = || has_namespace_capacity(facts, settings, snapshot.realm.claims_of(facts).len());
+        let is_below_quota = || has_namespace_capacity(facts, settings, snapshot.tenancy.claims_of(facts).len());
         let has_room = settings.is_guarded || may_extend && is_below_quota();
-        wanted.extend(list_tenant_rights(facts, has_room).into_iter().filter_map(cluster_wide));
+        wanted.extend(
+            list_tenant_rights(facts, has_room)
+                .into_iter()
+                .filter_map(make_cluster_scoped),
+        );
     } else if settings.is_guarded {
         let rights = list_token_rights(facts).into_iter().chain(list_owner_rights(facts));
-        wanted.extend(rights.filter_map(cluster_wide));
+        wanted.extend(rights.filter_map(make_cluster_scoped));
     }
     bindings.push(Binding {
         name: WITNESS_BINDING.to_owned(),
         place: Place::Home,
         role: HOME_WITNESS_CLUSTER_ROLE.to_owned(),
         subjects: vec![json!({
-            "kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": snapshot.realm.settings.platform_namespace
+            "kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": snapshot.tenancy.settings.platform_namespace
         })],
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
@@ -99,9 +103,9 @@ pub(super) fn list_wanted(
     match account {
         Some((_, Err(denial))) => problems.push(denial.message),
         Some((home, Ok(account))) if account.as_str() == format!("{}{TENANT_GITOPS_SUFFIX}", facts.name) => {
-            wanted.push(service_account(snapshot, home, &account));
+            wanted.push(make_service_account(snapshot, home, &account));
             let checks_writes = settings.is_guarded || settings.has_policies;
-            bindings.extend(bind_account(named, &account_subject(home, &account), checks_writes));
+            bindings.extend(bind_account(named, &make_account_subject(home, &account), checks_writes));
         }
         // An administrator creates an account that the Tenant names instead. Its rights are those of an owner.
         Some((_, Ok(account))) => problems.extend(named.map(|role| {
@@ -117,7 +121,7 @@ pub(super) fn list_wanted(
     for namespace in taken.owned.keys() {
         let is_home = home == Some(namespace);
         for binding in bindings.iter().filter(|binding| binding.place.has(is_home)) {
-            wanted.push(role_binding(snapshot, namespace, binding));
+            wanted.push(make_role_binding(snapshot, namespace, binding));
         }
     }
     wanted
@@ -210,7 +214,7 @@ fn find_annotation<'a>(snapshot: &'a Snapshot, key: &str) -> Option<&'a str> {
     annotations.get(key).map(String::as_str)
 }
 
-fn named_binding(role: &str) -> String {
+fn name_binding(role: &str) -> String {
     format!("{GITOPS_BINDING}:{}", hash_parts(&[role]))
 }
 
@@ -226,7 +230,7 @@ fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Ve
         annotations: BTreeMap::new(),
     };
     match named {
-        Some(role) => vec![bind(named_binding(role), Place::Everywhere, role)],
+        Some(role) => vec![bind(name_binding(role), Place::Everywhere, role)],
         None => {
             let mut bindings = vec![
                 bind(GITOPS_BINDING.to_owned(), Place::Elsewhere, TENANT_GITOPS_CLUSTER_ROLE),
@@ -259,7 +263,7 @@ fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Ve
 }
 
 /// Returns the account of the tenant's surfaces as a RBAC subject. An owner that is this account has the same form.
-fn account_subject(home: &NamespaceName, account: &ServiceAccountName) -> Value {
+fn make_account_subject(home: &NamespaceName, account: &ServiceAccountName) -> Value {
     json!({ "kind": "ServiceAccount", "name": account.as_str(), "namespace": home.as_str() })
 }
 
@@ -272,7 +276,7 @@ struct Binding {
     annotations: BTreeMap<String, String>,
 }
 
-fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {
+fn make_owner_subject(owner: &TenantOwner) -> Result<Value, String> {
     match owner.kind.as_str() {
         "User" | "Group" if owner.name.is_empty() => Err("spec.owners: an owner has no name".to_owned()),
         "User" | "Group" => Ok(json!({ "apiGroup": RBAC, "kind": owner.kind, "name": owner.name })),
@@ -297,7 +301,7 @@ fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {
 }
 
 /// Returns a wanted cluster-scoped object of a RBAC kind.
-fn cluster_wide(object: Value) -> Option<Wanted> {
+fn make_cluster_scoped(object: Value) -> Option<Wanted> {
     let id = ObjectId::of(&object).ok()?;
     Some(Wanted {
         id,
@@ -306,7 +310,7 @@ fn cluster_wide(object: Value) -> Option<Wanted> {
     })
 }
 
-pub(super) fn metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &str) -> Map<String, Value> {
+pub(super) fn make_metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &str) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), json!(name));
     metadata.insert("namespace".to_owned(), json!(namespace.as_str()));
@@ -314,11 +318,14 @@ pub(super) fn metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &st
         "labels".to_owned(),
         json!({ TENANT_LABEL: snapshot.tenant.metadata.name, MANAGED_BY: MANAGED_BY_TENURE }),
     );
-    metadata.insert("ownerReferences".to_owned(), json!([owner_reference(&snapshot.tenant)]));
+    metadata.insert(
+        "ownerReferences".to_owned(),
+        json!([make_tenant_reference(&snapshot.tenant)]),
+    );
     metadata
 }
 
-fn service_account(snapshot: &Snapshot, home: &NamespaceName, name: &ServiceAccountName) -> Wanted {
+fn make_service_account(snapshot: &Snapshot, home: &NamespaceName, name: &ServiceAccountName) -> Wanted {
     Wanted {
         id: ObjectId {
             namespace: home.to_string(),
@@ -330,13 +337,13 @@ fn service_account(snapshot: &Snapshot, home: &NamespaceName, name: &ServiceAcco
         object: json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": metadata(snapshot, home, name.as_str()),
+            "metadata": make_metadata(snapshot, home, name.as_str()),
         }),
     }
 }
 
-fn role_binding(snapshot: &Snapshot, namespace: &NamespaceName, binding: &Binding) -> Wanted {
-    let mut metadata = metadata(snapshot, namespace, &binding.name);
+fn make_role_binding(snapshot: &Snapshot, namespace: &NamespaceName, binding: &Binding) -> Wanted {
+    let mut metadata = make_metadata(snapshot, namespace, &binding.name);
     if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
         for (key, value) in &binding.labels {
             // The labels that identify the tenant can't be overwritten.

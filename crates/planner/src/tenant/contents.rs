@@ -14,7 +14,7 @@ use tenure_api::{ObjectId, ObjectView};
 pub use tenure_tenancy::quotas::{LARGEST_ITEM, MOST_ITEMS};
 use tenure_tenancy::quotas::{is_too_large, name_content};
 
-use super::bindings::metadata;
+use super::bindings::make_metadata;
 use super::namespaces::TenantNamespaces;
 use super::{Snapshot, contains, shares};
 use crate::answer::Live;
@@ -117,8 +117,8 @@ impl Contents {
             }
             let mut spec = item.clone();
             (kind.complete)(&mut spec);
-            let is_shared =
-                kind.kind == RESOURCE_QUOTA_KIND && shares::has_shares(&snapshot.tenant.spec, &snapshot.realm.settings);
+            let is_shared = kind.kind == RESOURCE_QUOTA_KIND
+                && shares::has_shares(&snapshot.tenant.spec, &snapshot.tenancy.settings);
             let mut shares = match is_shared {
                 true => shares::find_hard_limits(snapshot, memory, taken, (index, &spec)),
                 false => BTreeMap::new(),
@@ -126,17 +126,17 @@ impl Contents {
             // Pods may still run in a namespace that is being deleted. Existing objects that limit these Pods are corrected there, and are deleted with the namespace.
             let name = name_content(name_of(snapshot), index);
             let is_there = |namespace: &&NamespaceName| {
-                let id = identify(kind, namespace, &name);
+                let id = make_content_id(kind, namespace, &name);
                 !is_shared && matches!(snapshot.live.get(&id), Some(Live::Present(_)))
             };
             let ending = taken.deleting.keys().filter(is_there);
             for namespace in taken.owned.keys().chain(ending) {
-                let id = identify(kind, namespace, &name);
+                let id = make_content_id(kind, namespace, &name);
                 if is_too_large || index >= MOST_ITEMS {
                     self.kept.insert(id);
                     continue;
                 }
-                let mut metadata = metadata(snapshot, namespace, &name);
+                let mut metadata = make_metadata(snapshot, namespace, &name);
                 if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
                     labels.insert(kind.label.to_owned(), json!(index.to_string()));
                     labels.insert(CAPSULE_TENANT_LABEL.to_owned(), json!(name_of(snapshot)));
@@ -161,7 +161,7 @@ impl Contents {
     }
 }
 
-fn identify(kind: &ContentKind, namespace: &NamespaceName, name: &str) -> ObjectId {
+fn make_content_id(kind: &ContentKind, namespace: &NamespaceName, name: &str) -> ObjectId {
     ObjectId {
         namespace: namespace.to_string(),
         name: name.to_owned(),
@@ -188,7 +188,7 @@ pub(super) fn is_as_wanted(live: &Value, wanted: &Wanted, memory: &Memory) -> bo
         let wanted = wanted.object.pointer(path).unwrap_or(&Value::Null);
         contains_part(live, path, wanted)
     });
-    let normal = |object: &Value| normalize(object.get("spec").unwrap_or(&Value::Null));
+    let normal = |object: &Value| drop_empty_fields(object.get("spec").unwrap_or(&Value::Null));
     has_metadata
         && (normal(live) == normal(&wanted.object)
             || memory.settled.get(&wanted.id) == Some(&digest_write(wanted, live)))
@@ -207,7 +207,7 @@ pub(super) fn digest_write(wanted: &Wanted, answered: &Value) -> String {
 }
 
 /// Returns a spec without empty fields that have no meaning.
-fn normalize(value: &Value) -> Value {
+fn drop_empty_fields(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let says_nothing = |key: &str, value: &Value| {
@@ -216,9 +216,13 @@ fn normalize(value: &Value) -> Value {
                     || (key == "matchLabels" && value.as_object().is_some_and(Map::is_empty))
             };
             let saying = map.iter().filter(|(key, value)| !says_nothing(key, value));
-            Value::Object(saying.map(|(key, value)| (key.clone(), normalize(value))).collect())
+            Value::Object(
+                saying
+                    .map(|(key, value)| (key.clone(), drop_empty_fields(value)))
+                    .collect(),
+            )
         }
-        Value::Array(items) => Value::Array(items.iter().map(normalize).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(drop_empty_fields).collect()),
         other => other.clone(),
     }
 }

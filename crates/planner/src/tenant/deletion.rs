@@ -64,7 +64,7 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         }
         Created::Known(created) => created,
     };
-    let claims = snapshot.realm.claims_of(facts);
+    let claims = snapshot.tenancy.claims_of(facts);
     let recorded = claims
         .into_iter()
         .filter(|facts_of| facts.has_recorded(facts_of) && !created.iter().any(|one| one.name == facts_of.name));
@@ -107,7 +107,7 @@ fn find_created(snapshot: &Snapshot, facts: &TenantFacts) -> Created {
     let mut reads = Vec::new();
     let mut created = Vec::new();
     let names = facts.intended.keys().filter(|name| !facts.recorded.contains_key(*name));
-    for id in names.map(|name| labels::identify(name)) {
+    for id in names.map(|name| labels::make_namespace_id(name)) {
         match snapshot.live.get(&id) {
             None => reads.push(Request::Read(Watched {
                 id,
@@ -139,11 +139,14 @@ fn delete_namespaces(
     plan: &mut Plan,
     problems: &mut Vec<String>,
 ) -> Vec<Request> {
-    let names: BTreeSet<ObjectId> = remaining.iter().map(|facts| labels::identify(&facts.name)).collect();
+    let names: BTreeSet<ObjectId> = remaining
+        .iter()
+        .map(|facts| labels::make_namespace_id(&facts.name))
+        .collect();
     let uids: BTreeSet<&str> = remaining.iter().map(|facts| facts.uid.as_str()).collect();
-    let mut dependents = super::dependents(snapshot, now, &mut plan.memory);
+    let mut dependents = super::make_dependents(snapshot, now, &mut plan.memory);
     let Dependents { live, .. } = dependents;
-    let deletions = dependents.deletions(
+    let deletions = dependents.plan_deletions(
         |id| !names.contains(id),
         |live| {
             ObjectView::of(live)

@@ -46,7 +46,7 @@ pub(super) struct WantedMetadata {
 pub(super) fn find_problem(snapshot: &Snapshot) -> Option<String> {
     let options = snapshot.tenant.spec.namespace_options.as_ref();
     let (mut entries, mut bytes) = (0, 0);
-    for (labels, annotations) in options.into_iter().flat_map(list_said) {
+    for (labels, annotations) in options.into_iter().flat_map(list_additional_metadata) {
         if let Some(key) = RESERVED.iter().find(|key| labels.contains_key(**key)) {
             return Some(format!(
                 "spec.namespaceOptions: a namespace's label {key} can't be set here: it names the tenant of the namespace"
@@ -70,13 +70,13 @@ pub(super) fn find_problem(snapshot: &Snapshot) -> Option<String> {
 }
 
 /// Lists all labels and annotations in the Tenant, for every namespace.
-fn list_said(
+fn list_additional_metadata(
     options: &NamespaceOptions,
 ) -> impl Iterator<Item = (&BTreeMap<String, String>, &BTreeMap<String, String>)> {
     let all = options.additional_metadata.iter();
     let some = options.additional_metadata_list.iter();
-    all.map(|said| (&said.labels, &said.annotations))
-        .chain(some.map(|said| (&said.labels, &said.annotations)))
+    all.map(|metadata| (&metadata.labels, &metadata.annotations))
+        .chain(some.map(|metadata| (&metadata.labels, &metadata.annotations)))
 }
 
 /// Returns the wanted labels and annotations of a namespace.
@@ -87,9 +87,9 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
     // The strictest Pod Security level of the entries that labels of the namespace select.
     let mut raised = None;
     if let Some(options) = &spec.namespace_options {
-        let id = identify(namespace);
+        let id = make_namespace_id(namespace);
         let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::of);
-        let own: BTreeSet<&str> = list_said(options)
+        let own: BTreeSet<&str> = list_additional_metadata(options)
             .flat_map(|(labels, _)| labels.keys().map(String::as_str))
             .collect();
         let find_label = |key: &str| match key {
@@ -98,9 +98,9 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
             key if own.contains(key) => None,
             key => live.and_then(|live| live.find_label(key)),
         };
-        if let Some(said) = &options.additional_metadata {
-            marks.labels = said.labels.clone();
-            marks.annotations = said.annotations.clone();
+        if let Some(additional) = &options.additional_metadata {
+            marks.labels = additional.labels.clone();
+            marks.annotations = additional.annotations.clone();
         }
         let fill = |into: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>| {
             for (key, value) in from {
@@ -109,19 +109,19 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
                     .or_insert_with(|| fill_placeholders(value, tenant, namespace));
             }
         };
-        for said in &options.additional_metadata_list {
-            let selector = said.namespace_selector.as_ref();
+        for entry in &options.additional_metadata_list {
+            let selector = entry.namespace_selector.as_ref();
             if !selector.is_none_or(|selector| selector.selects(find_label)) {
                 continue;
             }
-            let mut labels = said.labels.clone();
+            let mut labels = entry.labels.clone();
             // An owner sets the labels of its namespaces, and so selects the entry. A selector that lists names of namespaces is an administrator's choice.
             if selector.is_some_and(|selector| !selector.lists_values(NAME_LABEL)) {
                 let level = labels.remove(POD_SECURITY_ENFORCE);
                 raised = raised.max(level.as_deref().map(PodSecurityLevel::parse_strictly));
             }
             fill(&mut marks.labels, &labels);
-            fill(&mut marks.annotations, &said.annotations);
+            fill(&mut marks.annotations, &entry.annotations);
         }
     }
     if let Some(selector) = write_node_selector(spec) {
@@ -136,13 +136,13 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
             .labels
             .insert(POD_SECURITY_ENFORCE.to_owned(), level.as_str().to_owned());
     }
-    if spec.cordoned.unwrap_or_default() && snapshot.realm.settings.is_guarded {
+    if spec.cordoned.unwrap_or_default() && snapshot.tenancy.settings.is_guarded {
         marks.labels.insert(CORDONED_LABEL.to_owned(), "true".to_owned());
     }
-    if spec.bounds != TenantBounds::default() && snapshot.realm.settings.is_guarded {
+    if spec.bounds != TenantBounds::default() && snapshot.tenancy.settings.is_guarded {
         marks.labels.insert(BOUNDED_LABEL.to_owned(), "true".to_owned());
     }
-    if snapshot.realm.settings.is_guarded && snapshot.realm.settings.has_policies {
+    if snapshot.tenancy.settings.is_guarded && snapshot.tenancy.settings.has_policies {
         for resource in list_gap_resources(&spec.bounds) {
             let label = match resource {
                 "pods" => LEFT_PODS_LABEL,
@@ -152,7 +152,7 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
             marks.labels.insert(label.to_owned(), "true".to_owned());
         }
     }
-    if !TenantQuotas::from(spec).is_empty() && snapshot.realm.settings.is_guarded {
+    if !TenantQuotas::from(spec).is_empty() && snapshot.tenancy.settings.is_guarded {
         marks.labels.insert(COUNTED_LABEL.to_owned(), "true".to_owned());
     }
     marks
@@ -162,12 +162,12 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
 /// from the installation. A namespace that the Tenant had before levels were set keeps its level.
 fn find_level(snapshot: &Snapshot, namespace: &str, label: Option<&str>) -> Option<PodSecurityLevel> {
     let annotation = pod_security::read_annotation(&snapshot.tenant.metadata);
-    if let Some(said) = annotation.or(label) {
-        return Some(PodSecurityLevel::parse_strictly(said));
+    if let Some(level) = annotation.or(label) {
+        return Some(PodSecurityLevel::parse_strictly(level));
     }
     let space = find_space(snapshot, namespace);
     let is_older = space.is_some_and(|space| pod_security::read_recorded(space.metadata.as_ref()).is_none());
-    let level = snapshot.realm.settings.pod_security;
+    let level = snapshot.tenancy.settings.pod_security;
     (!is_older && level > PodSecurityLevel::Privileged).then_some(level)
 }
 
@@ -175,7 +175,7 @@ fn find_level(snapshot: &Snapshot, namespace: &str, label: Option<&str>) -> Opti
 fn choose_level(snapshot: &Snapshot, namespace: &str, least: PodSecurityLevel) -> PodSecurityLevel {
     let live = snapshot
         .live
-        .get(&identify(namespace))
+        .get(&make_namespace_id(namespace))
         .and_then(Live::object)
         .map(ObjectView::of);
     let live = live.and_then(|live| live.find_label(POD_SECURITY_ENFORCE));
@@ -192,7 +192,7 @@ fn find_space<'a>(snapshot: &'a Snapshot, namespace: &str) -> Option<&'a TenantS
 }
 
 /// Returns the id of a namespace.
-pub(super) fn identify(namespace: &str) -> ObjectId {
+pub(super) fn make_namespace_id(namespace: &str) -> ObjectId {
     ObjectId {
         namespace: String::new(),
         name: namespace.to_owned(),
@@ -215,25 +215,26 @@ pub(super) fn report_metadata(
     memory: &Memory,
     namespace: &NamespaceName,
 ) -> Option<AdditionalMetadata> {
-    let mut told = AdditionalMetadata::default();
+    let mut reported = AdditionalMetadata::default();
     let is_withheld = find_problem(snapshot).is_some();
     if !is_withheld {
         let marks = list_marks(snapshot, namespace.as_str());
-        told.labels = marks.labels;
-        told.annotations = marks.annotations;
+        reported.labels = marks.labels;
+        reported.annotations = marks.annotations;
         // A stricter level that an owner chose belongs to the owner.
         if let Some(level) = marks.pod_security {
-            told.labels
+            reported
+                .labels
                 .insert(POD_SECURITY_ENFORCE.to_owned(), level.as_str().to_owned());
         }
     }
     if let Some(before) = list_applied_metadata(snapshot, namespace)
-        && (is_withheld || memory.refused.contains_key(&identify(namespace.as_str())))
+        && (is_withheld || memory.refused.contains_key(&make_namespace_id(namespace.as_str())))
     {
-        told.labels.extend(before.labels.clone());
-        told.annotations.extend(before.annotations.clone());
+        reported.labels.extend(before.labels.clone());
+        reported.annotations.extend(before.annotations.clone());
     }
-    (told != AdditionalMetadata::default()).then_some(told)
+    (reported != AdditionalMetadata::default()).then_some(reported)
 }
 
 impl WantedMetadata {

@@ -64,15 +64,15 @@ pub struct Snapshot {
     /// The Tenant as last read, status included.
     pub tenant: Tenant,
     /// All Tenants and namespaces: large, and shared by the snapshots of all Tenants.
-    #[serde(with = "shared_realm")]
-    pub realm: Arc<TenancyFacts>,
+    #[serde(rename = "realm", with = "shared_tenancy")]
+    pub tenancy: Arc<TenancyFacts>,
     /// Namespaces, RoleBindings, ServiceAccounts, LimitRanges, NetworkPolicies and ResourceQuotas in any namespace, with the label `capsule.clastix.io/tenant` and the
     /// Tenant's name. The plan requests a wanted object that is missing here with [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
     /// The last look at the identities that act, or can act, as the Tenant's account. Unset before the first look.
-    #[serde(default)]
-    pub witness: Option<account_access::AccessFindings>,
+    #[serde(default, rename = "witness")]
+    pub access_findings: Option<account_access::AccessFindings>,
     /// The random proof on namespaces that this process creates. No other client knows the proof before the creation ([`tenure_tenancy::record::is_intended`]).
     #[serde(default)]
     pub creation_proof: String,
@@ -89,11 +89,11 @@ pub struct Snapshot {
 impl Snapshot {
     /// Checks whether the Tenant, the other Tenants or the namespaces have changed, so that another plan could decide differently.
     #[must_use]
-    pub fn is_overtaken(&self, tenant: &Tenant, realm: &Arc<TenancyFacts>) -> bool {
+    pub fn is_overtaken(&self, tenant: &Tenant, tenancy: &Arc<TenancyFacts>) -> bool {
         let metadata = &tenant.metadata;
-        // Compares realms as a whole only if they are not the same allocation, as they mostly are.
-        let is_realm_another = !Arc::ptr_eq(&self.realm, realm) && self.realm != *realm;
-        is_realm_another
+        // Compares the facts as a whole only if they are not the same allocation, as they mostly are.
+        let is_tenancy_changed = !Arc::ptr_eq(&self.tenancy, tenancy) && self.tenancy != *tenancy;
+        is_tenancy_changed
             || self.attempt.generation != metadata.generation
             || self.tenant.metadata.uid != metadata.uid
             || self.tenant.metadata.annotations != metadata.annotations
@@ -102,14 +102,14 @@ impl Snapshot {
 }
 
 /// Serializes shared tenancy facts like other data.
-mod shared_realm {
+mod shared_tenancy {
     use std::sync::Arc;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use tenure_tenancy::TenancyFacts;
 
-    pub(super) fn serialize<S: Serializer>(realm: &Arc<TenancyFacts>, serializer: S) -> Result<S::Ok, S::Error> {
-        realm.as_ref().serialize(serializer)
+    pub(super) fn serialize<S: Serializer>(tenancy: &Arc<TenancyFacts>, serializer: S) -> Result<S::Ok, S::Error> {
+        tenancy.as_ref().serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<TenancyFacts>, D::Error> {
@@ -146,7 +146,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 
 /// Plans the removal of a Tenant of an attestation, after its time is over.
 fn plan_end(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
-    let id = attestation_cleanup::identify(&snapshot.tenant.metadata);
+    let id = attestation_cleanup::make_tenant_id(&snapshot.tenant.metadata);
     let attempt = &snapshot.attempt;
     // A change of the Tenant shows the result. If no change comes, the plan asks again.
     if attempt.deleted.contains_key(&id) || attempt.applied.contains_key(&id) {
@@ -165,7 +165,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
 
     // Namespaces come first, because the other objects need them.
     let taken = namespaces::claim_namespaces(snapshot, facts, now, &mut plan, &mut problems);
-    let mut dependents = dependents(snapshot, now, &mut plan.memory);
+    let mut dependents = make_dependents(snapshot, now, &mut plan.memory);
     let steps: Vec<Request> = taken
         .wanted
         .iter()
@@ -180,7 +180,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         return plan;
     }
 
-    let is_shared = shares::has_shares(&snapshot.tenant.spec, &snapshot.realm.settings);
+    let is_shared = shares::has_shares(&snapshot.tenant.spec, &snapshot.tenancy.settings);
     let held_until = if is_shared {
         shares::record_answers(snapshot, &taken, &mut plan.memory);
         shares::record_use(snapshot, now, &mut plan.memory)
@@ -193,7 +193,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     let pause = find_creation_pause(snapshot, facts, now, &mut plan.memory);
     let Contents { mut wanted, kept } =
         contents::list_contents(snapshot, (&plan.memory, held_until.is_some()), &taken, &mut problems);
-    settle(snapshot, &wanted, &mut plan.memory);
+    record_settled(snapshot, &wanted, &mut plan.memory);
     wanted.extend(bindings::list_wanted(
         snapshot,
         facts,
@@ -207,7 +207,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     let unjudged = list_unjudged_by(snapshot, &taken, &wanted);
     wanted.retain(|wanted| {
         if bindings::lets_apply_namespaces(&wanted.id, &facts.name) {
-            let may_begin = !snapshot.realm.settings.has_policies || snapshot.are_policies_in_force;
+            let may_begin = !snapshot.tenancy.settings.has_policies || snapshot.are_policies_in_force;
             return may_begin || is_bound(snapshot, wanted);
         }
         let namespace = &wanted.id.namespace;
@@ -215,8 +215,8 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
             bindings::gives_rights(&wanted.id) && (uncounted.new.contains(namespace) || unjudged.contains(namespace));
         !is_early || is_bound(snapshot, wanted)
     });
-    plan.watch = wanted.iter().map(Wanted::watched).collect();
-    let mut dependents = self::dependents(snapshot, now, &mut plan.memory);
+    plan.watch = wanted.iter().map(Wanted::make_watched).collect();
+    let mut dependents = self::make_dependents(snapshot, now, &mut plan.memory);
     let mut steps = namespaces::mark_namespaces(snapshot, &taken, &mut dependents, &mut problems);
     steps.extend(owner_references::disown_namespaces(
         snapshot,
@@ -243,7 +243,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         return plan;
     }
     problems.extend(bindings::advise_on_refused(&wanted, &plan.memory));
-    let settings = &snapshot.realm.settings;
+    let settings = &snapshot.tenancy.settings;
     if settings.is_guarded || settings.has_policies {
         problems.extend(facts.bounds.list_problems());
     }
@@ -262,14 +262,14 @@ fn find_creation_pause(
     now: Timestamp,
     memory: &mut Memory,
 ) -> Option<Timestamp> {
-    let settings = &snapshot.realm.settings;
+    let settings = &snapshot.tenancy.settings;
     if settings.is_guarded || !settings.has_policies {
         return None;
     }
-    let claims = snapshot.realm.claims_of(facts);
+    let claims = snapshot.tenancy.claims_of(facts);
     memory
         .burst
-        .note(claims.iter().map(|namespace| namespace.uid.as_str()), now);
+        .record_uids(claims.iter().map(|namespace| namespace.uid.as_str()), now);
     memory.burst.find_pause()
 }
 
@@ -299,7 +299,7 @@ fn write(
     problems: &mut Vec<String>,
 ) -> Vec<Request> {
     let before = plan.memory.clone();
-    let mut dependents = dependents(snapshot, now, &mut plan.memory);
+    let mut dependents = make_dependents(snapshot, now, &mut plan.memory);
     let judge = |live: &Value, wanted: &Wanted| {
         let role_is_another = ObjectView::of(live).has("/roleRef")
             && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
@@ -316,12 +316,12 @@ fn write(
             Verdict::Differs
         }
     };
-    let mut steps = match dependents.writes(wanted.iter(), judge, &mut plan.withheld, problems) {
+    let mut steps = match dependents.plan_writes(wanted.iter(), judge, &mut plan.withheld, problems) {
         NextWrites::ReadFirst(reads) => return reads,
         NextWrites::Apply(applies) => applies,
     };
     let names: BTreeSet<&ObjectId> = wanted.iter().map(|wanted| &wanted.id).collect();
-    let stale = dependents.deletions(
+    let stale = dependents.plan_deletions(
         |id| id.kind == labels::NAMESPACE || is_kept(id) || names.contains(id),
         |live| is_ours(snapshot, live),
         "the tenant no longer has this owner, role, namespace or item",
@@ -339,7 +339,7 @@ fn write(
 }
 
 /// Remembers the server's results of writes, and forgets results for objects that are no longer wanted.
-fn settle(snapshot: &Snapshot, wanted: &[Wanted], memory: &mut Memory) {
+fn record_settled(snapshot: &Snapshot, wanted: &[Wanted], memory: &mut Memory) {
     let names: BTreeSet<&ObjectId> = wanted.iter().map(|wanted| &wanted.id).collect();
     memory.settled.retain(|id, _| names.contains(id));
     for wanted in wanted {
@@ -350,7 +350,7 @@ fn settle(snapshot: &Snapshot, wanted: &[Wanted], memory: &mut Memory) {
     }
 }
 
-fn dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory) -> Dependents<'a> {
+fn make_dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory) -> Dependents<'a> {
     Dependents {
         owner: OWNER,
         live: &snapshot.live,
@@ -358,7 +358,7 @@ fn dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory
         memory,
         now,
         finalizers: FinalizerRule {
-            is_guarded: snapshot.realm.settings.judges_writes(),
+            is_guarded: snapshot.tenancy.settings.judges_writes(),
             listed: snapshot
                 .tenant
                 .metadata
@@ -380,7 +380,7 @@ fn is_ours(snapshot: &Snapshot, object: &Value) -> bool {
         && dependents::is_owned_by(object, OWNER, metadata)
 }
 
-fn owner_reference(tenant: &Tenant) -> Value {
+fn make_tenant_reference(tenant: &Tenant) -> Value {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     make_owner_reference(&text(&tenant.metadata.name), &text(&tenant.metadata.uid))
 }

@@ -26,7 +26,7 @@ impl NamespaceBurst {
     const SPAN: Duration = ledger::KEPT;
 
     /// Notes the namespaces that name the Tenant now.
-    pub(super) fn note<'a>(&mut self, uids: impl Iterator<Item = &'a str>, now: Timestamp) {
+    pub(super) fn record_uids<'a>(&mut self, uids: impl Iterator<Item = &'a str>, now: Timestamp) {
         let current: BTreeSet<String> = uids.map(str::to_owned).collect();
         if let Some(known) = &self.known {
             let new = current.difference(known).count();
@@ -53,9 +53,9 @@ mod tests {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
     }
 
-    fn note(burst: &mut NamespaceBurst, uids: std::ops::Range<usize>, second: i64) -> Option<Timestamp> {
+    fn record_range(burst: &mut NamespaceBurst, uids: std::ops::Range<usize>, second: i64) -> Option<Timestamp> {
         let uids: Vec<String> = uids.map(|uid| uid.to_string()).collect();
-        burst.note(uids.iter().map(String::as_str), at(second));
+        burst.record_uids(uids.iter().map(String::as_str), at(second));
         burst.find_pause()
     }
 
@@ -63,22 +63,22 @@ mod tests {
     fn a_burst_pauses_creation_for_half_a_minute() {
         let mut burst = NamespaceBurst::default();
         // A process that begins doesn't know how old the namespaces are.
-        assert_eq!(note(&mut burst, 0..500, 0), None);
-        assert_eq!(note(&mut burst, 0..627, 1), None);
-        assert_eq!(note(&mut burst, 0..628, 2), Some(at(31)));
-        assert_eq!(note(&mut burst, 0..628, 30), Some(at(31)));
-        assert_eq!(note(&mut burst, 0..628, 31), None);
+        assert_eq!(record_range(&mut burst, 0..500, 0), None);
+        assert_eq!(record_range(&mut burst, 0..627, 1), None);
+        assert_eq!(record_range(&mut burst, 0..628, 2), Some(at(31)));
+        assert_eq!(record_range(&mut burst, 0..628, 30), Some(at(31)));
+        assert_eq!(record_range(&mut burst, 0..628, 31), None);
     }
 
     #[test]
     fn deleted_namespaces_still_count() {
         let mut burst = NamespaceBurst::default();
-        assert_eq!(note(&mut burst, 0..0, 0), None);
+        assert_eq!(record_range(&mut burst, 0..0, 0), None);
         // Each is gone before the next one is there.
-        let pause = (0..ledger::MOST).find_map(|number| note(&mut burst, number..number + 1, 5));
+        let pause = (0..ledger::MOST).find_map(|number| record_range(&mut burst, number..number + 1, 5));
         assert_eq!(pause, Some(at(35)));
         // A larger burst takes no more memory, and lasts no longer.
-        assert_eq!(note(&mut burst, 0..50_000, 6), Some(at(36)));
+        assert_eq!(record_range(&mut burst, 0..50_000, 6), Some(at(36)));
         assert_eq!(burst.seen.len(), ledger::MOST);
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct TenantNamespaces {
 }
 
 impl TenantNamespaces {
-    fn nothing(state: RecordState) -> Self {
+    fn without_claims(state: RecordState) -> Self {
         Self {
             home: None,
             owned: BTreeMap::new(),
@@ -76,14 +76,14 @@ impl TenantNamespaces {
 
 /// Sorts the namespaces that name the Tenant, and those in its record.
 fn sort_claims(
-    (realm, facts): (&TenancyFacts, &TenantFacts),
+    (tenancy, facts): (&TenancyFacts, &TenantFacts),
     state: RecordState,
     now: Timestamp,
     memory: &mut Memory,
 ) -> TenantNamespaces {
-    let mut taken = TenantNamespaces::nothing(state);
+    let mut taken = TenantNamespaces::without_claims(state);
     let mut named = BTreeSet::new();
-    for namespace in realm.claims_of(facts) {
+    for namespace in tenancy.claims_of(facts) {
         let Ok(name) = NamespaceName::new(namespace.name.clone()) else {
             continue;
         };
@@ -96,7 +96,7 @@ fn sort_claims(
             named.remove(&namespace.uid);
             continue;
         }
-        let is_its = is_proved || is_believed(&realm.settings, facts, state, &namespace.name);
+        let is_its = is_proved || is_believed(&tenancy.settings, facts, state, &namespace.name);
         match (is_its, namespace.deleting) {
             (true, false) => {
                 taken.owned.insert(name, namespace.uid.clone());
@@ -111,7 +111,7 @@ fn sort_claims(
         }
     }
     memory.made.retain(|name, uid| facts.recorded.get(name) != Some(uid));
-    let unnamed = realm
+    let unnamed = tenancy
         .namespaces
         .iter()
         .filter(|namespace| facts.has_recorded(namespace) && !named.contains(&namespace.uid));
@@ -139,15 +139,15 @@ pub(super) fn claim_namespaces(
     plan: &mut Plan,
     problems: &mut Vec<String>,
 ) -> TenantNamespaces {
-    let realm = realm_with_answers(snapshot);
+    let tenancy = apply_answers(snapshot);
     let problem = labels::find_problem(snapshot);
     let marks = |name: &str| match &problem {
         Some(_) => WantedMetadata::default(),
         None => labels::list_marks(snapshot, name),
     };
     let state = RecordState::of(&snapshot.tenant);
-    let mut taken = sort_claims((&realm, facts), state, now, &mut plan.memory);
-    let quota = facts.find_namespace_quota(&snapshot.realm.settings);
+    let mut taken = sort_claims((&tenancy, facts), state, now, &mut plan.memory);
+    let quota = facts.find_namespace_quota(&snapshot.tenancy.settings);
     let mut count = taken.owned.len() + taken.deleting.len();
     let mut full = |subject: &str, plan: &mut Plan, problems: &mut Vec<String>| match quota {
         Some(quota) if count >= quota => {
@@ -172,11 +172,11 @@ pub(super) fn claim_namespaces(
     match NamespaceName::new(facts.home().to_owned()) {
         Err(error) => problems.push(format!("home namespace: {error}")),
         Ok(home) => {
-            let existing = realm
+            let existing = tenancy
                 .namespaces
                 .iter()
                 .find(|namespace| namespace.name == home.as_str());
-            if let Err(denial) = check_takeable(&realm, facts, home.as_str()) {
+            if let Err(denial) = check_takeable(&tenancy, facts, home.as_str()) {
                 problems.push(denial.message);
             } else if taken.unbelieved.contains(home.as_str()) {
                 problems.push(advise_adoption(facts, &format!("home namespace {home}"), home.as_str()));
@@ -186,20 +186,20 @@ pub(super) fn claim_namespaces(
             taken.home = Some(home);
         }
     }
-    for candidate in &realm.namespaces {
+    for candidate in &tenancy.namespaces {
         let labelled = candidate.tenant_label.as_deref() == Some(facts.name.as_str());
         let is_owned = taken.owned.keys().any(|owned| owned.as_str() == candidate.name);
         if !labelled || is_owned || !candidate.tenant_owners.is_empty() || candidate.deleting {
             continue;
         }
         let subject = format!("Namespace/{}", candidate.name);
-        if let Err(denial) = check_takeable(&realm, facts, &candidate.name) {
+        if let Err(denial) = check_takeable(&tenancy, facts, &candidate.name) {
             plan.withheld.push(Withheld {
                 what: subject,
                 why: denial.message.clone(),
             });
             problems.push(denial.message);
-        } else if !realm.settings.judges_writes() {
+        } else if !tenancy.settings.judges_writes() {
             if taken.home.as_ref().map(NamespaceName::as_str) == Some(candidate.name.as_str()) {
                 let home = format!("home namespace {}", candidate.name);
                 problems.push(advise_adoption(facts, &home, &candidate.name));
@@ -208,7 +208,7 @@ pub(super) fn claim_namespaces(
         } else if !full(&subject, plan, problems) {
             taken
                 .wanted
-                .push(namespace(snapshot, &candidate.name, &marks(&candidate.name)));
+                .push(make_namespace(snapshot, &candidate.name, &marks(&candidate.name)));
         }
     }
     taken
@@ -226,7 +226,7 @@ fn advise_adoption(facts: &TenantFacts, what: &str, names: &str) -> String {
 pub(super) fn record_created(snapshot: &Snapshot, memory: &mut Memory) {
     for (id, answer) in &snapshot.attempt.applied {
         if let WriteAnswer::Done(object) = answer
-            && *id == labels::identify(&id.name)
+            && *id == labels::make_namespace_id(&id.name)
             && let Some(uid) = object.view().find_text("/metadata/uid")
         {
             memory.made.insert(id.name.clone(), uid.to_owned());
@@ -235,11 +235,11 @@ pub(super) fn record_created(snapshot: &Snapshot, memory: &mut Memory) {
 }
 
 /// Returns the tenancy facts with the namespaces as they are after this attempt's writes, because a watch may be behind.
-fn realm_with_answers(snapshot: &Snapshot) -> TenancyFacts {
-    let mut realm = snapshot.realm.as_ref().clone();
+fn apply_answers(snapshot: &Snapshot) -> TenancyFacts {
+    let mut tenancy = snapshot.tenancy.as_ref().clone();
     for (id, answer) in &snapshot.attempt.applied {
         let WriteAnswer::Done(object) = answer else { continue };
-        if *id != labels::identify(&id.name) {
+        if *id != labels::make_namespace_id(&id.name) {
             continue;
         }
         let metadata = object.0.get("metadata").cloned().unwrap_or(Value::Null);
@@ -247,14 +247,14 @@ fn realm_with_answers(snapshot: &Snapshot) -> TenancyFacts {
             continue;
         };
         let facts = NamespaceFacts::from(&metadata);
-        realm.namespaces.retain(|namespace| namespace.name != facts.name);
-        realm.namespaces.push(facts);
+        tenancy.namespaces.retain(|namespace| namespace.name != facts.name);
+        tenancy.namespaces.push(facts);
     }
-    realm.namespaces.sort_by(|one, other| one.name.cmp(&other.name));
-    realm
+    tenancy.namespaces.sort_by(|one, other| one.name.cmp(&other.name));
+    tenancy
 }
 
-fn namespace(snapshot: &Snapshot, name: &str, marks: &WantedMetadata) -> Wanted {
+fn make_namespace(snapshot: &Snapshot, name: &str, marks: &WantedMetadata) -> Wanted {
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), json!(name));
     metadata.insert(
@@ -263,7 +263,7 @@ fn namespace(snapshot: &Snapshot, name: &str, marks: &WantedMetadata) -> Wanted 
     );
     marks.write(&mut metadata);
     Wanted {
-        id: labels::identify(name),
+        id: labels::make_namespace_id(name),
         version: "v1",
         object: json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }),
     }
@@ -271,7 +271,7 @@ fn namespace(snapshot: &Snapshot, name: &str, marks: &WantedMetadata) -> Wanted 
 
 /// Returns a namespace that this process creates. It has the proof of its creation until it is recorded.
 fn new_namespace(snapshot: &Snapshot, name: &NamespaceName, marks: &WantedMetadata) -> Wanted {
-    let mut wanted = namespace(snapshot, name.as_str(), marks);
+    let mut wanted = make_namespace(snapshot, name.as_str(), marks);
     let metadata = wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
     let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
@@ -318,7 +318,7 @@ pub(super) fn mark_namespaces(
     let mut steps = Vec::new();
     for name in taken.owned.keys() {
         let marks = labels::list_marks(snapshot, name.as_str());
-        let wanted = namespace(snapshot, name.as_str(), &marks);
+        let wanted = make_namespace(snapshot, name.as_str(), &marks);
         match snapshot.live.get(&wanted.id) {
             // A namespace that was made or taken in this attempt has them already.
             _ if snapshot.attempt.applied.contains_key(&wanted.id) => {
@@ -333,7 +333,7 @@ pub(super) fn mark_namespaces(
             // The namespace is never re-created here, because it may have been deleted a moment ago.
             Some(Live::Absent | Live::Unserved) => {}
             None if marks == WantedMetadata::default() => {}
-            None => steps.push(Request::Read(wanted.watched())),
+            None => steps.push(Request::Read(wanted.make_watched())),
         }
     }
     steps

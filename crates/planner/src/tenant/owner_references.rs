@@ -19,14 +19,14 @@ pub(super) fn disown_namespaces(
     problems: &mut Vec<String>,
 ) -> Vec<Request> {
     let mut steps = Vec::new();
-    for namespace in &snapshot.realm.namespaces {
+    for namespace in &snapshot.tenancy.namespaces {
         let is_owned = namespace.tenant_owners.iter().any(|owner| owner.uid == tenant.uid);
         // A namespace that enters the record by its ownerReference keeps the reference until it is recorded.
         let is_unsettled = !tenant.has_recorded(namespace) && is_entering(&namespace.name);
         if !is_owned || tenant.uid.is_empty() || is_unsettled {
             continue;
         }
-        let id = labels::identify(&namespace.name);
+        let id = labels::make_namespace_id(&namespace.name);
         match (snapshot.attempt.disowned.get(&id), snapshot.live.get(&id)) {
             (Some(WriteAnswer::Failed(failure)), _) => {
                 // After a conflict, another attempt begins.
@@ -39,7 +39,7 @@ pub(super) fn disown_namespaces(
             }
             (Some(WriteAnswer::Done(_)), _) => {}
             (None, Some(Live::Present(live))) => {
-                steps.extend(disown(&id.name, &live.0, &tenant.uid).map(Request::Disown));
+                steps.extend(make_disown(&id.name, &live.0, &tenant.uid).map(Request::Disown));
             }
             (None, Some(Live::Failed(failure))) => problems.push(describe_failure(&id, "read", failure)),
             (None, Some(Live::Absent | Live::Unserved)) => {}
@@ -51,12 +51,12 @@ pub(super) fn disown_namespaces(
 
 /// Checks whether a namespace still has an ownerReference to the Tenant, as far as is known.
 pub(super) fn is_any_owned(snapshot: &Snapshot, tenant: &TenantFacts) -> bool {
-    snapshot.realm.namespaces.iter().any(|namespace| {
+    snapshot.tenancy.namespaces.iter().any(|namespace| {
         let is_owned = namespace.tenant_owners.iter().any(|owner| owner.uid == tenant.uid);
-        let id = labels::identify(&namespace.name);
+        let id = labels::make_namespace_id(&namespace.name);
         let is_free = match (snapshot.attempt.disowned.get(&id), snapshot.live.get(&id)) {
             (Some(WriteAnswer::Done(_)), _) | (_, Some(Live::Absent)) => true,
-            (_, Some(Live::Present(live))) => disown(&id.name, &live.0, &tenant.uid).is_none(),
+            (_, Some(Live::Present(live))) => make_disown(&id.name, &live.0, &tenant.uid).is_none(),
             _ => false,
         };
         is_owned && !is_free
@@ -65,12 +65,12 @@ pub(super) fn is_any_owned(snapshot: &Snapshot, tenant: &TenantFacts) -> bool {
 
 fn make_namespace_target(namespace: &str) -> Watched {
     Watched {
-        id: labels::identify(namespace),
+        id: labels::make_namespace_id(namespace),
         version: "v1".to_owned(),
     }
 }
 
-fn disown(name: &str, live: &Value, uid: &str) -> Option<Disown> {
+fn make_disown(name: &str, live: &Value, uid: &str) -> Option<Disown> {
     let view = ObjectView::of(live);
     let all = view.list("/metadata/ownerReferences");
     let rest: Vec<&Value> = all

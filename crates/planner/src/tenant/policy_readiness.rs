@@ -15,16 +15,16 @@ use crate::answer::Live;
 
 /// Lists the Tenant's namespaces in which policies don't enforce its rules yet. Empty where there are no policies.
 pub(super) fn list_without_policies(snapshot: &Snapshot, taken: &TenantNamespaces) -> BTreeSet<String> {
-    if !snapshot.realm.settings.has_policies {
+    if !snapshot.tenancy.settings.has_policies {
         return BTreeSet::new();
     }
     let names = taken.owned.keys();
     if !snapshot.are_policies_in_force {
         return names.map(ToString::to_string).collect();
     }
-    let facts = FactIndex::of(&snapshot.realm);
+    let facts = FactIndex::of(&snapshot.tenancy);
     let is_unjudged = |name: &&tenure_api::names::NamespaceName| {
-        let Some(Live::Present(live)) = snapshot.live.get(&labels::identify(name.as_str())) else {
+        let Some(Live::Present(live)) = snapshot.live.get(&labels::make_namespace_id(name.as_str())) else {
             return true;
         };
         let live = live.view();

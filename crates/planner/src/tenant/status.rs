@@ -30,7 +30,7 @@ const USUAL: [&str; 4] = [
 /// Returns `Cordoned` only if admission enforces it.
 pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
     let is_cordoned = snapshot.tenant.spec.cordoned.unwrap_or_default();
-    let settings = &snapshot.realm.settings;
+    let settings = &snapshot.tenancy.settings;
     match is_cordoned && (settings.is_guarded || settings.has_policies) {
         true => "Cordoned",
         false => "Active",
@@ -40,17 +40,17 @@ pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
 /// Lists the fields of a Tenant about objects in its namespaces, and about their metadata, that no admission enforces here. Policies can't see the owner of a
 /// namespace's Tenant.
 fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
-    let (spec, settings) = (&snapshot.tenant.spec, &snapshot.realm.settings);
+    let (spec, settings) = (&snapshot.tenant.spec, &snapshot.tenancy.settings);
     let mut unbounded = spec.bounds.list_unknown();
     if settings.is_guarded {
         return unbounded;
     }
-    let nobody_sees = match settings.has_policies {
+    let unenforced = match settings.has_policies {
         true => ByPolicies::Left,
         false => ByPolicies::Judged,
     };
     let set = spec.bounds.list_set().into_iter();
-    let set = set.filter(|(_, by_policies)| *by_policies == nobody_sees);
+    let set = set.filter(|(_, by_policies)| *by_policies == unenforced);
     unbounded.extend(set.map(|(name, _)| name.to_owned()));
     if let Some(options) = &spec.namespace_options {
         let fields = [
@@ -71,7 +71,7 @@ fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
 
 /// Lists the fields of which policies alone refuse every use, because they can't evaluate the Tenant's conditions.
 fn list_refused(snapshot: &Snapshot) -> Vec<String> {
-    let (spec, settings) = (&snapshot.tenant.spec, &snapshot.realm.settings);
+    let (spec, settings) = (&snapshot.tenant.spec, &snapshot.tenancy.settings);
     if settings.is_guarded || !settings.has_policies {
         return Vec::new();
     }
@@ -83,7 +83,7 @@ fn list_refused(snapshot: &Snapshot) -> Vec<String> {
 /// Lists the fields that only admission enforces, if no admission checks writes.
 fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     let spec = &snapshot.tenant.spec;
-    let settings = &snapshot.realm.settings;
+    let settings = &snapshot.tenancy.settings;
     let (is_guarded, has_policies) = (settings.is_guarded, settings.has_policies);
     // The last value is true if policies enforce the field, too.
     let fields = [
@@ -192,7 +192,7 @@ pub(super) fn end_attempt(
             .collect(),
         observed_generation: snapshot.tenant.metadata.generation,
         namespace_quota: facts
-            .find_namespace_quota(&snapshot.realm.settings)
+            .find_namespace_quota(&snapshot.tenancy.settings)
             .and_then(|quota| i64::try_from(quota).ok()),
         size: i64::try_from(taken.owned.len()).unwrap_or(i64::MAX),
         spaces: taken

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-use super::{Action, KindChoice, ObservedObject, Snapshot, Step, name};
+use super::{Action, KindChoice, ObservedObject, Snapshot, Step, name_object};
 
 /// The kinds that are deleted.
 pub(super) struct DeletedKinds(BTreeSet<(String, String)>);
@@ -68,7 +68,7 @@ pub(super) fn list_deleted(
     let of_kinds = snapshot.custom.iter().filter(|seen| going.has(&seen.object));
     let inside = snapshot.inside.iter().filter(|_| namespace_goes);
     for seen in of_kinds.chain(inside) {
-        names.insert(name(&seen.object));
+        names.insert(name_object(&seen.object));
         uids.insert(ObjectView::of(&seen.object).read_text("/metadata/uid"));
     }
     names.extend(list_group_services(snapshot, &names));
@@ -83,7 +83,7 @@ pub(super) fn list_deleted(
             return names.into_iter().collect();
         }
         for seen in orphans {
-            names.insert(name(&seen.object));
+            names.insert(name_object(&seen.object));
             uids.insert(ObjectView::of(&seen.object).read_text("/metadata/uid"));
         }
     }
@@ -111,7 +111,7 @@ fn list_group_services(snapshot: &Snapshot, going: &BTreeSet<String>) -> Vec<Str
         group.is_some_and(|group| defined.contains(group) && !groups.contains(group))
     };
     let left = snapshot.group_services.iter().filter(is_left);
-    left.map(|seen| name(&seen.object)).collect()
+    left.map(|seen| name_object(&seen.object)).collect()
 }
 
 /// Checks whether all remaining owners of an object are gone.

@@ -3,16 +3,16 @@
 use serde_json::json;
 use tenure_api::metadata::TENANT_LABEL;
 
-use super::tests::{find, object, says, seen, whole, with};
+use super::tests::{find, list_lines, make_object, make_observed, make_snapshot, set_value};
 use super::*;
 
 /// The API server deletes these services with the last definition of their group.
 #[test]
 fn services_of_groups_without_definitions_are_listed() {
-    let service = |name: &str| seen(object("APIService", "", name));
+    let service = |name: &str| make_observed(make_object("APIService", "", name));
     let snapshot = Snapshot {
-        installed: vec![seen(with(
-            object("CustomResourceDefinition", "", "surfaces.tenure.dev"),
+        installed: vec![make_observed(set_value(
+            make_object("CustomResourceDefinition", "", "surfaces.tenure.dev"),
             "/spec",
             json!({"group": "tenure.dev", "names": {"kind": "Surface"}}),
         ))],
@@ -38,48 +38,54 @@ fn services_of_groups_without_definitions_are_listed() {
 }
 
 /// Returns a Tenant's limits and its owners' bindings, as Tenure writes them.
-pub(super) fn protected() -> Snapshot {
+pub(super) fn make_protected() -> Snapshot {
     let of_tenant = |object: Value| {
         let labels = json!({ MANAGED_BY: MANAGED_BY_TENURE, TENANT_LABEL: "shop" });
-        let object = with(object, "/metadata/labels", labels);
+        let object = set_value(object, "/metadata/labels", labels);
         let owner = json!([{"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "shop", "uid": "t"}]);
-        seen(with(object, "/metadata/ownerReferences", owner))
+        make_observed(set_value(object, "/metadata/ownerReferences", owner))
     };
     let bounds = [
-        of_tenant(object("NetworkPolicy", "shop", "capsule-shop-0")),
-        of_tenant(object("ResourceQuota", "shop", "capsule-shop-0")),
-        of_tenant(object("LimitRange", "shop", "capsule-shop-0")),
+        of_tenant(make_object("NetworkPolicy", "shop", "capsule-shop-0")),
+        of_tenant(make_object("ResourceQuota", "shop", "capsule-shop-0")),
+        of_tenant(make_object("LimitRange", "shop", "capsule-shop-0")),
     ];
-    let binding = of_tenant(object("RoleBinding", "shop", "capsule:shop:admin"));
-    let own = of_tenant(object("ClusterRole", "", "tenure:shop:own"));
-    let fact = with(
-        object("Namespace", "", "shop"),
+    let binding = of_tenant(make_object("RoleBinding", "shop", "capsule:shop:admin"));
+    let own = of_tenant(make_object("ClusterRole", "", "tenure:shop:own"));
+    let fact = set_value(
+        make_object("Namespace", "", "shop"),
         "/metadata/annotations",
         json!({ "facts.tenure.dev/account": "shop-gitops" }),
     );
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     snapshot.owned.extend(bounds.clone());
     snapshot.owned.extend([binding.clone(), own.clone()]);
     snapshot.bounds = bounds.into();
     snapshot.role_bindings = vec![binding];
     snapshot.tenant_rights = vec![own];
-    snapshot.policies = vec![seen(object("ValidatingAdmissionPolicy", "", "tenure-namespaces"))];
+    snapshot.policies = vec![make_observed(make_object(
+        "ValidatingAdmissionPolicy",
+        "",
+        "tenure-namespaces",
+    ))];
     for object in [
-        object("ValidatingAdmissionPolicy", "", "tenure-controller-rights"),
-        object("ValidatingAdmissionPolicyBinding", "", "tenure-controller-rights"),
-        object("RoleBinding", PLATFORM_NAMESPACE, "tenure-leader"),
+        make_object("ValidatingAdmissionPolicy", "", "tenure-controller-rights"),
+        make_object("ValidatingAdmissionPolicyBinding", "", "tenure-controller-rights"),
+        make_object("RoleBinding", PLATFORM_NAMESPACE, "tenure-leader"),
     ] {
         let labels = json!({ MANAGED_BY: MANAGED_BY_TENURE });
-        snapshot.installed.push(seen(with(object, "/metadata/labels", labels)));
+        snapshot
+            .installed
+            .push(make_observed(set_value(object, "/metadata/labels", labels)));
     }
-    snapshot.stated = vec![seen(fact)];
+    snapshot.stated = vec![make_observed(fact)];
     snapshot
 }
 
 #[test]
 fn protection_and_bindings_outlive_the_kinds() {
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
-        let plan = plan(&protected(), kinds).unwrap();
+        let plan = plan(&make_protected(), kinds).unwrap();
         for kept in [
             "NetworkPolicy shop/capsule-shop-0",
             "ResourceQuota shop/capsule-shop-0",
@@ -91,11 +97,13 @@ fn protection_and_bindings_outlive_the_kinds() {
             "Namespace shop",
         ] {
             assert!(!plan.goes.contains(&kept.to_owned()), "{kinds:?}: {kept}");
-            let released = says(&plan).concat().contains(&format!("{kept}: without its owner"));
+            let released = list_lines(&plan)
+                .concat()
+                .contains(&format!("{kept}: without its owner"));
             let is_owned = !kept.starts_with("Validating");
             assert_eq!(released, is_owned && kinds == KindChoice::All, "{kinds:?}: {kept}");
         }
-        let facts = says(&plan)
+        let facts = list_lines(&plan)
             .concat()
             .iter()
             .any(|step| step.contains("the facts for policies"));
@@ -114,7 +122,7 @@ fn rights_go_before_the_bounds_of_tenants() {
         kinds: KindChoice::All,
         with_protection: true,
     };
-    let plan = plan(&protected(), choice).unwrap();
+    let plan = plan(&make_protected(), choice).unwrap();
     let stage = |says: &str| {
         let is_it = |step: &Step| step.says == says;
         plan.stages
@@ -147,23 +155,26 @@ fn garbage_collection_is_listed() {
                 json!({"apiVersion": version, "kind": kind, "name": "x", "uid": owner.object["metadata"]["uid"]})
             })
             .collect();
-        seen(with(object, "/metadata/ownerReferences", json!(owners)))
+        make_observed(set_value(object, "/metadata/ownerReferences", json!(owners)))
     };
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     let deployment = snapshot.deployments[0].clone();
     let set = owned_by(
-        object("ReplicaSet", "elsewhere", "a"),
+        make_object("ReplicaSet", "elsewhere", "a"),
         &[("apps/v1", "Deployment", &deployment)],
     );
-    let pod = owned_by(object("Pod", "elsewhere", "a-1"), &[("apps/v1", "ReplicaSet", &set)]);
-    let other = seen(object("Deployment", "elsewhere", "other"));
+    let pod = owned_by(
+        make_object("Pod", "elsewhere", "a-1"),
+        &[("apps/v1", "ReplicaSet", &set)],
+    );
+    let other = make_observed(make_object("Deployment", "elsewhere", "other"));
     let shared = owned_by(
-        object("Pod", "elsewhere", "shared"),
+        make_object("Pod", "elsewhere", "shared"),
         &[("apps/v1", "ReplicaSet", &set), ("apps/v1", "Deployment", &other)],
     );
     let surface = snapshot.custom[0].clone();
     let key = owned_by(
-        object("Secret", "shop", "deploy-key"),
+        make_object("Secret", "shop", "deploy-key"),
         &[("tenure.dev/v1alpha1", "Surface", &surface)],
     );
     snapshot.owned.extend([pod, set, shared, key]);
@@ -187,16 +198,16 @@ fn garbage_collection_is_listed() {
 #[test]
 fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
     let labels = json!({ "app.kubernetes.io/managed-by": "tenure", "capsule.clastix.io/tenant": "shop" });
-    let binding = with(
-        object("RoleBinding", "shop", "capsule:managed:shop:0"),
+    let binding = set_value(
+        make_object("RoleBinding", "shop", "capsule:managed:shop:0"),
         "/metadata/labels",
         labels.clone(),
     );
-    let binding = with(binding, "/metadata/finalizers", json!(["example.org/hold"]));
-    let binding = with(binding, "/subjects", json!([{ "kind": "User", "name": "mallory" }]));
-    let mut snapshot = whole();
-    snapshot.bounds = vec![seen(with(
-        object("NetworkPolicy", "shop", "capsule-shop-0"),
+    let binding = set_value(binding, "/metadata/finalizers", json!(["example.org/hold"]));
+    let binding = set_value(binding, "/subjects", json!([{ "kind": "User", "name": "mallory" }]));
+    let mut snapshot = make_snapshot();
+    snapshot.bounds = vec![make_observed(set_value(
+        make_object("NetworkPolicy", "shop", "capsule-shop-0"),
         "/metadata/labels",
         labels,
     ))];
@@ -205,16 +216,16 @@ fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
         with_protection: true,
     };
     let find_order = |snapshot: &Snapshot| {
-        let said = says(&plan(snapshot, choice).unwrap());
+        let lines = list_lines(&plan(snapshot, choice).unwrap());
         let find = |kind: &str| {
-            let stages = said.iter().enumerate();
+            let stages = lines.iter().enumerate();
             let mut found =
                 stages.filter_map(|(index, stage)| Some((index, stage.iter().find(|step| step.starts_with(kind))?)));
             found.next().map(|(index, step)| (index, step.clone()))
         };
         (find("RoleBinding shop"), find("NetworkPolicy"))
     };
-    snapshot.role_bindings = vec![seen(binding.clone())];
+    snapshot.role_bindings = vec![make_observed(binding.clone())];
     let (rights, bounds) = find_order(&snapshot);
     assert_eq!(
         rights.as_ref().unwrap().1,
@@ -223,8 +234,8 @@ fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
     assert!(rights < bounds, "{rights:?} {bounds:?}");
 
     // The binding still exists, with its rights.
-    let going = with(binding, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
-    snapshot.role_bindings = vec![seen(going.clone())];
+    let going = set_value(binding, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    snapshot.role_bindings = vec![make_observed(going.clone())];
     let held = "RoleBinding shop/capsule:managed:shop:0: without its subjects, since finalizers hold it";
     let (rights, bounds) = find_order(&snapshot);
     assert_eq!(rights.as_ref().unwrap().1, held);
@@ -236,12 +247,12 @@ fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
     assert_eq!(patch["subjects"], json!([]));
     let seen_binding = &snapshot.role_bindings[0].object;
     assert_eq!(patch["metadata"]["uid"], seen_binding["metadata"]["uid"]);
-    let is_told = |plan: &Plan| plan.stays.iter().any(|line| line.contains("example.org/hold"));
-    assert!(!is_told(&held), "it still gives rights: {:?}", held.stays);
+    let is_reported = |plan: &Plan| plan.stays.iter().any(|line| line.contains("example.org/hold"));
+    assert!(!is_reported(&held), "it still gives rights: {:?}", held.stays);
 
     // Without subjects, the binding needs no further step.
-    snapshot.role_bindings = vec![seen(with(going, "/subjects", json!([])))];
+    snapshot.role_bindings = vec![make_observed(set_value(going, "/subjects", json!([])))];
     let (rights, bounds) = find_order(&snapshot);
     assert!(rights.is_none() && bounds.is_some(), "{rights:?} {bounds:?}");
-    assert!(is_told(&plan(&snapshot, choice).unwrap()));
+    assert!(is_reported(&plan(&snapshot, choice).unwrap()));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::deletions_tests::protected;
+use super::deletions_tests::make_protected;
 use super::*;
 
 /// Returns the lists of a snapshot. One object may be in several lists.
@@ -26,7 +26,7 @@ fn list_lists(snapshot: &mut Snapshot) -> [&mut Vec<ObservedObject>; 15] {
     ]
 }
 
-fn merge(onto: &mut Value, patch: &Value) {
+fn merge_patch(onto: &mut Value, patch: &Value) {
     match patch {
         Value::Object(fields) => {
             if !onto.is_object() {
@@ -35,7 +35,7 @@ fn merge(onto: &mut Value, patch: &Value) {
             for (key, value) in fields {
                 match (onto.as_object_mut(), value) {
                     (Some(map), Value::Null) => drop(map.remove(key)),
-                    (Some(map), value) => merge(map.entry(key.clone()).or_insert(Value::Null), value),
+                    (Some(map), value) => merge_patch(map.entry(key.clone()).or_insert(Value::Null), value),
                     (None, _) => {}
                 }
             }
@@ -53,7 +53,7 @@ fn carry_out(snapshot: &mut Snapshot, step: &Step) {
             }
             Action::Patch(patch) => {
                 for seen in list.iter_mut().filter(|seen| seen.path == step.path) {
-                    merge(&mut seen.object, patch);
+                    merge_patch(&mut seen.object, patch);
                 }
             }
         }
@@ -69,7 +69,11 @@ fn carry_out(snapshot: &mut Snapshot, step: &Step) {
 }
 
 /// Plans and executes all steps. After `killed_after` steps, another process continues. Returns the names of the deleted objects.
-fn play(snapshot: &mut Snapshot, choice: RemovalChoice, killed_after: Option<usize>) -> (BTreeSet<String>, usize) {
+fn uninstall_stepwise(
+    snapshot: &mut Snapshot,
+    choice: RemovalChoice,
+    killed_after: Option<usize>,
+) -> (BTreeSet<String>, usize) {
     let (mut deleted, mut steps) = (BTreeSet::new(), 0);
     for _ in 0..200 {
         let plan = plan(snapshot, choice).unwrap();
@@ -115,13 +119,13 @@ fn an_uninstallation_is_finished_after_a_kill_at_any_write() {
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
         for with_protection in [false, true] {
             let choice = RemovalChoice { kinds, with_protection };
-            let told: BTreeSet<String> = plan(&protected(), choice).unwrap().goes.into_iter().collect();
-            let mut end = protected();
-            let (wanted, steps) = play(&mut end, choice, None);
+            let listed: BTreeSet<String> = plan(&make_protected(), choice).unwrap().goes.into_iter().collect();
+            let mut end = make_protected();
+            let (wanted, steps) = uninstall_stepwise(&mut end, choice, None);
             assert!(steps > 5, "{steps}");
             for after in 1..steps {
-                let mut left = protected();
-                let (deleted, _) = play(&mut left, choice, Some(after));
+                let mut left = make_protected();
+                let (deleted, _) = uninstall_stepwise(&mut left, choice, Some(after));
                 assert_eq!(deleted, wanted, "{choice:?}: killed after {after}");
                 left.attempts.clear();
                 end.attempts.clear();
@@ -133,9 +137,9 @@ fn an_uninstallation_is_finished_after_a_kill_at_any_write() {
             }
             // The first plan, which users confirm, lists all of them.
             assert!(
-                wanted.is_subset(&told),
+                wanted.is_subset(&listed),
                 "{:?}",
-                wanted.difference(&told).collect::<Vec<_>>()
+                wanted.difference(&listed).collect::<Vec<_>>()
             );
         }
     }

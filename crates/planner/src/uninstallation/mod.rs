@@ -207,7 +207,7 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Pla
         ("delete the webhooks", delete_webhooks(snapshot)),
         (
             "stop the controllers",
-            snapshot.deployments.iter().filter_map(delete).collect(),
+            snapshot.deployments.iter().filter_map(plan_deletion).collect(),
         ),
         (
             "take away the rights of owners",
@@ -217,14 +217,14 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Pla
             "delete the policies that protect tenants",
             protection::delete_policies(snapshot, choice),
         ),
-        ("remove what the policies read", withdraw(snapshot, choice)),
+        ("remove what the policies read", plan_withdrawal(snapshot, choice)),
         (
             "delete the limits of tenants' namespaces",
             protection::delete_bounds(snapshot, choice),
         ),
         (
             "remove finalizers and owner references",
-            release(snapshot, choice, &going, namespace),
+            plan_releases(snapshot, choice, &going, namespace),
         ),
         ("take away the rights of the controllers", delete_bindings(snapshot)),
         (
@@ -275,7 +275,7 @@ fn open_the_way(snapshot: &Snapshot) -> Vec<Step> {
     let making = [NAMESPACE_PROVISIONER_CLUSTER_ROLE, NAMESPACE_APPLIER_CLUSTER_ROLE]
         .into_iter()
         .flat_map(|name| find_installed(snapshot, "ClusterRole", name));
-    keeping.chain(making).filter_map(delete).collect()
+    keeping.chain(making).filter_map(plan_deletion).collect()
 }
 
 /// Deletes the webhooks before their processes end. Otherwise, writes that need their answer would fail until an administrator deletes the webhooks.
@@ -284,7 +284,7 @@ fn delete_webhooks(snapshot: &Snapshot) -> Vec<Step> {
     let webhooks = kinds
         .into_iter()
         .flat_map(|kind| find_installed(snapshot, kind, CONFIGURATION));
-    webhooks.filter_map(delete).collect()
+    webhooks.filter_map(plan_deletion).collect()
 }
 
 /// Gives up on objects outside the platform with fields that return after each attempt. The plan waits without limit for the platform's own objects.
@@ -326,10 +326,10 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
         }
         if is_reconciled_kind(&seen.object) {
             if snapshot.flux.is_some() {
-                stays.push(format!("{} is reconciled by others", name(&seen.object)));
+                stays.push(format!("{} is reconciled by others", name_object(&seen.object)));
             }
         } else if kind != "Surface" && object.find_label(OWNER_NAME).is_some() {
-            stays.push(format!("a Kustomization applied {}", name(&seen.object)));
+            stays.push(format!("a Kustomization applied {}", name_object(&seen.object)));
         }
     }
     if let Some(why) = stays.first() {
@@ -344,20 +344,27 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
 }
 
 /// Removes the facts and objects that policies read, if no policies remain.
-fn withdraw(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
+fn plan_withdrawal(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     if protection::keeps_policies(snapshot, choice) {
         return Vec::new();
     }
     let facts = snapshot.stated.iter().filter_map(|seen| {
         let mut release = Release::of(&seen.object);
         release.take_facts();
-        release.finish(seen)
+        release.into_step(seen)
     });
-    facts.chain(snapshot.tenant_rights.iter().filter_map(delete)).collect()
+    facts
+        .chain(snapshot.tenant_rights.iter().filter_map(plan_deletion))
+        .collect()
 }
 
 /// Removes finalizers that would keep objects for ever, and owner references that would delete other objects.
-fn release(snapshot: &Snapshot, choice: RemovalChoice, going: &DeletedKinds, namespace: NamespaceVerdict) -> Vec<Step> {
+fn plan_releases(
+    snapshot: &Snapshot,
+    choice: RemovalChoice,
+    going: &DeletedKinds,
+    namespace: NamespaceVerdict,
+) -> Vec<Step> {
     let mut steps = Vec::new();
     let goes_with_namespace = |object: &Value| namespace == NamespaceVerdict::Goes && is_in_platform(object);
     for seen in &snapshot.reconciled {
@@ -369,21 +376,21 @@ fn release(snapshot: &Snapshot, choice: RemovalChoice, going: &DeletedKinds, nam
         }
         release.take_owners(going);
         if goes && ObjectView::of(&seen.object).read_text("/kind") == "Kustomization" {
-            release.suspend();
+            release.suspend_object();
         }
-        steps.extend(release.finish(seen));
+        steps.extend(release.into_step(seen));
     }
     // Without a controller that removes the finalizer, these objects could not be deleted, not even with their kind.
     for seen in snapshot.tenants.iter().chain(&snapshot.access) {
         let mut release = Release::of(&seen.object);
         release.remove_own_finalizer();
-        steps.extend(release.finish(seen));
+        steps.extend(release.into_step(seen));
     }
     // With this finalizer, the namespaces of the bindings could never be deleted.
     for seen in &snapshot.role_bindings {
         let mut release = Release::of(&seen.object);
         release.remove_lane_finalizer();
-        steps.extend(release.finish(seen));
+        steps.extend(release.into_step(seen));
     }
     let reconciled: HashSet<&str> = snapshot.reconciled.iter().map(|seen| seen.path.as_str()).collect();
     for seen in &snapshot.owned {
@@ -392,7 +399,7 @@ fn release(snapshot: &Snapshot, choice: RemovalChoice, going: &DeletedKinds, nam
         }
         let mut release = Release::of(&seen.object);
         release.take_owners(going);
-        steps.extend(release.finish(seen));
+        steps.extend(release.into_step(seen));
     }
     steps
 }
@@ -410,7 +417,7 @@ fn delete_bindings(snapshot: &Snapshot) -> Vec<Step> {
     });
     let bindings = of_controllers.chain(installed);
     bindings
-        .filter_map(|seen| delete(seen).or_else(|| protection::remove_subjects(seen)))
+        .filter_map(|seen| plan_deletion(seen).or_else(|| protection::remove_subjects(seen)))
         .collect()
 }
 
@@ -420,7 +427,7 @@ fn delete_policies(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     let policies = installed.filter(|seen| {
         choice.with_protection && is_ours(&seen.object) && protection::is_policy(read_kind(&seen.object))
     });
-    policies.filter_map(delete).collect()
+    policies.filter_map(plan_deletion).collect()
 }
 
 /// Deletes the other parts of the installation. Parts in the platform namespace go with it, unless it stays.
@@ -436,7 +443,7 @@ fn delete_parts(snapshot: &Snapshot, choice: RemovalChoice, namespace: Namespace
             _ => !is_in_platform(&seen.object) || namespace == NamespaceVerdict::Stays,
         }
     });
-    installed.filter_map(delete).collect()
+    installed.filter_map(plan_deletion).collect()
 }
 
 fn read_kind(object: &Value) -> &str {
@@ -455,7 +462,7 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
             continue;
         };
         if deletions::is_deleted_group(group, kinds) {
-            steps.extend(delete(seen));
+            steps.extend(plan_deletion(seen));
             continue;
         }
         let is_of_kind = |seen: &&ObservedObject| {
@@ -479,7 +486,7 @@ fn delete_namespace(snapshot: &Snapshot, verdict: NamespaceVerdict) -> Vec<Step>
         .iter()
         .filter(|seen| ObjectView::of(&seen.object).read_text("/kind") == "Namespace");
     match verdict {
-        NamespaceVerdict::Goes => namespaces.filter_map(delete).collect(),
+        NamespaceVerdict::Goes => namespaces.filter_map(plan_deletion).collect(),
         NamespaceVerdict::Stays => Vec::new(),
     }
 }
@@ -492,7 +499,7 @@ fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
         for subject in subjects.filter(|subject| !is_ours && is_platform_account(*subject)) {
             plan.stays.push(format!(
                 "{} binds ServiceAccount {PLATFORM_NAMESPACE}/{}, which is deleted: an account that creates it again has its rights",
-                name(&seen.object),
+                name_object(&seen.object),
                 subject.read_text("/name")
             ));
         }
@@ -515,21 +522,21 @@ fn is_platform_account(subject: ObjectView<'_>) -> bool {
 }
 
 /// Returns the deletion of an object that is not already being deleted.
-fn delete(seen: &ObservedObject) -> Option<Step> {
+fn plan_deletion(seen: &ObservedObject) -> Option<Step> {
     let object = ObjectView::of(&seen.object);
     if object.is_being_deleted() {
         return None;
     }
     Some(Step {
         path: seen.path.clone(),
-        says: format!("{}: deleted", name(&seen.object)),
+        says: format!("{}: deleted", name_object(&seen.object)),
         action: Action::Delete {
             uid: object.read_text("/metadata/uid").to_owned(),
         },
     })
 }
 
-fn name(object: &Value) -> String {
+fn name_object(object: &Value) -> String {
     let text = |path: &str| ObjectView::of(object).read_text(path);
     match text("/metadata/namespace") {
         "" => format!("{} {}", text("/kind"), text("/metadata/name")),

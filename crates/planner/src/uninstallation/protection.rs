@@ -7,7 +7,7 @@ use serde_json::json;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{LANE_BINDING, TENANT_LABEL};
 
-use super::{Action, ObservedObject, Plan, RemovalChoice, Snapshot, Step, delete, is_ours, name};
+use super::{Action, ObservedObject, Plan, RemovalChoice, Snapshot, Step, is_ours, name_object, plan_deletion};
 
 /// The kinds that limit the contents of a Tenant's namespace.
 pub const BOUNDING_KINDS: [(&str, &str); 3] = [
@@ -30,7 +30,7 @@ pub(super) fn is_policy(kind: &str) -> bool {
 pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     match choice.with_protection {
         true => list_bindings(snapshot)
-            .filter_map(|seen| delete(seen).or_else(|| remove_subjects(seen)))
+            .filter_map(|seen| plan_deletion(seen).or_else(|| remove_subjects(seen)))
             .collect(),
         false => Vec::new(),
     }
@@ -49,7 +49,10 @@ pub(super) fn remove_subjects(seen: &ObservedObject) -> Option<Step> {
     });
     Some(Step {
         path: seen.path.clone(),
-        says: format!("{}: without its subjects, since finalizers hold it", name(&seen.object)),
+        says: format!(
+            "{}: without its subjects, since finalizers hold it",
+            name_object(&seen.object)
+        ),
         action: Action::Patch(json!({ "metadata": metadata, "subjects": [] })),
     })
 }
@@ -63,7 +66,7 @@ fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
         if object.is_being_deleted() && !finalizers.is_empty() && !has_subjects {
             plan.stays.push(format!(
                 "{}, which gives no rights any more: finalizers hold it ({}). An administrator removes those that no controller removes",
-                name(&seen.object),
+                name_object(&seen.object),
                 finalizers.join(", ")
             ));
         }
@@ -74,14 +77,14 @@ fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
 pub(super) fn delete_policies(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     match keeps_policies(snapshot, choice) {
         true => Vec::new(),
-        false => snapshot.policies.iter().filter_map(delete).collect(),
+        false => snapshot.policies.iter().filter_map(plan_deletion).collect(),
     }
 }
 
 /// Deletes the objects with which Tenure limited the namespaces of Tenants.
 pub(super) fn delete_bounds(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     match choice.with_protection {
-        true => snapshot.bounds.iter().filter_map(delete).collect(),
+        true => snapshot.bounds.iter().filter_map(plan_deletion).collect(),
         false => Vec::new(),
     }
 }

@@ -6,7 +6,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{FLUX_FINALIZER, LANE_FINALIZER, TENURE_FINALIZER, WEBHOOK_LABELS};
 
 use super::deletions::DeletedKinds;
-use super::{Action, ObservedObject, Step, name};
+use super::{Action, ObservedObject, Step, name_object};
 
 /// The fields that are removed from an object, in one patch, so that no reader sees a part of it.
 pub(super) struct Release<'a> {
@@ -85,14 +85,14 @@ impl<'a> Release<'a> {
         meant.map(|(key, _)| (key.clone(), Value::Null)).collect()
     }
 
-    pub(super) fn suspend(&mut self) {
+    pub(super) fn suspend_object(&mut self) {
         if !ObjectView::of(self.object).is_true("/spec/suspend") {
             self.suspended = true;
             self.says.push("suspended");
         }
     }
 
-    pub(super) fn finish(mut self, seen: &ObservedObject) -> Option<Step> {
+    pub(super) fn into_step(mut self, seen: &ObservedObject) -> Option<Step> {
         if self.says.is_empty() {
             return None;
         }
@@ -111,7 +111,7 @@ impl<'a> Release<'a> {
         }
         Some(Step {
             path: seen.path.clone(),
-            says: format!("{}: {}", name(self.object), self.says.join(", ")),
+            says: format!("{}: {}", name_object(self.object), self.says.join(", ")),
             action: Action::Patch(patch),
         })
     }

@@ -5,15 +5,15 @@ use tenure_api::metadata::{FLUX_FINALIZER, LANE_BINDING, LANE_FINALIZER, LANE_LA
 
 use super::*;
 
-pub(super) fn seen(object: Value) -> ObservedObject {
+pub(super) fn make_observed(object: Value) -> ObservedObject {
     let mut object = object;
-    let path = format!("/{}", name(&object));
+    let path = format!("/{}", name_object(&object));
     object["metadata"]["uid"] = json!(format!("uid of {path}"));
     object["metadata"]["resourceVersion"] = json!("7");
     ObservedObject { path, object }
 }
 
-pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Value {
+pub(super) fn make_object(kind: &str, namespace: &str, name: &str) -> Value {
     let version = match kind {
         "Kustomization" => "kustomize.toolkit.fluxcd.io/v1",
         "GitRepository" => "source.toolkit.fluxcd.io/v1",
@@ -34,7 +34,7 @@ pub(super) fn object(kind: &str, namespace: &str, name: &str) -> Value {
     object
 }
 
-pub(super) fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+pub(super) fn set_value(mut object: Value, pointer: &str, value: Value) -> Value {
     let (parent, field) = pointer.rsplit_once('/').unwrap();
     let metadata = if parent.is_empty() {
         &mut object
@@ -45,56 +45,64 @@ pub(super) fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     object
 }
 
-fn owned(object: Value, api_version: &str, kind: &str) -> Value {
+fn add_owner(object: Value, api_version: &str, kind: &str) -> Value {
     let owner = json!([{"apiVersion": api_version, "kind": kind, "name": "shop", "uid": "u"}, {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "v"}]);
-    with(object, "/metadata/ownerReferences", owner)
+    set_value(object, "/metadata/ownerReferences", owner)
 }
 
-fn kustomization(namespace: &str, name: &str) -> Value {
-    with(
-        object("Kustomization", namespace, name),
+fn make_kustomization(namespace: &str, name: &str) -> Value {
+    set_value(
+        make_object("Kustomization", namespace, name),
         "/metadata/finalizers",
         json!([FLUX_FINALIZER, "another"]),
     )
 }
 
-fn definition(group: &str, kind: &str) -> Value {
-    let definition = object("CustomResourceDefinition", "", kind);
-    with(definition, "/spec", json!({"group": group, "names": {"kind": kind}}))
+fn make_definition(group: &str, kind: &str) -> Value {
+    let definition = make_object("CustomResourceDefinition", "", kind);
+    set_value(definition, "/spec", json!({"group": group, "names": {"kind": kind}}))
 }
 
 /// Returns a cluster with all kinds of objects.
-pub(super) fn whole() -> Snapshot {
+pub(super) fn make_snapshot() -> Snapshot {
     let installed = [
-        definition("tenure.dev", "Surface"),
-        definition("kustomize.toolkit.fluxcd.io", "Kustomization"),
-        definition("capsule.clastix.io", "Tenant"),
-        object("ClusterRole", "", TENANT_GITOPS_CLUSTER_ROLE),
-        object("ClusterRole", "", HOME_OWNER_CLUSTER_ROLE),
-        object("Namespace", "", PLATFORM_NAMESPACE),
-        object("ServiceAccount", PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT),
-        object("ClusterRole", "", "tenure-controller"),
-        object("ClusterRoleBinding", "", "tenure-controller"),
-        object("Role", PLATFORM_NAMESPACE, "tenure-leader"),
+        make_definition("tenure.dev", "Surface"),
+        make_definition("kustomize.toolkit.fluxcd.io", "Kustomization"),
+        make_definition("capsule.clastix.io", "Tenant"),
+        make_object("ClusterRole", "", TENANT_GITOPS_CLUSTER_ROLE),
+        make_object("ClusterRole", "", HOME_OWNER_CLUSTER_ROLE),
+        make_object("Namespace", "", PLATFORM_NAMESPACE),
+        make_object("ServiceAccount", PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT),
+        make_object("ClusterRole", "", "tenure-controller"),
+        make_object("ClusterRoleBinding", "", "tenure-controller"),
+        make_object("Role", PLATFORM_NAMESPACE, "tenure-leader"),
     ];
     Snapshot {
         deployments: vec![
-            seen(object("Deployment", PLATFORM_NAMESPACE, "tenure-controller")),
-            seen(object("Deployment", PLATFORM_NAMESPACE, "tenure-controller-shard-a")),
+            make_observed(make_object("Deployment", PLATFORM_NAMESPACE, "tenure-controller")),
+            make_observed(make_object(
+                "Deployment",
+                PLATFORM_NAMESPACE,
+                "tenure-controller-shard-a",
+            )),
         ],
-        installed: installed.map(seen).into(),
+        installed: installed.map(make_observed).into(),
         reconciled: vec![
-            seen(owned(kustomization("shop", "web"), "tenure.dev/v1alpha1", "Surface")),
-            seen(kustomization(PLATFORM_NAMESPACE, "platform")),
+            make_observed(add_owner(
+                make_kustomization("shop", "web"),
+                "tenure.dev/v1alpha1",
+                "Surface",
+            )),
+            make_observed(make_kustomization(PLATFORM_NAMESPACE, "platform")),
         ],
         custom: vec![
-            seen(object("Surface", "shop", "apps")),
-            seen(object("Tenant", "", "shop")),
-            seen(object("Tenant", "", "plant")),
-            seen(object("Kustomization", "shop", "web")),
+            make_observed(make_object("Surface", "shop", "apps")),
+            make_observed(make_object("Tenant", "", "shop")),
+            make_observed(make_object("Tenant", "", "plant")),
+            make_observed(make_object("Kustomization", "shop", "web")),
         ],
-        owned: vec![seen(owned(
-            object("Namespace", "", "shop"),
+        owned: vec![make_observed(add_owner(
+            make_object("Namespace", "", "shop"),
             "capsule.clastix.io/v1beta2",
             "Tenant",
         ))],
@@ -102,21 +110,21 @@ pub(super) fn whole() -> Snapshot {
     }
 }
 
-pub(super) fn says(plan: &Plan) -> Vec<Vec<String>> {
+pub(super) fn list_lines(plan: &Plan) -> Vec<Vec<String>> {
     let stage = |stage: &Vec<Step>| stage.iter().map(|step| step.says.clone()).collect();
     plan.stages.iter().map(stage).collect()
 }
 
 pub(super) fn find<'a>(plan: &'a Plan, says: &str) -> &'a Step {
     let found = plan.stages.iter().flatten().find(|step| step.says.starts_with(says));
-    found.unwrap_or_else(|| panic!("no {says}: {:#?}", self::says(plan)))
+    found.unwrap_or_else(|| panic!("no {says}: {:#?}", self::list_lines(plan)))
 }
 
 #[test]
 fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
-    let plan = plan(&whole(), KindChoice::Own).unwrap();
+    let plan = plan(&make_snapshot(), KindChoice::Own).unwrap();
     assert_eq!(
-        says(&plan),
+        list_lines(&plan),
         [
             vec![
                 "Deployment tenure-system/tenure-controller: deleted",
@@ -143,7 +151,7 @@ fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
 /// Fields of other writers stay, and a patch applies only to the observed object.
 #[test]
 fn one_patch_takes_off_what_is_ours_and_nothing_else() {
-    let plan = plan(&whole(), KindChoice::All).unwrap();
+    let plan = plan(&make_snapshot(), KindChoice::All).unwrap();
     let Action::Patch(patch) = &find(&plan, "Kustomization shop/web").action else {
         panic!("no patch");
     };
@@ -160,7 +168,7 @@ fn one_patch_takes_off_what_is_ours_and_nothing_else() {
 #[test]
 fn nothing_is_deleted_that_takes_others_along() {
     for kinds in [KindChoice::Own, KindChoice::None, KindChoice::All] {
-        let plan = plan(&whole(), kinds).unwrap();
+        let plan = plan(&make_snapshot(), kinds).unwrap();
         let position = |what: &dyn Fn(&Step) -> bool| plan.stages.iter().position(|stage| stage.iter().any(what));
         let patches = position(&|step| matches!(step.action, Action::Patch(_))).unwrap();
         for (stage, step) in plan
@@ -172,18 +180,18 @@ fn nothing_is_deleted_that_takes_others_along() {
             let deletes = matches!(step.action, Action::Delete { .. }) && !step.says.starts_with("Deployment");
             assert!(!deletes || stage > patches, "{kinds:?}: {}", step.says);
         }
-        let tenants_go = says(&plan)
+        let tenants_go = list_lines(&plan)
             .concat()
             .iter()
             .any(|step| step.starts_with("CustomResourceDefinition Tenant"));
-        let released = says(&plan)
+        let released = list_lines(&plan)
             .concat()
             .iter()
             .any(|step| step.starts_with("Namespace shop: without its owner"));
         assert_eq!(tenants_go, kinds == KindChoice::All);
         assert_eq!(tenants_go, released);
         assert!(
-            !says(&plan)
+            !list_lines(&plan)
                 .concat()
                 .iter()
                 .any(|step| step.starts_with("Namespace shop: deleted"))
@@ -193,10 +201,10 @@ fn nothing_is_deleted_that_takes_others_along() {
 
 #[test]
 fn what_others_reconcile_is_left_to_them() {
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     snapshot.flux = Some("kustomize-controller in flux-system".to_owned());
     assert!(matches!(plan(&snapshot, KindChoice::All), Err(Refusal::Reconciled(_))));
-    snapshot.inside = vec![seen(kustomization(PLATFORM_NAMESPACE, "platform"))];
+    snapshot.inside = vec![make_observed(make_kustomization(PLATFORM_NAMESPACE, "platform"))];
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
     assert_eq!(
         find(&plan, "Kustomization shop/web").says,
@@ -207,7 +215,7 @@ fn what_others_reconcile_is_left_to_them() {
         "{:?}",
         plan.stays
     );
-    let all = says(&plan).concat();
+    let all = list_lines(&plan).concat();
     assert!(
         !all.iter()
             .any(|step| step.starts_with("Namespace") || step.contains("suspended")),
@@ -223,20 +231,20 @@ fn what_others_reconcile_is_left_to_them() {
 /// A controller of Tenants doesn't handle Flux's finalizers.
 #[test]
 fn capsule_keeps_its_kind_and_nothing_else() {
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     snapshot.capsule = Some("capsule-controller-manager in capsule-system".to_owned());
     assert!(matches!(plan(&snapshot, KindChoice::All), Err(Refusal::Reconciled(_))));
-    let without = plan(&whole(), KindChoice::Own).unwrap();
+    let without = plan(&make_snapshot(), KindChoice::Own).unwrap();
     assert_eq!(plan(&snapshot, KindChoice::Own).unwrap(), without);
 }
 
 #[test]
 fn rights_of_accounts_that_go_are_told() {
     let subject = json!([{"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "platform-gitops"}]);
-    let binding = with(object("ClusterRoleBinding", "", "platform"), "/subjects", subject);
+    let binding = set_value(make_object("ClusterRoleBinding", "", "platform"), "/subjects", subject);
     let snapshot = Snapshot {
-        cluster_role_bindings: vec![seen(binding)],
-        ..whole()
+        cluster_role_bindings: vec![make_observed(binding)],
+        ..make_snapshot()
     };
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
     assert!(
@@ -245,7 +253,7 @@ fn rights_of_accounts_that_go_are_told() {
         plan.stays
     );
     assert!(
-        !says(&plan)
+        !list_lines(&plan)
             .concat()
             .iter()
             .any(|step| step.contains("ClusterRoleBinding platform"))
@@ -254,16 +262,20 @@ fn rights_of_accounts_that_go_are_told() {
 
 #[test]
 fn a_namespace_into_which_something_was_applied_stays() {
-    let applied = with(
-        object("Service", PLATFORM_NAMESPACE, "web"),
+    let applied = set_value(
+        make_object("Service", PLATFORM_NAMESPACE, "web"),
         "/metadata/labels",
         json!({OWNER_NAME: "platform"}),
     );
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     snapshot.inside = vec![
-        seen(object("Secret", PLATFORM_NAMESPACE, "key")),
-        seen(object("Event", PLATFORM_NAMESPACE, "e")),
-        seen(object("ServiceAccount", PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT)),
+        make_observed(make_object("Secret", PLATFORM_NAMESPACE, "key")),
+        make_observed(make_object("Event", PLATFORM_NAMESPACE, "e")),
+        make_observed(make_object(
+            "ServiceAccount",
+            PLATFORM_NAMESPACE,
+            CONTROLLER_SERVICE_ACCOUNT,
+        )),
     ];
     let without = plan(&snapshot, KindChoice::Own).unwrap();
     assert!(
@@ -271,14 +283,14 @@ fn a_namespace_into_which_something_was_applied_stays() {
         "{:?}",
         without.goes
     );
-    snapshot.inside.push(seen(applied));
+    snapshot.inside.push(make_observed(applied));
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
     assert!(
         plan.stays.iter().any(|line| line.contains("Service tenure-system/web")),
         "{:?}",
         plan.stays
     );
-    let all = says(&plan).concat();
+    let all = list_lines(&plan).concat();
     assert!(!all.iter().any(|step| step.starts_with("Namespace")), "{all:?}");
     assert!(
         all.contains(&"Kustomization tenure-system/platform: without the controllers' finalizer".to_owned()),
@@ -290,12 +302,12 @@ fn a_namespace_into_which_something_was_applied_stays() {
 #[test]
 fn rights_that_the_controllers_had_in_other_namespaces_go() {
     let binding = |name: &str, subjects: Value, label: &str| {
-        let binding = with(
-            object("RoleBinding", "shop", name),
+        let binding = set_value(
+            make_object("RoleBinding", "shop", name),
             "/metadata/labels",
             json!({MANAGED_BY: label}),
         );
-        seen(with(binding, "/subjects", subjects))
+        make_observed(set_value(binding, "/subjects", subjects))
     };
     let ours = json!({"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "lane"});
     let theirs = json!({"kind": "ServiceAccount", "namespace": "shop", "name": "shop-gitops"});
@@ -310,7 +322,7 @@ fn rights_that_the_controllers_had_in_other_namespaces_go() {
         ..Snapshot::default()
     };
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
-    assert_eq!(says(&plan), [vec!["RoleBinding shop/lane: deleted"]]);
+    assert_eq!(list_lines(&plan), [vec!["RoleBinding shop/lane: deleted"]]);
 }
 
 /// Without a controller that removes the finalizer, the namespace of such a RoleBinding could never be deleted.
@@ -318,28 +330,32 @@ fn rights_that_the_controllers_had_in_other_namespaces_go() {
 fn the_rights_of_a_lane_go_with_their_finalizer() {
     let lane = json!([{"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "tenure-lane-tenant-shop"}]);
     let of_lane = |namespace: &str| {
-        let binding = with(
-            object("RoleBinding", namespace, LANE_BINDING),
+        let binding = set_value(
+            make_object("RoleBinding", namespace, LANE_BINDING),
             "/subjects",
             lane.clone(),
         );
-        let binding = with(binding, "/metadata/finalizers", json!([LANE_FINALIZER, "another"]));
+        let binding = set_value(binding, "/metadata/finalizers", json!([LANE_FINALIZER, "another"]));
         let labels = json!({MANAGED_BY: MANAGED_BY_TENURE, LANE_LABEL: "shop"});
-        seen(with(binding, "/metadata/labels", labels))
+        make_observed(set_value(binding, "/metadata/labels", labels))
     };
-    let installed = with(
-        object("RoleBinding", "default", "tenure-events"),
+    let installed = set_value(
+        make_object("RoleBinding", "default", "tenure-events"),
         "/subjects",
         lane.clone(),
     );
     let snapshot = Snapshot {
-        role_bindings: vec![of_lane("shop"), of_lane(PLATFORM_NAMESPACE), seen(installed.clone())],
-        installed: vec![seen(installed)],
+        role_bindings: vec![
+            of_lane("shop"),
+            of_lane(PLATFORM_NAMESPACE),
+            make_observed(installed.clone()),
+        ],
+        installed: vec![make_observed(installed)],
         ..Snapshot::default()
     };
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
     assert_eq!(
-        says(&plan),
+        list_lines(&plan),
         [
             vec![
                 format!("RoleBinding shop/{LANE_BINDING}: without its lane's finalizer"),
@@ -361,15 +377,15 @@ fn the_rights_of_a_lane_go_with_their_finalizer() {
 #[test]
 fn what_is_done_is_not_done_again() {
     assert_eq!(plan(&Snapshot::default(), KindChoice::All).unwrap(), Plan::default());
-    let going = with(
-        object("Namespace", "", PLATFORM_NAMESPACE),
+    let going = set_value(
+        make_object("Namespace", "", PLATFORM_NAMESPACE),
         "/metadata/deletionTimestamp",
         json!("2026-01-01T00:00:00Z"),
     );
     let snapshot = Snapshot {
-        installed: vec![seen(going)],
-        reconciled: vec![seen(with(
-            object("Kustomization", "shop", "web"),
+        installed: vec![make_observed(going)],
+        reconciled: vec![make_observed(set_value(
+            make_object("Kustomization", "shop", "web"),
             "/spec",
             json!({"suspend": true}),
         ))],
@@ -381,18 +397,18 @@ fn what_is_done_is_not_done_again() {
 /// A tenant that restores its finalizer each time keeps the finalizer, and nothing else.
 #[test]
 fn nobody_holds_up_the_end_by_putting_things_back() {
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     for seen in &snapshot.reconciled {
         snapshot.attempts.insert(seen.path.clone(), ATTEMPTS - 1);
     }
-    assert_eq!(says(&plan(&snapshot, KindChoice::All).unwrap())[1].len(), 3);
+    assert_eq!(list_lines(&plan(&snapshot, KindChoice::All).unwrap())[1].len(), 3);
     for attempts in snapshot.attempts.values_mut() {
         *attempts = ATTEMPTS;
     }
     // Objects in the platform namespace belong to no tenant.
-    snapshot.inside = vec![seen(kustomization(PLATFORM_NAMESPACE, "platform"))];
+    snapshot.inside = vec![make_observed(make_kustomization(PLATFORM_NAMESPACE, "platform"))];
     let plan = plan(&snapshot, KindChoice::All).unwrap();
-    let released = &says(&plan)[1];
+    let released = &list_lines(&plan)[1];
     assert!(
         released
             .iter()
@@ -409,7 +425,7 @@ fn nobody_holds_up_the_end_by_putting_things_back() {
         plan.stays
     );
     assert!(
-        says(&plan)
+        list_lines(&plan)
             .concat()
             .contains(&"ClusterRoleBinding tenure-controller: deleted".to_owned())
     );
@@ -418,10 +434,10 @@ fn nobody_holds_up_the_end_by_putting_things_back() {
 /// Webhooks without a process would refuse the next writes. No account may restore them, or create namespaces without admission.
 #[test]
 fn the_webhooks_go_before_who_answers_them() {
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     let ours = |kind: &str, name: &str| {
-        seen(with(
-            object(kind, "", name),
+        make_observed(set_value(
+            make_object(kind, "", name),
             "/metadata/labels",
             json!({MANAGED_BY: MANAGED_BY_TENURE}),
         ))
@@ -435,14 +451,14 @@ fn the_webhooks_go_before_who_answers_them() {
         ours(kinds[0], CONFIGURATION),
         ours(kinds[1], CONFIGURATION),
     ]);
-    let told = |plan: &Plan| -> Vec<Vec<String>> {
+    let list_stages = |plan: &Plan| -> Vec<Vec<String>> {
         let says = |step: &Step| step.says.clone();
         plan.stages
             .iter()
             .map(|stage| stage.iter().map(says).collect())
             .collect()
     };
-    let stages = told(&plan(&snapshot, KindChoice::Own).unwrap());
+    let stages = list_stages(&plan(&snapshot, KindChoice::Own).unwrap());
     assert_eq!(
         stages[0],
         [
@@ -462,7 +478,7 @@ fn the_webhooks_go_before_who_answers_them() {
             seen.object["metadata"]["labels"] = json!({});
         }
     }
-    let stages = told(&plan(&snapshot, KindChoice::Own).unwrap());
+    let stages = list_stages(&plan(&snapshot, KindChoice::Own).unwrap());
     assert!(
         stages
             .concat()
@@ -474,29 +490,29 @@ fn the_webhooks_go_before_who_answers_them() {
 
 #[test]
 fn policies_go_before_what_they_read() {
-    let mut snapshot = whole();
-    let named = |kind: &str, name: &str| seen(object(kind, "", name));
+    let mut snapshot = make_snapshot();
+    let named = |kind: &str, name: &str| make_observed(make_object(kind, "", name));
     snapshot.policies = vec![
         named("ValidatingAdmissionPolicyBinding", "tenure-cordoned"),
         named("ValidatingAdmissionPolicy", "tenure-cordoned"),
     ];
     snapshot.tenant_rights = vec![named("ClusterRole", "tenure:shop:own")];
-    let stated = with(
-        object("Namespace", "", "shop"),
+    let stated = set_value(
+        make_object("Namespace", "", "shop"),
         "/metadata/annotations",
         json!({ "facts.tenure.dev/tenant": "shop", "another": "stays" }),
     );
     let marks = json!({ "tenure.dev/bounded": "true", "tenure.dev/counted": "true", "tenure.dev/another": "stays" });
-    let stated = with(stated, "/metadata/labels", marks);
-    snapshot.stated = vec![seen(stated)];
+    let stated = set_value(stated, "/metadata/labels", marks);
+    snapshot.stated = vec![make_observed(stated)];
     let choice = RemovalChoice {
         kinds: KindChoice::Own,
         with_protection: true,
     };
     let plan = plan(&snapshot, choice).unwrap();
-    let said = says(&plan);
+    let lines = list_lines(&plan);
     assert_eq!(
-        said[1..3],
+        lines[1..3],
         [
             vec![
                 "ValidatingAdmissionPolicyBinding tenure-cordoned: deleted".to_owned(),
@@ -525,20 +541,20 @@ fn policies_go_before_what_they_read() {
 #[test]
 fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() {
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
-        let mut snapshot = whole();
-        let mut tenant = object("Tenant", "", "shop");
+        let mut snapshot = make_snapshot();
+        let mut tenant = make_object("Tenant", "", "shop");
         tenant["metadata"]["finalizers"] = json!(["tenure.dev/finalizer", "example.org/kept"]);
-        snapshot.tenants = vec![seen(tenant)];
+        snapshot.tenants = vec![make_observed(tenant)];
         let plan = plan(&snapshot, kinds).unwrap();
         let Action::Patch(patch) = &find(&plan, "Tenant shop: without").action else {
             panic!("a patch")
         };
         assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/kept"]));
         let stage = |begins: &str| {
-            let stages = says(&plan);
+            let stages = list_lines(&plan);
             stages
                 .iter()
-                .position(|stage| stage.iter().any(|said| said.starts_with(begins)))
+                .position(|stage| stage.iter().any(|line| line.starts_with(begins)))
         };
         let kind = stage("CustomResourceDefinition").unwrap_or(usize::MAX);
         assert!(stage("Deployment") < stage("Tenant shop: without") && stage("Tenant shop: without") < Some(kind));
@@ -549,17 +565,17 @@ fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() 
 /// behind.
 #[test]
 fn requests_for_access_lose_the_controllers_finalizer_and_what_they_have_is_told() {
-    let mut snapshot = whole();
+    let mut snapshot = make_snapshot();
     snapshot.access = ["AccessProvider", "FluxAccessRequest"]
         .map(|kind| {
             let finalizers = json!(["tenure.dev/finalizer", "example.org/kept"]);
-            let mut object = with(
-                object(kind, PLATFORM_NAMESPACE, "work"),
+            let mut object = set_value(
+                make_object(kind, PLATFORM_NAMESPACE, "work"),
                 "/metadata/finalizers",
                 finalizers,
             );
             object["apiVersion"] = json!("tenure.dev/v1alpha1");
-            seen(object)
+            make_observed(object)
         })
         .into();
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
@@ -571,7 +587,12 @@ fn requests_for_access_lose_the_controllers_finalizer_and_what_they_have_is_told
             };
             assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/kept"]));
         }
-        let told = |said: &&String| said.starts_with("the objects of 1 FluxAccessRequests");
-        assert_eq!(plan.stays.iter().filter(told).count(), 1, "{:?}", plan.stays);
+        let is_about_requests = |line: &&String| line.starts_with("the objects of 1 FluxAccessRequests");
+        assert_eq!(
+            plan.stays.iter().filter(is_about_requests).count(),
+            1,
+            "{:?}",
+            plan.stays
+        );
     }
 }

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{Alert, ObjectMeta, Provider};
 use tenure_planner::alert::{
-    Candidate, Plan, RECENT, RecentEvents, SAME_FOR, SelectedAlerts, Snapshot, combine, estimate_glance, is_about,
-    may_name, plan, select_alerts,
+    Candidate, Plan, RECENT, RecentEvents, SAME_FOR, SelectedAlerts, Snapshot, combine_metadata, estimate_glance,
+    is_about, may_name, plan, select_alerts,
 };
 use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::list_limits::{ALERTS_TOLD, EVENT_SOURCES, PATTERNS_TRIED};
 use tenure_planner::{Event, EventKind, EventPlace, Next, invariants};
 
-use crate::receiver::{realm, start};
+use crate::receiver::{make_tenancy, start};
 
 const KUSTOMIZE: (&str, &str, &str) = (
     "kustomize.toolkit.fluxcd.io/v1",
@@ -23,7 +23,7 @@ const KUSTOMIZE: (&str, &str, &str) = (
 );
 const SOURCE: (&str, &str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository", "source-controller");
 
-pub(crate) fn alert(namespace: &str, fields: &Value) -> Alert {
+pub(crate) fn make_alert(namespace: &str, fields: &Value) -> Alert {
     let mut spec = json!({
         "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "Kustomization", "name": "*" }],
     });
@@ -38,7 +38,7 @@ pub(crate) fn alert(namespace: &str, fields: &Value) -> Alert {
     .unwrap()
 }
 
-fn provider(fields: &Value) -> Provider {
+fn make_provider(fields: &Value) -> Provider {
     let mut spec = json!({ "type": "slack", "address": "https://hooks.example/x" });
     for (key, value) in fields.as_object().unwrap() {
         spec[key] = value.clone();
@@ -51,7 +51,7 @@ fn provider(fields: &Value) -> Provider {
     .unwrap()
 }
 
-pub(crate) fn event(kind: EventKind, reason: &str, message: &str, annotations: &[(&str, &str)]) -> Event {
+pub(crate) fn make_event(kind: EventKind, reason: &str, message: &str, annotations: &[(&str, &str)]) -> Event {
     Event {
         kind,
         reason: reason.to_owned(),
@@ -64,7 +64,7 @@ pub(crate) fn event(kind: EventKind, reason: &str, message: &str, annotations: &
     }
 }
 
-pub(crate) fn object(namespace: &str, name: &str) -> ObjectMeta {
+pub(crate) fn make_metadata(namespace: &str, name: &str) -> ObjectMeta {
     serde_json::from_value(json!({
         "name": name, "namespace": namespace, "uid": "o", "resourceVersion": "7",
         "labels": { "team": "one" },
@@ -73,23 +73,23 @@ pub(crate) fn object(namespace: &str, name: &str) -> ObjectMeta {
 }
 
 /// Makes the news that a Kustomization of namespace `blue` could not be built.
-fn failure(message: &str) -> AlertEvent {
+fn make_failure(message: &str) -> AlertEvent {
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
-    let event = event(EventKind::Warning, "BuildFailed", message, &revision);
-    AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &event, start()).unwrap()
+    let event = make_event(EventKind::Warning, "BuildFailed", message, &revision);
+    AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &event, start()).unwrap()
 }
 
-fn planned(snapshot: &Snapshot) -> Plan {
+fn plan_now(snapshot: &Snapshot) -> Plan {
     let plan = plan(snapshot, start());
     assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
 }
 
 #[track_caller]
-fn ready(fields: &Value, provider: Option<Provider>) -> (bool, bool, String, String) {
-    let plan = planned(&Snapshot {
-        alert: alert("blue", fields),
-        placement: realm().place("blue"),
+fn plan_ready(fields: &Value, provider: Option<Provider>) -> (bool, bool, String, String) {
+    let plan = plan_now(&Snapshot {
+        alert: make_alert("blue", fields),
+        placement: make_tenancy().place("blue"),
         provider,
     });
     let status = plan.status.unwrap();
@@ -105,30 +105,30 @@ fn ready(fields: &Value, provider: Option<Provider>) -> (bool, bool, String, Str
 
 #[test]
 fn an_alert_is_ready_once_its_provider_can_be_used() {
-    let said = |fields: Value, provider: Option<Provider>| {
-        let (is_ready, is_stalled, reason, message) = ready(&fields, provider);
+    let find_problem = |fields: Value, provider: Option<Provider>| {
+        let (is_ready, is_stalled, reason, message) = plan_ready(&fields, provider);
         format!("{is_ready} {is_stalled} {reason}: {message}")
     };
-    let fine = || Some(provider(&json!({})));
-    assert_eq!(said(json!({}), fine()), "true false Succeeded: Alert is Ready");
+    let fine = || Some(make_provider(&json!({})));
+    assert_eq!(find_problem(json!({}), fine()), "true false Succeeded: Alert is Ready");
     assert_eq!(
-        said(json!({}), None),
+        find_problem(json!({}), None),
         "false false ProviderNotReady: Provider blue/chat does not exist: create it, or name another one in spec.providerRef"
     );
-    let rocket = Some(provider(&json!({ "type": "rocket" })));
+    let rocket = Some(make_provider(&json!({ "type": "rocket" })));
     assert_eq!(
-        said(json!({}), rocket),
+        find_problem(json!({}), rocket),
         "false false ProviderNotReady: Provider blue/chat: spec.type: rocket is not supported yet: use one of generic, generic-hmac, slack, \
          msteams, discord, alertmanager, github, gitlab, gitea"
     );
-    let mut denied = provider(&json!({}));
+    let mut denied = make_provider(&json!({}));
     denied.status = serde_json::from_value(json!({ "conditions": [{
         "type": "Ready", "status": "False", "reason": "AddressDenied", "message": "spec.address: denied",
         "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z",
     }] }))
     .unwrap();
     assert_eq!(
-        said(json!({}), Some(denied)),
+        find_problem(json!({}), Some(denied)),
         "false false ProviderNotReady: Provider blue/chat: spec.address: denied"
     );
     // No kind is ignored silently: a kind that Tenure doesn't reconcile sends no events.
@@ -136,7 +136,7 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
         { "kind": "HelmRelease", "name": "*" }, { "kind": "Kustomization", "name": "*" }, { "kind": "HelmChart", "name": "*" },
     ] });
     assert_eq!(
-        said(helm, fine()),
+        find_problem(helm, fine()),
         "true false Succeeded: Alert is Ready; no controller here reconciles HelmChart, HelmRelease, so no events about it are sent"
     );
 }
@@ -144,7 +144,7 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
 #[test]
 fn what_an_alert_may_not_is_refused_by_name() {
     let check = |fields: Value, reason: &str, part: &str| {
-        let (is_ready, is_stalled, found, message) = ready(&fields, Some(provider(&json!({}))));
+        let (is_ready, is_stalled, found, message) = plan_ready(&fields, Some(make_provider(&json!({}))));
         assert!(
             !is_ready && is_stalled && found == reason && message.contains(part),
             "{found}: {message}"
@@ -215,34 +215,34 @@ fn what_an_alert_may_not_is_refused_by_name() {
     );
     // The control: another namespace of the same tenant.
     let own = source(json!({ "kind": "Kustomization", "name": "*", "namespace": "blue-dev" }));
-    assert!(ready(&own, Some(provider(&json!({})))).0);
+    assert!(plan_ready(&own, Some(make_provider(&json!({})))).0);
 }
 
 #[test]
 fn what_is_suspended_or_going_is_left_alone() {
     let mut snapshot = Snapshot {
-        alert: alert("blue", &json!({ "suspend": true, "eventSeverity": "trace" })),
-        placement: realm().place("blue"),
+        alert: make_alert("blue", &json!({ "suspend": true, "eventSeverity": "trace" })),
+        placement: make_tenancy().place("blue"),
         provider: None,
     };
-    let plan = planned(&snapshot);
+    let plan = plan_now(&snapshot);
     assert!(plan.status.is_none() && plan.events.is_empty());
     snapshot.alert.metadata = serde_json::from_value(json!({
         "name": "alert", "namespace": "blue", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["finalizers.fluxcd.io"],
     }))
     .unwrap();
-    let plan = planned(&snapshot);
+    let plan = plan_now(&snapshot);
     assert_eq!(plan.next, Next::Forget);
     assert!(plan.finalizer.is_some(), "one that Flux put there");
 }
 
 #[test]
 fn an_event_is_wanted_by_what_the_alert_names() {
-    let news = failure("kustomization.yaml:3: no such file");
-    let blue = realm().place("blue");
+    let news = make_failure("kustomization.yaml:3: no such file");
+    let blue = make_tenancy().place("blue");
     let wants = |namespace: &str, fields: Value| {
-        let alert = alert(namespace, &fields);
-        let placement = realm().place(namespace);
+        let alert = make_alert(namespace, &fields);
+        let placement = make_tenancy().place(namespace);
         let chosen = select_alerts(
             &[Candidate {
                 alert: &alert,
@@ -250,8 +250,8 @@ fn an_event_is_wanted_by_what_the_alert_names() {
             }],
             &news,
         );
-        assert!(chosen.told.is_empty() || is_about(&alert, &news));
-        !chosen.told.is_empty()
+        assert!(chosen.chosen.is_empty() || is_about(&alert, &news));
+        !chosen.chosen.is_empty()
     };
     let source = |source: Value| json!({ "eventSources": [source] });
     let yes = [
@@ -285,8 +285,8 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     assert!(!wants("red", of_blue.clone()));
     // Alerts that may not name the object are not counted among the candidates, however many they are.
     let may_name_from = |namespace: &str| {
-        let alert = alert(namespace, &of_blue);
-        let placement = realm().place(namespace);
+        let alert = make_alert(namespace, &of_blue);
+        let placement = make_tenancy().place(namespace);
         let candidate = Candidate {
             alert: &alert,
             placement: &placement,
@@ -297,9 +297,9 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     assert_eq!(may_name_from("red"), (true, false));
     assert_eq!(may_name_from("of-nobody"), (true, false));
     // An Alert for errors gets no good news.
-    let good = event(EventKind::Normal, "Progressing", "ConfigMap/a created", &[]);
-    let good = AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &good, start()).unwrap();
-    let errors = alert("blue", &json!({ "eventSeverity": "error" }));
+    let good = make_event(EventKind::Normal, "Progressing", "ConfigMap/a created", &[]);
+    let good = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &good, start()).unwrap();
+    let errors = make_alert("blue", &json!({ "eventSeverity": "error" }));
     assert!(
         select_alerts(
             &[Candidate {
@@ -308,7 +308,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
             }],
             &good
         )
-        .told
+        .chosen
         .is_empty()
     );
 }
@@ -316,7 +316,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
 #[test]
 fn nobody_hears_of_what_is_not_theirs_to_hear() {
     let at = start();
-    let warning = event(EventKind::Warning, "InvalidSpec", "x", &[]);
+    let warning = make_event(EventKind::Warning, "InvalidSpec", "x", &[]);
     // Events about Alerts and Providers are not reported: an Alert would report about itself.
     for kind in ["Alert", "Provider", "Receiver"] {
         let of = (
@@ -324,24 +324,27 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
             kind,
             "notification-controller",
         );
-        assert_eq!(AlertEvent::of(of, &object("blue", "a"), &warning, at), None);
+        assert_eq!(AlertEvent::of(of, &make_metadata("blue", "a"), &warning, at), None);
     }
     assert_eq!(
-        AlertEvent::of(("v1", "Kustomization", "x"), &object("blue", "a"), &warning, at),
+        AlertEvent::of(("v1", "Kustomization", "x"), &make_metadata("blue", "a"), &warning, at),
         None
     );
     // An event for the platform, or about another object, is not the object's own.
     let mut elsewhere = warning.clone();
     elsewhere.place = EventPlace::Platform;
-    assert_eq!(AlertEvent::of(KUSTOMIZE, &object("blue", "a"), &elsewhere, at), None);
+    assert_eq!(
+        AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "a"), &elsewhere, at),
+        None
+    );
     // An event without news is not reported.
-    let old = event(EventKind::Normal, "ArtifactUpToDate", "x", &[]);
-    assert_eq!(AlertEvent::of(SOURCE, &object("blue", "a"), &old, at), None);
+    let old = make_event(EventKind::Normal, "ArtifactUpToDate", "x", &[]);
+    assert_eq!(AlertEvent::of(SOURCE, &make_metadata("blue", "a"), &old, at), None);
     // Neither is a Kustomization's wait for its source, which reports its own problem.
-    let waits = event(EventKind::Warning, "ArtifactFailed", "x", &[]);
-    assert_eq!(AlertEvent::of(KUSTOMIZE, &object("blue", "a"), &waits, at), None);
+    let waits = make_event(EventKind::Warning, "ArtifactFailed", "x", &[]);
+    assert_eq!(AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "a"), &waits, at), None);
     assert!(
-        AlertEvent::of(SOURCE, &object("blue", "a"), &warning, at).is_some(),
+        AlertEvent::of(SOURCE, &make_metadata("blue", "a"), &warning, at).is_some(),
         "the control"
     );
     let of = (
@@ -349,20 +352,20 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
         "ArtifactGenerator",
         "source-watcher",
     );
-    let made = event(EventKind::Warning, "ArtifactFailed", "x", &[]);
+    let made = make_event(EventKind::Warning, "ArtifactFailed", "x", &[]);
     assert!(
-        AlertEvent::of(of, &object("blue", "a"), &made, at).is_some(),
+        AlertEvent::of(of, &make_metadata("blue", "a"), &made, at).is_some(),
         "what it says of itself is told"
     );
     // A Kustomization that waits for others has not failed.
-    let waits = event(EventKind::Warning, "DependencyNotReady", "x", &[]);
-    let waits = AlertEvent::of(KUSTOMIZE, &object("blue", "a"), &waits, at).unwrap();
+    let waits = make_event(EventKind::Warning, "DependencyNotReady", "x", &[]);
+    let waits = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "a"), &waits, at).unwrap();
     assert_eq!(waits.severity.as_str(), "info");
 }
 
 #[test]
 fn what_is_told_beside_an_event_follows_fluxs_order() {
-    let mut metadata = object("blue", "app");
+    let mut metadata = make_metadata("blue", "app");
     metadata.annotations = Some(BTreeMap::from([
         ("event.toolkit.fluxcd.io/summary".to_owned(), "of the object".to_owned()),
         ("event.toolkit.fluxcd.io/deploymentID".to_owned(), "7".to_owned()),
@@ -377,25 +380,25 @@ fn what_is_told_beside_an_event_follows_fluxs_order() {
         ("kustomize.toolkit.fluxcd.io/token", "3"),
         ("source.toolkit.fluxcd.io/revision", "of another group"),
     ];
-    let event = event(EventKind::Normal, "Progressing", "x", &annotations);
+    let event = make_event(EventKind::Normal, "Progressing", "x", &annotations);
     let news = AlertEvent::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
-    let alert = alert(
+    let alert = make_alert(
         "blue",
         &json!({ "summary": "of the alert", "eventMetadata": { "cluster": "one", "deploymentID": "8" } }),
     );
-    let combined = combine(&news, &alert.spec);
+    let combined = combine_metadata(&news, &alert.spec);
     let expected = [
         ("cluster", "one"),
         ("deploymentID", "8"),
         ("revision", "main@sha1:1"),
         ("summary", "of the alert"),
     ];
-    let told: Vec<(&str, &str)> = combined
+    let pairs: Vec<(&str, &str)> = combined
         .metadata
         .iter()
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(pairs, expected);
     let conflicts: Vec<(&str, &str)> = combined
         .conflicts
         .iter()
@@ -419,11 +422,11 @@ fn what_is_told_beside_an_event_follows_fluxs_order() {
 
 #[test]
 fn much_beside_an_event_and_a_long_message_are_cut() {
-    let mut metadata = object("blue", "app");
+    let mut metadata = make_metadata("blue", "app");
     let annotations = (0..100).map(|number| (format!("event.toolkit.fluxcd.io/{number:03}"), "x".repeat(1000)));
     metadata.annotations = Some(annotations.collect());
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
-    let event = event(EventKind::Normal, "Progressing", &"é".repeat(40_000), &revision);
+    let event = make_event(EventKind::Normal, "Progressing", &"é".repeat(40_000), &revision);
     let news = AlertEvent::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
     let bytes: usize = news.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
     assert!(
@@ -439,11 +442,11 @@ fn much_beside_an_event_and_a_long_message_are_cut() {
 
 #[test]
 fn a_success_is_a_commits_status() {
-    let told = |kind, reason: &str, annotations: &[(&str, &str)]| {
+    let find_news = |kind, reason: &str, annotations: &[(&str, &str)]| {
         let news = AlertEvent::of(
             KUSTOMIZE,
-            &object("blue", "app"),
-            &event(kind, reason, "x", annotations),
+            &make_metadata("blue", "app"),
+            &make_event(kind, reason, "x", annotations),
             start(),
         );
         news.unwrap()
@@ -453,10 +456,13 @@ fn a_success_is_a_commits_status() {
     };
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
     let update = Some("update".to_owned());
-    assert_eq!(told(EventKind::Normal, "ReconciliationSucceeded", &revision), update);
-    assert_eq!(told(EventKind::Normal, "Progressing", &revision), None);
     assert_eq!(
-        told(EventKind::Normal, "ReconciliationSucceeded", &[]),
+        find_news(EventKind::Normal, "ReconciliationSucceeded", &revision),
+        update
+    );
+    assert_eq!(find_news(EventKind::Normal, "Progressing", &revision), None);
+    assert_eq!(
+        find_news(EventKind::Normal, "ReconciliationSucceeded", &[]),
         None,
         "of what was deleted"
     );
@@ -466,35 +472,35 @@ fn a_success_is_a_commits_status() {
 fn the_same_is_told_once_in_a_while() {
     let mut recent = RecentEvents::default();
     let at = Duration::from_secs;
-    assert!(recent.take(&failure("one"), at(0)));
-    assert!(!recent.take(&failure("one"), at(299)));
-    assert!(recent.take(&failure("two"), at(299)));
-    assert!(recent.take(&failure("one"), SAME_FOR));
+    assert!(recent.record_if_new(&make_failure("one"), at(0)));
+    assert!(!recent.record_if_new(&make_failure("one"), at(299)));
+    assert!(recent.record_if_new(&make_failure("two"), at(299)));
+    assert!(recent.record_if_new(&make_failure("one"), SAME_FOR));
     // Another revision is something else.
-    let other = event(
+    let other = make_event(
         EventKind::Warning,
         "BuildFailed",
         "one",
         &[("kustomize.toolkit.fluxcd.io/revision", "main@sha1:2")],
     );
-    let other = AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &other, start()).unwrap();
-    assert!(recent.take(&other, at(301)));
+    let other = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &other, start()).unwrap();
+    assert!(recent.record_if_new(&other, at(301)));
     // For any number of events, the memory is bounded.
     for number in 0..2 * RECENT {
-        assert!(recent.take(&failure(&number.to_string()), at(302)));
+        assert!(recent.record_if_new(&make_failure(&number.to_string()), at(302)));
     }
     assert!(!format!("{recent:?}").is_empty());
-    assert!(recent.take(&failure("0"), at(303)), "it was forgotten");
+    assert!(recent.record_if_new(&make_failure("0"), at(303)), "it was forgotten");
     assert!(
-        !recent.take(&failure(&(2 * RECENT - 1).to_string()), at(303)),
+        !recent.record_if_new(&make_failure(&(2 * RECENT - 1).to_string()), at(303)),
         "the last was not"
     );
 }
 
-fn many(count: usize, fields: &Value) -> Vec<Alert> {
+fn make_alerts(count: usize, fields: &Value) -> Vec<Alert> {
     (0..count)
         .map(|number| {
-            let mut alert = alert("blue", fields);
+            let mut alert = make_alert("blue", fields);
             alert.metadata.name = Some(format!("alert-{number}"));
             alert
         })
@@ -502,7 +508,7 @@ fn many(count: usize, fields: &Value) -> Vec<Alert> {
 }
 
 fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
-    let placement = realm().place("blue");
+    let placement = make_tenancy().place("blue");
     let candidates: Vec<Candidate<'_>> = alerts
         .iter()
         .map(|alert| Candidate {
@@ -515,35 +521,35 @@ fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
 
 #[test]
 fn ten_thousand_alerts_on_one_event_are_told_as_far_as_there_is_room() {
-    let alerts = many(10_000, &json!({}));
-    let chosen = choose_of(&alerts, &failure("x"));
-    assert_eq!(chosen.told.len(), ALERTS_TOLD);
+    let alerts = make_alerts(10_000, &json!({}));
+    let chosen = choose_of(&alerts, &make_failure("x"));
+    assert_eq!(chosen.chosen.len(), ALERTS_TOLD);
     assert_eq!(chosen.too_many, Some(ALERTS_TOLD));
     // The control: as many Alerts as are allowed.
-    let chosen = choose_of(&alerts[..ALERTS_TOLD], &failure("x"));
-    assert_eq!((chosen.told.len(), chosen.too_many), (ALERTS_TOLD, None));
+    let chosen = choose_of(&alerts[..ALERTS_TOLD], &make_failure("x"));
+    assert_eq!((chosen.chosen.len(), chosen.too_many), (ALERTS_TOLD, None));
 }
 
 #[test]
 fn expressions_cost_what_they_may_and_no_more() {
     // The slowest expression that compiles, on the longest message.
     let slow = json!({ "inclusionList": vec!["(a?){30}(a|aa){30}(.?a.?){20}b$"; 20] });
-    let alerts = many(1000, &slow);
-    let chosen = choose_of(&alerts, &failure(&"a".repeat(39_000)));
-    assert!(chosen.told.is_empty() && chosen.too_many.is_some(), "{chosen:?}");
+    let alerts = make_alerts(1000, &slow);
+    let chosen = choose_of(&alerts, &make_failure(&"a".repeat(39_000)));
+    assert!(chosen.chosen.is_empty() && chosen.too_many.is_some(), "{chosen:?}");
     // Many that are cheap are tried so often.
-    let cheap = many(1000, &json!({ "inclusionList": ["^nothing$"] }));
-    let chosen = choose_of(&cheap, &failure("x"));
+    let cheap = make_alerts(1000, &json!({ "inclusionList": ["^nothing$"] }));
+    let chosen = choose_of(&cheap, &make_failure("x"));
     assert_eq!(chosen.too_many, Some(PATTERNS_TRIED));
-    let chosen = choose_of(&cheap[..PATTERNS_TRIED], &failure("x"));
-    assert_eq!((chosen.told.len(), chosen.too_many), (0, None), "the control");
+    let chosen = choose_of(&cheap[..PATTERNS_TRIED], &make_failure("x"));
+    assert_eq!((chosen.chosen.len(), chosen.too_many), (0, None), "the control");
 }
 
 #[test]
 fn news_are_fluxs_event() {
     let at: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
-    let event = event(EventKind::Warning, "BuildFailed", "x", &[]);
-    let news = AlertEvent::of(KUSTOMIZE, &object("blue", "app"), &event, at).unwrap();
+    let event = make_event(EventKind::Warning, "BuildFailed", "x", &[]);
+    let news = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &event, at).unwrap();
     assert_eq!(
         news.write(&BTreeMap::from([("a".to_owned(), "b".to_owned())])),
         json!({
@@ -567,8 +573,8 @@ fn entries_and_labels_of_an_alert_are_weighed() {
             .collect();
         json!({ "kind": "Kustomization", "name": name, "matchLabels": labels })
     };
-    let of = |sources: Vec<Value>| alert("blue", &json!({ "eventSources": sources }));
-    let mut news = failure("it fails");
+    let of = |sources: Vec<Value>| make_alert("blue", &json!({ "eventSources": sources }));
+    let mut news = make_failure("it fails");
     let weight = |alert: &Alert, news: &AlertEvent| estimate_glance(alert, news) / estimate_glance(&of(vec![]), news);
     assert_eq!(weight(&of(vec![source("a", 0); 50]), &news), 51);
     // The object has one label, so an entry with more labels never matches.

@@ -15,16 +15,16 @@ pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-pub(crate) fn placement() -> Placement {
-    let realm: TenancyFacts = serde_json::from_value(json!({
+pub(crate) fn make_placement() -> Placement {
+    let tenancy: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
         "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))
     .unwrap();
-    realm.place("blue")
+    tenancy.place("blue")
 }
 
-fn generator(spec: Value) -> ArtifactGenerator {
+fn make_generator(spec: Value) -> ArtifactGenerator {
     serde_json::from_value(json!({
         "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator",
         "metadata": { "name": "gen", "namespace": "blue", "generation": 1, "uid": "g" }, "spec": spec,
@@ -32,7 +32,7 @@ fn generator(spec: Value) -> ArtifactGenerator {
     .unwrap()
 }
 
-pub(crate) fn found(name: &str, digest: &str) -> FoundSource {
+pub(crate) fn make_source(name: &str, digest: &str) -> FoundSource {
     let facts = ArtifactFacts {
         revision: format!("main@sha1:{digest}"),
         digest: format!("sha256:{digest}"),
@@ -52,7 +52,7 @@ pub(crate) fn found(name: &str, digest: &str) -> FoundSource {
     }
 }
 
-pub(crate) fn usual() -> Value {
+pub(crate) fn make_spec() -> Value {
     json!({
         "sources": [
             { "alias": "repo", "kind": "GitRepository", "name": "mono" },
@@ -69,14 +69,14 @@ pub(crate) fn usual() -> Value {
     })
 }
 
-pub(crate) fn snapshot(spec: Value) -> Snapshot {
-    let generator = generator(spec);
+pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
+    let generator = make_generator(spec);
     let attempt = Attempt::begin(start(), &generator.metadata);
-    let sources = [("repo", found("mono", "1")), ("other", found("base", "2"))];
+    let sources = [("repo", make_source("mono", "1")), ("other", make_source("base", "2"))];
     Snapshot {
         is_guarded: true,
         generator,
-        placement: placement(),
+        placement: make_placement(),
         grants: Vec::new(),
         room: usize::MAX,
         sources: sources
@@ -91,13 +91,13 @@ pub(crate) fn snapshot(spec: Value) -> Snapshot {
     }
 }
 
-fn planned(snapshot: &mut Snapshot) -> Plan {
+fn plan_now(snapshot: &mut Snapshot) -> Plan {
     let plan = plan(snapshot, start());
     snapshot.memory = plan.memory.clone();
     plan
 }
 
-fn ready(plan: &Plan) -> String {
+fn describe_ready(plan: &Plan) -> String {
     let conditions = plan
         .status
         .as_ref()
@@ -112,7 +112,7 @@ fn ready(plan: &Plan) -> String {
 /// Answers reads with no object, and applies with the applied object.
 pub(crate) fn carry_out(snapshot: &mut Snapshot) -> Plan {
     for _ in 0..10 {
-        let plan = planned(snapshot);
+        let plan = plan_now(snapshot);
         if plan.next != Next::Again {
             return plan;
         }
@@ -131,20 +131,20 @@ pub(crate) fn carry_out(snapshot: &mut Snapshot) -> Plan {
         }
         assert_eq!(
             plan.identity.as_ref().map(ToString::to_string).unwrap(),
-            lane(),
+            read_lane(),
             "{plan}"
         );
     }
     panic!("no end");
 }
 
-fn lane() -> String {
-    tenure_tenancy::identity::decide_for_lane(&placement(), "blue").to_string()
+fn read_lane() -> String {
+    tenure_tenancy::identity::decide_for_lane(&make_placement(), "blue").to_string()
 }
 
 #[test]
 fn what_it_makes_are_objects_and_recipes() {
-    let mut snapshot = snapshot(usual());
+    let mut snapshot = make_snapshot(make_spec());
     let plan = carry_out(&mut snapshot);
     let id: ObjectId = "blue_web_source.toolkit.fluxcd.io_ExternalArtifact".parse().unwrap();
     let object = snapshot.live[&id].object().unwrap();
@@ -156,22 +156,22 @@ fn what_it_makes_are_objects_and_recipes() {
     assert_eq!(object["metadata"]["annotations"]["note"], "x");
     assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "g");
     assert_eq!(object["spec"]["sourceRef"]["name"], "gen");
-    let told = plan.memory.told.as_ref().unwrap();
-    let chart = &told.recipes["chart"];
+    let stored = plan.memory.recipes.as_ref().unwrap();
+    let chart = &stored.recipes["chart"];
     assert_eq!(
         (chart.copies[0].from.as_str(), chart.copies[0].to.as_str()),
         ("chart", "x/x")
     );
     assert!(chart.copies[1].into_folder && !chart.copies[0].into_folder);
-    assert_eq!(ready(&plan), "Unknown Progressing: 0 of 2 artifacts are made");
+    assert_eq!(describe_ready(&plan), "Unknown Progressing: 0 of 2 artifacts are made");
 
     // The generator is done when the stored artifacts were made of the present sources.
-    let artifacts: BTreeMap<String, IncludedArtifact> = told
+    let artifacts: BTreeMap<String, IncludedArtifact> = stored
         .sources
         .iter()
         .map(|(alias, source)| (alias.clone(), source.find_artifact().unwrap().clone()))
         .collect();
-    for (name, recipe) in &told.recipes {
+    for (name, recipe) in &stored.recipes {
         let stored = StoredArtifact {
             fingerprint: recipe.fingerprint(&artifacts),
             path: "externalartifact/blue/x/u/abc.tar.gz".to_owned(),
@@ -184,9 +184,9 @@ fn what_it_makes_are_objects_and_recipes() {
         snapshot.stored.insert(name.clone(), stored);
     }
     snapshot.generator.status = plan.status;
-    let plan = planned(&mut snapshot);
+    let plan = plan_now(&mut snapshot);
     assert_eq!(
-        ready(&plan),
+        describe_ready(&plan),
         "True Succeeded: reconciliation succeeded, generated 2 artifact(s)"
     );
     let status = plan.status.unwrap();
@@ -203,16 +203,16 @@ fn what_it_makes_are_objects_and_recipes() {
     );
     // Another commit makes a new artifact; meanwhile the status doesn't report a failure.
     snapshot.generator.status = Some(status);
-    snapshot.sources.insert("repo".to_owned(), found("mono", "3"));
+    snapshot.sources.insert("repo".to_owned(), make_source("mono", "3"));
     assert_eq!(
-        ready(&planned(&mut snapshot)),
+        describe_ready(&plan_now(&mut snapshot)),
         "True Succeeded: reconciliation succeeded, generated 2 artifact(s)"
     );
     // An artifact that is left out is deleted, if an ownerReference names the generator.
-    let mut spec = usual();
+    let mut spec = make_spec();
     spec["artifacts"].as_array_mut().unwrap().pop();
     snapshot.generator.spec = serde_json::from_value(spec).unwrap();
-    let plan = planned(&mut snapshot);
+    let plan = plan_now(&mut snapshot);
     let deleted: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
     assert_eq!(
         deleted,
@@ -223,10 +223,10 @@ fn what_it_makes_are_objects_and_recipes() {
 #[test]
 fn mistakes_are_told_by_field() {
     let check = |change: fn(&mut Value), expected: &str| {
-        let mut spec = usual();
+        let mut spec = make_spec();
         change(&mut spec);
-        let plan = planned(&mut snapshot(spec));
-        let ready = ready(&plan);
+        let plan = plan_now(&mut make_snapshot(spec));
+        let ready = describe_ready(&plan);
         assert!(ready.contains(expected), "{ready}");
         assert!(plan.steps.is_empty() && plan.next == Next::Done(None), "{plan}");
     };
@@ -277,35 +277,37 @@ fn mistakes_are_told_by_field() {
             "more than 20 alternatives",
         ),
     ] {
-        let mut spec = usual();
+        let mut spec = make_spec();
         spec["artifacts"][0]["copy"][0][field] = json!(text);
-        let ready = ready(&planned(&mut snapshot(spec)));
+        let ready = describe_ready(&plan_now(&mut make_snapshot(spec)));
         assert!(
             ready.contains("ValidationFailed") && ready.contains(expected),
             "{text}: {ready}"
         );
     }
-    let many: Vec<Value> = (0..600).map(|_| usual()["artifacts"][0]["copy"][0].clone()).collect();
-    let mut spec = usual();
+    let many: Vec<Value> = (0..600)
+        .map(|_| make_spec()["artifacts"][0]["copy"][0].clone())
+        .collect();
+    let mut spec = make_spec();
     spec["artifacts"][0]["copy"] = json!(many);
-    assert!(ready(&planned(&mut snapshot(spec))).contains("has 600 entries, and may have 1 to 500"));
+    assert!(describe_ready(&plan_now(&mut make_snapshot(spec))).contains("has 600 entries, and may have 1 to 500"));
 }
 
 #[test]
 fn anothers_source_and_circles_are_refused() {
-    let mut spec = usual();
+    let mut spec = make_spec();
     spec["sources"][0]["namespace"] = json!("red");
-    let plan = planned(&mut snapshot(spec));
+    let plan = plan_now(&mut make_snapshot(spec));
     assert_eq!(
-        ready(&plan),
+        describe_ready(&plan),
         "False AccessDenied: can't access 'GitRepository/red/mono', cross-namespace references have been blocked"
     );
     // The control: one's own namespace may be written out.
-    let mut spec = usual();
+    let mut spec = make_spec();
     spec["sources"][0]["namespace"] = json!("blue");
-    assert_eq!(planned(&mut snapshot(spec)).next, Next::Again);
+    assert_eq!(plan_now(&mut make_snapshot(spec)).next, Next::Again);
 
-    let generator = generator(usual());
+    let generator = make_generator(make_spec());
     let feeds = |edges: &'static [(&str, &str)]| {
         move |name: &str| {
             let fed = edges.iter().filter(move |(to, _)| *to == name);
@@ -317,14 +319,17 @@ fn anothers_source_and_circles_are_refused() {
         None
     );
     let cycle = find_circle(&generator, feeds(&[("blue/gen", "blue/a"), ("blue/a", "blue/gen")])).unwrap();
-    let mut circular = snapshot(usual());
+    let mut circular = make_snapshot(make_spec());
     circular.cycle = Some(cycle);
-    let plan = planned(&mut circular);
+    let plan = plan_now(&mut circular);
     assert!(
-        ready(&plan).contains("generators form a cycle: blue/gen -> blue/a -> blue/gen"),
+        describe_ready(&plan).contains("generators form a cycle: blue/gen -> blue/a -> blue/gen"),
         "{plan}"
     );
-    assert!(plan.memory.told.unwrap().problem.is_some(), "nothing is made meanwhile");
+    assert!(
+        plan.memory.recipes.unwrap().problem.is_some(),
+        "nothing is made meanwhile"
+    );
     assert!(find_circle(&generator, feeds(&[("blue/gen", "blue/gen")])).is_some());
 }
 
@@ -336,8 +341,8 @@ fn folders_that_match_make_an_artifact_each() {
         "artifacts": [{ "name": "{app}-{env}", "copy": [{ "from": "@repo/apps/{app}/envs/{env}/**", "to": "@artifact/{app}/" }] }],
     });
     let with_folders = |spec: &Value, folders: &[&str]| {
-        let mut snapshot = snapshot(spec.clone());
-        let plan = planned(&mut snapshot);
+        let mut snapshot = make_snapshot(spec.clone());
+        let plan = plan_now(&mut snapshot);
         let [Step::FindFolders(request)] = plan.steps.as_slice() else {
             panic!("{plan}")
         };
@@ -346,13 +351,13 @@ fn folders_that_match_make_an_artifact_each() {
             .find_matches(folders.iter().copied())
             .map_err(str::to_owned);
         snapshot.memory.take_folders(request, found);
-        let plan = planned(&mut snapshot);
+        let plan = plan_now(&mut snapshot);
         (plan, snapshot)
     };
     let (plan, mut known) = with_folders(&spec, &["apps", "apps/Web/envs/prod", "apps/api/envs/dev", "lib"]);
-    let told = plan.memory.told.as_ref().unwrap();
-    assert_eq!(told.recipes.keys().collect::<Vec<_>>(), ["api-dev", "web-prod"]);
-    let web = &told.recipes["web-prod"];
+    let stored = plan.memory.recipes.as_ref().unwrap();
+    assert_eq!(stored.recipes.keys().collect::<Vec<_>>(), ["api-dev", "web-prod"]);
+    let web = &stored.recipes["web-prod"];
     assert_eq!(
         (web.copies[0].from.as_str(), web.copies[0].to.as_str()),
         ("apps/Web/envs/prod/**", "Web")
@@ -365,9 +370,9 @@ fn folders_that_match_make_an_artifact_each() {
         ])
     );
     // Another artifact is looked at again; an unchanged one is not.
-    assert!(!matches!(planned(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
-    known.sources.insert("repo".to_owned(), found("mono", "9"));
-    assert!(matches!(planned(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
+    assert!(!matches!(plan_now(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
+    known.sources.insert("repo".to_owned(), make_source("mono", "9"));
+    assert!(matches!(plan_now(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
 
     for (folders, expected) in [
         (
@@ -380,13 +385,16 @@ fn folders_that_match_make_an_artifact_each() {
         ),
     ] {
         let (plan, _) = with_folders(&spec, &folders);
-        let ready = ready(&plan);
+        let ready = describe_ready(&plan);
         assert!(ready.contains("BuildFailed") && ready.contains(expected), "{ready}");
     }
     let folders: Vec<String> = (0..1001).map(|number| format!("apps/a{number}/envs/x")).collect();
     let folders: Vec<&str> = folders.iter().map(String::as_str).collect();
     let (plan, _) = with_folders(&spec, &folders);
-    assert!(ready(&plan).contains("it makes more than 1000 artifacts"), "{plan}");
+    assert!(
+        describe_ready(&plan).contains("it makes more than 1000 artifacts"),
+        "{plan}"
+    );
     for (pattern, expected) in [
         ("@none/{a}", "source alias 'none' not found"),
         ("@repo/{a", "a brace without its other half"),
@@ -394,47 +402,47 @@ fn folders_that_match_make_an_artifact_each() {
     ] {
         let mut spec = spec.clone();
         spec["pathPattern"] = json!(pattern);
-        assert!(ready(&planned(&mut snapshot(spec))).contains(expected));
+        assert!(describe_ready(&plan_now(&mut make_snapshot(spec))).contains(expected));
     }
     // The recipes of all generators of a tenant take memory: a generator without capacity waits, and reports this.
     let (_, mut full) = with_folders(&spec, &["apps/a/envs/x", "apps/b/envs/x"]);
     full.room = 700;
-    let plan = planned(&mut full);
+    let plan = plan_now(&mut full);
     assert!(
-        ready(&plan).contains("all ArtifactGenerators of this tenant together make more than"),
+        describe_ready(&plan).contains("all ArtifactGenerators of this tenant together make more than"),
         "{plan}"
     );
     full.room = 7000;
     assert!(
-        ready(&planned(&mut full)).is_empty(),
+        describe_ready(&plan_now(&mut full)).is_empty(),
         "the control: there is room again"
     );
     // The generator waits for a missing source.
-    let mut missing = snapshot(spec);
+    let mut missing = make_snapshot(spec);
     missing.sources.get_mut("repo").unwrap().state = SourceState::NotFound;
     assert_eq!(
-        ready(&planned(&mut missing)),
+        describe_ready(&plan_now(&mut missing)),
         "False SourceFetchFailed: source 'GitRepository/blue/mono' not found"
     );
 }
 
 #[test]
 fn a_namesake_of_somebody_else_is_left_alone() {
-    let mut snapshot = snapshot(usual());
+    let mut snapshot = make_snapshot(make_spec());
     let id: ObjectId = "blue_web_source.toolkit.fluxcd.io_ExternalArtifact".parse().unwrap();
     let labels = json!({ "source.extensions.fluxcd.io/generator": "another" });
     let foreign = json!({ "metadata": { "name": "web", "namespace": "blue", "labels": labels } });
     snapshot.live.insert(id.clone(), Live::Present(Object(foreign)));
     let plan = carry_out(&mut snapshot);
     assert!(
-        ready(&plan).contains("ExternalArtifact/blue/web exists and was not made by this generator"),
+        describe_ready(&plan).contains("ExternalArtifact/blue/web exists and was not made by this generator"),
         "{plan}"
     );
     // An object that Flux's controller made for this generator is taken over.
     let labels = json!({ "source.extensions.fluxcd.io/generator": "g" });
     let adopted = json!({ "metadata": { "name": "web", "namespace": "blue", "labels": labels } });
     snapshot.live.insert(id, Live::Present(Object(adopted)));
-    let plan = planned(&mut snapshot);
+    let plan = plan_now(&mut snapshot);
     assert!(
         plan.steps
             .iter()

@@ -13,8 +13,8 @@ fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn snapshot(fields: &Value) -> Snapshot {
-    let realm: TenancyFacts = serde_json::from_value(json!({
+fn make_snapshot(fields: &Value) -> Snapshot {
+    let tenancy: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
         "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))
@@ -30,11 +30,11 @@ fn snapshot(fields: &Value) -> Snapshot {
     }))
     .unwrap();
     let attempt = Attempt::begin(start(), &repository);
-    let known = json!({ "repository": repository, "placement": realm.place("blue"), "attempt": attempt });
+    let known = json!({ "repository": repository, "placement": tenancy.place("blue"), "attempt": attempt });
     serde_json::from_value(known).unwrap()
 }
 
-fn planned(snapshot: &Snapshot) -> Plan {
+fn plan_now(snapshot: &Snapshot) -> Plan {
     let plan = plan(snapshot, start());
     assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
@@ -46,7 +46,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
         "provider": "aws", "region": "eu-west-1", "prefix": "web/", "insecure": true, "ignore": "*.md", "timeout": "30s",
         "secretRef": { "name": "keys" }, "certSecretRef": { "name": "tls" }, "proxySecretRef": { "name": "way" },
     });
-    let plan = planned(&snapshot(&fields));
+    let plan = plan_now(&make_snapshot(&fields));
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}")
     };
@@ -73,7 +73,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
     );
     assert!(request.insecure && !request.platform && !request.is_public());
     // A public fetch needs no identity, and has an empty prefix.
-    let plan = planned(&snapshot(&json!({ "region": "" })));
+    let plan = plan_now(&make_snapshot(&json!({ "region": "" })));
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}")
     };
@@ -82,7 +82,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
 
 #[test]
 fn what_is_stored_is_told_in_fluxs_words() {
-    let mut snapshot = snapshot(&json!({}));
+    let mut snapshot = make_snapshot(&json!({}));
     let stored = StoredArtifact {
         facts: ArtifactFacts {
             revision: "sha256:1".to_owned(),
@@ -99,7 +99,7 @@ fn what_is_stored_is_told_in_fluxs_words() {
         subject: Some("12".to_owned()),
     }));
     snapshot.stored = Some(stored);
-    let plan = planned(&snapshot);
+    let plan = plan_now(&snapshot);
     let text = plan.to_string();
     for line in [
         "Ready=True Succeeded: stored artifact: revision 'sha256:1'",
@@ -116,7 +116,7 @@ fn what_is_stored_is_told_in_fluxs_words() {
         terminal: false,
         retry_after: None,
     }));
-    let failed = planned(&snapshot);
+    let failed = plan_now(&snapshot);
     assert!(
         failed
             .to_string()
@@ -170,7 +170,7 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
             "spec.certSecretRef.name",
         ),
     ] {
-        let plan = planned(&snapshot(&fields));
+        let plan = plan_now(&make_snapshot(&fields));
         assert!(plan.to_string().contains(message), "{message}: {plan}");
         assert!(
             plan.to_string().contains("Stalled=True") && !plan.to_string().contains("sesame"),

@@ -19,19 +19,19 @@ pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn later(seconds: i64) -> Timestamp {
+fn time_after(seconds: i64) -> Timestamp {
     start() + SignedDuration::from_secs(seconds)
 }
 
-pub(crate) fn source() -> Value {
+pub(crate) fn make_source() -> Value {
     json!({ "name": "app", "url": "ssh://git@git.example/blue/app.git", "deployKey": { "knownHosts": HOSTS } })
 }
 
-pub(crate) fn snapshot(namespace: &str, spec: Value) -> Snapshot {
+pub(crate) fn make_snapshot(namespace: &str, spec: Value) -> Snapshot {
     snapshot_of(("shop", namespace), spec, start())
 }
 
-fn forbidden() -> Failure {
+fn make_forbidden() -> Failure {
     Failure {
         code: 403,
         reason: Reason::Forbidden,
@@ -60,7 +60,7 @@ struct Held {
     is_labelled: bool,
 }
 
-fn pair(number: u32) -> Pair {
+fn make_pair(number: u32) -> Pair {
     Pair {
         public_key: format!("ssh-ed25519 AAAA{number}"),
         fingerprint: format!("SHA256:{number}"),
@@ -68,7 +68,7 @@ fn pair(number: u32) -> Pair {
 }
 
 impl World {
-    fn tell(&self) -> SecretFacts {
+    fn read_facts(&self) -> SecretFacts {
         match &self.secret {
             None => SecretFacts::Absent,
             Some(held) if held.is_foreign => SecretFacts::Foreign,
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    pub(crate) fn answer(&mut self, step: &Step) -> Answer {
+    pub(crate) fn answer_step(&mut self, step: &Step) -> Answer {
         let words = step.work.describe();
         let is_refused = self.refused.iter().any(|refused| words.starts_with(refused));
         if !words.starts_with("look at") {
@@ -95,27 +95,27 @@ impl World {
         };
         match &step.work {
             Work::Look { .. } if is_refused => {
-                let live = Live::Failed(forbidden());
-                Answer::Looked(SecretFacts::Failed(forbidden()), live.clone(), live)
+                let live = Live::Failed(make_forbidden());
+                Answer::Looked(SecretFacts::Failed(make_forbidden()), live.clone(), live)
             }
-            Work::Look { .. } => Answer::Looked(self.tell(), read("Role"), read("RoleBinding")),
-            Work::Make { .. } | Work::Patch { .. } if is_refused => Answer::Secret(Err(forbidden())),
+            Work::Look { .. } => Answer::Looked(self.read_facts(), read("Role"), read("RoleBinding")),
+            Work::Make { .. } | Work::Patch { .. } if is_refused => Answer::Secret(Err(make_forbidden())),
             Work::Make { secret, .. } => {
                 assert!(self.secret.is_none(), "made over one that is there");
                 self.made += 1;
                 self.secret = Some(Held {
                     is_foreign: false,
-                    pair: Ok(pair(self.made)),
+                    pair: Ok(make_pair(self.made)),
                     hosts: secret["stringData"]["known_hosts"].as_str().unwrap().to_owned(),
                     is_labelled: true,
                 });
-                Answer::Secret(Ok(self.tell()))
+                Answer::Secret(Ok(self.read_facts()))
             }
             Work::Patch { patch, .. } => {
                 let held = self.secret.as_mut().unwrap();
                 held.hosts = patch["stringData"]["known_hosts"].as_str().unwrap().to_owned();
                 held.is_labelled |= patch["metadata"]["labels"]["tenure.dev/credential"] == "deploy-key";
-                Answer::Secret(Ok(self.tell()))
+                Answer::Secret(Ok(self.read_facts()))
             }
             Work::Request(Request::Apply(apply)) => {
                 self.access.insert(apply.id.kind.clone(), apply.object.0.clone());
@@ -134,13 +134,13 @@ impl World {
 }
 
 /// Runs a round of the shell: keys first, then the plan, on a cluster that accepts its writes; the status is stored.
-fn round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
+fn run_round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
     snapshot.attempt = Attempt::begin(now, &snapshot.surface.metadata);
     begin_attempt(snapshot);
     for _ in 0..50 {
         let due = list_due(snapshot, now);
         for step in &due {
-            let answer = world.answer(step);
+            let answer = world.answer_step(step);
             apply_answer(&mut snapshot.keys, step, answer, now);
         }
         if !due.is_empty() {
@@ -173,18 +173,18 @@ fn round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
     panic!("it never ends")
 }
 
-fn ready(snapshot: &Snapshot) -> (String, String) {
+fn read_ready(snapshot: &Snapshot) -> (String, String) {
     let status = snapshot.surface.status.as_ref().unwrap();
     let ready = tenure_api::condition::find(&status.conditions, "Ready").unwrap();
     (ready.reason.clone(), ready.message.clone())
 }
 
-pub(crate) fn fingerprints(snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn list_fingerprints(snapshot: &Snapshot) -> Vec<String> {
     let keys = snapshot.surface.status.iter().flat_map(|status| &status.deploy_keys);
     keys.map(|key| key.fingerprint.clone()).collect()
 }
 
-fn repository(snapshot: &mut Snapshot) -> &mut Value {
+fn find_repository(snapshot: &mut Snapshot) -> &mut Value {
     let found = snapshot.live.iter_mut().find(|(id, _)| id.kind == "GitRepository");
     match found.unwrap().1 {
         Live::Present(object) => &mut object.0,
@@ -192,15 +192,15 @@ fn repository(snapshot: &mut Snapshot) -> &mut Value {
     }
 }
 
-fn events(plan: &Plan) -> Vec<&str> {
+fn list_reasons(plan: &Plan) -> Vec<&str> {
     plan.events.iter().map(|event| event.reason.as_str()).collect()
 }
 
 #[test]
 fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
-    let mut snapshot = snapshot("blue", json!({ "sources": [source()] }));
+    let mut snapshot = make_snapshot("blue", json!({ "sources": [make_source()] }));
     let mut world = World::default();
-    let plan = round(&mut snapshot, &mut world, start());
+    let plan = run_round(&mut snapshot, &mut world, start());
     assert_eq!(
         world.done,
         [
@@ -209,8 +209,8 @@ fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
             "apply RoleBinding/blue/shop-app-deploy-key (Surface)",
         ]
     );
-    assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
-    assert!(events(&plan).contains(&"DeployKeyMade"), "{:?}", plan.events);
+    assert_eq!(list_fingerprints(&snapshot), ["SHA256:1"]);
+    assert!(list_reasons(&plan).contains(&"DeployKeyMade"), "{:?}", plan.events);
     let role = &world.access["Role"];
     assert_eq!(
         role["rules"],
@@ -232,13 +232,13 @@ fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
     assert!([role, binding].iter().all(|object| is_ours(object, &snapshot.surface)));
 
     // The repository is requested with the key. Until a server accepts it, the message says what to add, and where.
-    let spec = repository(&mut snapshot)["spec"].clone();
+    let spec = find_repository(&mut snapshot)["spec"].clone();
     assert_eq!(spec["secretRef"]["name"], "shop-app-deploy-key");
     assert!(spec["suspend"].is_null(), "{spec}");
-    repository(&mut snapshot)["status"] = json!({ "conditions": [{
+    find_repository(&mut snapshot)["status"] = json!({ "conditions": [{
         "type": "Ready", "status": "False", "reason": "AuthenticationFailed", "message": "the key was refused" }] });
-    round(&mut snapshot, &mut world, later(1));
-    let (reason, message) = ready(&snapshot);
+    run_round(&mut snapshot, &mut world, time_after(1));
+    let (reason, message) = read_ready(&snapshot);
     assert_eq!(reason, "AuthenticationFailed");
     assert!(
         message.contains(
@@ -248,26 +248,26 @@ fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
     );
 
     // After the key is taken, no further request is made, and no step is repeated.
-    let asked = repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].clone();
+    let asked = find_repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].clone();
     assert_eq!(asked, "SHA256:1");
-    repository(&mut snapshot)["metadata"]["generation"] = json!(1);
-    repository(&mut snapshot)["status"] = json!({ "observedGeneration": 1, "lastHandledReconcileAt": asked, "conditions": [{
+    find_repository(&mut snapshot)["metadata"]["generation"] = json!(1);
+    find_repository(&mut snapshot)["status"] = json!({ "observedGeneration": 1, "lastHandledReconcileAt": asked, "conditions": [{
         "type": "Ready", "status": "True", "reason": "Succeeded", "message": "stored" }] });
-    round(&mut snapshot, &mut world, later(2));
-    let message = ready(&snapshot).1;
+    run_round(&mut snapshot, &mut world, time_after(2));
+    let message = read_ready(&snapshot).1;
     assert!(!message.contains("add this deploy key"), "{message}");
     assert_eq!((world.done.len(), world.made), (3, 1));
 }
 
 #[test]
 fn what_is_missing_is_named_with_the_command_that_gives_it() {
-    let mut snapshot = snapshot("blue", json!({ "sources": [source()] }));
+    let mut snapshot = make_snapshot("blue", json!({ "sources": [make_source()] }));
     let mut world = World {
         refused: vec!["look at"],
         ..World::default()
     };
-    let plan = round(&mut snapshot, &mut world, start());
-    let (reason, message) = ready(&snapshot);
+    let plan = run_round(&mut snapshot, &mut world, start());
+    let (reason, message) = read_ready(&snapshot);
     assert_eq!(reason, "DeployKeyUnavailable");
     assert!(
         message.contains("ServiceAccount tenure-system/tenure-secret-writer")
@@ -276,16 +276,16 @@ fn what_is_missing_is_named_with_the_command_that_gives_it() {
             ),
         "{message}"
     );
-    assert_eq!(plan.next, Next::Done(Some(later(10))));
+    assert_eq!(plan.next, Next::Done(Some(time_after(10))));
     assert_eq!(world.done, Vec::<String>::new());
     // No fetch runs without the credentials.
-    assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
+    assert_eq!(find_repository(&mut snapshot)["spec"]["suspend"], true);
     // No request is made before its time; then the work goes on by itself.
-    assert!(list_due(&snapshot, later(9)).is_empty());
+    assert!(list_due(&snapshot, time_after(9)).is_empty());
     world.refused.clear();
-    round(&mut snapshot, &mut world, later(10));
-    assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
-    assert!(repository(&mut snapshot)["spec"]["suspend"].is_null());
+    run_round(&mut snapshot, &mut world, time_after(10));
+    assert_eq!(list_fingerprints(&snapshot), ["SHA256:1"]);
+    assert!(find_repository(&mut snapshot)["spec"]["suspend"].is_null());
 
     // Another refusal, such as a quota, is reported in its own words.
     let mut snapshot = snapshot_of_blue();
@@ -293,8 +293,8 @@ fn what_is_missing_is_named_with_the_command_that_gives_it() {
         refused: vec!["create Secret"],
         ..World::default()
     };
-    round(&mut snapshot, &mut world, start());
-    let message = ready(&snapshot).1;
+    run_round(&mut snapshot, &mut world, start());
+    let message = read_ready(&snapshot).1;
     assert!(
         message.contains("can't create Secret/blue/shop-app-deploy-key (Forbidden): no")
             && !message.contains("kubectl"),
@@ -304,7 +304,7 @@ fn what_is_missing_is_named_with_the_command_that_gives_it() {
 }
 
 fn snapshot_of_blue() -> Snapshot {
-    snapshot("blue", json!({ "sources": [source()] }))
+    make_snapshot("blue", json!({ "sources": [make_source()] }))
 }
 
 #[test]
@@ -313,29 +313,29 @@ fn nothing_is_written_or_fetched_with_a_secret_of_somebody_else() {
     let mut world = World {
         secret: Some(Held {
             is_foreign: true,
-            pair: Ok(pair(7)),
+            pair: Ok(make_pair(7)),
             hosts: HOSTS.to_owned(),
             is_labelled: true,
         }),
         ..World::default()
     };
-    round(&mut snapshot, &mut world, start());
-    let (reason, message) = ready(&snapshot);
+    run_round(&mut snapshot, &mut world, start());
+    let (reason, message) = read_ready(&snapshot);
     assert_eq!(reason, "DeployKeyUnavailable");
     assert!(message.contains("was not made by this surface"), "{message}");
-    assert_eq!((world.done.len(), fingerprints(&snapshot).len()), (0, 0));
-    assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
+    assert_eq!((world.done.len(), list_fingerprints(&snapshot).len()), (0, 0));
+    assert_eq!(find_repository(&mut snapshot)["spec"]["suspend"], true);
     // As soon as the old object is gone, a key is made.
     world.secret = None;
-    round(&mut snapshot, &mut world, later(10));
-    assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
+    run_round(&mut snapshot, &mut world, time_after(10));
+    assert_eq!(list_fingerprints(&snapshot), ["SHA256:1"]);
 }
 
 #[test]
 fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
-    for (put, said) in [
+    for (put, expected) in [
         (
-            Ok(pair(9)),
+            Ok(make_pair(9)),
             "holds another key (SHA256:9) than the recorded key (SHA256:1)",
         ),
         (
@@ -345,18 +345,18 @@ fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
     ] {
         let mut snapshot = snapshot_of_blue();
         let mut world = World::default();
-        round(&mut snapshot, &mut world, start());
+        run_round(&mut snapshot, &mut world, start());
         world.secret.as_mut().unwrap().pair = put;
-        round(&mut snapshot, &mut world, later(301));
-        let (reason, message) = ready(&snapshot);
+        run_round(&mut snapshot, &mut world, time_after(301));
+        let (reason, message) = read_ready(&snapshot);
         assert_eq!(reason, "DeployKeyUnavailable");
         assert!(
-            message.contains(said) && message.contains("kubectl delete secret shop-app-deploy-key -n blue"),
+            message.contains(expected) && message.contains("kubectl delete secret shop-app-deploy-key -n blue"),
             "{message}"
         );
-        assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
+        assert_eq!(find_repository(&mut snapshot)["spec"]["suspend"], true);
         assert_eq!(
-            fingerprints(&snapshot),
+            list_fingerprints(&snapshot),
             ["SHA256:1"],
             "the status tells of the one that was made"
         );
@@ -368,32 +368,35 @@ fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
 fn a_key_that_is_gone_is_said_before_another_one_is_made() {
     let mut snapshot = snapshot_of_blue();
     let mut world = World::default();
-    round(&mut snapshot, &mut world, start());
+    run_round(&mut snapshot, &mut world, start());
     world.secret = None;
     // A source that can't fetch any more causes an immediate look.
-    repository(&mut snapshot)["status"] = json!({ "conditions": [{
+    find_repository(&mut snapshot)["status"] = json!({ "conditions": [{
         "type": "Ready", "status": "False", "reason": "AuthenticationFailed", "message": "there is no Secret" }] });
-    let plan = round(&mut snapshot, &mut world, later(2));
-    assert_eq!((fingerprints(&snapshot).len(), world.made), (0, 1), "said first");
-    assert!(events(&plan).contains(&"DeployKeyGone"), "{:?}", plan.events);
-    assert_eq!(plan.next, Next::Done(Some(later(3))));
-    let plan = round(&mut snapshot, &mut world, later(3));
-    assert_eq!(fingerprints(&snapshot), ["SHA256:2"]);
-    assert!(events(&plan).contains(&"DeployKeyMade"), "{:?}", plan.events);
+    let plan = run_round(&mut snapshot, &mut world, time_after(2));
+    assert_eq!((list_fingerprints(&snapshot).len(), world.made), (0, 1), "said first");
+    assert!(list_reasons(&plan).contains(&"DeployKeyGone"), "{:?}", plan.events);
+    assert_eq!(plan.next, Next::Done(Some(time_after(3))));
+    let plan = run_round(&mut snapshot, &mut world, time_after(3));
+    assert_eq!(list_fingerprints(&snapshot), ["SHA256:2"]);
+    assert!(list_reasons(&plan).contains(&"DeployKeyMade"), "{:?}", plan.events);
     // The repository is requested again with the new key.
-    let asked = &repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"];
+    let asked = &find_repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"];
     assert_eq!(asked, "SHA256:2");
     // A process that was killed between the creation and the report takes the existing key for its own.
     let mut crashed = snapshot_of_blue();
-    round(&mut crashed, &mut world, later(4));
-    assert_eq!((fingerprints(&crashed), world.made), (vec!["SHA256:2".to_owned()], 2));
+    run_round(&mut crashed, &mut world, time_after(4));
+    assert_eq!(
+        (list_fingerprints(&crashed), world.made),
+        (vec!["SHA256:2".to_owned()], 2)
+    );
 }
 
 #[test]
 fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
     let mut snapshot = snapshot_of_blue();
     let mut world = World::default();
-    round(&mut snapshot, &mut world, start());
+    run_round(&mut snapshot, &mut world, start());
     world.done.clear();
     snapshot.surface.metadata.generation = Some(2);
     snapshot.surface.spec.sources[0]
@@ -402,7 +405,7 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
         .unwrap()
         .known_hosts = "other.example ssh-ed25519 BBBB".to_owned();
     world.access.get_mut("RoleBinding").unwrap()["subjects"] = json!([]);
-    round(&mut snapshot, &mut world, later(1));
+    run_round(&mut snapshot, &mut world, time_after(1));
     assert_eq!(
         world.done,
         [
@@ -410,14 +413,17 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
             "apply RoleBinding/blue/shop-app-deploy-key (Surface)",
         ]
     );
-    assert_eq!((fingerprints(&snapshot), world.made), (vec!["SHA256:1".to_owned()], 1));
+    assert_eq!(
+        (list_fingerprints(&snapshot), world.made),
+        (vec!["SHA256:1".to_owned()], 1)
+    );
     // Removed labels come back, because the policy on the writer's changes demands them.
     world.done.clear();
     world.secret.as_mut().unwrap().is_labelled = false;
     let metadata = &mut world.access.get_mut("Role").unwrap()["metadata"];
     metadata["labels"] = json!({});
     metadata["managedFields"] = json!([{ "manager": "tenure-controller" }]);
-    round(&mut snapshot, &mut world, later(301));
+    run_round(&mut snapshot, &mut world, time_after(301));
     assert_eq!(
         world.done,
         [
@@ -425,12 +431,15 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
             "apply Role/blue/shop-app-deploy-key (Surface)",
         ]
     );
-    assert_eq!((fingerprints(&snapshot), world.made), (vec!["SHA256:1".to_owned()], 1));
+    assert_eq!(
+        (list_fingerprints(&snapshot), world.made),
+        (vec!["SHA256:1".to_owned()], 1)
+    );
     // A foreign Role with the name stays untouched, and is reported.
     let role = world.access.get("Role").cloned().unwrap();
     world.access.get_mut("Role").unwrap()["metadata"]["ownerReferences"] = json!([]);
-    round(&mut snapshot, &mut world, later(700));
-    let message = ready(&snapshot).1;
+    run_round(&mut snapshot, &mut world, time_after(700));
+    let message = read_ready(&snapshot).1;
     assert!(
         message.contains("Role/blue/shop-app-deploy-key exists and was not made"),
         "{message}"
@@ -440,7 +449,7 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
     world.done.clear();
     snapshot.surface.metadata.generation = Some(3);
     snapshot.surface.spec.sources[0].deploy_key = None;
-    let plan = round(&mut snapshot, &mut world, later(800));
+    let plan = run_round(&mut snapshot, &mut world, time_after(800));
     assert_eq!(
         world.done,
         [
@@ -450,7 +459,7 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
         ]
     );
     assert!(
-        fingerprints(&snapshot).is_empty() && events(&plan).contains(&"DeployKeyGone"),
+        list_fingerprints(&snapshot).is_empty() && list_reasons(&plan).contains(&"DeployKeyGone"),
         "{plan}"
     );
 }
@@ -458,8 +467,8 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
 /// A Surface in a wrong namespace gets no key, and neither does an invalid one.
 #[test]
 fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
-    let spec = json!({ "sources": [source()] });
-    let named = json!({ "serviceAccountName": "admin", "sources": [source()] });
+    let spec = json!({ "sources": [make_source()] });
+    let named = json!({ "serviceAccountName": "admin", "sources": [make_source()] });
     for (namespace, spec, is_made) in [
         ("blue", spec.clone(), true),
         ("tenure-system", named.clone(), true),
@@ -469,17 +478,17 @@ fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
         ("blue", named, false),
         ("tenure-system", spec, false),
     ] {
-        let snapshot = snapshot(namespace, spec);
+        let snapshot = make_snapshot(namespace, spec);
         assert_eq!(!list_due(&snapshot, start()).is_empty(), is_made, "{namespace}");
     }
     let with = |fields: Value| {
-        let mut source = source();
+        let mut source = make_source();
         for (key, value) in fields.as_object().unwrap() {
             source[key] = value.clone();
         }
-        snapshot("blue", json!({ "sources": [source] }))
+        make_snapshot("blue", json!({ "sources": [source] }))
     };
-    for (fields, said) in [
+    for (fields, message) in [
         (
             json!({ "url": "https://git.example/blue/app.git" }),
             "not reached over ssh",
@@ -499,11 +508,11 @@ fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
         ),
     ] {
         let snapshot = with(fields);
-        assert!(list_due(&snapshot, start()).is_empty(), "{said}");
+        assert!(list_due(&snapshot, start()).is_empty(), "{message}");
         let plan = plan(&snapshot, start());
         let status = plan.status.unwrap();
         let ready = tenure_api::condition::find(&status.conditions, "Ready").unwrap();
-        assert!(ready.message.contains(said), "{}", ready.message);
+        assert!(ready.message.contains(message), "{}", ready.message);
     }
     let mut suspended = snapshot_of_blue();
     suspended.surface.spec.suspend = true;
@@ -554,7 +563,7 @@ fn an_api_server_that_is_behind_is_waited_for() {
                         ..Failure::default()
                     }))
                 } else {
-                    world.answer(&step)
+                    world.answer_step(&step)
                 };
                 apply_answer(&mut snapshot.keys, &step, answer, start());
             }
@@ -573,22 +582,22 @@ fn names_follow_from_the_surface_and_the_source() {
 /// A Role and a RoleBinding of a key give rights until they are gone.
 #[test]
 fn a_held_binding_of_a_key_is_corrected_and_reported() {
-    let mut snapshot = snapshot("blue", json!({ "sources": [source()] }));
+    let mut snapshot = make_snapshot("blue", json!({ "sources": [make_source()] }));
     let mut world = World::default();
-    round(&mut snapshot, &mut world, start());
+    run_round(&mut snapshot, &mut world, start());
     world.done.clear();
     let binding = world.access.get_mut("RoleBinding").unwrap();
     binding["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     binding["metadata"]["finalizers"] = json!(["example.org/hold"]);
     let right = binding["subjects"].clone();
     binding["subjects"] = json!([{ "kind": "User", "name": "mallory" }]);
-    round(&mut snapshot, &mut world, later(600));
+    run_round(&mut snapshot, &mut world, time_after(600));
     assert_eq!(world.done, ["apply RoleBinding/blue/shop-app-deploy-key (Surface)"]);
     let binding = world.access.get_mut("RoleBinding").unwrap();
     assert_eq!(binding["subjects"], right);
     binding["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     binding["metadata"]["finalizers"] = json!(["example.org/hold"]);
-    round(&mut snapshot, &mut world, later(1200));
-    let (_, message) = ready(&snapshot);
+    run_round(&mut snapshot, &mut world, time_after(1200));
+    let (_, message) = read_ready(&snapshot);
     assert!(message.contains("example.org/hold"), "{message}");
 }

@@ -11,9 +11,9 @@ use tenure_planner::source::Fetched;
 use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_tenancy::ExternalGrant;
 
-use crate::artifact_generator::{carry_out, found, placement, snapshot, start, usual};
+use crate::artifact_generator::{carry_out, make_placement, make_snapshot, make_source, make_spec, start};
 
-fn artifact(source_ref: Value) -> ExternalArtifact {
+fn make_artifact(source_ref: Value) -> ExternalArtifact {
     serde_json::from_value(json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",
         "metadata": { "name": "web", "namespace": "blue", "generation": 1, "uid": "e" },
@@ -26,9 +26,9 @@ fn artifact(source_ref: Value) -> ExternalArtifact {
     .unwrap()
 }
 
-fn observe(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Snapshot {
+fn make_artifact_snapshot(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Snapshot {
     serde_json::from_value(json!({
-        "repository": artifact, "placement": placement(), "beside": beside,
+        "repository": artifact, "placement": make_placement(), "beside": beside,
         "attempt": external_artifact::Attempt::begin(start(), artifact),
     }))
     .unwrap()
@@ -36,14 +36,14 @@ fn observe(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Sn
 
 #[test]
 fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
-    let mut generating = snapshot(usual());
+    let mut generating = make_snapshot(make_spec());
     carry_out(&mut generating);
-    let told = StoredRecipes::clone(&generating.memory.told.clone().unwrap());
+    let recipes = StoredRecipes::clone(&generating.memory.recipes.clone().unwrap());
     let own =
         json!({ "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "gen" });
-    let made = artifact(own);
-    let beside = |told: Option<StoredRecipes>| find_maker(&made, &[], |_| true, |_| told.as_ref());
-    let mut known = observe(&made, beside(Some(told.clone())));
+    let made = make_artifact(own);
+    let beside = |stored: Option<StoredRecipes>| find_maker(&made, &[], |_| true, |_| stored.as_ref());
+    let mut known = make_artifact_snapshot(&made, beside(Some(recipes.clone())));
     let plan = external_artifact::plan(&known, start());
     let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}")
@@ -59,8 +59,8 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
     );
     // The recipe changes again soon after the last change: it waits a second, even if generators feed each other.
     known.memory = plan.memory.clone();
-    let mut other = told.clone();
-    other.sources.insert("repo".to_owned(), found("mono", "7"));
+    let mut other = recipes.clone();
+    other.sources.insert("repo".to_owned(), make_source("mono", "7"));
     known.beside = beside(Some(other));
     let soon = external_artifact::plan(&known, start());
     assert!(
@@ -103,25 +103,25 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
         (
             beside(Some(StoredRecipes {
                 is_suspended: true,
-                ..told.clone()
+                ..recipes.clone()
             })),
             "is disabled",
         ),
         (
             beside(Some(StoredRecipes {
                 problem: Some("a circle".to_owned()),
-                ..told.clone()
+                ..recipes.clone()
             })),
             "makes nothing: a circle",
         ),
     ] {
-        let plan = external_artifact::plan(&observe(&made, beside), start());
+        let plan = external_artifact::plan(&make_artifact_snapshot(&made, beside), start());
         assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
         assert!(plan.to_string().contains(withheld), "{plan}");
     }
-    let mut without = told;
+    let mut without = recipes;
     without.recipes.clear();
-    let plan = external_artifact::plan(&observe(&made, beside(Some(without))), start());
+    let plan = external_artifact::plan(&make_artifact_snapshot(&made, beside(Some(without))), start());
     assert!(
         plan.to_string()
             .contains("ArtifactGenerator gen makes no artifact of this name"),
@@ -137,40 +137,40 @@ fn an_artifact_that_is_made_elsewhere_is_refused_and_its_status_left() {
         json!({ "apiVersion": "example.com/v1", "kind": "ArtifactGenerator", "name": "gen" }),
         json!({ "kind": "ArtifactGenerator", "name": "gen", "namespace": "red" }),
     ] {
-        let forged = artifact(source_ref);
+        let forged = make_artifact(source_ref);
         for grants in [
             Vec::new(),
-            grants(&["red/*=http://127.0.0.1/", "blue/other=http://127.0.0.1/"]),
+            parse_grants(&["red/*=http://127.0.0.1/", "blue/other=http://127.0.0.1/"]),
         ] {
             let beside = find_maker(&forged, &grants, |_| true, |_| Some(Box::new(StoredRecipes::default())));
             assert_eq!(beside, Beside::Elsewhere(Written::NotAllowed));
-            let plan = external_artifact::plan(&observe(&forged, beside), start());
+            let plan = external_artifact::plan(&make_artifact_snapshot(&forged, beside), start());
             assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
             assert!(plan.to_string().contains("no administrator has named it"), "{plan}");
         }
     }
 }
 
-fn grants(texts: &[&str]) -> Vec<ExternalGrant> {
+fn parse_grants(texts: &[&str]) -> Vec<ExternalGrant> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
 #[test]
 fn what_an_administrator_named_is_fetched_by_its_digest_from_below_its_address() {
     let digest = format!("sha256:{}", "a1".repeat(32));
-    let look = |told: Value| {
-        let mut made = artifact(json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "x" }));
+    let look = |fields: Value| {
+        let mut made = make_artifact(json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "x" }));
         let mut usual = json!({
             "digest": digest, "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": "v1@x",
             "url": "http://builder/artifacts/x.tar.gz"
         });
-        for (key, value) in told.as_object().unwrap() {
+        for (key, value) in fields.as_object().unwrap() {
             usual[key] = value.clone();
         }
         made.status.as_mut().unwrap().artifact = serde_json::from_value(usual).unwrap();
-        let grants = grants(&["blue/web=http://builder/artifacts/"]);
+        let grants = parse_grants(&["blue/web=http://builder/artifacts/"]);
         let beside = find_maker(&made, &grants, |_| true, |_| None::<Box<StoredRecipes>>);
-        external_artifact::plan(&observe(&made, beside), start())
+        external_artifact::plan(&make_artifact_snapshot(&made, beside), start())
     };
     let plan = look(json!({}));
     let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
@@ -184,7 +184,7 @@ fn what_an_administrator_named_is_fetched_by_its_digest_from_below_its_address()
         ("http://builder/artifacts/x.tar.gz", digest.as_str())
     );
     assert!(!request.platform && plan.status.is_none(), "its status is its maker's");
-    for (told, expected) in [
+    for (fields, expected) in [
         (
             json!({ "url": "http://127.0.0.1/artifacts/x" }),
             "status.artifact.url is not below an address",
@@ -209,7 +209,7 @@ fn what_an_administrator_named_is_fetched_by_its_digest_from_below_its_address()
         (json!({ "revision": "" }), "status.artifact.revision"),
         (json!({ "revision": "a\nb" }), "status.artifact.revision"),
     ] {
-        let plan = look(told);
+        let plan = look(fields);
         assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
         assert!(plan.to_string().contains(expected), "{expected}: {plan}");
     }

@@ -16,8 +16,8 @@ pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-pub(crate) fn snapshot(spec: Value) -> Snapshot {
-    let realm: TenancyFacts = serde_json::from_value(json!({
+pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
+    let tenancy: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "torn": "n-torn" } }],
         "namespaces": [
             { "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
@@ -32,7 +32,7 @@ pub(crate) fn snapshot(spec: Value) -> Snapshot {
     }))
     .unwrap();
     Snapshot {
-        placement: realm.place("blue"),
+        placement: tenancy.place("blue"),
         stored: None,
         attempt: Attempt::begin(start(), &repository),
         beside: Beside::default(),
@@ -43,14 +43,14 @@ pub(crate) fn snapshot(spec: Value) -> Snapshot {
     }
 }
 
-pub(crate) fn planned(snapshot: &Snapshot, now: Timestamp) -> Plan {
+pub(crate) fn plan_at(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let plan = plan(snapshot, now);
     assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
 }
 
 /// Carries a plan's memory and status on, as a shell does, into a new attempt.
-pub(crate) fn carry(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
+pub(crate) fn carry_over(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
     snapshot.memory = plan.memory.clone();
     if let Some(status) = &plan.status {
         snapshot.repository.status = Some(status.clone());
@@ -60,7 +60,7 @@ pub(crate) fn carry(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
     }
 }
 
-fn stored(revision: &str) -> StoredArtifact {
+fn make_stored(revision: &str) -> StoredArtifact {
     StoredArtifact {
         facts: ArtifactFacts {
             revision: revision.to_owned(),
@@ -77,50 +77,50 @@ fn stored(revision: &str) -> StoredArtifact {
 
 #[test]
 fn a_status_says_where_an_artifact_is_served_and_is_written_anew_when_that_changes() {
-    let mut snapshot = snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m" }));
+    let mut snapshot = make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m" }));
     let digest = format!("sha256:{}", "0a".repeat(32));
-    let mut artifact = stored("master@sha1:1");
+    let mut artifact = make_stored("master@sha1:1");
     artifact.facts.digest.clone_from(&digest);
     snapshot.stored = Some(artifact);
     let mut at = start();
-    let mut told = |snapshot: &mut Snapshot, base: Option<&str>| {
+    let mut plan_url = |snapshot: &mut Snapshot, base: Option<&str>| {
         snapshot.advertised = base.map(|base| base.parse().unwrap());
         snapshot.attempt = Attempt::begin(at, &snapshot.repository);
         snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
             revision: "master@sha1:1".to_owned(),
         }));
-        let plan = planned(snapshot, at);
+        let plan = plan_at(snapshot, at);
         let written = plan.status.as_ref().and_then(|status| status.artifact.clone());
-        carry(snapshot, &plan, at);
+        carry_over(snapshot, &plan, at);
         at = at.checked_add(SignedDuration::from_secs(3600)).unwrap();
         written.map(|artifact| artifact.url)
     };
-    assert_eq!(told(&mut snapshot, None).as_deref(), Some(""));
+    assert_eq!(plan_url(&mut snapshot, None).as_deref(), Some(""));
     let path = format!("/gitrepository/blue/repo/{}.tar.gz", "0a".repeat(32));
-    let first = told(&mut snapshot, Some("http://artifacts.example"));
+    let first = plan_url(&mut snapshot, Some("http://artifacts.example"));
     assert_eq!(first, Some(format!("http://artifacts.example{path}")));
     assert_eq!(
-        told(&mut snapshot, Some("http://artifacts.example/")),
+        plan_url(&mut snapshot, Some("http://artifacts.example/")),
         None,
         "nothing changed"
     );
-    let other = told(&mut snapshot, Some("https://artifacts.example:8443/of"));
+    let other = plan_url(&mut snapshot, Some("https://artifacts.example:8443/of"));
     assert_eq!(other, Some(format!("https://artifacts.example:8443/of{path}")));
-    assert_eq!(told(&mut snapshot, None).as_deref(), Some(""));
+    assert_eq!(plan_url(&mut snapshot, None).as_deref(), Some(""));
 }
 
 #[test]
 fn an_interval_shorter_than_the_least_counts_as_that() {
     let least = Duration::from_secs(600);
     for (interval, counts) in [("2s", 600), ("10m", 600), ("1h", 3600)] {
-        let mut snapshot = snapshot(json!({ "url": "https://example.com/r.git", "interval": interval }));
+        let mut snapshot = make_snapshot(json!({ "url": "https://example.com/r.git", "interval": interval }));
         snapshot.least_interval = least;
         snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
-            artifact: stored("master@sha1:1"),
+            artifact: make_stored("master@sha1:1"),
             subject: None,
         }));
-        snapshot.stored = Some(stored("master@sha1:1"));
-        let done = planned(&snapshot, start());
+        snapshot.stored = Some(make_stored("master@sha1:1"));
+        let done = plan_at(&snapshot, start());
         let Next::Done(Some(due)) = done.next else {
             panic!("{done}")
         };
@@ -135,11 +135,11 @@ fn an_interval_shorter_than_the_least_counts_as_that() {
 
 #[test]
 fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_nothing() {
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" },
             "proxySecretRef": { "name": "way" }, "provider": "github" }),
     );
-    let first = planned(&snapshot, start());
+    let first = plan_at(&snapshot, start());
     let [Step::Fetch(request)] = first.steps.as_slice() else {
         panic!("{first}")
     };
@@ -152,37 +152,37 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
         first.identity.as_ref().unwrap().to_string(),
         "system:serviceaccount:blue:blue-gitops"
     );
-    carry(&mut snapshot, &first, start());
+    carry_over(&mut snapshot, &first, start());
 
     snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
-        artifact: stored("master@sha1:1"),
+        artifact: make_stored("master@sha1:1"),
         subject: Some("first".to_owned()),
     }));
-    snapshot.stored = Some(stored("master@sha1:1"));
-    let done = planned(&snapshot, start());
+    snapshot.stored = Some(make_stored("master@sha1:1"));
+    let done = plan_at(&snapshot, start());
     insta::assert_snapshot!("git_repository_stored", done.to_string());
-    carry(&mut snapshot, &done, start());
+    carry_over(&mut snapshot, &done, start());
 
     let Next::Done(Some(due)) = done.next else {
         panic!("{done}")
     };
-    let early = planned(&snapshot, start().checked_add(SignedDuration::from_secs(60)).unwrap());
+    let early = plan_at(&snapshot, start().checked_add(SignedDuration::from_secs(60)).unwrap());
     assert_eq!(
         (early.steps.len(), early.status.as_ref(), &early.next),
         (0, None, &Next::Done(Some(due)))
     );
 
-    let asked = planned(&snapshot, due);
+    let asked = plan_at(&snapshot, due);
     let [Step::Fetch(request)] = asked.steps.as_slice() else {
         panic!("{asked}")
     };
     assert_eq!(request.known, snapshot.stored);
     assert_eq!(asked.status, None);
-    carry(&mut snapshot, &asked, due);
+    carry_over(&mut snapshot, &asked, due);
     snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
         revision: "master@sha1:1".to_owned(),
     }));
-    let unchanged = planned(&snapshot, due);
+    let unchanged = plan_at(&snapshot, due);
     assert_eq!(
         (unchanged.status.as_ref(), unchanged.events.len()),
         (None, 0),
@@ -191,33 +191,33 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
 
     // An artifact that the store has lost is fetched again, at once and in full.
     snapshot.stored = None;
-    let lost = planned(&snapshot, due);
+    let lost = plan_at(&snapshot, due);
     assert_eq!(lost.next, Next::Restart);
 }
 
 #[test]
 fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
     let mut snapshot =
-        snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "ref": { "branch": "gone" } }));
+        make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "ref": { "branch": "gone" } }));
     let mut now = start();
     let mut pauses = Vec::new();
     let mut events = 0;
     for _ in 0..8 {
-        let fetch = planned(&snapshot, now);
+        let fetch = plan_at(&snapshot, now);
         assert!(matches!(fetch.steps.as_slice(), [Step::Fetch(_)]), "{fetch}");
-        carry(&mut snapshot, &fetch, now);
+        carry_over(&mut snapshot, &fetch, now);
         snapshot.attempt.fetched = Some(Err(FetchFailure {
             reason: FetchReason::GitOperationFailed,
             message: "branch gone does not exist".to_owned(),
             ..FetchFailure::default()
         }));
-        let failed = planned(&snapshot, now);
+        let failed = plan_at(&snapshot, now);
         events += failed.events.len();
         let Next::Done(Some(at)) = failed.next else {
             panic!("{failed}")
         };
         pauses.push(at.duration_since(now).as_secs());
-        carry(&mut snapshot, &failed, now);
+        carry_over(&mut snapshot, &failed, now);
         now = at;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
@@ -239,7 +239,7 @@ fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
     );
     let early = start();
     snapshot.attempt = Attempt::begin(early, &snapshot.repository);
-    assert!(matches!(planned(&snapshot, early).steps.as_slice(), [Step::Fetch(_)]));
+    assert!(matches!(plan_at(&snapshot, early).steps.as_slice(), [Step::Fetch(_)]));
 }
 
 #[test]
@@ -283,15 +283,15 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         for (key, value) in fields.as_object().unwrap() {
             spec[key] = value.clone();
         }
-        let plan = planned(&snapshot(spec), start());
+        let plan = plan_at(&make_snapshot(spec), start());
         assert!(plan.to_string().contains(message), "{message}: {plan}");
         assert!(plan.to_string().contains("Stalled=True"), "{plan}");
         assert!(plan.steps.is_empty());
     }
     // The namespace has no owner: no identity reads a Secret, and a public fetch needs none.
     let mut torn =
-        snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "secretRef": { "name": "key" } }));
-    let realm = TenancyFacts {
+        make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "secretRef": { "name": "key" } }));
+    let tenancy = TenancyFacts {
         namespaces: vec![NamespaceFacts {
             name: "blue".to_owned(),
             tenant_label: Some("blue".to_owned()),
@@ -299,22 +299,22 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         }],
         ..TenancyFacts::default()
     };
-    torn.placement = realm.place("blue");
-    let plan = planned(&torn, start());
+    torn.placement = tenancy.place("blue");
+    let plan = plan_at(&torn, start());
     assert!(
         plan.to_string()
             .contains("Secret blue/key can't be read: no identity may act here"),
         "{plan}"
     );
     torn.repository.spec.secret_ref = None;
-    assert!(matches!(planned(&torn, start()).steps.as_slice(), [Step::Fetch(_)]));
+    assert!(matches!(plan_at(&torn, start()).steps.as_slice(), [Step::Fetch(_)]));
 }
 
 #[test]
 fn a_password_in_the_url_is_in_no_plan() {
     let url = "https://user:sesame@example.com/r.git";
-    let snapshot = snapshot(json!({ "url": url, "interval": "10m" }));
-    let plan = planned(&snapshot, start());
+    let snapshot = make_snapshot(json!({ "url": url, "interval": "10m" }));
+    let plan = plan_at(&snapshot, start());
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}");
     };
@@ -334,8 +334,8 @@ fn a_password_in_the_url_is_in_no_plan() {
 }
 
 /// Makes the facts about an included repository with a stored artifact.
-fn included(digest: &str) -> IncludedRepository {
-    let mut artifact = stored("main@sha1:2");
+fn make_included(digest: &str) -> IncludedRepository {
+    let mut artifact = make_stored("main@sha1:2");
     artifact.facts.digest = digest.to_owned();
     IncludedRepository {
         uid: "v".to_owned(),
@@ -345,19 +345,19 @@ fn included(digest: &str) -> IncludedRepository {
 
 #[test]
 fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with() {
-    let mut snapshot = snapshot(json!({
+    let mut snapshot = make_snapshot(json!({
         "url": "https://example.com/r.git", "interval": "10m", "sparseCheckout": ["./app/", "deploy"],
         "include": [{ "repository": { "name": "base" }, "fromPath": "./kit/" }, { "repository": { "name": "base" }, "toPath": "deep/er" }],
     }));
-    let absent = planned(&snapshot, start());
+    let absent = plan_at(&snapshot, start());
     insta::assert_snapshot!("git_repository_include_not_found", absent.to_string());
     assert!(absent.steps.is_empty());
-    carry(&mut snapshot, &absent, start());
+    carry_over(&mut snapshot, &absent, start());
 
-    let mut nothing = included("sha256:9");
+    let mut nothing = make_included("sha256:9");
     nothing.artifact = None;
     snapshot.beside.repositories.insert("base".to_owned(), nothing);
-    let empty = planned(&snapshot, start());
+    let empty = plan_at(&snapshot, start());
     let condition = |plan: &Plan, type_: &str| {
         let status = plan.status.as_ref().unwrap();
         let found = status.conditions.iter().find(|condition| condition.type_ == type_);
@@ -368,13 +368,13 @@ fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with()
         (reason.as_str(), message.as_str()),
         ("NoArtifact", "no artifact available for include 'base'")
     );
-    carry(&mut snapshot, &empty, start());
+    carry_over(&mut snapshot, &empty, start());
 
     snapshot
         .beside
         .repositories
-        .insert("base".to_owned(), included("sha256:2"));
-    let fetch = planned(&snapshot, start());
+        .insert("base".to_owned(), make_included("sha256:2"));
+    let fetch = plan_at(&snapshot, start());
     let [Step::Fetch(request)] = fetch.steps.as_slice() else {
         panic!("{fetch}")
     };
@@ -385,16 +385,16 @@ fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with()
         .map(|include| (include.from.as_str(), include.to.as_str()))
         .collect();
     assert_eq!(ways, [("kit", "base"), ("", "deep/er")]);
-    carry(&mut snapshot, &fetch, start());
+    carry_over(&mut snapshot, &fetch, start());
 
-    let mut artifact = stored("master@sha1:1");
+    let mut artifact = make_stored("master@sha1:1");
     artifact.included = request.include.iter().map(|include| include.artifact.clone()).collect();
     snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
         artifact: artifact.clone(),
         subject: None,
     }));
     snapshot.stored = Some(artifact);
-    let done = planned(&snapshot, start());
+    let done = plan_at(&snapshot, start());
     assert_eq!(condition(&done, "IncludeUnavailable"), None);
     let status = done.status.as_ref().unwrap();
     assert_eq!(status.included_artifacts.len(), 2);
@@ -404,8 +404,8 @@ fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with()
         status.observed_sparse_checkout,
         snapshot.repository.spec.sparse_checkout
     );
-    carry(&mut snapshot, &done, start());
-    assert!(planned(&snapshot, start()).steps.is_empty());
+    carry_over(&mut snapshot, &done, start());
+    assert!(plan_at(&snapshot, start()).steps.is_empty());
 
     // Another digest is due at once, also while the last attempt failed; the same one is not.
     let beside = snapshot.beside.clone();
@@ -414,21 +414,21 @@ fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with()
     assert!(!is_overtaken(&snapshot, &beside));
     snapshot.memory.failures = 5;
     snapshot.memory.failed_generation = Some(1);
-    assert!(planned(&snapshot, start()).steps.is_empty());
+    assert!(plan_at(&snapshot, start()).steps.is_empty());
     let mut newer = beside;
-    newer.repositories.insert("base".to_owned(), included("sha256:3"));
+    newer.repositories.insert("base".to_owned(), make_included("sha256:3"));
     assert!(is_overtaken(&snapshot, &newer));
     snapshot.beside = newer;
-    let again = planned(&snapshot, start());
+    let again = plan_at(&snapshot, start());
     assert_eq!(again.steps.len(), 1);
-    carry(&mut snapshot, &again, start());
+    carry_over(&mut snapshot, &again, start());
 
     // A repository that disappears during the fetch doesn't invalidate the answer.
     snapshot.beside = Beside::default();
     snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
         revision: "master@sha1:1".to_owned(),
     }));
-    assert_eq!(planned(&snapshot, start()).status, None);
+    assert_eq!(plan_at(&snapshot, start()).status, None);
     assert!(is_overtaken(&snapshot, &Beside::default()));
 }
 
@@ -452,11 +452,11 @@ fn repositories_that_include_each_other_are_named() {
             .find(|repository| repository.metadata.name.as_deref() == Some(name));
         found.cloned().map(std::sync::Arc::new)
     };
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         json!({ "url": "https://example.com/r.git", "interval": "10m", "include": [{ "repository": { "name": "one" } }] }),
     );
-    snapshot.beside = find_included(&all[0], get, |_| Some(stored("main@sha1:1")));
-    let refused = planned(&snapshot, start());
+    snapshot.beside = find_included(&all[0], get, |_| Some(make_stored("main@sha1:1")));
+    let refused = plan_at(&snapshot, start());
     insta::assert_snapshot!("git_repository_include_cycle", refused.to_string());
     assert!(refused.steps.is_empty());
     // A repository that includes one in a cycle is not itself in the cycle.
@@ -500,7 +500,7 @@ fn paths_that_lead_anywhere_else_are_refused() {
         if field != "sparseCheckout" {
             spec["include"] = json!([include]);
         }
-        let refused = planned(&snapshot(spec), start());
+        let refused = plan_at(&make_snapshot(spec), start());
         assert!(refused.steps.is_empty());
         let conditions = refused.status.unwrap().conditions;
         let stalled = conditions
@@ -511,8 +511,8 @@ fn paths_that_lead_anywhere_else_are_refused() {
         assert!(stalled.message.contains(expected), "{}", stalled.message);
     }
     let all =
-        snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m", "sparseCheckout": ["app", "."] }));
-    let fetch = planned(&all, start());
+        make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m", "sparseCheckout": ["app", "."] }));
+    let fetch = plan_at(&all, start());
     let [Step::Fetch(request)] = fetch.steps.as_slice() else {
         panic!("{fetch}")
     };
@@ -529,7 +529,7 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
         if !reference.is_null() {
             spec["ref"] = reference;
         }
-        snapshot(spec)
+        make_snapshot(spec)
     };
     for (mode, reference, expected) in [
         (Value::Null, Value::Null, "HEAD"),
@@ -539,7 +539,7 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
         (json!("TagAndHEAD"), json!({ "name": "refs/tags/v1" }), "TagAndHEAD"),
     ] {
         let mut snapshot = verified(mode, reference);
-        let fetch = planned(&snapshot, start());
+        let fetch = plan_at(&snapshot, start());
         let [Step::Fetch(request)] = fetch.steps.as_slice() else {
             panic!("{fetch}")
         };
@@ -547,15 +547,15 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
         assert_eq!((verify.mode.as_str(), verify.secret.as_str()), (expected, "keys"));
         let identity = fetch.identity.as_ref().unwrap().to_string();
         assert_eq!(identity, "system:serviceaccount:blue:blue-gitops");
-        carry(&mut snapshot, &fetch, start());
-        let mut artifact = stored("master@sha1:1");
+        carry_over(&mut snapshot, &fetch, start());
+        let mut artifact = make_stored("master@sha1:1");
         artifact.verified = Some("verified signature of it".to_owned());
         snapshot.stored = Some(artifact.clone());
         snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
             artifact,
             subject: None,
         }));
-        let done = planned(&snapshot, start());
+        let done = plan_at(&snapshot, start());
         let status = done.status.as_ref().unwrap();
         assert_eq!(status.source_verification_mode.as_deref(), Some(expected));
         assert!(
@@ -563,7 +563,7 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
                 .contains("SourceVerified=True Succeeded: verified signature of it"),
             "{done}"
         );
-        carry(&mut snapshot, &done, start());
+        carry_over(&mut snapshot, &done, start());
 
         // An unsigned commit gives no artifact, and the previous artifact stays.
         snapshot.attempt.fetched = Some(Err(FetchFailure {
@@ -572,7 +572,7 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
             terminal: false,
             retry_after: None,
         }));
-        let failed = planned(&snapshot, start());
+        let failed = plan_at(&snapshot, start());
         let text = failed.to_string();
         assert!(text.contains("SourceVerified=False InvalidCommitSignature"), "{text}");
         assert!(text.contains("Ready=False InvalidCommitSignature"), "{text}");
@@ -584,7 +584,7 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
         json!({ "name": "refs/heads/main", "tag": "v1" }),
         json!({ "commit": "0".repeat(40), "tag": "v1" }),
     ] {
-        let refused = planned(&verified(json!("Tag"), reference), start());
+        let refused = plan_at(&verified(json!("Tag"), reference), start());
         assert!(refused.steps.is_empty());
         assert!(
             refused

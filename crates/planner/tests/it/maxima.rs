@@ -13,7 +13,7 @@ fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn realm() -> TenancyFacts {
+fn make_tenancy() -> TenancyFacts {
     serde_json::from_value(json!({ "namespaces": [{ "name": "team" }, { "name": "tenure-system" }] })).unwrap()
 }
 
@@ -21,7 +21,7 @@ fn list(count: usize, entry: impl Fn(usize) -> Value) -> Value {
     Value::Array((0..count).map(entry).collect())
 }
 
-fn pairs(count: usize) -> Value {
+fn make_pairs(count: usize) -> Value {
     Value::Object(
         (0..count)
             .map(|at| (format!("k{at}"), json!("v")))
@@ -58,7 +58,7 @@ fn of_kustomization(field: &str, value: &Value) -> BTreeMap<String, (String, Str
     .unwrap();
     // Fields that are missing here count as not looked up.
     let snapshot: kustomization::Snapshot = serde_json::from_value(json!({
-        "placement": realm().place("team"),
+        "placement": make_tenancy().place("team"),
         "source": SourceFacts::NotFound,
         "serviceAccount": ServiceAccountFacts::Usable,
         "attempt": kustomization::Attempt::begin(now(), &kustomization),
@@ -78,7 +78,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
     .unwrap();
     let plan = surface::plan(
         &surface::Snapshot {
-            placement: realm().place("tenure-system"),
+            placement: make_tenancy().place("tenure-system"),
             live: BTreeMap::new(),
             lane_trouble: None,
             is_guarded: true,
@@ -169,13 +169,13 @@ fn lists_of_a_kustomization_have_a_longest() {
             "commonMetadata",
             "spec.commonMetadata.labels",
             list_limits::COMMON_METADATA,
-            |count| json!({ "labels": pairs(count) }),
+            |count| json!({ "labels": make_pairs(count) }),
         ),
         (
             "commonMetadata",
             "spec.commonMetadata.annotations",
             list_limits::COMMON_METADATA,
-            |count| json!({ "annotations": pairs(count) }),
+            |count| json!({ "annotations": make_pairs(count) }),
         ),
     ];
     for (name, field, maximum, entries) in cases {
@@ -267,19 +267,20 @@ fn lists_of_a_surface_have_a_longest() {
 
 #[test]
 fn variables_have_a_largest_number_and_size() {
-    let said = |substitute: Value| {
-        let told = of_kustomization("postBuild", &json!({ "substitute": substitute }));
-        told.get("Stalled")
+    let find_refusal = |substitute: Value| {
+        let refusals = of_kustomization("postBuild", &json!({ "substitute": substitute }));
+        refusals
+            .get("Stalled")
             .map(|(reason, message)| format!("{reason}: {message}"))
     };
     let text = |bytes: usize| "x".repeat(bytes);
     let several = |count: usize| Value::Object((0..count).map(|at| (format!("v{at}"), json!(text(200_000)))).collect());
-    assert_eq!(said(pairs(list_limits::VARIABLES)), None);
-    assert_eq!(said(json!({ "v": text(list_limits::VARIABLE_BYTES) })), None);
-    assert_eq!(said(several(5)), None);
+    assert_eq!(find_refusal(make_pairs(list_limits::VARIABLES)), None);
+    assert_eq!(find_refusal(json!({ "v": text(list_limits::VARIABLE_BYTES) })), None);
+    assert_eq!(find_refusal(several(5)), None);
     for (substitute, number) in [
         (
-            pairs(list_limits::VARIABLES + 1),
+            make_pairs(list_limits::VARIABLES + 1),
             "has 2001 variables, and 2000 is the most",
         ),
         (
@@ -288,10 +289,10 @@ fn variables_have_a_largest_number_and_size() {
         ),
         (several(6), "bytes of variables, and 1048576 is the most"),
     ] {
-        let said = said(substitute).unwrap_or_default();
+        let refusal = find_refusal(substitute).unwrap_or_default();
         assert!(
-            said.starts_with("InvalidSpec: spec.postBuild.substitute") && said.contains(number),
-            "{said}"
+            refusal.starts_with("InvalidSpec: spec.postBuild.substitute") && refusal.contains(number),
+            "{refusal}"
         );
     }
 }

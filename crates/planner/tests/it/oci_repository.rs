@@ -17,8 +17,8 @@ fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn snapshot(fields: &Value) -> Snapshot {
-    let realm: TenancyFacts = serde_json::from_value(json!({
+fn make_snapshot(fields: &Value) -> Snapshot {
+    let tenancy: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
         "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))
@@ -34,7 +34,7 @@ fn snapshot(fields: &Value) -> Snapshot {
     }))
     .unwrap();
     Snapshot {
-        placement: realm.place("blue"),
+        placement: tenancy.place("blue"),
         stored: None,
         attempt: Attempt::begin(start(), &repository),
         beside: (),
@@ -45,13 +45,13 @@ fn snapshot(fields: &Value) -> Snapshot {
     }
 }
 
-fn planned(snapshot: &Snapshot) -> Plan {
+fn plan_now(snapshot: &Snapshot) -> Plan {
     let plan = plan(snapshot, start());
     assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
 }
 
-fn stored() -> StoredArtifact {
+fn make_stored() -> StoredArtifact {
     StoredArtifact {
         facts: ArtifactFacts {
             revision: "latest@sha256:1".to_owned(),
@@ -77,13 +77,13 @@ fn stored() -> StoredArtifact {
 
 #[test]
 fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
-    let snapshot = snapshot(&json!({
+    let snapshot = make_snapshot(&json!({
         "ref": { "semver": "1.x", "semverFilter": "x" }, "insecure": true, "ignore": "*.md", "timeout": "30s", "provider": "generic",
         "layerSelector": { "mediaType": "application/x", "operation": "copy" },
         "secretRef": { "name": "credentials" }, "serviceAccountName": "puller", "certSecretRef": { "name": "tls" },
         "proxySecretRef": { "name": "way" }, "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
     }));
-    let plan = planned(&snapshot);
+    let plan = plan_now(&snapshot);
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}")
     };
@@ -112,21 +112,21 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
 
 #[test]
 fn what_is_stored_is_told_with_its_origin_and_its_signature() {
-    let mut snapshot = snapshot(&json!({
+    let mut snapshot = make_snapshot(&json!({
         "layerSelector": { "operation": "extract" }, "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
     }));
     snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
-        artifact: stored(),
+        artifact: make_stored(),
         subject: None,
     }));
-    snapshot.stored = Some(stored());
-    let plan = planned(&snapshot);
+    snapshot.stored = Some(make_stored());
+    let plan = plan_now(&snapshot);
     insta::assert_snapshot!("oci_repository_stored", plan.to_string());
     let status = plan.status.unwrap();
     assert_eq!(status.observed_layer_selector, snapshot.repository.spec.layer_selector);
     assert_eq!(
         status.artifact.as_ref().unwrap().metadata.as_ref().unwrap(),
-        &stored().metadata
+        &make_stored().metadata
     );
     let verified = |status: &tenure_api::OciRepositoryStatus| {
         let found = status
@@ -155,7 +155,7 @@ fn what_is_stored_is_told_with_its_origin_and_its_signature() {
         terminal: false,
         retry_after: None,
     }));
-    let failed = planned(&snapshot);
+    let failed = plan_now(&snapshot);
     let status = failed.status.clone().unwrap();
     assert_eq!(
         verified(&status).as_deref(),
@@ -172,7 +172,7 @@ fn what_is_stored_is_told_with_its_origin_and_its_signature() {
     snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
         revision: "latest@sha256:1".to_owned(),
     }));
-    assert_eq!(verified(&planned(&snapshot).status.unwrap()), None);
+    assert_eq!(verified(&plan_now(&snapshot).status.unwrap()), None);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
             "spec.verify.secretRef.name",
         ),
     ] {
-        let plan = planned(&snapshot(&fields));
+        let plan = plan_now(&make_snapshot(&fields));
         assert!(plan.to_string().contains(message), "{message}: {plan}");
         assert!(plan.to_string().contains("Stalled=True"), "{plan}");
         assert!(plan.steps.is_empty());
@@ -249,13 +249,13 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
             "Secret blue/keys",
         ),
     ] {
-        let mut snapshot = snapshot(&fields);
+        let mut snapshot = make_snapshot(&fields);
         snapshot.placement = torn.place("blue");
-        let plan = planned(&snapshot);
+        let plan = plan_now(&snapshot);
         let message = format!("{named} can't be read: no identity may act here");
         assert!(plan.to_string().contains(&message), "{plan}");
     }
-    let mut public = snapshot(&json!({}));
+    let mut public = make_snapshot(&json!({}));
     public.placement = torn.place("blue");
-    assert!(matches!(planned(&public).steps.as_slice(), [Step::Fetch(_)]));
+    assert!(matches!(plan_now(&public).steps.as_slice(), [Step::Fetch(_)]));
 }

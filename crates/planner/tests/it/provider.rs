@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{ConditionStatus, Provider};
-use tenure_planner::alert::combine;
+use tenure_planner::alert::combine_metadata;
 use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::expression::EvaluationBudget;
 use tenure_planner::provider::{
@@ -15,12 +15,12 @@ use tenure_planner::provider::{
 };
 use tenure_planner::{EventKind, invariants};
 
-use crate::alert::{alert, event, object};
-use crate::receiver::{realm, start};
+use crate::alert::{make_alert, make_event, make_metadata};
+use crate::receiver::{make_tenancy, start};
 
 pub(crate) const SHA1: &str = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
 
-pub(crate) fn provider(fields: &Value) -> Provider {
+pub(crate) fn make_provider(fields: &Value) -> Provider {
     let mut spec = json!({ "type": "generic", "address": "https://hooks.example/a/b" });
     for (key, value) in fields.as_object().unwrap() {
         spec[key] = value.clone();
@@ -34,7 +34,7 @@ pub(crate) fn provider(fields: &Value) -> Provider {
     .unwrap()
 }
 
-pub(crate) fn secret(entries: &[(&str, &str)]) -> SecretData {
+pub(crate) fn make_secret(entries: &[(&str, &str)]) -> SecretData {
     entries
         .iter()
         .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()))
@@ -42,7 +42,7 @@ pub(crate) fn secret(entries: &[(&str, &str)]) -> SecretData {
 }
 
 /// Makes the news of a Kustomization about a commit.
-pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> AlertEvent {
+pub(crate) fn make_news(kind: EventKind, reason: &str, message: &str) -> AlertEvent {
     let revision = format!("main@sha1:{SHA1}");
     let annotations = [("kustomize.toolkit.fluxcd.io/revision", revision.as_str())];
     let of = (
@@ -53,8 +53,8 @@ pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> AlertEvent {
     let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
     AlertEvent::of(
         of,
-        &object("blue", "app"),
-        &event(kind, reason, message, &annotations),
+        &make_metadata("blue", "app"),
+        &make_event(kind, reason, message, &annotations),
         at,
     )
     .unwrap()
@@ -66,30 +66,30 @@ pub(crate) fn sent_with(
     news: &AlertEvent,
 ) -> Result<PreparedNotification, String> {
     let (provider, alert) = (
-        provider(fields),
-        alert("blue", &json!({ "eventMetadata": { "cluster": "one" } })),
+        make_provider(fields),
+        make_alert("blue", &json!({ "eventMetadata": { "cluster": "one" } })),
     );
-    let metadata = combine(news, &alert.spec).metadata;
+    let metadata = combine_metadata(news, &alert.spec).metadata;
     let secrets = Secrets {
-        secret: data.map(secret),
+        secret: data.map(make_secret),
         ..Secrets::default()
     };
-    let mut purse = EvaluationBudget::default();
-    write_sending((&provider, &alert), (news, &metadata), secrets, (&mut purse, start()))
+    let mut budget = EvaluationBudget::default();
+    write_sending((&provider, &alert), (news, &metadata), secrets, (&mut budget, start()))
 }
 
-pub(crate) fn sent(fields: &Value, data: &[(&str, &str)], news: &AlertEvent) -> NotificationRequest {
+pub(crate) fn write_notification(fields: &Value, data: &[(&str, &str)], news: &AlertEvent) -> NotificationRequest {
     let mut fields = fields.clone();
     fields["secretRef"] = json!({ "name": "secret" });
-    sent_with(&fields, Some(data), news).unwrap().letter
+    sent_with(&fields, Some(data), news).unwrap().request
 }
 
-pub(crate) fn body(letter: &NotificationRequest) -> Value {
-    serde_json::from_slice(&letter.body).unwrap()
+pub(crate) fn read_body(request: &NotificationRequest) -> Value {
+    serde_json::from_slice(&request.body).unwrap()
 }
 
-pub(crate) fn header<'a>(letter: &'a NotificationRequest, name: &str) -> Option<&'a str> {
-    let found: Vec<&str> = letter
+pub(crate) fn find_header<'a>(request: &'a NotificationRequest, name: &str) -> Option<&'a str> {
+    let found: Vec<&str> = request
         .headers
         .iter()
         .filter(|(known, _)| known == name)
@@ -99,12 +99,12 @@ pub(crate) fn header<'a>(letter: &'a NotificationRequest, name: &str) -> Option<
     found.first().copied()
 }
 
-pub(crate) fn failure() -> AlertEvent {
-    news(EventKind::Warning, "BuildFailed", "kustomization.yaml:3\nno such file")
+pub(crate) fn make_failure() -> AlertEvent {
+    make_news(EventKind::Warning, "BuildFailed", "kustomization.yaml:3\nno such file")
 }
 
-pub(crate) fn success() -> AlertEvent {
-    news(
+pub(crate) fn make_success() -> AlertEvent {
+    make_news(
         EventKind::Normal,
         "ReconciliationSucceeded",
         "Reconciliation finished in 1s, next run in 10m",
@@ -115,8 +115,8 @@ pub(crate) fn success() -> AlertEvent {
 fn check(fields: Value, status: ConditionStatus, reason: &str, part: &str) {
     let plan = plan(
         &Snapshot {
-            provider: provider(&fields),
-            placement: realm().place("blue"),
+            provider: make_provider(&fields),
+            placement: make_tenancy().place("blue"),
             receiver: ObservedReceiver::NoProblem,
         },
         start(),
@@ -267,14 +267,14 @@ fn who_is_told_of_what_follows_flux() {
         } else {
             "https://hooks.example/x"
         };
-        let provider = provider(&json!({ "type": type_, "address": address, "secretRef": { "name": "s" } }));
-        let metadata = combine(news, &alert("blue", &json!({})).spec).metadata;
-        let needs = RequiredObjects::of_event(&provider, &realm().place("blue"), (news, &metadata)).unwrap();
+        let provider = make_provider(&json!({ "type": type_, "address": address, "secretRef": { "name": "s" } }));
+        let metadata = combine_metadata(news, &make_alert("blue", &json!({})).spec).metadata;
+        let needs = RequiredObjects::of_event(&provider, &make_tenancy().place("blue"), (news, &metadata)).unwrap();
         let account = needs.as_ref().map(|needs| needs.account.to_string());
         assert!(account.is_none_or(|account| account == "system:serviceaccount:blue:blue-gitops"));
         needs.is_some()
     };
-    let changes = news(EventKind::Normal, "Progressing", "ConfigMap/blue/a created");
+    let changes = make_news(EventKind::Normal, "Progressing", "ConfigMap/blue/a created");
     for type_ in [
         "generic",
         "generic-hmac",
@@ -288,27 +288,36 @@ fn who_is_told_of_what_follows_flux() {
     ] {
         let is_host = type_.starts_with("git");
         assert_eq!(wants(type_, &changes), !is_host, "{type_}: what was changed");
-        assert!(wants(type_, &failure()), "{type_}: a failure");
+        assert!(wants(type_, &make_failure()), "{type_}: a failure");
         assert_eq!(
-            wants(type_, &success()),
+            wants(type_, &make_success()),
             is_host || type_.starts_with("generic"),
             "{type_}: a success"
         );
     }
     // A warning about a successful apply is no failure, and without a revision no commit exists.
-    let remark = news(EventKind::Warning, "ReconciliationSucceeded", "x");
+    let remark = make_news(EventKind::Warning, "ReconciliationSucceeded", "x");
     assert!(!wants("github", &remark) && wants("slack", &remark));
     let of = ("source.toolkit.fluxcd.io/v1", "GitRepository", "source-controller");
-    let source = event(EventKind::Warning, "GitOperationFailed", "x", &[]);
-    let source = AlertEvent::of(of, &object("blue", "app"), &source, start()).unwrap();
+    let source = make_event(EventKind::Warning, "GitOperationFailed", "x", &[]);
+    let source = AlertEvent::of(of, &make_metadata("blue", "app"), &source, start()).unwrap();
     assert!(!wants("github", &source) && wants("slack", &source));
     // The owner of the event is checked again when the event is sent.
-    let slack = provider(&json!({ "type": "slack" }));
-    let refused = RequiredObjects::of_event(&slack, &realm().place("red"), (&failure(), &BTreeMap::new()));
+    let slack = make_provider(&json!({ "type": "slack" }));
+    let refused = RequiredObjects::of_event(
+        &slack,
+        &make_tenancy().place("red"),
+        (&make_failure(), &BTreeMap::new()),
+    );
     assert!(refused.is_ok(), "the namespace of the Provider is the event's own");
     let mut moved = slack.clone();
     moved.metadata.namespace = Some("red".to_owned());
-    let refused = RequiredObjects::of_event(&moved, &realm().place("red"), (&failure(), &BTreeMap::new())).unwrap_err();
+    let refused = RequiredObjects::of_event(
+        &moved,
+        &make_tenancy().place("red"),
+        (&make_failure(), &BTreeMap::new()),
+    )
+    .unwrap_err();
     assert!(
         refused.contains("cross-namespace references have been blocked"),
         "{refused}"
@@ -319,7 +328,7 @@ fn who_is_told_of_what_follows_flux() {
 fn headers_are_not_where_a_secret_says_something_else() {
     let problem = |headers: &str| {
         let fields = json!({ "secretRef": { "name": "secret" } });
-        sent_with(&fields, Some(&[("headers", headers)]), &failure()).unwrap_err()
+        sent_with(&fields, Some(&[("headers", headers)]), &make_failure()).unwrap_err()
     };
     for (headers, part) in [
         ("x: \"a\\r\\nhost: inside\"", "the value of x holds what no header can"),
@@ -340,7 +349,10 @@ fn headers_are_not_where_a_secret_says_something_else() {
     }
     // The control.
     assert_eq!(
-        header(&sent(&json!({}), &[("headers", "X: a b")], &failure()), "x"),
+        find_header(
+            &write_notification(&json!({}), &[("headers", "X: a b")], &make_failure()),
+            "x"
+        ),
         Some("a b")
     );
 }
@@ -357,7 +369,7 @@ fn nothing_of_a_secret_is_in_a_message() {
         &[("githubAppID", "sesame")],
     ];
     for data in wrong {
-        let problem = sent_with(&fields, Some(data), &failure()).unwrap_err();
+        let problem = sent_with(&fields, Some(data), &make_failure()).unwrap_err();
         assert!(
             problem.starts_with("invalid 'blue/secret' secret data: ") && !problem.contains("sesame"),
             "{problem}"
@@ -366,7 +378,7 @@ fn nothing_of_a_secret_is_in_a_message() {
     let sending = sent_with(
         &fields,
         Some(&[("address", "https://hooks.example/T0/sesame"), ("token", "sesame")]),
-        &failure(),
+        &make_failure(),
     )
     .unwrap();
     assert_eq!(sending.shown, "the address in Secret blue/secret");
@@ -375,19 +387,19 @@ fn nothing_of_a_secret_is_in_a_message() {
     let open = sent_with(
         &json!({ "address": "https://u:p@hooks.example:8443/T0/x?y=z" }),
         None,
-        &failure(),
+        &make_failure(),
     )
     .unwrap();
     assert_eq!(open.shown, "https://hooks.example:8443");
-    assert_eq!(open.letter.user, Some(("u".to_owned(), "p".to_owned())));
-    assert_eq!(open.letter.address.target(), "/T0/x?y=z");
+    assert_eq!(open.request.user, Some(("u".to_owned(), "p".to_owned())));
+    assert_eq!(open.request.address.target(), "/T0/x?y=z");
 }
 
 #[test]
 fn answers_are_judged_without_their_words() {
-    let slack = sent_with(&json!({ "type": "slack" }), None, &failure()).unwrap();
+    let slack = sent_with(&json!({ "type": "slack" }), None, &make_failure()).unwrap();
     let judge = |sending: &PreparedNotification, status: u16, body: &str| {
-        sending.judge(&Answer {
+        sending.interpret_answer(&Answer {
             status,
             retry_after: Some(Duration::from_secs(7)),
             body: body.as_bytes().to_vec(),
@@ -409,20 +421,22 @@ fn answers_are_judged_without_their_words() {
     }
     // Slack's API answers 200 to every request; only known words of its answer are repeated.
     let api = json!({ "type": "slack", "address": "https://slack.com/api/chat.postMessage" });
-    let api = sent_with(&api, None, &failure()).unwrap();
-    assert!(api.letter.answer_bytes > 0 && slack.letter.answer_bytes == 0);
+    let api = sent_with(&api, None, &make_failure()).unwrap();
+    assert!(api.request.answer_bytes > 0 && slack.request.answer_bytes == 0);
     assert_eq!(judge(&api, 200, r#"{"ok":true}"#), Verdict::Done);
-    let said = |body: &str| judge(&api, 200, body);
+    let interpret = |body: &str| judge(&api, 200, body);
     assert_eq!(
-        said(r#"{"ok":false,"error":"channel_not_found"}"#),
+        interpret(r#"{"ok":false,"error":"channel_not_found"}"#),
         Verdict::Failed("Slack responded with error: channel_not_found".to_owned())
     );
     assert_eq!(
-        said(r#"{"ok":false,"error":"sesame"}"#),
+        interpret(r#"{"ok":false,"error":"sesame"}"#),
         Verdict::Failed("Slack responded with an error".to_owned())
     );
-    assert!(matches!(said(r#"{"ok":false,"error":"ratelimited"}"#), Verdict::Again { after, .. } if after == seven));
-    assert!(matches!(said("<html>"), Verdict::Failed(_)));
+    assert!(
+        matches!(interpret(r#"{"ok":false,"error":"ratelimited"}"#), Verdict::Again { after, .. } if after == seven)
+    );
+    assert!(matches!(interpret("<html>"), Verdict::Failed(_)));
 }
 
 #[test]
@@ -435,9 +449,9 @@ fn pauses_grow_and_end() {
     // A receiver that requests a pause of a day doesn't get it.
     assert_eq!(seconds(1, Some(86_400)), Some(30));
     assert_eq!(seconds(1, Some(1)), Some(1));
-    assert_eq!(find_timeout(&provider(&json!({})).spec), Duration::from_secs(15));
+    assert_eq!(find_timeout(&make_provider(&json!({})).spec), Duration::from_secs(15));
     assert_eq!(
-        find_timeout(&provider(&json!({ "timeout": "1500ms" })).spec),
+        find_timeout(&make_provider(&json!({ "timeout": "1500ms" })).spec),
         Duration::from_millis(1500)
     );
 }
@@ -445,16 +459,16 @@ fn pauses_grow_and_end() {
 #[test]
 fn proxies_and_certificates_are_whose_flux_takes() {
     let through = |fields: Value, data: &[(&str, &str)], proxy: Option<&[(&str, &str)]>| {
-        let (provider, alert) = (provider(&fields), alert("blue", &json!({})));
+        let (provider, alert) = (make_provider(&fields), make_alert("blue", &json!({})));
         let secrets = Secrets {
-            secret: Some(secret(data)),
+            secret: Some(make_secret(data)),
             certificates: None,
-            proxy: proxy.map(secret),
+            proxy: proxy.map(make_secret),
         };
-        let mut purse = EvaluationBudget::default();
-        let news = failure();
-        let metadata = combine(&news, &alert.spec).metadata;
-        write_sending((&provider, &alert), (&news, &metadata), secrets, (&mut purse, start())).unwrap()
+        let mut budget = EvaluationBudget::default();
+        let news = make_failure();
+        let metadata = combine_metadata(&news, &alert.spec).metadata;
+        write_sending((&provider, &alert), (&news, &metadata), secrets, (&mut budget, start())).unwrap()
     };
     let with = |fields: Value| {
         let mut all = fields;

@@ -5,21 +5,27 @@ use tenure_planner::EventKind;
 use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::provider::{Answer, Method, PreparedNotification, Verdict};
 
-use crate::provider::{SHA1, body, failure, header, news, sent, sent_with, success};
+use crate::provider::{
+    SHA1, find_header, make_failure, make_news, make_success, read_body, sent_with, write_notification,
+};
 
 #[test]
 fn generic_is_fluxs_event_with_headers_of_the_secret() {
     let headers = "Authorization: token sesame\nX-Two: 'b'\n";
-    let letter = sent(&json!({}), &[("headers", headers), ("token", "unused")], &failure());
-    assert_eq!(letter.method, Method::Post);
-    assert_eq!(letter.address.target(), "/a/b");
-    assert_eq!(header(&letter, "gotk-component"), Some("kustomize-controller"));
-    assert_eq!(header(&letter, "content-type"), Some("application/json"));
-    assert_eq!(header(&letter, "authorization"), Some("token sesame"));
-    assert_eq!(header(&letter, "x-two"), Some("b"));
-    assert_eq!(header(&letter, "x-signature"), None);
+    let request = write_notification(
+        &json!({}),
+        &[("headers", headers), ("token", "unused")],
+        &make_failure(),
+    );
+    assert_eq!(request.method, Method::Post);
+    assert_eq!(request.address.target(), "/a/b");
+    assert_eq!(find_header(&request, "gotk-component"), Some("kustomize-controller"));
+    assert_eq!(find_header(&request, "content-type"), Some("application/json"));
+    assert_eq!(find_header(&request, "authorization"), Some("token sesame"));
+    assert_eq!(find_header(&request, "x-two"), Some("b"));
+    assert_eq!(find_header(&request, "x-signature"), None);
     assert_eq!(
-        body(&letter),
+        read_body(&request),
         json!({
             "involvedObject": {
                 "kind": "Kustomization", "namespace": "blue", "name": "app", "uid": "o",
@@ -35,19 +41,23 @@ fn generic_is_fluxs_event_with_headers_of_the_secret() {
 #[test]
 fn generic_hmac_signs_what_is_sent() {
     // As `printf '{"a":1}' | openssl dgst -sha256 -hmac sesame` has it, for another body.
-    let letter = sent(&json!({ "type": "generic-hmac" }), &[("token", "sesame\n")], &failure());
-    let signature = header(&letter, "x-signature").unwrap();
+    let request = write_notification(
+        &json!({ "type": "generic-hmac" }),
+        &[("token", "sesame\n")],
+        &make_failure(),
+    );
+    let signature = find_header(&request, "x-signature").unwrap();
     let expected = |key: &[u8]| {
         use hmac::{Hmac, KeyInit as _, Mac as _};
         let mut code = Hmac::<sha2::Sha256>::new_from_slice(key).unwrap();
-        code.update(&letter.body);
+        code.update(&request.body);
         format!("sha256={}", hex::encode(code.finalize().into_bytes()))
     };
     assert_eq!(signature, expected(b"sesame\n"), "all of the key counts, as in Flux");
     assert_ne!(signature, expected(b"sesame"));
     let hmac = json!({ "type": "generic-hmac", "secretRef": { "name": "secret" } });
     for data in [&[][..], &[("token", "")]] {
-        let problem = sent_with(&hmac, Some(data), &failure()).unwrap_err();
+        let problem = sent_with(&hmac, Some(data), &make_failure()).unwrap_err();
         assert!(
             problem.contains("'blue/secret'") && problem.contains("token is missing or empty"),
             "{problem}"
@@ -58,10 +68,10 @@ fn generic_hmac_signs_what_is_sent() {
 #[test]
 fn slack_is_told_in_one_attachment() {
     let fields = json!({ "type": "slack", "channel": "general", "username": "tenure" });
-    let letter = sent(&fields, &[("token", "sesame\n")], &failure());
-    assert_eq!(header(&letter, "authorization"), Some("Bearer sesame"));
+    let request = write_notification(&fields, &[("token", "sesame\n")], &make_failure());
+    assert_eq!(find_header(&request, "authorization"), Some("Bearer sesame"));
     assert_eq!(
-        body(&letter),
+        read_body(&request),
         json!({
             "channel": "general", "username": "tenure", "icon_url": "", "icon_emoji": "",
             "attachments": [{
@@ -77,26 +87,26 @@ fn slack_is_told_in_one_attachment() {
     let plain = sent_with(
         &json!({ "type": "slack" }),
         None,
-        &news(EventKind::Normal, "Progressing", "x"),
+        &make_news(EventKind::Normal, "Progressing", "x"),
     )
     .unwrap()
-    .letter;
-    assert_eq!(header(&plain, "authorization"), None);
-    assert_eq!(body(&plain)["username"], "kustomize-controller");
-    assert_eq!(body(&plain)["attachments"][0]["color"], "good");
+    .request;
+    assert_eq!(find_header(&plain, "authorization"), None);
+    assert_eq!(read_body(&plain)["username"], "kustomize-controller");
+    assert_eq!(read_body(&plain)["attachments"][0]["color"], "good");
 }
 
 #[test]
 fn discord_takes_slacks_message() {
     let at = |address: &str| {
-        let letter = sent_with(&json!({ "type": "discord", "address": address }), None, &failure())
+        let request = sent_with(&json!({ "type": "discord", "address": address }), None, &make_failure())
             .unwrap()
-            .letter;
-        (letter.address.target(), body(&letter))
+            .request;
+        (request.address.target(), read_body(&request))
     };
-    let (target, told) = at("https://discord.example/api/webhooks/1/2");
+    let (target, payload) = at("https://discord.example/api/webhooks/1/2");
     assert_eq!(target, "/api/webhooks/1/2/slack");
-    assert_eq!(told["attachments"][0]["fallback"], "");
+    assert_eq!(payload["attachments"][0]["fallback"], "");
     assert_eq!(
         at("https://discord.example/api/webhooks/1/2/slack").0,
         "/api/webhooks/1/2/slack"
@@ -111,12 +121,12 @@ fn discord_takes_slacks_message() {
 fn teams_gets_a_card_by_its_address() {
     let at = |address: &str, news: &AlertEvent| {
         let fields = json!({ "type": "msteams", "address": address });
-        body(&sent_with(&fields, None, news).unwrap().letter)
+        read_body(&sent_with(&fields, None, news).unwrap().request)
     };
     assert_eq!(
         at(
             "https://prod-28.example/workflows/x/triggers/manual/paths/invoke",
-            &failure()
+            &make_failure()
         ),
         json!({
             "type": "message",
@@ -141,7 +151,7 @@ fn teams_gets_a_card_by_its_address() {
         })
     );
     assert_eq!(
-        at("https://x.webhook.office.com:443/y", &failure()),
+        at("https://x.webhook.office.com:443/y", &make_failure()),
         json!({
             "@type": "MessageCard", "@context": "http://schema.org/extensions", "themeColor": "FF0000",
             "summary": "kustomization/app.blue",
@@ -154,7 +164,7 @@ fn teams_gets_a_card_by_its_address() {
             }],
         })
     );
-    let good = news(EventKind::Normal, "Progressing", "x");
+    let good = make_news(EventKind::Normal, "Progressing", "x");
     assert_eq!(at("https://x.webhook.office.com/y", &good)["themeColor"], "0076D7");
     assert_eq!(at("https://x-webhook.office.com/y", &good)["type"], "message");
 }
@@ -162,9 +172,9 @@ fn teams_gets_a_card_by_its_address() {
 #[test]
 fn alertmanager_gets_labels() {
     let fields = json!({ "type": "alertmanager", "address": "https://am.example/api/v2/alerts" });
-    let letter = sent_with(&fields, None, &failure()).unwrap().letter;
+    let request = sent_with(&fields, None, &make_failure()).unwrap().request;
     assert_eq!(
-        body(&letter),
+        read_body(&request),
         json!([{
             "status": "firing",
             "labels": {
@@ -176,18 +186,18 @@ fn alertmanager_gets_labels() {
             "startsAt": "2026-01-02T03:04:05Z", "endsAt": "0001-01-01T00:00:00Z",
         }])
     );
-    let token = sent(&fields, &[("token", "sesame")], &failure());
+    let token = write_notification(&fields, &[("token", "sesame")], &make_failure());
     assert_eq!(
-        (header(&token, "authorization"), token.user.clone()),
+        (find_header(&token, "authorization"), token.user.clone()),
         (Some("Bearer sesame"), None)
     );
-    let basic = sent(
+    let basic = write_notification(
         &fields,
         &[("token", "unused"), ("username", "u"), ("password", "p")],
-        &failure(),
+        &make_failure(),
     );
     assert_eq!(
-        (header(&basic, "authorization"), basic.user.clone()),
+        (find_header(&basic, "authorization"), basic.user.clone()),
         (None, Some(("u".to_owned(), "p".to_owned())))
     );
 }
@@ -198,18 +208,18 @@ fn a_commits_status_is_asked_for_and_told() {
         let fields = json!({ "type": type_, "address": address, "secretRef": { "name": "secret" } });
         sent_with(&fields, Some(&[("token", "sesame\n")]), news).unwrap()
     };
-    let told = |sending: &PreparedNotification| {
-        let (inquiry, letter) = (sending.inquiry.as_ref().unwrap(), &sending.letter);
-        assert_eq!((inquiry.method, letter.method), (Method::Get, Method::Post));
-        (inquiry.address.target(), letter.address.target(), body(letter))
+    let describe = |sending: &PreparedNotification| {
+        let (inquiry, request) = (sending.inquiry.as_ref().unwrap(), &sending.request);
+        assert_eq!((inquiry.method, request.method), (Method::Get, Method::Post));
+        (inquiry.address.target(), request.address.target(), read_body(request))
     };
     let name = "kustomization/app/0c9c2e41";
 
-    let github = sending("github", "https://github.com/a/b.git", &success());
-    assert_eq!(github.letter.address.host, "api.github.com");
-    assert_eq!(header(&github.letter, "authorization"), Some("Bearer sesame"));
+    let github = sending("github", "https://github.com/a/b.git", &make_success());
+    assert_eq!(github.request.address.host, "api.github.com");
+    assert_eq!(find_header(&github.request, "authorization"), Some("Bearer sesame"));
     assert_eq!(
-        told(&github),
+        describe(&github),
         (
             format!("/repos/a/b/commits/{SHA1}/statuses?per_page=50"),
             format!("/repos/a/b/statuses/{SHA1}"),
@@ -217,14 +227,14 @@ fn a_commits_status_is_asked_for_and_told() {
         )
     );
 
-    let gitlab = sending("gitlab", "ssh://git@gitlab.example:2222/a/b/c.git", &failure());
+    let gitlab = sending("gitlab", "ssh://git@gitlab.example:2222/a/b/c.git", &make_failure());
     assert_eq!(
-        (gitlab.letter.address.is_https, gitlab.letter.address.port),
+        (gitlab.request.address.is_https, gitlab.request.address.port),
         (true, None)
     );
-    assert_eq!(header(&gitlab.letter, "private-token"), Some("sesame"));
+    assert_eq!(find_header(&gitlab.request, "private-token"), Some("sesame"));
     assert_eq!(
-        told(&gitlab),
+        describe(&gitlab),
         (
             format!(
                 "/api/v4/projects/a%2Fb%2Fc/repository/commits/{SHA1}/statuses?name=kustomization%2Fapp%2F0c9c2e41"
@@ -234,10 +244,10 @@ fn a_commits_status_is_asked_for_and_told() {
         )
     );
 
-    let gitea = sending("gitea", "http://git.example:3000/a/b", &failure());
-    assert_eq!(header(&gitea.letter, "authorization"), Some("token sesame"));
+    let gitea = sending("gitea", "http://git.example:3000/a/b", &make_failure());
+    assert_eq!(find_header(&gitea.request, "authorization"), Some("token sesame"));
     assert_eq!(
-        told(&gitea),
+        describe(&gitea),
         (
             format!("/api/v1/repos/a/b/commits/{SHA1}/statuses?limit=50&page=1"),
             format!("/api/v1/repos/a/b/statuses/{SHA1}"),
@@ -282,8 +292,8 @@ fn an_expression_names_a_commits_status() {
         let fields = json!({
             "type": "github", "address": "https://github.com/a/b", "secretRef": { "name": "secret" }, "commitStatusExpr": expression,
         });
-        sent_with(&fields, Some(&[("token", "sesame")]), &success())
-            .map(|sending| body(&sending.letter)["context"].clone())
+        sent_with(&fields, Some(&[("token", "sesame")]), &make_success())
+            .map(|sending| read_body(&sending.request)["context"].clone())
     };
     let name = "event.involvedObject.kind + '/' + event.involvedObject.name + '/' + event.metadata.cluster + '/' + provider.metadata.name \
                 + '/' + alert.metadata.name";

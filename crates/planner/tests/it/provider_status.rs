@@ -8,25 +8,25 @@ use tenure_planner::provider::{
 };
 use tenure_planner::receiver::TokenFailure;
 
-use crate::provider::{provider, secret};
-use crate::receiver::{realm, start};
+use crate::provider::{make_provider, make_secret};
+use crate::receiver::{make_tenancy, start};
 
 /// Returns the text and the reason of Ready where the policy denies the address.
-fn denied(fields: &Value, secrets: Secrets) -> (String, String) {
-    let mut provider = provider(fields);
+fn find_denial(fields: &Value, secrets: Secrets) -> (String, String) {
+    let mut provider = make_provider(fields);
     let destination = Destination::find(&provider, secrets).unwrap();
     let denial = destination.describe_denial(
         "connection to http://10.0.0.7:9 denied: 10.0.0.7 is a private address; an administrator allows it by starting the controllers with --allow-source http://10.0.0.7:9",
         "connection denied: it is a private address",
     );
-    report(&mut provider, ObservedReceiver::DeniedAddress(denial))
+    report_status(&mut provider, ObservedReceiver::DeniedAddress(denial))
 }
 
 /// Plans with a problem of the receiver, which may end by itself, and returns the text and the reason of Ready.
-fn report(provider: &mut Provider, receiver: ObservedReceiver) -> (String, String) {
+fn report_status(provider: &mut Provider, receiver: ObservedReceiver) -> (String, String) {
     let snapshot = Snapshot {
         provider: provider.clone(),
-        placement: realm().place("blue"),
+        placement: make_tenancy().place("blue"),
         receiver,
     };
     let made = plan(&snapshot, start());
@@ -57,11 +57,11 @@ fn a_secret_that_can_not_be_read_is_reported_before_an_event() {
         is_known,
     };
     let unreadable = |is_known| ObservedReceiver::UnreadableSecret(failure(is_known));
-    let mut provider = provider(&json!({ "secretRef": { "name": "s" } }));
+    let mut provider = make_provider(&json!({ "secretRef": { "name": "s" } }));
     let ready = |provider: &Provider, receiver| {
         let snapshot = Snapshot {
             provider: provider.clone(),
-            placement: realm().place("blue"),
+            placement: make_tenancy().place("blue"),
             receiver,
         };
         plan(&snapshot, start())
@@ -72,7 +72,7 @@ fn a_secret_that_can_not_be_read_is_reported_before_an_event() {
     assert_eq!(ready(&provider, unreadable(false)), Some(ConditionStatus::True));
     assert!(needs_check(&provider, Some(&failure(true))) && !needs_check(&provider, Some(&failure(false))));
     assert!(!needs_check(&provider, None));
-    let (reason, message) = report(&mut provider, unreadable(true));
+    let (reason, message) = report_status(&mut provider, unreadable(true));
     assert_eq!(reason, "AuthenticationFailed");
     assert!(message.starts_with("Secret blue/s can't be read as "), "{message}");
     assert!(
@@ -90,7 +90,7 @@ fn a_secret_that_can_not_be_read_is_reported_before_an_event() {
 
 #[test]
 fn a_denied_address_is_reported_before_an_event() {
-    let (reason, message) = denied(&json!({ "address": "http://10.0.0.7:9/a" }), Secrets::default());
+    let (reason, message) = find_denial(&json!({ "address": "http://10.0.0.7:9/a" }), Secrets::default());
     assert_eq!(reason, "AddressDenied");
     assert!(
         message.starts_with("spec.address: connection to http://10.0.0.7:9 denied"),
@@ -99,7 +99,7 @@ fn a_denied_address_is_reported_before_an_event() {
     assert!(message.ends_with("--allow-source http://10.0.0.7:9"), "{message}");
     // An address from a Secret, or behind a proxy from one, is not shown.
     let of_secret = |entries: &[(&str, &str)]| Secrets {
-        secret: Some(secret(entries)),
+        secret: Some(make_secret(entries)),
         ..Secrets::default()
     };
     let with_secret = json!({ "secretRef": { "name": "s" } });
@@ -113,18 +113,18 @@ fn a_denied_address_is_reported_before_an_event() {
             "spec.address, or the proxy in Secret blue/s: connection denied",
         ),
     ] {
-        let (_, message) = denied(&with_secret, of_secret(&entries));
+        let (_, message) = find_denial(&with_secret, of_secret(&entries));
         assert!(message.starts_with(part) && !message.contains("10.0.0.7"), "{message}");
     }
     // The API of GitHub has another host than its repositories.
-    let github = provider(&json!({ "type": "github", "address": "https://github.com/a/b" }));
+    let github = make_provider(&json!({ "type": "github", "address": "https://github.com/a/b" }));
     let found = Destination::find(&github, of_secret(&[("token", "t")])).unwrap();
     assert_eq!(found.address.host, "api.github.com");
 }
 
 #[test]
 fn unused_provider_needs_no_check_of_its_address() {
-    let of = |fields: &Value| RequiredObjects::of_check(&provider(fields), &realm().place("blue"));
+    let of = |fields: &Value| RequiredObjects::of_check(&make_provider(fields), &make_tenancy().place("blue"));
     let needed = of(&json!({ "secretRef": { "name": "s" } })).unwrap();
     assert_eq!(
         (needed.account.to_string().as_str(), needed.secret.as_deref()),
@@ -132,7 +132,7 @@ fn unused_provider_needs_no_check_of_its_address() {
     );
     assert_eq!(of(&json!({ "suspend": true })), None);
     assert_eq!(of(&json!({ "type": "pigeon" })), None);
-    let mut leaving = provider(&json!({}));
+    let mut leaving = make_provider(&json!({}));
     leaving.metadata.deletion_timestamp = Some(tenure_api::Time(start()));
-    assert_eq!(RequiredObjects::of_check(&leaving, &realm().place("blue")), None);
+    assert_eq!(RequiredObjects::of_check(&leaving, &make_tenancy().place("blue")), None);
 }

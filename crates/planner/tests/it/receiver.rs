@@ -16,7 +16,7 @@ pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-pub(crate) fn realm() -> TenancyFacts {
+pub(crate) fn make_tenancy() -> TenancyFacts {
     serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
         "namespaces": [
@@ -28,7 +28,7 @@ pub(crate) fn realm() -> TenancyFacts {
     .unwrap()
 }
 
-pub(crate) fn receiver(fields: &Value) -> Receiver {
+pub(crate) fn make_receiver(fields: &Value) -> Receiver {
     let mut spec = json!({
         "type": "github", "secretRef": { "name": "token" }, "resources": [{ "kind": "GitRepository", "name": "app" }],
     });
@@ -44,10 +44,10 @@ pub(crate) fn receiver(fields: &Value) -> Receiver {
     .unwrap()
 }
 
-fn snapshot(fields: &Value) -> Snapshot {
-    let receiver = receiver(fields);
+fn make_snapshot(fields: &Value) -> Snapshot {
+    let receiver = make_receiver(fields);
     Snapshot {
-        placement: realm().place("blue"),
+        placement: make_tenancy().place("blue"),
         is_outdated: false,
         has_listener: true,
         attempt: Attempt::begin(&receiver),
@@ -62,13 +62,13 @@ fn planned_at(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan
 }
 
-fn planned(snapshot: &Snapshot) -> Plan {
+fn plan_now(snapshot: &Snapshot) -> Plan {
     planned_at(snapshot, start())
 }
 
 /// The next plan of the same attempt, after a step was answered.
-fn answered(mut snapshot: Snapshot, token: Result<&[u8], TokenFailure>) -> (Snapshot, Plan) {
-    let asked = planned(&snapshot);
+fn plan_with_token(mut snapshot: Snapshot, token: Result<&[u8], TokenFailure>) -> (Snapshot, Plan) {
+    let asked = plan_now(&snapshot);
     assert_eq!(
         asked.steps,
         [Step::ReadToken {
@@ -81,7 +81,7 @@ fn answered(mut snapshot: Snapshot, token: Result<&[u8], TokenFailure>) -> (Snap
     );
     snapshot.memory = asked.memory;
     snapshot.attempt.path = Some(token.map(|token| find_path(token, &snapshot.receiver)));
-    let plan = planned(&snapshot);
+    let plan = plan_now(&snapshot);
     snapshot.memory = plan.memory.clone();
     if let Some(status) = &plan.status {
         snapshot.receiver.status = Some(status.clone());
@@ -91,20 +91,20 @@ fn answered(mut snapshot: Snapshot, token: Result<&[u8], TokenFailure>) -> (Snap
 
 #[test]
 fn a_path_follows_from_the_token_the_name_and_the_namespace() {
-    let (snapshot, plan) = answered(snapshot(&json!({})), Ok(b"sesame"));
+    let (snapshot, plan) = plan_with_token(make_snapshot(&json!({})), Ok(b"sesame"));
     let status = plan.status.as_ref().unwrap();
     assert_eq!(status.webhook_path.as_deref(), Some(PATH));
     assert_eq!(status.observed_generation, Some(1));
     insta::assert_snapshot!(plan.to_string());
-    assert_eq!(plan.memory.door.as_ref().unwrap().as_str(), PATH);
+    assert_eq!(plan.memory.hook_path.as_ref().unwrap().as_str(), PATH);
     assert!(plan.events.iter().all(|event| !event.message.contains("/hook/")));
     // Nothing is read or written before the next look is due: at the interval, after a request, or after a change.
     let mut again = Snapshot {
         attempt: Attempt::begin(&snapshot.receiver),
         ..snapshot
     };
-    let idle = planned(&again);
-    assert!(idle.steps.is_empty() && idle.status.is_none() && idle.memory.door.is_some());
+    let idle = plan_now(&again);
+    assert!(idle.steps.is_empty() && idle.status.is_none() && idle.memory.hook_path.is_some());
     let Next::Done(Some(due)) = idle.next else {
         panic!("{idle}")
     };
@@ -112,13 +112,13 @@ fn a_path_follows_from_the_token_the_name_and_the_namespace() {
     assert!((570..=630).contains(&after), "{after}");
     assert_eq!(planned_at(&again, due).steps.len(), 1);
     again.is_outdated = true;
-    assert_eq!(planned(&again).steps.len(), 1);
+    assert_eq!(plan_now(&again).steps.len(), 1);
     again.is_outdated = false;
     let asked = BTreeMap::from([("reconcile.fluxcd.io/requestedAt".to_owned(), "now".to_owned())]);
     again.receiver.metadata.annotations = Some(asked);
-    assert_eq!(planned(&again).next, Next::Restart);
+    assert_eq!(plan_now(&again).next, Next::Restart);
     again.attempt = Attempt::begin(&again.receiver);
-    let (_, plan) = answered(again, Ok(b"sesame"));
+    let (_, plan) = plan_with_token(again, Ok(b"sesame"));
     assert_eq!(plan.status.unwrap().last_handled_reconcile_at.as_deref(), Some("now"));
     assert!(plan.events.is_empty(), "it is no news");
 }
@@ -127,9 +127,9 @@ fn a_path_follows_from_the_token_the_name_and_the_namespace() {
 fn receiver_without_listener_is_not_ready() {
     let silent = Snapshot {
         has_listener: false,
-        ..snapshot(&json!({}))
+        ..make_snapshot(&json!({}))
     };
-    let (mut silent, plan) = answered(silent, Ok(b"sesame"));
+    let (mut silent, plan) = plan_with_token(silent, Ok(b"sesame"));
     let status = plan.status.as_ref().unwrap();
     // The path is known already, so that a user can set it at the Git host.
     assert_eq!(status.webhook_path.as_deref(), Some(PATH));
@@ -149,17 +149,17 @@ fn receiver_without_listener_is_not_ready() {
     // Reported once, until the listener is there.
     silent.attempt = Attempt::begin(&silent.receiver);
     silent.is_outdated = true;
-    let (mut silent, again) = answered(silent, Ok(b"sesame"));
+    let (mut silent, again) = plan_with_token(silent, Ok(b"sesame"));
     assert!(again.events.is_empty() && again.status.is_none(), "{again}");
     silent.attempt = Attempt::begin(&silent.receiver);
     silent.has_listener = true;
-    let (_, heard) = answered(silent, Ok(b"sesame"));
-    assert_eq!(heard.status.unwrap().conditions[0].reason, "Succeeded");
+    let (_, planned) = plan_with_token(silent, Ok(b"sesame"));
+    assert_eq!(planned.status.unwrap().conditions[0].reason, "Succeeded");
 }
 
 #[test]
 fn a_token_that_is_gone_closes_the_door_and_one_that_nobody_tells_of_does_not() {
-    let (known, _) = answered(snapshot(&json!({})), Ok(b"sesame"));
+    let (known, _) = plan_with_token(make_snapshot(&json!({})), Ok(b"sesame"));
     let begin = |snapshot: &Snapshot| Snapshot {
         attempt: Attempt::begin(&snapshot.receiver),
         is_outdated: true,
@@ -171,30 +171,33 @@ fn a_token_that_is_gone_closes_the_door_and_one_that_nobody_tells_of_does_not() 
             is_known,
         })
     };
-    let (_, unanswered) = answered(begin(&known), failure(false));
-    assert_eq!(unanswered.memory.door, known.memory.door);
+    let (_, unanswered) = plan_with_token(begin(&known), failure(false));
+    assert_eq!(unanswered.memory.hook_path, known.memory.hook_path);
     assert_eq!(unanswered.status.as_ref().unwrap().webhook_path.as_deref(), Some(PATH));
-    let (gone, plan) = answered(begin(&known), failure(true));
+    let (gone, plan) = plan_with_token(begin(&known), failure(true));
     insta::assert_snapshot!(plan.to_string());
-    assert_eq!((&plan.memory.door, &plan.status.unwrap().webhook_path), (&None, &None));
+    assert_eq!(
+        (&plan.memory.hook_path, &plan.status.unwrap().webhook_path),
+        (&None, &None)
+    );
     assert_eq!(plan.events[0].kind, EventKind::Warning);
     // Tried again, less often each time.
     assert_eq!(plan.next, Next::Done(Some(start() + SignedDuration::from_secs(1))));
-    let (_, third) = answered(begin(&gone), failure(true));
+    let (_, third) = plan_with_token(begin(&gone), failure(true));
     assert_eq!(third.next, Next::Done(Some(start() + SignedDuration::from_secs(2))));
     assert!(third.events.is_empty(), "it is no news");
 }
 
 #[test]
 fn a_suspended_one_is_left_as_it_is_and_one_that_goes_has_no_door() {
-    let (mut snapshot, _) = answered(snapshot(&json!({})), Ok(b"sesame"));
+    let (mut snapshot, _) = plan_with_token(make_snapshot(&json!({})), Ok(b"sesame"));
     snapshot.receiver.spec.suspend = true;
-    let plan = planned(&snapshot);
-    assert!(plan.status.is_none() && plan.memory.door.is_some());
+    let plan = plan_now(&snapshot);
+    assert!(plan.status.is_none() && plan.memory.hook_path.is_some());
     snapshot.receiver.metadata.deletion_timestamp = Some(tenure_api::Time(start()));
     snapshot.receiver.metadata.finalizers = Some(vec!["finalizers.fluxcd.io".to_owned()]);
-    let plan = planned(&snapshot);
-    assert!(plan.memory.door.is_none() && plan.finalizer.is_some());
+    let plan = plan_now(&snapshot);
+    assert!(plan.memory.hook_path.is_none() && plan.finalizer.is_some());
     assert_eq!(plan.next, Next::Forget);
 }
 
@@ -285,7 +288,7 @@ fn what_can_not_be_is_refused_by_name() {
             "spec.resources has 101 entries",
         ),
     ] {
-        let plan = planned(&snapshot(&fields));
+        let plan = plan_now(&make_snapshot(&fields));
         let status = plan.status.as_ref().unwrap();
         for type_ in ["Ready", "Stalled"] {
             let found = status
@@ -296,7 +299,7 @@ fn what_can_not_be_is_refused_by_name() {
             assert_eq!(found.reason, reason, "{fields}: {}", found.message);
             assert!(found.message.contains(part), "{fields}: {}", found.message);
         }
-        assert!(plan.memory.door.is_none() && plan.steps.is_empty());
+        assert!(plan.memory.hook_path.is_none() && plan.steps.is_empty());
     }
     for fields in [
         resource(json!({ "namespace": "blue-dev" })),
@@ -304,6 +307,6 @@ fn what_can_not_be_is_refused_by_name() {
         resource(json!({ "kind": "Kustomization", "apiVersion": "kustomize.toolkit.fluxcd.io/v1" })),
         json!({ "resourceFilter": "res.metadata.name == req.repository.name" }),
     ] {
-        assert_eq!(planned(&snapshot(&fields)).steps.len(), 1, "{fields}");
+        assert_eq!(plan_now(&make_snapshot(&fields)).steps.len(), 1, "{fields}");
     }
 }

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use tenure_api::Receiver;
-use tenure_planner::expression::{EXPRESSION, EvaluationBudget, PURSE};
+use tenure_planner::expression::{EXPRESSION, EvaluationBudget, FULL_BUDGET};
 use tenure_planner::receiver::{
-    Candidate, Delivery, Verdict, find_path, find_token, list_sought, name_path, select_targets, verify,
+    Candidate, Delivery, Verdict, find_path, find_token, list_sought, name_path, select_targets, verify_request,
 };
 use tenure_tenancy::{NamespaceFacts, Placement};
 
-use crate::receiver::{PATH, realm, receiver, start};
+use crate::receiver::{PATH, make_receiver, make_tenancy, start};
 
 const BODY: &str = r#"{"ref":"refs/heads/main"}"#;
 
-fn delivery(headers: &[(&str, &str)], body: &str) -> Delivery {
+fn make_delivery(headers: &[(&str, &str)], body: &str) -> Delivery {
     Delivery {
         path: name_path(PATH).unwrap(),
         headers: headers
@@ -168,8 +168,8 @@ fn each_sender_is_believed_by_its_own_proof_and_by_no_other() {
         ("gcr", &[("authorization", "Bearer x")], BODY, unknown),
     ];
     for (sender, headers, body, expected) in cases {
-        let receiver = receiver(&json!({ "type": sender, "events": ["push", "ping"] }));
-        let verdict = verify(&receiver, &delivery(headers, body), b"sesame");
+        let receiver = make_receiver(&json!({ "type": sender, "events": ["push", "ping"] }));
+        let verdict = verify_request(&receiver, &make_delivery(headers, body), b"sesame");
         assert_eq!(verdict, expected, "{sender} {headers:?} {body}");
     }
 }
@@ -178,24 +178,24 @@ fn each_sender_is_believed_by_its_own_proof_and_by_no_other() {
 #[test]
 fn githubs_own_example_is_believed() {
     let secret = b"It's a Secret to Everybody";
-    let receiver = receiver(&json!({}));
+    let receiver = make_receiver(&json!({}));
     let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-    let mut delivery = delivery(&[JSON, ("x-hub-signature-256", signature)], "Hello, World!");
+    let mut delivery = make_delivery(&[JSON, ("x-hub-signature-256", signature)], "Hello, World!");
     delivery.path = find_path(secret, &receiver);
-    assert_eq!(verify(&receiver, &delivery, secret), Ok(()));
+    assert_eq!(verify_request(&receiver, &delivery, secret), Ok(()));
 }
 
 #[test]
 fn a_token_that_was_taken_back_opens_nothing_and_an_empty_one_neither() {
-    let generic = receiver(&json!({ "type": "generic" }));
-    let request = delivery(&[], "");
-    assert_eq!(verify(&generic, &request, b"sesame"), Ok(()));
-    assert_eq!(verify(&generic, &request, b"other"), Err(Verdict::Unknown));
+    let generic = make_receiver(&json!({ "type": "generic" }));
+    let request = make_delivery(&[], "");
+    assert_eq!(verify_request(&generic, &request, b"sesame"), Ok(()));
+    assert_eq!(verify_request(&generic, &request, b"other"), Err(Verdict::Unknown));
     let empty = Delivery {
         path: find_path(b"", &generic),
         ..request.clone()
     };
-    assert_eq!(verify(&generic, &empty, b""), Err(Verdict::Unknown));
+    assert_eq!(verify_request(&generic, &empty, b""), Err(Verdict::Unknown));
     let data = |token: Option<&str>| {
         token
             .map(|token| ("token".to_owned(), token.as_bytes().to_vec()))
@@ -213,11 +213,11 @@ fn a_token_that_was_taken_back_opens_nothing_and_an_empty_one_neither() {
             failure.message
         );
     }
-    let suspended = receiver(&json!({ "type": "generic", "suspend": true }));
-    assert_eq!(verify(&suspended, &request, b"sesame"), Err(Verdict::Suspended));
+    let suspended = make_receiver(&json!({ "type": "generic", "suspend": true }));
+    assert_eq!(verify_request(&suspended, &request, b"sesame"), Err(Verdict::Suspended));
     // A client that can't prove knowledge of the token doesn't learn of the suspension.
-    let suspended = receiver(&json!({ "type": "generic-hmac", "suspend": true }));
-    assert_eq!(verify(&suspended, &request, b"sesame"), Err(Verdict::Unknown));
+    let suspended = make_receiver(&json!({ "type": "generic-hmac", "suspend": true }));
+    assert_eq!(verify_request(&suspended, &request, b"sesame"), Err(Verdict::Unknown));
 }
 
 #[test]
@@ -240,13 +240,13 @@ fn only_a_receivers_path_is_one() {
 
 #[test]
 fn a_request_is_not_printed() {
-    let request = delivery(&[("x-gitlab-token", "sesame")], "sesame");
+    let request = make_delivery(&[("x-gitlab-token", "sesame")], "sesame");
     assert!(!format!("{request:?}").contains("sesame"));
     let written = serde_json::to_string(&request).unwrap();
     assert_eq!(serde_json::from_str::<Delivery>(&written).unwrap(), request);
 }
 
-fn candidate(entry: usize, name: &str) -> Candidate {
+fn make_candidate(entry: usize, name: &str) -> Candidate {
     Candidate {
         entry,
         kind: "GitRepository".to_owned(),
@@ -254,24 +254,28 @@ fn candidate(entry: usize, name: &str) -> Candidate {
     }
 }
 
-fn chosen(
+fn choose_candidates(
     receiver: &Receiver,
     request: &Delivery,
     candidates: &[Candidate],
-    purse: &mut EvaluationBudget,
+    budget: &mut EvaluationBudget,
 ) -> (Vec<String>, Vec<String>) {
-    let chosen = select_targets(receiver, request, candidates, (purse, start()));
+    let chosen = select_targets(receiver, request, candidates, (budget, start()));
     let names = chosen.targets.into_iter().map(|target| target.name).collect();
     (names, chosen.problems.into_iter().collect())
 }
 
 #[test]
 fn filters_see_the_object_and_the_request() {
-    let candidates = [candidate(0, "app"), candidate(1, "app"), candidate(1, "other")];
+    let candidates = [
+        make_candidate(0, "app"),
+        make_candidate(1, "app"),
+        make_candidate(1, "other"),
+    ];
     let names = |fields: Value, headers: &[(&str, &str)], body: &str| {
-        chosen(
-            &receiver(&fields),
-            &delivery(headers, body),
+        choose_candidates(
+            &make_receiver(&fields),
+            &make_delivery(headers, body),
             &candidates,
             &mut EvaluationBudget::default(),
         )
@@ -338,7 +342,7 @@ fn filters_see_the_object_and_the_request() {
 
 #[test]
 fn a_body_that_filters_can_not_read_is_refused() {
-    let filtered = receiver(&json!({ "type": "generic", "resourceFilter": "true" }));
+    let filtered = make_receiver(&json!({ "type": "generic", "resourceFilter": "true" }));
     for (body, expected) in [
         (BODY, Ok(())),
         ("null", Ok(())),
@@ -348,13 +352,16 @@ fn a_body_that_filters_can_not_read_is_refused() {
         (&"[".repeat(100_000), Err(Verdict::Refused)),
     ] {
         assert_eq!(
-            verify(&filtered, &delivery(&[JSON], body), b"sesame"),
+            verify_request(&filtered, &make_delivery(&[JSON], body), b"sesame"),
             expected,
             "{body:.20}"
         );
     }
-    let unfiltered = receiver(&json!({ "type": "generic" }));
-    assert_eq!(verify(&unfiltered, &delivery(&[JSON], "{"), b"sesame"), Ok(()));
+    let unfiltered = make_receiver(&json!({ "type": "generic" }));
+    assert_eq!(
+        verify_request(&unfiltered, &make_delivery(&[JSON], "{"), b"sesame"),
+        Ok(())
+    );
 }
 
 #[test]
@@ -362,16 +369,18 @@ fn a_filter_that_never_ends_spends_its_own_purse() {
     let burner = "req.a.all(x, req.a.all(y, req.a.all(z, x + y + z >= 0)))";
     let numbers: Vec<u32> = (0..1000).collect();
     let body = json!({ "a": numbers }).to_string();
-    let burning = receiver(&json!({ "resourceFilter": burner }));
+    let burning = make_receiver(&json!({ "resourceFilter": burner }));
     // Two of them, and a little.
-    let mut purse = EvaluationBudget {
+    let mut budget = EvaluationBudget {
         generation: Some(1),
         since: Some(start()),
-        cost: PURSE.cost - EXPRESSION.cost * 5 / 2,
+        cost: FULL_BUDGET.cost - EXPRESSION.cost * 5 / 2,
         effort: 0,
     };
-    let many: Vec<Candidate> = (0..4).map(|number| candidate(0, &format!("app-{number}"))).collect();
-    let (found, problems) = chosen(&burning, &delivery(&[JSON], &body), &many, &mut purse);
+    let many: Vec<Candidate> = (0..4)
+        .map(|number| make_candidate(0, &format!("app-{number}")))
+        .collect();
+    let (found, problems) = choose_candidates(&burning, &make_delivery(&[JSON], &body), &many, &mut budget);
     assert!(found.is_empty());
     assert!(
         problems
@@ -386,16 +395,18 @@ fn a_filter_that_never_ends_spends_its_own_purse() {
         "{problems:?}"
     );
     // The next one finds it empty.
-    let (_, problems) = chosen(&burning, &delivery(&[JSON], &body), &many[..1], &mut purse);
+    let (_, problems) = choose_candidates(&burning, &make_delivery(&[JSON], &body), &many[..1], &mut budget);
     assert!(problems[0].contains("is not evaluated until"), "{problems:?}");
 }
 
 #[test]
 fn more_than_a_request_may_ask_is_not_asked() {
-    let many: Vec<Candidate> = (0..1001).map(|number| candidate(0, &format!("app-{number}"))).collect();
-    let (found, problems) = chosen(
-        &receiver(&json!({})),
-        &delivery(&[JSON], BODY),
+    let many: Vec<Candidate> = (0..1001)
+        .map(|number| make_candidate(0, &format!("app-{number}")))
+        .collect();
+    let (found, problems) = choose_candidates(
+        &make_receiver(&json!({})),
+        &make_delivery(&[JSON], BODY),
         &many,
         &mut EvaluationBudget::default(),
     );
@@ -404,7 +415,7 @@ fn more_than_a_request_may_ask_is_not_asked() {
 
 #[test]
 fn what_is_sought_is_what_may_be_asked_now() {
-    let named = receiver(&json!({ "resources": [
+    let named = make_receiver(&json!({ "resources": [
         { "kind": "GitRepository", "name": "app" },
         { "kind": "GitRepository", "name": "*", "matchLabels": { "a": "b", "c": "d" }, "namespace": "blue-dev" },
         { "kind": "GitRepository", "name": "app", "namespace": "red" },
@@ -416,14 +427,17 @@ fn what_is_sought_is_what_may_be_asked_now() {
             .collect::<Vec<_>>()
     };
     let of = |names: [Option<&str>; 3]| names.map(|name| name.map(str::to_owned).ok_or(())).to_vec();
-    assert_eq!(look(&realm().place("blue")), of([Some("blue"), Some("blue-dev"), None]));
+    assert_eq!(
+        look(&make_tenancy().place("blue")),
+        of([Some("blue"), Some("blue-dev"), None])
+    );
     // The other namespace is the tenant's no longer.
-    let mut smaller = realm();
+    let mut smaller = make_tenancy();
     smaller
         .namespaces
         .retain(|namespace: &NamespaceFacts| namespace.name != "blue-dev");
     assert_eq!(look(&smaller.place("blue")), of([Some("blue"), None, None]));
-    let placement = realm().place("blue");
+    let placement = make_tenancy().place("blue");
     let sought: Vec<_> = list_sought(&named, &placement).filter_map(Result::ok).collect();
     let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs

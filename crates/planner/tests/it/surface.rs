@@ -12,13 +12,13 @@ fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn snapshot(namespace: &str, spec: Value) -> Snapshot {
+fn make_snapshot(namespace: &str, spec: Value) -> Snapshot {
     snapshot_of(("apps", namespace), spec, now())
 }
 
 /// Makes the first snapshot of a Surface with this name at this time, in a namespace of tenant `blue`, of the platform, or without an owner.
 pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Timestamp) -> Snapshot {
-    let realm: TenancyFacts = serde_json::from_value(json!({
+    let tenancy: TenancyFacts = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
         "namespaces": [
             { "name": "tenure-system" },
@@ -35,7 +35,7 @@ pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Time
     }))
     .unwrap();
     Snapshot {
-        placement: realm.place(namespace),
+        placement: tenancy.place(namespace),
         live: std::collections::BTreeMap::new(),
         lane_trouble: None,
         is_guarded: true,
@@ -48,16 +48,16 @@ pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Time
     }
 }
 
-fn planned(snapshot: &Snapshot) -> Plan {
+fn plan_now(snapshot: &Snapshot) -> Plan {
     let plan = plan(snapshot, now());
     assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
 }
 
 /// Executes plans on a cluster that accepts everything, until no immediate step is left.
-fn settle(snapshot: &mut Snapshot) -> Plan {
+fn run_until_settled(snapshot: &mut Snapshot) -> Plan {
     for _ in 0..10 {
-        let plan = planned(snapshot);
+        let plan = plan_now(snapshot);
         if plan.next != Next::Again {
             return plan;
         }
@@ -87,14 +87,14 @@ fn settle(snapshot: &mut Snapshot) -> Plan {
     panic!("it never ends")
 }
 
-fn generated(snapshot: &Snapshot) -> String {
+fn describe_generated(snapshot: &Snapshot) -> String {
     let objects: Vec<&Value> = snapshot.live.values().filter_map(Live::object).collect();
     serde_json::to_string_pretty(&objects).unwrap()
 }
 
 #[test]
 fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         "blue",
         json!({ "sources": [
             { "name": "base", "url": "https://example.com/base.git", "path": "deploy", "wait": true,
@@ -104,19 +104,19 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
               "paths": [{ "name": "dev", "path": "dev", "targetNamespace": "blue-dev" }, { "name": "live", "path": "live" }] },
         ] }),
     );
-    let plan = settle(&mut snapshot);
-    insta::assert_snapshot!("surface_tenant_children", generated(&snapshot));
+    let plan = run_until_settled(&mut snapshot);
+    insta::assert_snapshot!("surface_tenant_children", describe_generated(&snapshot));
     insta::assert_snapshot!("surface_tenant_plan", plan.to_string());
 
     // A new attempt has nothing more to write.
     snapshot.surface.status = plan.status;
     snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
-    let again = planned(&snapshot);
+    let again = plan_now(&snapshot);
     assert_eq!((again.steps.len(), again.status.as_ref()), (0, None), "{again}");
 
     // A source that is gone takes its Kustomizations first, then its repository.
     snapshot.surface.spec.sources.truncate(1);
-    let removed = planned(&snapshot);
+    let removed = plan_now(&snapshot);
     let order: Vec<String> = removed.steps.iter().map(ToString::to_string).collect();
     assert_eq!(
         order,
@@ -133,8 +133,8 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
 fn surface_names_the_object_whose_health_it_waits_for() {
     let source = |name: &str| json!({ "name": name, "url": "https://example.com/app.git", "wait": true });
     let check = |sources: Value, expected: &str| {
-        let mut snapshot = snapshot("blue", json!({ "sources": sources }));
-        settle(&mut snapshot);
+        let mut snapshot = make_snapshot("blue", json!({ "sources": sources }));
+        run_until_settled(&mut snapshot);
         let condition = |type_: &str, message: &str| json!({ "type": type_, "status": "Unknown", "reason": "Progressing", "message": message });
         for live in snapshot.live.values_mut() {
             if let Live::Present(object) = live
@@ -146,7 +146,7 @@ fn surface_names_the_object_whose_health_it_waits_for() {
                 ] });
             }
         }
-        let plan = settle(&mut snapshot).to_string();
+        let plan = run_until_settled(&mut snapshot).to_string();
         assert!(
             plan.contains(&format!("Ready=Unknown Progressing: {expected}\n")),
             "{plan}"
@@ -164,12 +164,12 @@ fn surface_names_the_object_whose_health_it_waits_for() {
 
 #[test]
 fn a_platform_surface_names_its_identity() {
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         "tenure-system",
         json!({ "serviceAccountName": "admin", "sources": [{ "name": "platform", "url": "https://example.com/p.git" }] }),
     );
-    settle(&mut snapshot);
-    let text = generated(&snapshot);
+    run_until_settled(&mut snapshot);
+    let text = describe_generated(&snapshot);
     assert!(
         text.contains("\"serviceAccountName\": \"admin\"") && !text.contains("deletionPolicy"),
         "{text}"
@@ -246,7 +246,7 @@ fn what_must_not_be_is_refused_and_nothing_is_generated() {
         ),
     ];
     for (namespace, spec, message) in cases {
-        let plan = planned(&snapshot(namespace, spec));
+        let plan = plan_now(&make_snapshot(namespace, spec));
         assert!(
             plan.steps.is_empty() && plan.to_string().contains(message),
             "{message}: {plan}"
@@ -257,7 +257,7 @@ fn what_must_not_be_is_refused_and_nothing_is_generated() {
 
 #[test]
 fn what_somebody_else_made_is_not_taken() {
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         "blue",
         json!({ "sources": [{ "name": "a", "url": "https://example.com/a.git" }] }),
     );
@@ -265,7 +265,7 @@ fn what_somebody_else_made_is_not_taken() {
     // The label alone does not make it the surface's.
     let other = json!({ "metadata": { "labels": { "tenure.dev/surface": "apps" } } });
     snapshot.live.insert(id, Live::Present(Object(other)));
-    let plan = settle(&mut snapshot);
+    let plan = run_until_settled(&mut snapshot);
     assert!(
         plan.to_string().contains("exists and was not made by this surface"),
         "{plan}"
@@ -274,11 +274,11 @@ fn what_somebody_else_made_is_not_taken() {
 
 #[test]
 fn the_status_says_what_the_failing_source_says() {
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         "blue",
         json!({ "sources": [{ "name": "a", "url": "https://example.com/a.git" }] }),
     );
-    settle(&mut snapshot);
+    run_until_settled(&mut snapshot);
     let condition = |status: &str, reason: &str, message: &str| json!({ "observedGeneration": 1, "conditions": [{ "type": "Ready", "status": status, "reason": reason, "message": message }] });
     let set = |snapshot: &mut Snapshot, id: &str, status: Value| {
         let Some(Live::Present(object)) = snapshot.live.get_mut(&id.parse().unwrap()) else {
@@ -298,7 +298,7 @@ fn the_status_says_what_the_failing_source_says() {
         kustomization,
         condition("False", "AccessDenied", "Namespace/x is cluster-scoped"),
     );
-    let failed = planned(&snapshot).to_string();
+    let failed = plan_now(&snapshot).to_string();
     assert!(
         failed.contains("Ready=False AccessDenied: source a: Namespace/x is cluster-scoped"),
         "{failed}"
@@ -306,7 +306,7 @@ fn the_status_says_what_the_failing_source_says() {
     let mut applied = condition("True", "ReconciliationSucceeded", "Applied revision: main@sha1:1");
     applied["lastAppliedRevision"] = json!("main@sha1:1");
     set(&mut snapshot, kustomization, applied);
-    let ready = planned(&snapshot).to_string();
+    let ready = plan_now(&snapshot).to_string();
     assert!(
         ready.contains("Ready=True ReconciliationSucceeded: 1 source is applied"),
         "{ready}"
@@ -316,7 +316,7 @@ fn the_status_says_what_the_failing_source_says() {
 #[test]
 fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
     let spec = json!({ "sources": [{ "name": "base", "url": "https://example.com/base.git", "path": "deploy" }] });
-    let mut snapshot = snapshot("blue", spec);
+    let mut snapshot = make_snapshot("blue", spec);
     let start = now();
     let mut writes = 0;
     let mut events = 0;
@@ -362,14 +362,14 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
     // The spec changed: the plan acts at once.
     snapshot.surface.metadata.generation = Some(2);
     snapshot.attempt = Attempt::begin(start, &snapshot.surface.metadata);
-    let plan = planned(&snapshot);
+    let plan = plan_now(&snapshot);
     assert_eq!(plan.steps.len(), 2, "{plan}");
 }
 
 /// While its lane is down, a Surface reports the reason and does nothing. A Ready Surface stays Ready, and everything is as before when the lane is back.
 #[test]
 fn a_surface_says_why_its_lane_is_down() {
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         "blue",
         json!({ "sources": [{ "name": "app", "url": "https://git.example/app" }] }),
     );
@@ -383,10 +383,10 @@ fn a_surface_says_why_its_lane_is_down() {
     assert!(snapshot.is_overtaken(&snapshot.surface, &placement, Some(words)));
     snapshot.lane_trouble = Some(words.to_owned());
     assert!(!snapshot.is_overtaken(&snapshot.surface, &placement, Some(words)));
-    let plan = planned(&snapshot);
+    let plan = plan_now(&snapshot);
     assert_eq!((plan.steps.len(), &plan.next), (0, &Next::Done(None)));
-    let told: Vec<&str> = plan.events.iter().map(|event| event.message.as_str()).collect();
-    assert_eq!(told, [words]);
+    let messages: Vec<&str> = plan.events.iter().map(|event| event.message.as_str()).collect();
+    assert_eq!(messages, [words]);
     let status = plan.status.expect("a status");
     let conditions: Vec<(&str, &str)> = status
         .conditions
@@ -396,11 +396,11 @@ fn a_surface_says_why_its_lane_is_down() {
     assert_eq!(conditions, [("Ready", "all is well"), ("Reconciling", words)]);
     // The reason is reported once.
     snapshot.surface.status = Some(status);
-    let again = planned(&snapshot);
+    let again = plan_now(&snapshot);
     assert_eq!((again.status, again.events.len()), (None, 0));
     assert!(snapshot.is_overtaken(&snapshot.surface, &placement, None));
     snapshot.lane_trouble = None;
-    assert!(!planned(&snapshot).steps.is_empty(), "it goes on");
+    assert!(!plan_now(&snapshot).steps.is_empty(), "it goes on");
 }
 
 /// Packages are tried only as the platform's surfaces, once and then from time to time. The result is reported as long as nothing refuses the trial.
@@ -408,12 +408,12 @@ fn a_surface_says_why_its_lane_is_down() {
 fn what_keeps_a_charts_fields_is_tried_and_told() {
     let spec =
         json!({ "serviceAccountName": "admin", "sources": [{ "name": "a", "url": "https://git.example.org/a" }] });
-    let mut of_platform = snapshot("tenure-system", spec.clone());
+    let mut of_platform = make_snapshot("tenure-system", spec.clone());
     let account = ownership::find_due(&of_platform, now()).expect("it is due");
     assert_eq!(account.to_string(), "system:serviceaccount:tenure-system:admin");
     let mut of_tenant = spec;
     of_tenant.as_object_mut().unwrap().remove("serviceAccountName");
-    assert!(ownership::find_due(&snapshot("blue", of_tenant), now()).is_none());
+    assert!(ownership::find_due(&make_snapshot("blue", of_tenant), now()).is_none());
     let answered = |refusal: Option<&str>| TrialAnswer::Answered {
         package: "cozystack.a".to_owned(),
         refusal: refusal.map(str::to_owned),
@@ -421,7 +421,7 @@ fn what_keeps_a_charts_fields_is_tried_and_told() {
     let failed = TrialAnswer::Failed {
         why: "no answer".to_owned(),
     };
-    for (answer, told, minutes) in [
+    for (answer, message, minutes) in [
         (answered(None), Some("cozystack.a was not refused"), 5),
         (answered(Some("no: do that (field-ownership)")), None, 60),
         (
@@ -438,12 +438,15 @@ fn what_keeps_a_charts_fields_is_tried_and_told() {
             answer,
         });
         assert!(ownership::find_due(&of_platform, now()).is_none());
-        let plan = settle(&mut of_platform);
+        let plan = run_until_settled(&mut of_platform);
         let status = serde_json::to_value(plan.status.as_ref().unwrap()).unwrap();
         let conditions = status["conditions"].as_array().unwrap();
         let found = conditions.iter().find(|found| found["type"] == "OwnershipNotEnforced");
-        match told {
-            Some(told) => assert!(found.unwrap()["message"].as_str().unwrap().contains(told), "{found:?}"),
+        match message {
+            Some(message) => assert!(
+                found.unwrap()["message"].as_str().unwrap().contains(message),
+                "{found:?}"
+            ),
             None => assert!(found.is_none(), "{found:?}"),
         }
         let Next::Done(Some(at)) = plan.next else {
@@ -482,11 +485,11 @@ fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
         { "name": "named", "url": "https://git.example/group-1/app.git", "secretRef": { "name": "mine" } },
         { "name": "public", "url": "https://git.example/group-1/other.git" },
     ] });
-    let mut snapshot = snapshot("tenure-system", spec);
+    let mut snapshot = make_snapshot("tenure-system", spec);
     snapshot.access = ["app", "named"]
         .map(|source| (source.to_owned(), "gitlab-flux-token".to_owned()))
         .into();
-    settle(&mut snapshot);
+    run_until_settled(&mut snapshot);
     let secret = |source: &str| {
         let live = snapshot
             .live
@@ -506,7 +509,7 @@ fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
 #[test]
 fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
     let spec = json!({ "sources": [{ "name": "shop", "url": "https://example.com/shop.git" }] });
-    let mut snapshot = snapshot("blue", spec);
+    let mut snapshot = make_snapshot("blue", spec);
     let ask = |snapshot: &mut Snapshot, token: &str| {
         let annotations = snapshot.surface.metadata.annotations.get_or_insert_default();
         annotations.insert("reconcile.fluxcd.io/requestedAt".to_owned(), token.to_owned());
@@ -517,10 +520,10 @@ fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
         let annotations = objects.map(|object| &object["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"]);
         annotations.cloned().collect::<Vec<_>>()
     };
-    settle(&mut snapshot);
+    run_until_settled(&mut snapshot);
     assert_eq!(read(&snapshot), [Value::Null, Value::Null]);
     ask(&mut snapshot, "1");
-    settle(&mut snapshot);
+    run_until_settled(&mut snapshot);
     assert_eq!(read(&snapshot), ["1", "1"]);
 
     for live in snapshot.live.values_mut() {
@@ -529,14 +532,14 @@ fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
         }
     }
     snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
-    let again = planned(&snapshot);
+    let again = plan_now(&snapshot);
     assert_eq!(again.steps.len(), 0, "{again}");
     // A write for another reason does not change it.
     snapshot.surface.spec.sources[0].wait = true;
-    settle(&mut snapshot);
+    run_until_settled(&mut snapshot);
     assert_eq!(read(&snapshot), ["2 of a Receiver", "2 of a Receiver"]);
 
     ask(&mut snapshot, "3");
-    settle(&mut snapshot);
+    run_until_settled(&mut snapshot);
     assert_eq!(read(&snapshot), ["3", "3"]);
 }

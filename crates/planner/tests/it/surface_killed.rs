@@ -11,7 +11,7 @@ use tenure_planner::surface::deploy_key::{Work, apply_answer, begin_attempt, lis
 use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 
-use crate::deploy_keys::{self, fingerprints, source, start};
+use crate::deploy_keys::{self, list_fingerprints, make_source, start};
 
 /// The cluster, and how many writes there were.
 struct Play {
@@ -26,7 +26,7 @@ struct Play {
 impl Play {
     fn new(spec: Value, killed_after: &[usize]) -> Self {
         Self {
-            snapshot: deploy_keys::snapshot("blue", spec),
+            snapshot: deploy_keys::make_snapshot("blue", spec),
             keys: deploy_keys::World::default(),
             children: BTreeMap::new(),
             writes: 0,
@@ -36,7 +36,7 @@ impl Play {
     }
 
     /// Counts a write. True: the process dies of it, before it hears the answer.
-    fn dies(&mut self) -> bool {
+    fn is_killed(&mut self) -> bool {
         self.writes += 1;
         let dies = self.killed_after.contains(&self.writes);
         if dies {
@@ -47,7 +47,7 @@ impl Play {
     }
 
     /// Runs one attempt. Returns true if it came to its end and wrote nothing.
-    fn attempt(&mut self) -> bool {
+    fn run_attempt(&mut self) -> bool {
         let before = self.writes;
         self.now += SignedDuration::from_secs(3600);
         self.snapshot.attempt = Attempt::begin(self.now, &self.snapshot.surface.metadata);
@@ -60,8 +60,8 @@ impl Play {
             self.snapshot.live.extend(children);
             let due = list_due(&self.snapshot, self.now);
             for step in &due {
-                let answer = self.keys.answer(step);
-                if !matches!(step.work, Work::Look { .. }) && self.dies() {
+                let answer = self.keys.answer_step(step);
+                if !matches!(step.work, Work::Look { .. }) && self.is_killed() {
                     return false;
                 }
                 apply_answer(&mut self.snapshot.keys, step, answer, self.now);
@@ -90,14 +90,14 @@ impl Play {
                     }
                     other => panic!("{other}"),
                 };
-                if self.dies() {
+                if self.is_killed() {
                     return false;
                 }
                 self.snapshot.attempt.take(answer);
             }
             if let Some(status) = &plan.status {
                 self.snapshot.surface.status = Some(status.clone());
-                if self.dies() {
+                if self.is_killed() {
                     return false;
                 }
             }
@@ -110,14 +110,14 @@ impl Play {
 
     fn run(&mut self) {
         for _ in 0..40 {
-            if self.attempt() {
+            if self.run_attempt() {
                 return;
             }
         }
         panic!("it comes to no rest: {:?}", self.snapshot.surface.status);
     }
 
-    fn describe(&self) -> (Vec<Value>, Vec<Value>, u32, Vec<String>, Vec<Value>) {
+    fn describe_state(&self) -> (Vec<Value>, Vec<Value>, u32, Vec<String>, Vec<Value>) {
         let conditions = self
             .snapshot
             .surface
@@ -129,18 +129,18 @@ impl Play {
             self.children.values().cloned().collect(),
             self.keys.access.values().cloned().collect(),
             self.keys.made,
-            fingerprints(&self.snapshot),
+            list_fingerprints(&self.snapshot),
             conditions.collect(),
         )
     }
 }
 
 /// A Surface with a key and two sources; then without the key and the second source.
-fn play(killed_after: &[usize]) -> Play {
-    let mut plain = source();
+fn run_with_kills(killed_after: &[usize]) -> Play {
+    let mut plain = make_source();
     plain.as_object_mut().unwrap().remove("deployKey");
     let other = json!({ "name": "other", "url": "https://git.example/blue/other.git" });
-    let mut play = Play::new(json!({ "sources": [source(), other] }), killed_after);
+    let mut play = Play::new(json!({ "sources": [make_source(), other] }), killed_after);
     play.run();
     let sources = |play: &Play| play.children.keys().filter(|id| id.kind == "GitRepository").count();
     assert_eq!(
@@ -149,7 +149,7 @@ fn play(killed_after: &[usize]) -> Play {
         "killed after {killed_after:?}"
     );
     assert_eq!(
-        fingerprints(&play.snapshot),
+        list_fingerprints(&play.snapshot),
         ["SHA256:1"],
         "killed after {killed_after:?}"
     );
@@ -163,14 +163,22 @@ fn play(killed_after: &[usize]) -> Play {
 
 #[test]
 fn a_surface_converges_after_a_kill_at_any_write() {
-    let whole = play(&[]);
-    let wanted = whole.describe();
+    let whole = run_with_kills(&[]);
+    let wanted = whole.describe_state();
     assert!(whole.writes > 10, "{}", whole.writes);
     // No object of the key is left.
     assert!(wanted.1.is_empty() && wanted.3.is_empty(), "{wanted:?}");
     for after in 1..=whole.writes {
-        assert_eq!(play(&[after]).describe(), wanted, "killed after write {after}");
+        assert_eq!(
+            run_with_kills(&[after]).describe_state(),
+            wanted,
+            "killed after write {after}"
+        );
         let again = [after, after + 1, after + 4];
-        assert_eq!(play(&again).describe(), wanted, "killed after writes {again:?}");
+        assert_eq!(
+            run_with_kills(&again).describe_state(),
+            wanted,
+            "killed after writes {again:?}"
+        );
     }
 }

@@ -14,12 +14,12 @@ pub(crate) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn realm(namespaces: Value) -> Arc<TenancyFacts> {
+fn make_tenancy(namespaces: Value) -> Arc<TenancyFacts> {
     let tenants = json!([{ "name": "blue", "uid": "t" }]);
     Arc::new(serde_json::from_value(json!({ "tenants": tenants, "namespaces": namespaces })).unwrap())
 }
 
-pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
+pub(crate) fn make_snapshot(spec: Value, namespaces: Value) -> Snapshot {
     let tenant: tenure_api::Tenant = serde_json::from_value(json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
         "metadata": { "name": "blue", "uid": "t", "generation": 1 },
@@ -27,9 +27,9 @@ pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
     }))
     .unwrap();
     Snapshot {
-        realm: realm(namespaces),
+        tenancy: make_tenancy(namespaces),
         live: std::collections::BTreeMap::new(),
-        witness: None,
+        access_findings: None,
         creation_proof: "proof-1".to_owned(),
         are_policies_in_force: false,
         attempt: Attempt::begin(now(), &tenant.metadata),
@@ -39,7 +39,7 @@ pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
 }
 
 /// The status that an earlier plan has left: with these namespaces, and their uids, as the record.
-pub(crate) fn record(snapshot: &mut Snapshot, namespaces: &[(&str, &str)]) {
+pub(crate) fn record_namespaces(snapshot: &mut Snapshot, namespaces: &[(&str, &str)]) {
     let spaces = namespaces.iter().map(|(name, uid)| json!({ "name": name, "uid": uid }));
     let names: Vec<&str> = namespaces.iter().map(|(name, _)| *name).collect();
     let status = json!({
@@ -53,12 +53,12 @@ pub(crate) fn record(snapshot: &mut Snapshot, namespaces: &[(&str, &str)]) {
 }
 
 /// Makes a snapshot in which admission checks the writers of a namespace's owner.
-pub(crate) fn judged(mut snapshot: Snapshot) -> Snapshot {
-    Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
+pub(crate) fn with_policies(mut snapshot: Snapshot) -> Snapshot {
+    Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = true;
     snapshot
 }
 
-pub(crate) fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
+pub(crate) fn run_until_settled(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
     settle_at(snapshot, now())
 }
 
@@ -82,16 +82,16 @@ pub(crate) fn settle_at(snapshot: &mut Snapshot, at: Timestamp) -> (Vec<String>,
                     let mut object = apply.object.0.clone();
                     // Existing namespaces keep their uids.
                     let known = snapshot
-                        .realm
+                        .tenancy
                         .namespaces
                         .iter()
                         .find(|known| known.name == apply.id.name);
                     let uid = known.map_or_else(|| format!("uid-{}", apply.id.name), |known| known.uid.clone());
                     object["metadata"]["uid"] = json!(uid);
                     let answer = Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
-                    let told = snapshot.attempt.take(answer);
+                    let implied = snapshot.attempt.take(answer);
                     // Namespaces are known by the realm.
-                    snapshot.live.extend(told.filter(|(id, _)| id.kind != "Namespace"));
+                    snapshot.live.extend(implied.filter(|(id, _)| id.kind != "Namespace"));
                 }
                 Request::Delete(delete) => {
                     let answer = Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent);
@@ -118,8 +118,8 @@ fn a_new_tenant_gets_its_home_its_bindings_and_its_identity() {
     });
     let namespaces =
         json!([{ "name": "blue-dev", "uid": "n2", "tenantLabel": "blue" }, { "name": "other", "uid": "n3" }]);
-    let mut snapshot = judged(snapshot(spec, namespaces));
-    let (steps, plan) = settle(&mut snapshot);
+    let mut snapshot = with_policies(make_snapshot(spec, namespaces));
+    let (steps, plan) = run_until_settled(&mut snapshot);
     insta::assert_snapshot!("tenant_new_steps", steps.join("\n"));
     insta::assert_snapshot!("tenant_new_plan", plan.to_string());
     let objects: Vec<&Value> = snapshot.live.values().filter_map(Live::object).collect();
@@ -129,8 +129,8 @@ fn a_new_tenant_gets_its_home_its_bindings_and_its_identity() {
 #[test]
 fn an_owner_that_is_gone_loses_its_bindings_and_nothing_else_is_touched() {
     let owner = json!({ "owners": [{ "kind": "User", "name": "alice", "clusterRoles": ["admin"] }] });
-    let mut snapshot = snapshot(owner, serde_json::from_str(OWNED).unwrap());
-    settle(&mut snapshot);
+    let mut snapshot = make_snapshot(owner, serde_json::from_str(OWNED).unwrap());
+    run_until_settled(&mut snapshot);
     // The labels match, but the uid is not this Tenant's: the object belongs to another owner.
     let foreign = json!({ "metadata": { "uid": "x", "labels": { "capsule.clastix.io/tenant": "blue", "app.kubernetes.io/managed-by": "tenure" } } });
     snapshot.live.insert(
@@ -139,14 +139,14 @@ fn an_owner_that_is_gone_loses_its_bindings_and_nothing_else_is_touched() {
     );
     snapshot.tenant.spec.owners.clear();
     snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
-    let (steps, _) = settle(&mut snapshot);
+    let (steps, _) = run_until_settled(&mut snapshot);
     assert_eq!(steps.len(), 1, "{steps:?}");
     assert!(
         steps[0].starts_with("delete RoleBinding/blue/capsule:managed:"),
         "{steps:?}"
     );
     snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
-    assert_eq!(settle(&mut snapshot).0, Vec::<String>::new());
+    assert_eq!(run_until_settled(&mut snapshot).0, Vec::<String>::new());
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn namespaces_that_are_not_its_are_not_taken() {
         ),
     ];
     for (namespaces, spec, message) in cases {
-        let mut snapshot = judged(snapshot(spec, namespaces));
-        let (steps, plan) = settle(&mut snapshot);
+        let mut snapshot = with_policies(make_snapshot(spec, namespaces));
+        let (steps, plan) = run_until_settled(&mut snapshot);
         assert!(plan.to_string().contains(message), "{message}: {plan}");
         assert!(plan.to_string().contains("Ready=False"), "{plan}");
         for name in ["kube-system", "tenure-system", "more"] {
@@ -205,8 +205,8 @@ fn namespaces_that_are_not_its_are_not_taken() {
 #[test]
 fn an_administrators_service_account_takes_the_place_of_the_generated_one() {
     let spec = json!({ "owners": [{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:deployer", "clusterRoles": ["edit"] }] });
-    let mut snapshot = snapshot(spec, serde_json::from_str(OWNED).unwrap());
-    let (steps, plan) = settle(&mut snapshot);
+    let mut snapshot = make_snapshot(spec, serde_json::from_str(OWNED).unwrap());
+    let (steps, plan) = run_until_settled(&mut snapshot);
     assert!(
         !steps
             .iter()
@@ -218,7 +218,7 @@ fn an_administrators_service_account_takes_the_place_of_the_generated_one() {
 
 #[test]
 fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
-    let mut snapshot = snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }), json!([]));
+    let mut snapshot = make_snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }), json!([]));
     let mut writes = 0;
     // Namespaces come and go elsewhere, a hundred times a second for a minute; the home namespace may not be made.
     for wake in 0..6_000_i64 {
@@ -256,7 +256,7 @@ fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
     let additional = json!([{ "clusterRoleName": "viewer", "subjects": [{ "kind": "User", "name": "bob" }] }]);
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }], "additionalRoleBindings": additional });
     let owners = json!([{ "name": "blue", "uid": "t" }]);
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         spec,
         json!([{ "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": owners }]),
     );
@@ -287,10 +287,10 @@ fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
             }
         }
         if plan.next != Next::Again {
-            let told = plan.to_string();
+            let written = plan.to_string();
             assert!(
-                told.contains("the verb bind on clusterroles by name, for viewer"),
-                "{told}"
+                written.contains("the verb bind on clusterroles by name, for viewer"),
+                "{written}"
             );
             return;
         }
@@ -301,13 +301,16 @@ fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
 #[test]
 fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
     let known = json!([{ "name": "blue", "uid": "n1" }]);
-    let snapshot = snapshot(json!({}), known.clone());
+    let snapshot = make_snapshot(json!({}), known.clone());
     let check = |change: fn(&mut tenure_api::Tenant), namespaces: &Value, expected: bool| {
         let mut tenant = snapshot.tenant.clone();
         change(&mut tenant);
-        assert_eq!(snapshot.is_overtaken(&tenant, &realm(namespaces.clone())), expected);
+        assert_eq!(
+            snapshot.is_overtaken(&tenant, &make_tenancy(namespaces.clone())),
+            expected
+        );
     };
-    assert!(!snapshot.is_overtaken(&snapshot.tenant, &snapshot.realm));
+    assert!(!snapshot.is_overtaken(&snapshot.tenant, &snapshot.tenancy));
     check(|_| {}, &known, false);
     // The controller's own writes are no news.
     check(
@@ -321,11 +324,11 @@ fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
     check(|_| {}, &json!([]), true);
 }
 
-fn told_of(spec: &Value, (is_guarded, has_policies): (bool, bool)) -> String {
-    let mut snapshot = snapshot(spec.clone(), serde_json::from_str(OWNED).unwrap());
-    let realm = Arc::make_mut(&mut snapshot.realm);
-    (realm.settings.is_guarded, realm.settings.has_policies) = (is_guarded, has_policies);
-    let (_, plan) = settle(&mut snapshot);
+fn find_unenforced(spec: &Value, (is_guarded, has_policies): (bool, bool)) -> String {
+    let mut snapshot = make_snapshot(spec.clone(), serde_json::from_str(OWNED).unwrap());
+    let tenancy = Arc::make_mut(&mut snapshot.tenancy);
+    (tenancy.settings.is_guarded, tenancy.settings.has_policies) = (is_guarded, has_policies);
+    let (_, plan) = run_until_settled(&mut snapshot);
     let status = plan.status.unwrap();
     // While no webhook answers, these marks say where no write is allowed.
     let marks = status.spaces[0].metadata.as_ref();
@@ -351,9 +354,9 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
         "gatewayOptions": {}
     });
     let kept = "1 namespace; stored, but without effect: spec.gatewayOptions";
-    assert_eq!(told_of(&spec, (true, false)), kept);
+    assert_eq!(find_unenforced(&spec, (true, false)), kept);
     assert_eq!(
-        told_of(&spec, (false, true)),
+        find_unenforced(&spec, (false, true)),
         format!(
             "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels (of new namespaces); refused, since no policy can \
              decide what these would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope; owners get rights once \
@@ -361,7 +364,7 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
         )
     );
     assert_eq!(
-        told_of(&spec, (false, false)),
+        find_unenforced(&spec, (false, false)),
         format!(
             "{kept}, spec.storageClasses, spec.ingressOptions, spec.imagePullPolicies, spec.serviceOptions, \
              spec.namespaceOptions.forbiddenLabels"
@@ -371,15 +374,15 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
 
 #[test]
 fn a_scope_that_nobody_knows_is_said_to_be_kept() {
-    let told = |word: &str| {
+    let is_reported = |word: &str| {
         let spec = json!({ "ingressOptions": { "hostnameCollisionScope": word } });
-        told_of(&spec, (true, false))
+        find_unenforced(&spec, (true, false))
     };
     for known in ["Cluster", "Tenant", "Namespace", "Disabled"] {
-        assert_eq!(told(known), "1 namespace", "{known}");
+        assert_eq!(is_reported(known), "1 namespace", "{known}");
     }
     assert_eq!(
-        told("Galaxy"),
+        is_reported("Galaxy"),
         "1 namespace; stored, but without effect: spec.ingressOptions.hostnameCollisionScope"
     );
 }
@@ -391,7 +394,7 @@ fn an_expression_that_can_not_be_read_is_said() {
         "serviceOptions": { "externalIPs": { "allowed": ["192.0.2.0/99"] }, "forbiddenLabels": { "deniedRegex": "[" } }
     });
     assert_eq!(
-        told_of(&spec, (true, false)).lines().collect::<Vec<_>>(),
+        find_unenforced(&spec, (true, false)).lines().collect::<Vec<_>>(),
         [
             "spec.containerRegistries.allowedRegex: missing closing ): `(`: nothing is allowed by it; correct it, or list names in allowed",
             "spec.serviceOptions.forbiddenLabels.deniedRegex: missing closing ]: `[`: everything is denied by it; correct it, or list names in \
@@ -400,12 +403,12 @@ fn an_expression_that_can_not_be_read_is_said() {
              as 192.0.2.0/24 or 2001:db8::/64",
         ]
     );
-    assert!(told_of(&spec, (false, false)).contains("without effect: spec.containerRegistries"));
+    assert!(find_unenforced(&spec, (false, false)).contains("without effect: spec.containerRegistries"));
 }
 
 /// Makes a Tenant of an attestation that ends at this time.
-fn attested(name: &str, end: &str, prevent_deletion: bool) -> Snapshot {
-    let mut snapshot = snapshot(json!({ "preventDeletion": prevent_deletion }), json!([]));
+fn make_attested(name: &str, end: &str, prevent_deletion: bool) -> Snapshot {
+    let mut snapshot = make_snapshot(json!({ "preventDeletion": prevent_deletion }), json!([]));
     let metadata = &mut snapshot.tenant.metadata;
     metadata.name = Some(name.to_owned());
     metadata.labels = Some([("tenure.dev/attest".to_owned(), "true".to_owned())].into());
@@ -424,17 +427,17 @@ fn what_an_attestation_made_ends_at_its_time_and_nothing_else_does() {
         plan(snapshot, now()).steps.iter().any(is_of_tenant)
     };
     let past = "2025-12-31T23:59:59Z";
-    assert!(ends(&attested("attest-0a", past, false)));
-    assert!(ends(&attested("attest-0a", past, true)), "it is let go first");
+    assert!(ends(&make_attested("attest-0a", past, false)));
+    assert!(ends(&make_attested("attest-0a", past, true)), "it is let go first");
     for other in [
-        attested("blue", past, false),
-        attested("attest-0a", "2026-01-01T00:00:01Z", false),
-        attested("attest-0a", "whenever", false),
+        make_attested("blue", past, false),
+        make_attested("attest-0a", "2026-01-01T00:00:01Z", false),
+        make_attested("attest-0a", "whenever", false),
     ] {
         assert!(!ends(&other), "{:?}", other.tenant.metadata);
     }
     // A deletion without effect is requested again, but not at once.
-    let mut asked = attested("attest-0a", past, false);
+    let mut asked = make_attested("attest-0a", past, false);
     let Some(Request::Delete(delete)) = plan(&asked, now()).steps.pop() else {
         panic!("it is deleted");
     };
@@ -461,14 +464,14 @@ fn owners_are_bound_once_policies_know_the_namespace() {
     });
     let namespaces: Value = serde_json::from_str(OWNED).unwrap();
     let check = |annotations: &dyn Fn(&Snapshot) -> Value, are_in_force: bool, bound: bool| {
-        let mut snapshot = snapshot(spec.clone(), namespaces.clone());
-        let realm = Arc::make_mut(&mut snapshot.realm);
-        realm.settings.has_policies = true;
-        realm.tenants = vec![tenure_tenancy::TenantFacts::from(&snapshot.tenant)];
+        let mut snapshot = make_snapshot(spec.clone(), namespaces.clone());
+        let tenancy = Arc::make_mut(&mut snapshot.tenancy);
+        tenancy.settings.has_policies = true;
+        tenancy.tenants = vec![tenure_tenancy::TenantFacts::from(&snapshot.tenant)];
         snapshot.are_policies_in_force = are_in_force;
         let annotations = annotations(&snapshot);
         see_namespace(&mut snapshot, &annotations);
-        let (steps, plan) = settle(&mut snapshot);
+        let (steps, plan) = run_until_settled(&mut snapshot);
         let is_bound = steps
             .iter()
             .any(|step| step.contains("RoleBinding/blue/capsule:managed:"));
@@ -479,7 +482,7 @@ fn owners_are_bound_once_policies_know_the_namespace() {
         assert_eq!(plan.to_string().contains(waits), !bound, "{plan}");
     };
     let facts = |snapshot: &Snapshot| {
-        let facts = FactIndex::of(&snapshot.realm);
+        let facts = FactIndex::of(&snapshot.tenancy);
         let mut written = json!(describe_namespace(
             &facts,
             (&HandEditDenials::default(), &MintableAccounts::default()),
@@ -520,19 +523,19 @@ fn owners_are_bound_once_policies_know_the_namespace() {
 fn a_namespace_keeps_a_stricter_pod_security_level() {
     let key = "pod-security.kubernetes.io/enforce";
     // The parameters are: the Tenant's level, the installation's, the record, the live label; the written and the recorded level.
-    let check = |said: Option<&str>,
+    let check = |level: Option<&str>,
                  default: &str,
                  recorded: Option<Option<&str>>,
                  live: Option<&str>,
                  expected: (Option<&str>, Option<&str>)| {
-        let mut snapshot = snapshot(json!({}), serde_json::from_str(OWNED).unwrap());
-        Arc::make_mut(&mut snapshot.realm).settings.pod_security = default.parse().unwrap();
-        if let Some(said) = said {
-            let annotations = json!({ "tenure.dev/pod-security": said });
+        let mut snapshot = make_snapshot(json!({}), serde_json::from_str(OWNED).unwrap());
+        Arc::make_mut(&mut snapshot.tenancy).settings.pod_security = default.parse().unwrap();
+        if let Some(level) = level {
+            let annotations = json!({ "tenure.dev/pod-security": level });
             snapshot.tenant.metadata.annotations = serde_json::from_value(annotations).unwrap();
         }
         if let Some(level) = recorded {
-            record(&mut snapshot, &[("blue", "n1")]);
+            record_namespaces(&mut snapshot, &[("blue", "n1")]);
             let metadata = level.map(|level| json!({ "labels": { key: level } }));
             let spaces = &mut snapshot.tenant.status.as_mut().unwrap().spaces;
             spaces[0].metadata = serde_json::from_value(json!(metadata)).unwrap();
@@ -551,16 +554,16 @@ fn a_namespace_keeps_a_stricter_pod_security_level() {
             }
             _ => None,
         });
-        let (_, end) = settle(&mut snapshot);
+        let (_, end) = run_until_settled(&mut snapshot);
         let status = end.status.or(snapshot.tenant.status).unwrap();
-        let told = status.spaces[0]
+        let recorded_level = status.spaces[0]
             .metadata
             .as_ref()
-            .and_then(|told| told.labels.get(key).cloned());
+            .and_then(|metadata| metadata.labels.get(key).cloned());
         assert_eq!(
-            (written.as_deref(), told.as_deref()),
+            (written.as_deref(), recorded_level.as_deref()),
             expected,
-            "{said:?} {default} {recorded:?} {live:?}"
+            "{level:?} {default} {recorded:?} {live:?}"
         );
     };
     let (baseline, restricted) = (Some("baseline"), Some("restricted"));

@@ -10,9 +10,9 @@ use tenure_planner::tenant::account_access::{
 };
 use tenure_tenancy::access::bindings::{Bindings, Roles};
 
-use crate::tenant::{now, record, settle, snapshot};
+use crate::tenant::{make_snapshot, now, record_namespaces, run_until_settled};
 
-fn place() -> HomeAccount {
+fn make_account() -> HomeAccount {
     HomeAccount {
         home: "blue".to_owned(),
         account: "blue-gitops".to_owned(),
@@ -20,7 +20,7 @@ fn place() -> HomeAccount {
 }
 
 /// ClusterRoles in their usual forms: an editor's rights, all rights, a proxy's rights, and fewer.
-fn roles() -> Roles {
+fn make_roles() -> Roles {
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!([{ "apiGroups": groups, "resources": resources, "verbs": verbs }]);
     let tokens = json!([
         { "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] },
@@ -48,25 +48,25 @@ fn roles() -> Roles {
     roles
 }
 
-fn bindings(all: &[(&str, &str, Value)]) -> Bindings {
+fn make_bindings(all: &[(&str, &str, Value)]) -> Bindings {
     let mut bindings = Bindings::default();
     for (name, role, subject) in all {
         let reference = json!({ "kind": "ClusterRole", "name": role });
         let binding = json!({ "metadata": { "name": name }, "roleRef": reference, "subjects": [subject] });
-        bindings.add(&binding, &Roles::default(), &roles());
+        bindings.add(&binding, &Roles::default(), &make_roles());
     }
     bindings
 }
 
-fn user(name: &str) -> Value {
+fn make_user(name: &str) -> Value {
     json!({ "kind": "User", "name": name })
 }
 
-fn group(name: &str) -> Value {
+fn make_group(name: &str) -> Value {
     json!({ "kind": "Group", "name": name })
 }
 
-fn account(namespace: &str, name: &str) -> Value {
+fn make_service_account(namespace: &str, name: &str) -> Value {
     json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name })
 }
 
@@ -74,59 +74,63 @@ fn account(namespace: &str, name: &str) -> Value {
 fn list_ways(own: &[(&str, &str, Value)], cluster: &[(&str, &str, Value)]) -> Vec<String> {
     let seen = AccessFacts {
         pods: Ok(Vec::new()),
-        own: Ok(bindings(own)),
-        cluster: &Ok(bindings(cluster)),
+        own: Ok(make_bindings(own)),
+        cluster: &Ok(make_bindings(cluster)),
     };
-    let witness = summarize_access(place(), &seen, "tenure-system", now());
-    assert_eq!(witness.unseen, Vec::<String>::new());
-    witness.ways
+    let findings = summarize_access(make_account(), &seen, "tenure-system", now());
+    assert_eq!(findings.unseen, Vec::<String>::new());
+    findings.ways
 }
 
 #[test]
 fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
     let alice = "alice asks for its tokens, speaks in its name, starts Pods as it (RoleBinding owner)";
-    assert_eq!(list_ways(&[("owner", "edit", user("alice"))], &[]), [alice]);
+    assert_eq!(list_ways(&[("owner", "edit", make_user("alice"))], &[]), [alice]);
     for (role, subject, expected) in [
         (
             "cluster-admin",
-            account("flux-system", "kustomize-controller"),
+            make_service_account("flux-system", "kustomize-controller"),
             Some(
                 "system:serviceaccount:flux-system:kustomize-controller starts Pods as it, asks for its tokens, speaks in its name, gives itself any right",
             ),
         ),
         (
             "capsule-proxy",
-            account("capsule-system", "capsule-proxy"),
+            make_service_account("capsule-system", "capsule-proxy"),
             Some("system:serviceaccount:capsule-system:capsule-proxy speaks in its name"),
         ),
-        ("bind", user("bob"), Some("bob gives itself any right")),
+        ("bind", make_user("bob"), Some("bob gives itself any right")),
         (
             "edit",
-            group("system:authenticated"),
+            make_group("system:authenticated"),
             Some("group system:authenticated starts"),
         ),
         (
             "edit",
-            group("system:serviceaccounts:blue"),
+            make_group("system:serviceaccounts:blue"),
             Some("group system:serviceaccounts:blue starts"),
         ),
         (
             "edit",
-            group("system:serviceaccounts"),
+            make_group("system:serviceaccounts"),
             Some("group system:serviceaccounts starts"),
         ),
         // Users that repair every Tenant, Kubernetes' own accounts, Tenure's, and the account itself.
-        ("cluster-admin", user("root"), None),
-        ("cluster-admin", group("admins"), None),
-        ("cluster-admin", group("system:masters"), None),
-        ("edit", user("system:kube-controller-manager"), None),
-        ("edit", account("kube-system", "job-controller"), None),
-        ("edit", account("tenure-system", "tenure-lane-tenant-blue"), None),
-        ("edit", group("system:serviceaccounts:tenure-system"), None),
-        ("edit", account("blue", "blue-gitops"), None),
+        ("cluster-admin", make_user("root"), None),
+        ("cluster-admin", make_group("admins"), None),
+        ("cluster-admin", make_group("system:masters"), None),
+        ("edit", make_user("system:kube-controller-manager"), None),
+        ("edit", make_service_account("kube-system", "job-controller"), None),
+        (
+            "edit",
+            make_service_account("tenure-system", "tenure-lane-tenant-blue"),
+            None,
+        ),
+        ("edit", make_group("system:serviceaccounts:tenure-system"), None),
+        ("edit", make_service_account("blue", "blue-gitops"), None),
         // A user with read access, and a user with rights on another account.
-        ("view", user("eve"), None),
-        ("of-another", user("eve"), None),
+        ("view", make_user("eve"), None),
+        ("of-another", make_user("eve"), None),
     ] {
         let ways = list_ways(&[], &[("wide", role, subject.clone())]);
         match expected {
@@ -152,29 +156,29 @@ fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
 fn what_is_told_is_bounded() {
     let long = "x".repeat(100_000);
     let many: Vec<(&str, &str, Value)> = (0..500)
-        .map(|number| ("b", "edit", user(&format!("{number}-{long}"))))
+        .map(|number| ("b", "edit", make_user(&format!("{number}-{long}"))))
         .collect();
     let seen = AccessFacts {
         pods: Ok((0..1000).map(|number| format!("pod-{number}")).collect()),
-        own: Ok(bindings(&many)),
+        own: Ok(make_bindings(&many)),
         cluster: &Err("the controllers may not list them".to_owned()),
     };
     let mut snapshot = at_home();
-    let witness = summarize_access(place(), &seen, "tenure-system", now());
+    let findings = summarize_access(make_account(), &seen, "tenure-system", now());
     assert!(
-        witness.unseen.iter().any(|what| what.starts_with("some RoleBindings")),
+        findings.unseen.iter().any(|what| what.starts_with("some RoleBindings")),
         "{:?}",
-        witness.unseen
+        findings.unseen
     );
-    assert!(serde_json::to_string(&witness).unwrap().len() < 64 << 10);
-    snapshot.witness = Some(witness);
-    let said = say(&mut snapshot);
-    assert!(said.2.len() < 4096, "{}", said.2.len());
+    assert!(serde_json::to_string(&findings).unwrap().len() < 64 << 10);
+    snapshot.access_findings = Some(findings);
+    let message = plan_condition(&mut snapshot);
+    assert!(message.2.len() < 4096, "{}", message.2.len());
 }
 
 #[test]
 fn a_pod_runs_as_the_account_that_it_names() {
-    let pod = |spec: Value| find_running(&place(), &json!({ "metadata": { "name": "web" }, "spec": spec }));
+    let pod = |spec: Value| find_running(&make_account(), &json!({ "metadata": { "name": "web" }, "spec": spec }));
     assert_eq!(
         pod(json!({ "serviceAccountName": "blue-gitops" })).as_deref(),
         Some("web")
@@ -188,30 +192,30 @@ fn a_pod_runs_as_the_account_that_it_names() {
 fn at_home() -> tenure_planner::tenant::Snapshot {
     let owners = json!([{ "name": "blue", "uid": "t" }]);
     let home = json!([{ "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": owners }]);
-    let mut snapshot = snapshot(json!({}), home);
-    record(&mut snapshot, &[("blue", "n1")]);
+    let mut snapshot = make_snapshot(json!({}), home);
+    record_namespaces(&mut snapshot, &[("blue", "n1")]);
     snapshot
 }
 
 /// Status, reason and message of the condition.
-fn say(snapshot: &mut tenure_planner::tenant::Snapshot) -> (String, String, String) {
-    let status = settle(snapshot).1.status.unwrap();
+fn plan_condition(snapshot: &mut tenure_planner::tenant::Snapshot) -> (String, String, String) {
+    let status = run_until_settled(snapshot).1.status.unwrap();
     let mut conditions = status.conditions.iter();
-    let said = conditions
+    let message = conditions
         .find(|condition| condition.type_ == "AccountExclusive")
         .unwrap();
     (
-        said.status.as_str().to_owned(),
-        said.reason.clone(),
-        said.message.clone(),
+        message.status.as_str().to_owned(),
+        message.reason.clone(),
+        message.message.clone(),
     )
 }
 
-fn witness(pods: &[&str], ways: &[&str], unseen: &[&str]) -> AccessFindings {
+fn make_findings(pods: &[&str], ways: &[&str], unseen: &[&str]) -> AccessFindings {
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
     AccessFindings {
         at: now(),
-        place: place(),
+        place: make_account(),
         pods: texts(pods),
         ways: texts(ways),
         unseen: texts(unseen),
@@ -221,9 +225,9 @@ fn witness(pods: &[&str], ways: &[&str], unseen: &[&str]) -> AccessFindings {
 #[test]
 fn what_was_found_is_said_with_what_admission_makes_of_it() {
     let way = ["alice asks for its tokens (RoleBinding owner)"];
-    let (found, nothing) = (witness(&[], &way, &[]), witness(&[], &[], &[]));
-    let running = witness(&["web"], &[], &[]);
-    let blind = witness(&[], &[], &["Pods (the controllers may not list them)"]);
+    let (found, nothing) = (make_findings(&[], &way, &[]), make_findings(&[], &[], &[]));
+    let running = make_findings(&["web"], &[], &[]);
+    let blind = make_findings(&[], &[], &["Pods (the controllers may not list them)"]);
     for (seen, is_guarded, is_exclusive, status, words) in [
         (
             &nothing,
@@ -260,13 +264,13 @@ fn what_was_found_is_said_with_what_admission_makes_of_it() {
         ),
     ] {
         let mut snapshot = at_home();
-        Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
+        Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = is_guarded;
         if is_exclusive {
             let annotations = json!({ "tenure.dev/gitops-account": "exclusive" });
             snapshot.tenant.metadata.annotations = serde_json::from_value(annotations).unwrap();
         }
-        snapshot.witness = Some(seen.clone());
-        let (value, reason, message) = say(&mut snapshot);
+        snapshot.access_findings = Some(seen.clone());
+        let (value, reason, message) = plan_condition(&mut snapshot);
         assert_eq!(value, status, "{reason}: {message}");
         assert!(message.contains(words), "{words}: {message}");
     }
@@ -276,29 +280,29 @@ fn what_was_found_is_said_with_what_admission_makes_of_it() {
 #[test]
 fn it_is_looked_in_time() {
     let mut snapshot = at_home();
-    let plan = settle(&mut snapshot).1;
+    let plan = run_until_settled(&mut snapshot).1;
     let soon = now().checked_add(SignedDuration::from_secs(2)).unwrap();
     assert_eq!(plan.next, Next::Done(Some(soon)));
     let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
     let due = |snapshot: &tenure_planner::tenant::Snapshot, seconds: i64| {
         find_due(
             &snapshot.tenant,
-            &snapshot.realm,
-            snapshot.witness.as_ref(),
+            &snapshot.tenancy,
+            snapshot.access_findings.as_ref(),
             at(seconds),
         )
     };
-    assert_eq!(due(&snapshot, 0), Some(place()));
-    snapshot.witness = Some(witness(&[], &[], &[]));
-    assert_eq!(settle(&mut snapshot).1.next, Next::Done(Some(at(600))));
-    assert_eq!((due(&snapshot, 599), due(&snapshot, 600)), (None, Some(place())));
-    snapshot.witness = Some(witness(&[], &[], &["Pods (no)"]));
-    assert_eq!((due(&snapshot, 29), due(&snapshot, 30)), (None, Some(place())));
-    let mut other = witness(&[], &[], &[]);
+    assert_eq!(due(&snapshot, 0), Some(make_account()));
+    snapshot.access_findings = Some(make_findings(&[], &[], &[]));
+    assert_eq!(run_until_settled(&mut snapshot).1.next, Next::Done(Some(at(600))));
+    assert_eq!((due(&snapshot, 599), due(&snapshot, 600)), (None, Some(make_account())));
+    snapshot.access_findings = Some(make_findings(&[], &[], &["Pods (no)"]));
+    assert_eq!((due(&snapshot, 29), due(&snapshot, 30)), (None, Some(make_account())));
+    let mut other = make_findings(&[], &[], &[]);
     other.place.account = "robot".to_owned();
-    snapshot.witness = Some(other);
-    assert_eq!(due(&snapshot, 0), Some(place()));
+    snapshot.access_findings = Some(other);
+    assert_eq!(due(&snapshot, 0), Some(make_account()));
     // A home that isn't recorded, or isn't there, has no account.
-    record(&mut snapshot, &[]);
+    record_namespaces(&mut snapshot, &[]);
     assert_eq!(due(&snapshot, 0), None);
 }

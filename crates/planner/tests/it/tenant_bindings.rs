@@ -9,27 +9,27 @@ use tenure_planner::answer::Failure;
 use tenure_planner::tenant::{Attempt, Snapshot};
 use tenure_planner::{Live, Next, Object};
 
-use crate::tenant::{now, record, settle};
+use crate::tenant::{now, record_namespaces, run_until_settled};
 
 /// The home, and another namespace of Tenant blue.
-fn namespaces() -> Value {
+fn make_namespaces() -> Value {
     let owners = json!([{ "name": "blue", "uid": "t" }]);
     let namespace = |name: &str| json!({ "name": name, "uid": format!("uid-{name}"), "tenantLabel": "blue", "tenantOwners": owners });
     json!([namespace("blue"), namespace("blue-dev")])
 }
 
 /// Tenant blue with this spec, and with both namespaces as its own.
-fn snapshot(spec: Value) -> Snapshot {
-    let mut snapshot = crate::tenant::snapshot(spec, namespaces());
-    record(&mut snapshot, &[("blue", "uid-blue"), ("blue-dev", "uid-blue-dev")]);
+fn make_snapshot(spec: Value) -> Snapshot {
+    let mut snapshot = crate::tenant::make_snapshot(spec, make_namespaces());
+    record_namespaces(&mut snapshot, &[("blue", "uid-blue"), ("blue-dev", "uid-blue-dev")]);
     snapshot
 }
 
 /// `namespace role subject`, of every RoleBinding that a Tenant of this spec makes.
 fn list_bound(spec: Value, annotations: Value) -> Vec<String> {
-    let mut snapshot = snapshot(spec);
+    let mut snapshot = make_snapshot(spec);
     snapshot.tenant.metadata.annotations = serde_json::from_value(annotations).unwrap();
-    settle(&mut snapshot);
+    run_until_settled(&mut snapshot);
     let objects = snapshot.live.values().filter_map(Live::object);
     // The binding with which the controllers see belongs to them.
     let is_meant = |object: &&Value| object["kind"] == "RoleBinding" && object["metadata"]["name"] != "tenure:witness";
@@ -89,9 +89,9 @@ fn an_owner_without_roles_of_its_own_has_less_at_home() {
 #[test]
 fn owners_change_namespaces_only_where_admission_checks() {
     let count = |is_guarded: bool, owner: Value| {
-        let mut snapshot = snapshot(json!({ "owners": [owner] }));
-        Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
-        settle(&mut snapshot);
+        let mut snapshot = make_snapshot(json!({ "owners": [owner] }));
+        Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = is_guarded;
+        run_until_settled(&mut snapshot);
         let is_editor = |live: &Live| {
             live.object().is_some_and(|object| {
                 object["roleRef"]["name"] == "tenure-namespace-editor" && object["subjects"][0]["kind"] == "User"
@@ -111,8 +111,8 @@ fn owners_change_namespaces_only_where_admission_checks() {
 #[test]
 fn the_account_keeps_namespaces_only_where_admission_checks() {
     let list = |is_guarded: bool, annotations: Value| {
-        let mut snapshot = snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }));
-        Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
+        let mut snapshot = make_snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }));
+        Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = is_guarded;
         let added: BTreeMap<String, String> = serde_json::from_value(annotations).unwrap();
         snapshot
             .tenant
@@ -120,7 +120,7 @@ fn the_account_keeps_namespaces_only_where_admission_checks() {
             .annotations
             .get_or_insert_default()
             .extend(added);
-        settle(&mut snapshot);
+        run_until_settled(&mut snapshot);
         let objects = snapshot.live.values().filter_map(Live::object);
         let bound = objects.filter(|object| {
             let subjects = object["subjects"].as_array().into_iter().flatten();
@@ -236,11 +236,11 @@ fn an_administrator_chooses_what_the_account_may_write() {
     assert_eq!(list_bound(json!({}), named("")), default);
 
     // A later choice makes another RoleBinding, and the first one is deleted.
-    let mut snapshot = snapshot(json!({}));
-    settle(&mut snapshot);
+    let mut snapshot = make_snapshot(json!({}));
+    run_until_settled(&mut snapshot);
     snapshot.tenant.metadata.annotations = serde_json::from_value(named("mine")).unwrap();
     snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
-    let (steps, plan) = settle(&mut snapshot);
+    let (steps, plan) = run_until_settled(&mut snapshot);
     let count = |verb: &str| {
         steps
             .iter()
@@ -256,10 +256,10 @@ fn an_administrator_chooses_what_the_account_may_write() {
 fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
     let owners =
         json!([{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:robot", "clusterRoles": ["edit"] }]);
-    let mut snapshot = snapshot(json!({ "owners": owners }));
+    let mut snapshot = make_snapshot(json!({ "owners": owners }));
     let named = json!({ "tenure.dev/gitops-cluster-role": "mine" });
     snapshot.tenant.metadata.annotations = serde_json::from_value(named).unwrap();
-    let plan = settle(&mut snapshot).1.to_string();
+    let plan = run_until_settled(&mut snapshot).1.to_string();
     assert!(plan.contains("mine is not bound"), "{plan}");
     assert!(plan.contains("name it in that owner's clusterRoles"), "{plan}");
 }
@@ -271,11 +271,11 @@ fn owners_read_their_tenant_wherever_something_judges() {
         let owners = json!([
             { "kind": "User", "name": "alice" }, { "kind": "ServiceAccount", "name": "system:serviceaccount:ci:no such" }, { "kind": "Group", "name": "" }
         ]);
-        let mut snapshot = snapshot(json!({ "owners": owners }));
-        let settings = &mut Arc::make_mut(&mut snapshot.realm).settings;
+        let mut snapshot = make_snapshot(json!({ "owners": owners }));
+        let settings = &mut Arc::make_mut(&mut snapshot.tenancy).settings;
         (settings.is_guarded, settings.has_policies) = (is_guarded, has_policies);
         snapshot.are_policies_in_force = has_policies;
-        settle(&mut snapshot);
+        run_until_settled(&mut snapshot);
         let objects = snapshot.live.values().filter_map(Live::object);
         let wide = objects.filter(|object| object["metadata"]["namespace"].is_null());
         let wide: Vec<Value> = wide
@@ -330,15 +330,15 @@ fn owners_read_their_tenant_wherever_something_judges() {
 /// The right to apply new namespaces is one to patch all. So it waits for the policies, and stays while they are tested again.
 #[test]
 fn owners_apply_namespaces_only_under_policies() {
-    let mut snapshot = snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }));
-    Arc::make_mut(&mut snapshot.realm).settings.has_policies = true;
+    let mut snapshot = make_snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }));
+    Arc::make_mut(&mut snapshot.tenancy).settings.has_policies = true;
     let is_bound = |snapshot: &Snapshot| {
         let mut objects = snapshot.live.values().filter_map(Live::object);
         objects.any(|object| object["metadata"]["name"] == "tenure:blue:namespace-applier")
     };
     for (in_force, expected) in [(false, false), (true, true), (false, true)] {
         snapshot.are_policies_in_force = in_force;
-        settle(&mut snapshot);
+        run_until_settled(&mut snapshot);
         assert_eq!(is_bound(&snapshot), expected, "in force: {in_force}");
     }
 }
@@ -385,23 +385,23 @@ fn an_owner_that_is_not_there_is_said() {
         ),
     ];
     for (owners, known, expected) in cases {
-        let mut snapshot = snapshot(json!({ "owners": owners }));
+        let mut snapshot = make_snapshot(json!({ "owners": owners }));
         snapshot
             .live
             .extend(known.into_iter().map(|(namespace, live)| (id(namespace), live)));
-        let (_, plan) = settle(&mut snapshot);
+        let (_, plan) = run_until_settled(&mut snapshot);
         let status = plan.status.clone().unwrap();
-        let said = status
+        let condition = status
             .conditions
             .iter()
             .find(|condition| condition.type_ == "OwnersFound");
-        let told = plan.events.iter().any(|event| event.reason == "OwnerMissing");
-        match (said, expected) {
+        let is_reported = plan.events.iter().any(|event| event.reason == "OwnerMissing");
+        match (condition, expected) {
             (None, None) => {}
-            (Some(said), Some((value, words))) => {
-                assert_eq!(said.status.as_str(), value, "{owners}: {}", said.message);
-                assert!(said.message.contains(words), "{owners}: {}", said.message);
-                assert_eq!(told, value == "False", "{owners}");
+            (Some(condition), Some((value, words))) => {
+                assert_eq!(condition.status.as_str(), value, "{owners}: {}", condition.message);
+                assert!(condition.message.contains(words), "{owners}: {}", condition.message);
+                assert_eq!(is_reported, value == "False", "{owners}");
                 assert!(matches!(plan.next, Next::Done(Some(_))), "it is looked again: {owners}");
             }
             other => panic!("{owners}: {other:?}"),
@@ -410,9 +410,9 @@ fn an_owner_that_is_not_there_is_said() {
         snapshot.tenant.status = Some(status);
         snapshot.tenant.spec.owners.clear();
         snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
-        let status = settle(&mut snapshot).1.status;
-        let is_said = |status: TenantStatus| status.conditions.iter().any(|known| known.type_ == "OwnersFound");
-        assert!(!status.is_some_and(is_said), "{owners}");
+        let status = run_until_settled(&mut snapshot).1.status;
+        let has_condition = |status: TenantStatus| status.conditions.iter().any(|known| known.type_ == "OwnersFound");
+        assert!(!status.is_some_and(has_condition), "{owners}");
     }
 }
 

@@ -9,16 +9,16 @@ use tenure_planner::{Live, Object};
 use tenure_tenancy::quotas::Used;
 use tenure_tenancy::{TenantFacts, Usages};
 
-use crate::tenant::{now, record, settle};
+use crate::tenant::{now, record_namespaces, run_until_settled};
 
 /// A Tenant with two namespaces.
-fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
-    let mut snapshot = crate::tenant::snapshot(spec, namespaces);
-    record(&mut snapshot, &[("blue", "n1"), ("blue-dev", "n2")]);
+fn make_snapshot(spec: Value, namespaces: Value) -> Snapshot {
+    let mut snapshot = crate::tenant::make_snapshot(spec, namespaces);
+    record_namespaces(&mut snapshot, &[("blue", "n1"), ("blue-dev", "n2")]);
     snapshot
 }
 
-fn namespaces() -> Value {
+fn make_namespaces() -> Value {
     let owners = json!([{ "name": "blue", "uid": "t" }]);
     json!([
         { "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": owners },
@@ -35,9 +35,9 @@ fn see_namespace(snapshot: &mut Snapshot, name: &str, labels: Value) {
     snapshot.live.insert(id, Live::Present(Object(object)));
 }
 
-fn again(snapshot: &mut Snapshot) -> Vec<String> {
+fn plan_again(snapshot: &mut Snapshot) -> Vec<String> {
     snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
-    let (steps, plan) = settle(snapshot);
+    let (steps, plan) = run_until_settled(snapshot);
     snapshot.memory = plan.memory;
     if plan.status.is_some() {
         snapshot.tenant.status = plan.status;
@@ -58,7 +58,7 @@ fn set_spec(snapshot: &mut Snapshot, key: &str, value: Value) {
     snapshot.tenant.spec = serde_json::from_value(spec).unwrap();
 }
 
-fn bounded() -> Value {
+fn make_bounded_spec() -> Value {
     json!({
         "limitRanges": { "items": [{ "limits": [{ "type": "Container", "max": { "cpu": "1000m" }, "min": { "memory": 1024 } }] }] },
         "networkPolicies": { "items": [{ "podSelector": {}, "ingress": [{ "from": [{ "podSelector": {} }], "ports": [{ "port": 80 }] }] }] },
@@ -68,8 +68,8 @@ fn bounded() -> Value {
 
 #[test]
 fn each_namespace_has_what_the_tenant_says_and_is_written_once() {
-    let mut snapshot = snapshot(bounded(), namespaces());
-    let steps = again(&mut snapshot);
+    let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
+    let steps = plan_again(&mut snapshot);
     for namespace in ["blue", "blue-dev"] {
         for name in [
             format!("apply LimitRange/{namespace}/capsule-blue-0"),
@@ -91,14 +91,14 @@ fn each_namespace_has_what_the_tenant_says_and_is_written_once() {
         })
     );
     assert_eq!(quota["metadata"]["ownerReferences"][0]["uid"], "t");
-    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+    assert_eq!(plan_again(&mut snapshot), Vec::<String>::new());
 }
 
 /// The additions of a real server are no difference, and nothing has to be remembered for them.
 #[test]
 fn what_the_server_completes_is_no_difference() {
-    let mut snapshot = snapshot(bounded(), namespaces());
-    again(&mut snapshot);
+    let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
+    plan_again(&mut snapshot);
     snapshot.memory = tenure_planner::tenant::Memory::default();
     let range = find(&mut snapshot, "blue_capsule-blue-0__LimitRange");
     assert_eq!(
@@ -118,13 +118,13 @@ fn what_the_server_completes_is_no_difference() {
     );
     // Lists without an entry are not stored.
     policy["spec"].as_object_mut().unwrap().remove("egress");
-    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+    assert_eq!(plan_again(&mut snapshot), Vec::<String>::new());
 }
 
 #[test]
 fn an_edit_is_put_back_also_one_that_only_adds() {
-    let mut snapshot = snapshot(bounded(), namespaces());
-    again(&mut snapshot);
+    let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
+    plan_again(&mut snapshot);
     let id = "blue_capsule-blue-0_networking.k8s.io_NetworkPolicy";
     let edits: [fn(&mut Value); 4] = [
         |policy| policy["spec"]["podSelector"]["matchLabels"] = json!({ "none": "such" }),
@@ -134,21 +134,21 @@ fn an_edit_is_put_back_also_one_that_only_adds() {
     ];
     for edit in edits {
         edit(find(&mut snapshot, id));
-        let steps = again(&mut snapshot);
+        let steps = plan_again(&mut snapshot);
         assert_eq!(steps.len(), 1, "{steps:?}");
         assert!(
             steps[0].starts_with("apply NetworkPolicy/blue/capsule-blue-0"),
             "{steps:?}"
         );
-        assert_eq!(again(&mut snapshot), Vec::<String>::new());
+        assert_eq!(plan_again(&mut snapshot), Vec::<String>::new());
     }
 }
 
 /// The server's result of a write stays valid, although it differs from the request.
 #[test]
 fn what_a_write_came_to_is_not_written_again() {
-    let mut snapshot = snapshot(bounded(), namespaces());
-    again(&mut snapshot);
+    let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
+    plan_again(&mut snapshot);
     let id = "blue_capsule-blue-0__ResourceQuota";
     let wanted: tenure_api::ObjectId = id.parse().unwrap();
     snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
@@ -159,22 +159,22 @@ fn what_a_write_came_to_is_not_written_again() {
     let answer = tenure_planner::answer::Answer::Applied(wanted, tenure_planner::WriteAnswer::Done(Object(answered)));
     snapshot.attempt.take(answer);
     snapshot.memory = tenure_planner::tenant::plan(&snapshot, now()).memory;
-    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+    assert_eq!(plan_again(&mut snapshot), Vec::<String>::new());
     // Another edit is another matter.
     find(&mut snapshot, id)["spec"]["hard"]["pods"] = json!("1000");
-    assert_eq!(again(&mut snapshot).len(), 1);
+    assert_eq!(plan_again(&mut snapshot).len(), 1);
 }
 
 #[test]
 fn what_the_tenant_no_longer_says_is_taken_away() {
-    let mut snapshot = snapshot(bounded(), namespaces());
-    again(&mut snapshot);
+    let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
+    plan_again(&mut snapshot);
     set_spec(
         &mut snapshot,
         "resourceQuotas",
         json!({ "scope": "Namespace", "items": [{ "hard": { "pods": "10" } }] }),
     );
-    let steps = again(&mut snapshot);
+    let steps = plan_again(&mut snapshot);
     let begins = |name: &str| steps.iter().filter(|step| step.starts_with(name)).count();
     assert_eq!(begins("apply ResourceQuota/"), 2, "{steps:?}");
     assert_eq!(begins("delete ResourceQuota/"), 2, "{steps:?}");
@@ -182,7 +182,7 @@ fn what_the_tenant_no_longer_says_is_taken_away() {
     for field in ["resourceQuotas", "limitRanges", "networkPolicies"] {
         set_spec(&mut snapshot, field, Value::Null);
     }
-    let steps = again(&mut snapshot);
+    let steps = plan_again(&mut snapshot);
     assert_eq!(steps.len(), 6, "{steps:?}");
     assert!(steps.iter().all(|step| step.starts_with("delete ")), "{steps:?}");
     assert!(snapshot.memory.settled.is_empty(), "{:?}", snapshot.memory.settled);
@@ -191,12 +191,12 @@ fn what_the_tenant_no_longer_says_is_taken_away() {
 #[test]
 fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_marks_its_namespaces() {
     let quotas = json!({ "items": [{ "hard": { "pods": "10" }, "scopes": ["NotTerminating"] }] });
-    let mut snapshot = snapshot(json!({ "resourceQuotas": quotas }), namespaces());
-    Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
+    let mut snapshot = make_snapshot(json!({ "resourceQuotas": quotas }), make_namespaces());
+    Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = true;
     for namespace in ["blue", "blue-dev"] {
         see_namespace(&mut snapshot, namespace, json!({}));
     }
-    again(&mut snapshot);
+    plan_again(&mut snapshot);
     for namespace in ["blue", "blue-dev"] {
         let quota = find(&mut snapshot, &format!("{namespace}_capsule-blue-0__ResourceQuota"));
         assert_eq!(
@@ -222,7 +222,7 @@ fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_mark
         assert_eq!(marks.labels["tenure.dev/counted"], "true", "{}", space.name);
     }
     assert_eq!(spaces.len(), 2);
-    let (_, plan) = settle(&mut snapshot);
+    let (_, plan) = run_until_settled(&mut snapshot);
     assert!(!plan.to_string().contains("resourceQuotas"), "{plan}");
 }
 
@@ -231,16 +231,22 @@ fn too_many_and_too_large_items_are_told_and_take_nothing_away() {
     let item = |pods: usize| json!({ "hard": { "pods": pods.to_string() } });
     let items = |count: usize| (0..count).map(item).collect::<Vec<_>>();
     let quotas = |items: Vec<Value>| json!({ "scope": "Namespace", "items": items });
-    let mut snapshot = snapshot(json!({ "resourceQuotas": quotas(items(MOST_ITEMS)) }), namespaces());
-    again(&mut snapshot);
+    let mut snapshot = make_snapshot(
+        json!({ "resourceQuotas": quotas(items(MOST_ITEMS)) }),
+        make_namespaces(),
+    );
+    plan_again(&mut snapshot);
     let mut more = items(MOST_ITEMS + 1);
     more[0]["scopes"] = json!(["x".repeat(LARGEST_ITEM)]);
     set_spec(&mut snapshot, "resourceQuotas", quotas(more));
-    assert_eq!(again(&mut snapshot), Vec::<String>::new());
-    let (_, plan) = settle(&mut snapshot);
-    let told = plan.to_string();
-    assert!(told.contains("17 items, of which the first 16 are written"), "{told}");
-    assert!(told.contains("spec.resourceQuotas.items[0]: more than"), "{told}");
+    assert_eq!(plan_again(&mut snapshot), Vec::<String>::new());
+    let (_, plan) = run_until_settled(&mut snapshot);
+    let written = plan.to_string();
+    assert!(
+        written.contains("17 items, of which the first 16 are written"),
+        "{written}"
+    );
+    assert!(written.contains("spec.resourceQuotas.items[0]: more than"), "{written}");
 }
 
 /// An owner sets the labels of its namespaces. No such label chooses a weaker Pod Security level than that of the Tenant's other namespaces.
@@ -272,12 +278,12 @@ fn a_label_that_an_owner_sets_lowers_no_pod_security_level() {
         ("blue", json!({}), "privileged"),
         ("blue", json!({ "tier": "hard" }), "restricted"),
     ] {
-        let mut snapshot = snapshot(spec.clone(), namespaces());
+        let mut snapshot = make_snapshot(spec.clone(), make_namespaces());
         for other in ["blue", "blue-dev"] {
             let labels = if other == name { labels.clone() } else { json!({}) };
             see_namespace(&mut snapshot, other, labels);
         }
-        again(&mut snapshot);
+        plan_again(&mut snapshot);
         let id = format!("_{name}__Namespace").parse().unwrap();
         let written = match snapshot.attempt.applied.get(&id) {
             Some(tenure_planner::WriteAnswer::Done(object)) => object.0["metadata"]["labels"].clone(),
@@ -303,10 +309,10 @@ fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
             ],
         },
     });
-    let mut snapshot = snapshot(spec, namespaces());
+    let mut snapshot = make_snapshot(spec, make_namespaces());
     see_namespace(&mut snapshot, "blue", json!({}));
     see_namespace(&mut snapshot, "blue-dev", json!({ "env": "dev" }));
-    let steps = again(&mut snapshot);
+    let steps = plan_again(&mut snapshot);
     let marked: Vec<&String> = steps
         .iter()
         .filter(|step| step.starts_with("apply Namespace/"))
@@ -339,24 +345,24 @@ fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
     see_namespace(&mut snapshot, "blue", json!({ "own": "x" }));
     let labels = json!({ "cost": "42", "env": "dev" });
     see_namespace(&mut snapshot, "blue-dev", labels.clone());
-    let steps = again(&mut snapshot);
+    let steps = plan_again(&mut snapshot);
     assert_eq!(steps.len(), 1, "{steps:?}");
     assert!(steps[0].starts_with("apply Namespace/blue-dev"), "{steps:?}");
     let written = written(&snapshot, "blue-dev")["labels"].clone();
     assert_eq!(written, json!({ "capsule.clastix.io/tenant": "blue" }));
     // Another manager has the label, too: it stays, and causes no write.
     see_namespace(&mut snapshot, "blue-dev", labels);
-    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+    assert_eq!(plan_again(&mut snapshot), Vec::<String>::new());
 }
 
 #[test]
 fn by_no_label_that_it_adds_a_tenant_gives_a_namespace_away_and_none_is_made_again() {
     let spec = json!({ "namespaceOptions": { "additionalMetadataList": [{ "labels": { "capsule.clastix.io/tenant": "red" } }] } });
-    let mut given = snapshot(spec, namespaces());
+    let mut given = make_snapshot(spec, make_namespaces());
     see_namespace(&mut given, "blue", json!({}));
-    let steps = again(&mut given);
+    let steps = plan_again(&mut given);
     assert!(!steps.iter().any(|step| step.contains("Namespace/")), "{steps:?}");
-    let (_, plan) = settle(&mut given);
+    let (_, plan) = run_until_settled(&mut given);
     assert!(
         plan.to_string().contains("it names the tenant of the namespace"),
         "{plan}"
@@ -364,19 +370,19 @@ fn by_no_label_that_it_adds_a_tenant_gives_a_namespace_away_and_none_is_made_aga
 
     // A watch doesn't know the namespace yet, so it is read first. A namespace that has disappeared meanwhile is not re-created.
     let spec = json!({ "namespaceOptions": { "additionalMetadata": { "labels": { "a": "b" } } } });
-    let mut gone = snapshot(spec, namespaces());
-    let steps = again(&mut gone);
+    let mut gone = make_snapshot(spec, make_namespaces());
+    let steps = plan_again(&mut gone);
     assert!(!steps.iter().any(|step| step.contains("Namespace/")), "{steps:?}");
 }
 
 /// A namespace that bears every label by which its children are known is no child.
 #[test]
 fn a_namespace_is_never_deleted_as_something_that_is_no_longer_wanted() {
-    let mut snapshot = snapshot(json!({}), namespaces());
+    let mut snapshot = make_snapshot(json!({}), make_namespaces());
     let labels = json!({ "app.kubernetes.io/managed-by": "tenure" });
     see_namespace(&mut snapshot, "stray", labels);
     let owner = json!([{ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": "t" }]);
     find(&mut snapshot, "_stray__Namespace")["metadata"]["ownerReferences"] = owner;
-    let steps = again(&mut snapshot);
+    let steps = plan_again(&mut snapshot);
     assert!(!steps.iter().any(|step| step.contains("stray")), "{steps:?}");
 }

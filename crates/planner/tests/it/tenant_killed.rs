@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure_api::ObjectId;
 
-use crate::tenant::{record, snapshot};
-use crate::tenant_namespaces::{World, guarded};
+use crate::tenant::{make_snapshot, record_namespaces};
+use crate::tenant_namespaces::{World, make_guarded};
 
 /// A Tenant with each kind of object that the controllers write for one.
 fn first_spec() -> Value {
@@ -35,9 +35,9 @@ fn second_spec() -> Value {
 }
 
 /// Runs both specs, one after the other.
-fn play(is_guarded: bool, killed_after: &[usize]) -> World {
-    let snapshot = snapshot(first_spec(), json!([]));
-    let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
+fn run_with_kills(is_guarded: bool, killed_after: &[usize]) -> World {
+    let snapshot = make_snapshot(first_spec(), json!([]));
+    let mut world = World::new(if is_guarded { make_guarded(snapshot) } else { snapshot });
     world.killed_after = killed_after.to_vec();
     world.run();
     world.snapshot.tenant.spec = serde_json::from_value(second_spec()).unwrap();
@@ -47,7 +47,7 @@ fn play(is_guarded: bool, killed_after: &[usize]) -> World {
 }
 
 /// Describes the final state, without the parts that differ between processes.
-fn describe(world: &World) -> (BTreeMap<ObjectId, Value>, Vec<Value>, Vec<String>, String) {
+fn describe_world(world: &World) -> (BTreeMap<ObjectId, Value>, Vec<Value>, Vec<String>, String) {
     let namespaces = world.namespaces.values().map(|namespace| {
         let mut namespace = namespace.clone();
         if let Some(annotations) = namespace["metadata"]["annotations"].as_object_mut() {
@@ -58,30 +58,30 @@ fn describe(world: &World) -> (BTreeMap<ObjectId, Value>, Vec<Value>, Vec<String
     (
         world.objects.clone(),
         namespaces.collect(),
-        world.recorded(),
-        world.ready(),
+        world.list_recorded(),
+        world.read_ready(),
     )
 }
 
 #[test]
 fn a_tenant_converges_after_a_kill_at_any_write() {
     for is_guarded in [false, true] {
-        let whole = play(is_guarded, &[]);
-        let wanted = describe(&whole);
+        let whole = run_with_kills(is_guarded, &[]);
+        let wanted = describe_world(&whole);
         assert!(wanted.3.starts_with("True"), "{}", wanted.3);
         assert!(whole.writes > 15, "{}", whole.writes);
         let has = |text: &str| wanted.0.values().any(|object| object.to_string().contains(text));
         assert!(has("devs") && !has("alice") && !has("auditors"), "{:?}", wanted.0);
         for after in 1..=whole.writes {
             assert_eq!(
-                describe(&play(is_guarded, &[after])),
+                describe_world(&run_with_kills(is_guarded, &[after])),
                 wanted,
                 "killed after write {after}"
             );
             // The next process is killed by its first write, and the one after it by its third.
             let again = [after, after + 1, after + 4];
             assert_eq!(
-                describe(&play(is_guarded, &again)),
+                describe_world(&run_with_kills(is_guarded, &again)),
                 wanted,
                 "killed after writes {again:?}"
             );
@@ -91,12 +91,12 @@ fn a_tenant_converges_after_a_kill_at_any_write() {
 
 /// A Tenant with a recorded namespace `shop`, beside a foreign namespace. The Tenant is deleted after the n-th write.
 fn play_deletion(is_guarded: bool, deleted_after: usize, killed_after: &[usize]) -> World {
-    let mut snapshot = snapshot(first_spec(), json!([]));
-    record(&mut snapshot, &[("shop", "uid-shop")]);
+    let mut snapshot = make_snapshot(first_spec(), json!([]));
+    record_namespaces(&mut snapshot, &[("shop", "uid-shop")]);
     snapshot.tenant.metadata.finalizers = Some(vec!["tenure.dev/finalizer".to_owned()]);
-    let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
-    world.put("shop", json!({ "labels": { "capsule.clastix.io/tenant": "blue" } }));
-    world.put("strange", json!({}));
+    let mut world = World::new(if is_guarded { make_guarded(snapshot) } else { snapshot });
+    world.store_namespace("shop", json!({ "labels": { "capsule.clastix.io/tenant": "blue" } }));
+    world.store_namespace("strange", json!({}));
     world.killed_after = killed_after.to_vec();
     world.deleted_after = Some(deleted_after);
     world
@@ -107,7 +107,7 @@ fn a_tenant_that_is_deleted_at_any_write_leaves_no_namespace_whatever_is_killed(
     for is_guarded in [false, true] {
         let mut whole = play_deletion(is_guarded, usize::MAX, &[]);
         assert!(whole.run());
-        assert_eq!(whole.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+        assert_eq!(whole.list_recorded(), ["blue=uid-blue", "shop=uid-shop"]);
         assert!(whole.writes > 15, "{}", whole.writes);
         let mut kinds_of_kill = 0;
         for deleted_after in 0..=whole.writes {
@@ -123,7 +123,7 @@ fn a_tenant_that_is_deleted_at_any_write_leaves_no_namespace_whatever_is_killed(
                 let is_gone = (0..6).any(|_| !world.run());
                 let case =
                     format!("deleted after write {deleted_after}, killed after {killed_after:?}, judged: {is_guarded}");
-                assert!(is_gone, "{case}: {}", world.ready());
+                assert!(is_gone, "{case}: {}", world.read_ready());
                 assert_eq!(world.namespaces.keys().collect::<Vec<_>>(), ["strange"], "{case}");
                 kinds_of_kill += 1;
             }

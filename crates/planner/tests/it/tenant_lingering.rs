@@ -7,26 +7,26 @@ use tenure_planner::answer::{Answer, DeleteAnswer};
 use tenure_planner::tenant::{Attempt, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer};
 
-use crate::tenant::{now, record, settle};
+use crate::tenant::{now, record_namespaces, run_until_settled};
 
 const HOLD: &str = "example.org/hold";
 
-fn namespaces(is_deleting: bool) -> Value {
+fn make_namespaces(is_deleting: bool) -> Value {
     let owners = json!([{ "name": "blue", "uid": "t" }]);
     json!([{ "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": owners, "deleting": is_deleting }])
 }
 
 /// A settled Tenant with an owner, a NetworkPolicy and a quota.
-fn settled(is_guarded: bool) -> Snapshot {
+fn make_settled(is_guarded: bool) -> Snapshot {
     let spec = json!({
         "owners": [{ "kind": "User", "name": "alice", "clusterRoles": ["admin"] }],
         "networkPolicies": { "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] },
         "resourceQuotas": { "scope": "Namespace", "items": [{ "hard": { "pods": "2" } }] },
     });
-    let mut snapshot = crate::tenant::snapshot(spec, namespaces(false));
-    record(&mut snapshot, &[("blue", "n1")]);
-    Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
-    settle(&mut snapshot);
+    let mut snapshot = crate::tenant::make_snapshot(spec, make_namespaces(false));
+    record_namespaces(&mut snapshot, &[("blue", "n1")]);
+    Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = is_guarded;
+    run_until_settled(&mut snapshot);
     for live in snapshot.live.values_mut() {
         if let Live::Present(Object(object)) = live {
             object["metadata"]["resourceVersion"] = json!("1");
@@ -43,7 +43,7 @@ fn find(snapshot: &Snapshot, part: &str) -> tenure_api::ObjectId {
 }
 
 /// Sets a finalizer on an object and deletes the object.
-fn hold(snapshot: &mut Snapshot, part: &str, finalizers: &[&str]) -> tenure_api::ObjectId {
+fn add_finalizers(snapshot: &mut Snapshot, part: &str, finalizers: &[&str]) -> tenure_api::ObjectId {
     let id = find(snapshot, part);
     let Some(Live::Present(Object(object))) = snapshot.live.get_mut(&id) else {
         panic!("{id}")
@@ -53,7 +53,7 @@ fn hold(snapshot: &mut Snapshot, part: &str, finalizers: &[&str]) -> tenure_api:
     id
 }
 
-fn edit(snapshot: &mut Snapshot, id: &tenure_api::ObjectId, pointer: &str, value: Value) {
+fn edit_object(snapshot: &mut Snapshot, id: &tenure_api::ObjectId, pointer: &str, value: Value) {
     let Some(Live::Present(Object(object))) = snapshot.live.get_mut(id) else {
         panic!("{id}")
     };
@@ -101,14 +101,14 @@ fn run(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
                 steps.push(step.to_string());
             }
             assert!(!id.name.is_empty());
-            let told = snapshot.attempt.take(answer);
-            snapshot.live.extend(told);
+            let implied = snapshot.attempt.take(answer);
+            snapshot.live.extend(implied);
         }
     }
     panic!("it never ends: {steps:?}")
 }
 
-fn ready(plan: &Plan) -> String {
+fn read_ready(plan: &Plan) -> String {
     let status = plan.status.as_ref().expect("a status");
     let ready = status
         .conditions
@@ -120,9 +120,9 @@ fn ready(plan: &Plan) -> String {
 
 #[test]
 fn a_held_binding_is_corrected_and_reported() {
-    let mut snapshot = settled(true);
-    let id = hold(&mut snapshot, "capsule:managed", &[HOLD]);
-    edit(
+    let mut snapshot = make_settled(true);
+    let id = add_finalizers(&mut snapshot, "capsule:managed", &[HOLD]);
+    edit_object(
         &mut snapshot,
         &id,
         "/subjects",
@@ -131,27 +131,27 @@ fn a_held_binding_is_corrected_and_reported() {
     let (steps, plan) = run(&mut snapshot);
     assert_eq!(steps, [format!("apply RoleBinding/blue/{} (Tenant)", id.name)]);
     assert_eq!(snapshot.live[&id].object().unwrap()["subjects"][0]["name"], "alice");
-    let said = ready(&plan);
+    let message = read_ready(&plan);
     assert!(
-        said.starts_with("False") && said.contains(HOLD) && said.contains(&id.name),
-        "{said}"
+        message.starts_with("False") && message.contains(HOLD) && message.contains(&id.name),
+        "{message}"
     );
 }
 
 #[test]
 fn a_removed_owner_loses_a_held_binding_at_once() {
-    let mut snapshot = settled(true);
-    let id = hold(&mut snapshot, "capsule:managed", &[HOLD]);
+    let mut snapshot = make_settled(true);
+    let id = add_finalizers(&mut snapshot, "capsule:managed", &[HOLD]);
     snapshot.tenant.spec.owners.clear();
     let (_, plan) = run(&mut snapshot);
     let live = snapshot.live[&id].object().unwrap();
     assert_eq!(live["subjects"], json!([]));
     // The labels that identify the object stay.
     assert_eq!(live["metadata"]["labels"]["capsule.clastix.io/tenant"], "blue");
-    assert!(ready(&plan).contains(HOLD), "{}", ready(&plan));
+    assert!(read_ready(&plan).contains(HOLD), "{}", read_ready(&plan));
     let (steps, plan) = run(&mut snapshot);
     assert_eq!(steps, Vec::<String>::new());
-    assert!(ready(&plan).starts_with("False"), "{}", ready(&plan));
+    assert!(read_ready(&plan).starts_with("False"), "{}", read_ready(&plan));
 }
 
 #[test]
@@ -160,21 +160,21 @@ fn a_held_policy_and_a_held_quota_are_corrected() {
         ("NetworkPolicy", "/spec/ingress", json!([{}])),
         ("ResourceQuota", "/spec/hard/pods", json!("200")),
     ] {
-        let mut snapshot = settled(true);
-        let id = hold(&mut snapshot, part, &[HOLD]);
-        edit(&mut snapshot, &id, pointer, wrong);
+        let mut snapshot = make_settled(true);
+        let id = add_finalizers(&mut snapshot, part, &[HOLD]);
+        edit_object(&mut snapshot, &id, pointer, wrong);
         let (steps, plan) = run(&mut snapshot);
         assert_eq!(steps.len(), 1, "{steps:?}");
         assert!(steps[0].starts_with(&format!("apply {part}/blue/")), "{steps:?}");
-        assert!(ready(&plan).contains(HOLD), "{}", ready(&plan));
+        assert!(read_ready(&plan).contains(HOLD), "{}", read_ready(&plan));
     }
 }
 
 #[test]
 fn an_unwanted_held_policy_allows_nothing() {
-    let mut snapshot = settled(true);
-    let id = hold(&mut snapshot, "NetworkPolicy", &[HOLD]);
-    edit(&mut snapshot, &id, "/spec/ingress", json!([{}]));
+    let mut snapshot = make_settled(true);
+    let id = add_finalizers(&mut snapshot, "NetworkPolicy", &[HOLD]);
+    edit_object(&mut snapshot, &id, "/spec/ingress", json!([{}]));
     snapshot.tenant.spec.network_policies = None;
     run(&mut snapshot);
     let spec = &snapshot.live[&id].object().unwrap()["spec"];
@@ -184,10 +184,10 @@ fn an_unwanted_held_policy_allows_nothing() {
 
 #[test]
 fn a_tenants_finalizer_is_removed_where_no_admission_checks() {
-    let mut snapshot = settled(false);
+    let mut snapshot = make_settled(false);
     snapshot.tenant.metadata.annotations =
         Some([("tenure.dev/kept-finalizers".to_owned(), "ops.example.net/*".to_owned())].into());
-    let id = hold(&mut snapshot, "capsule:managed", &[HOLD]);
+    let id = add_finalizers(&mut snapshot, "capsule:managed", &[HOLD]);
     let (steps, plan) = run(&mut snapshot);
     assert_eq!(
         steps,
@@ -203,22 +203,22 @@ fn a_tenants_finalizer_is_removed_where_no_admission_checks() {
             .all(|known| known.type_ != "Ready" || known.message.starts_with("1 namespace"))
     }));
     // A finalizer that an administrator lists stays, and is reported.
-    let mut snapshot = settled(false);
+    let mut snapshot = make_settled(false);
     snapshot.tenant.metadata.annotations =
         Some([("tenure.dev/kept-finalizers".to_owned(), "ops.example.net/*".to_owned())].into());
-    hold(&mut snapshot, "capsule:managed", &["ops.example.net/backup", HOLD]);
+    add_finalizers(&mut snapshot, "capsule:managed", &["ops.example.net/backup", HOLD]);
     let (steps, plan) = run(&mut snapshot);
     assert_eq!(steps.len(), 1, "{steps:?}");
-    let said = ready(&plan);
+    let message = read_ready(&plan);
     assert!(
-        said.contains("ops.example.net/backup") && !said.contains(HOLD),
-        "{said}"
+        message.contains("ops.example.net/backup") && !message.contains(HOLD),
+        "{message}"
     );
 }
 
 #[test]
 fn a_finalizer_goes_before_the_object_is_deleted_too() {
-    let mut snapshot = settled(false);
+    let mut snapshot = make_settled(false);
     let id = find(&snapshot, "NetworkPolicy");
     let Some(Live::Present(Object(object))) = snapshot.live.get_mut(&id) else {
         panic!()
@@ -237,12 +237,12 @@ fn a_finalizer_goes_before_the_object_is_deleted_too() {
 
 #[test]
 fn what_bounds_a_namespace_stays_until_the_namespace_is_gone() {
-    let mut snapshot = settled(true);
-    let mut realm = (*snapshot.realm).clone();
-    realm.namespaces = serde_json::from_value(namespaces(true)).unwrap();
-    snapshot.realm = Arc::new(realm);
+    let mut snapshot = make_settled(true);
+    let mut tenancy = (*snapshot.tenancy).clone();
+    tenancy.namespaces = serde_json::from_value(make_namespaces(true)).unwrap();
+    snapshot.tenancy = Arc::new(tenancy);
     let id = find(&snapshot, "NetworkPolicy");
-    edit(&mut snapshot, &id, "/spec/ingress", json!([{}]));
+    edit_object(&mut snapshot, &id, "/spec/ingress", json!([{}]));
     let (steps, _) = run(&mut snapshot);
     assert!(
         steps.iter().any(|step| step.starts_with("apply NetworkPolicy/blue/")),
@@ -264,11 +264,14 @@ fn what_bounds_a_namespace_stays_until_the_namespace_is_gone() {
 
 #[test]
 fn a_held_binding_of_another_role_is_reported() {
-    let mut snapshot = settled(true);
-    let id = hold(&mut snapshot, "capsule:managed", &[HOLD]);
-    edit(&mut snapshot, &id, "/roleRef/name", json!("cluster-admin"));
+    let mut snapshot = make_settled(true);
+    let id = add_finalizers(&mut snapshot, "capsule:managed", &[HOLD]);
+    edit_object(&mut snapshot, &id, "/roleRef/name", json!("cluster-admin"));
     let (steps, plan) = run(&mut snapshot);
     assert_eq!(steps, Vec::<String>::new());
-    let said = ready(&plan);
-    assert!(said.contains("binds another role") && said.contains(HOLD), "{said}");
+    let message = read_ready(&plan);
+    assert!(
+        message.contains("binds another role") && message.contains(HOLD),
+        "{message}"
+    );
 }

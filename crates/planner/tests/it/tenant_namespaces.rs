@@ -11,7 +11,7 @@ use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
-use crate::tenant::{judged, now, record, settle, settle_at, snapshot};
+use crate::tenant::{make_snapshot, now, record_namespaces, run_until_settled, settle_at, with_policies};
 
 /// A server that holds the namespaces and the Tenant, and a process that may be killed after any write.
 pub(crate) struct World {
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    pub(crate) fn put(&mut self, name: &str, metadata: Value) {
+    pub(crate) fn store_namespace(&mut self, name: &str, metadata: Value) {
         let mut metadata = metadata;
         metadata["name"] = json!(name);
         if metadata["uid"].is_null() {
@@ -53,8 +53,8 @@ impl World {
     }
 
     fn observe(&mut self) {
-        let realm = Arc::make_mut(&mut self.snapshot.realm);
-        realm.namespaces = self
+        let tenancy = Arc::make_mut(&mut self.snapshot.tenancy);
+        tenancy.namespaces = self
             .namespaces
             .values()
             .map(|found| {
@@ -62,7 +62,7 @@ impl World {
                 NamespaceFacts::from(&metadata)
             })
             .collect();
-        realm.tenants = vec![TenantFacts::from(&self.snapshot.tenant)];
+        tenancy.tenants = vec![TenantFacts::from(&self.snapshot.tenant)];
         self.snapshot.live = self.answers.clone();
         let objects = self.objects.iter();
         let present = objects.map(|(id, object)| (id.clone(), Live::Present(Object(object.clone()))));
@@ -74,7 +74,7 @@ impl World {
     }
 
     /// Counts a write. True: the process dies of it, before it hears the answer.
-    fn dies(&mut self) -> bool {
+    fn is_killed(&mut self) -> bool {
         self.writes += 1;
         let dies = self.killed_after.contains(&self.writes);
         if dies {
@@ -95,10 +95,10 @@ impl World {
     fn store_status(&mut self, plan: &Plan) -> bool {
         let Some(status) = &plan.status else { return false };
         self.snapshot.tenant.status = Some(status.clone());
-        self.dies()
+        self.is_killed()
     }
 
-    fn perform(&mut self, step: &Request) -> Answer {
+    fn perform_step(&mut self, step: &Request) -> Answer {
         match step {
             Request::Read(target) => {
                 let found = self.snapshot.live.get(&target.id).cloned();
@@ -114,7 +114,7 @@ impl World {
                             metadata[field][key] = value.clone();
                         }
                     }
-                    self.put(&apply.id.name, metadata);
+                    self.store_namespace(&apply.id.name, metadata);
                     object = self.namespaces[&apply.id.name].clone();
                 } else {
                     self.objects.insert(apply.id.clone(), object.clone());
@@ -167,8 +167,8 @@ impl World {
                 }
                 let mut answers = Vec::new();
                 for step in &plan.steps {
-                    answers.push(self.perform(step));
-                    if !matches!(step, Request::Read(_)) && self.dies() {
+                    answers.push(self.perform_step(step));
+                    if !matches!(step, Request::Read(_)) && self.is_killed() {
                         continue 'processes;
                     }
                 }
@@ -194,7 +194,7 @@ impl World {
         panic!("it comes to no rest: {:?}", self.snapshot.tenant.status);
     }
 
-    pub(crate) fn recorded(&self) -> Vec<String> {
+    pub(crate) fn list_recorded(&self) -> Vec<String> {
         let status = self.snapshot.tenant.status.clone().unwrap_or_default();
         let spaces = status.spaces.into_iter();
         spaces
@@ -202,28 +202,28 @@ impl World {
             .collect()
     }
 
-    pub(crate) fn ready(&self) -> String {
+    pub(crate) fn read_ready(&self) -> String {
         let status = self.snapshot.tenant.status.clone().unwrap_or_default();
         let mut conditions = status.conditions.into_iter();
         let ready = conditions.find(|found| found.type_ == "Ready").expect("Ready");
         format!("{} {}", ready.status.as_str(), ready.message)
     }
 
-    fn owners(&self, name: &str) -> Value {
+    fn read_owners(&self, name: &str) -> Value {
         self.namespaces[name]["metadata"]["ownerReferences"].clone()
     }
 }
 
-fn owner(uid: &str) -> Value {
+fn make_owner(uid: &str) -> Value {
     json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": uid, "controller": true })
 }
 
-fn labels() -> Value {
+fn make_labels() -> Value {
     json!({ "capsule.clastix.io/tenant": "blue" })
 }
 
-pub(crate) fn guarded(mut snapshot: Snapshot) -> Snapshot {
-    Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
+pub(crate) fn make_guarded(mut snapshot: Snapshot) -> Snapshot {
+    Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = true;
     snapshot
 }
 
@@ -232,10 +232,10 @@ fn a_kill_after_any_write_leaves_no_namespace_unrecorded() {
     for is_known in [false, true] {
         let begin = || {
             let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
-            let mut snapshot = snapshot(spec, json!([]));
+            let mut snapshot = make_snapshot(spec, json!([]));
             // The home namespace was deleted, and is re-created.
             if is_known {
-                record(&mut snapshot, &[("blue", "earlier")]);
+                record_namespaces(&mut snapshot, &[("blue", "earlier")]);
             }
             World::new(snapshot)
         };
@@ -247,11 +247,15 @@ fn a_kill_after_any_write_leaves_no_namespace_unrecorded() {
             world.killed_after = vec![after];
             world.run();
             assert_eq!(
-                world.recorded(),
+                world.list_recorded(),
                 ["blue=uid-blue"],
                 "killed after {after}, known before: {is_known}"
             );
-            assert!(world.ready().starts_with("True"), "{after}: {}", world.ready());
+            assert!(
+                world.read_ready().starts_with("True"),
+                "{after}: {}",
+                world.read_ready()
+            );
             let status = world.snapshot.tenant.status.clone().unwrap();
             assert!(status.creating.is_empty(), "{status:?}");
         }
@@ -260,55 +264,62 @@ fn a_kill_after_any_write_leaves_no_namespace_unrecorded() {
 
 #[test]
 fn a_namespace_with_a_forged_proof_is_not_taken() {
-    let mut world = World::new(snapshot(json!({}), json!([])));
-    record(&mut world.snapshot, &[]);
+    let mut world = World::new(make_snapshot(json!({}), json!([])));
+    record_namespaces(&mut world.snapshot, &[]);
     let digest = tenure_tenancy::record::digest_proof("proof-1");
     let status = world.snapshot.tenant.status.as_mut().unwrap();
     status.creating = serde_json::from_value(json!([{ "name": "blue", "proofDigest": digest }])).unwrap();
     // An owner reads the digest in the status, and is faster.
     for proof in [digest.as_str(), "proof-2", ""] {
-        world.put(
+        world.store_namespace(
             "blue",
-            json!({ "labels": labels(), "annotations": { "tenure.dev/creation-proof": proof } }),
+            json!({ "labels": make_labels(), "annotations": { "tenure.dev/creation-proof": proof } }),
         );
         world.run();
-        assert_eq!(world.recorded(), Vec::<String>::new(), "{proof}");
-        assert!(world.ready().contains("tenure adopt blue blue"), "{}", world.ready());
+        assert_eq!(world.list_recorded(), Vec::<String>::new(), "{proof}");
+        assert!(
+            world.read_ready().contains("tenure adopt blue blue"),
+            "{}",
+            world.read_ready()
+        );
     }
     // The control.
-    world.put(
+    world.store_namespace(
         "blue",
-        json!({ "labels": labels(), "annotations": { "tenure.dev/creation-proof": "proof-1" } }),
+        json!({ "labels": make_labels(), "annotations": { "tenure.dev/creation-proof": "proof-1" } }),
     );
     world.run();
-    assert_eq!(world.recorded(), ["blue=uid-blue"]);
+    assert_eq!(world.list_recorded(), ["blue=uid-blue"]);
 }
 
 #[test]
 fn no_namespace_keeps_an_owner_reference_to_its_tenant() {
     for is_guarded in [false, true] {
-        let mut snapshot = snapshot(json!({}), json!([]));
-        record(&mut snapshot, &[("blue", "uid-blue"), ("shop", "uid-shop")]);
-        let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
+        let mut snapshot = make_snapshot(json!({}), json!([]));
+        record_namespaces(&mut snapshot, &[("blue", "uid-blue"), ("shop", "uid-shop")]);
+        let mut world = World::new(if is_guarded { make_guarded(snapshot) } else { snapshot });
         let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c" });
-        world.put("blue", json!({ "labels": labels(), "ownerReferences": [owner("t")] }));
-        world.put(
+        world.store_namespace(
+            "blue",
+            json!({ "labels": make_labels(), "ownerReferences": [make_owner("t")] }),
+        );
+        world.store_namespace(
             "shop",
-            json!({ "labels": labels(), "ownerReferences": [other, owner("t")] }),
+            json!({ "labels": make_labels(), "ownerReferences": [other, make_owner("t")] }),
         );
         for name in ["cozy-system", "flux-system", "strange"] {
-            world.put(name, json!({ "ownerReferences": [owner("t")] }));
+            world.store_namespace(name, json!({ "ownerReferences": [make_owner("t")] }));
         }
-        world.put(
+        world.store_namespace(
             "cozy-labelled",
-            json!({ "labels": labels(), "ownerReferences": [owner("t")] }),
+            json!({ "labels": make_labels(), "ownerReferences": [make_owner("t")] }),
         );
         world.run();
-        assert_eq!(world.owners("shop"), json!([other]));
+        assert_eq!(world.read_owners("shop"), json!([other]));
         for name in ["blue", "cozy-system", "cozy-labelled", "flux-system", "strange"] {
-            assert_eq!(world.owners(name), json!([]), "{name}");
+            assert_eq!(world.read_owners(name), json!([]), "{name}");
         }
-        assert_eq!(world.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+        assert_eq!(world.list_recorded(), ["blue=uid-blue", "shop=uid-shop"]);
     }
 }
 
@@ -316,19 +327,25 @@ fn no_namespace_keeps_an_owner_reference_to_its_tenant() {
 fn a_deleted_tenant_takes_what_it_recorded_and_nothing_else() {
     for is_guarded in [false, true] {
         for killed_after in [None, Some(1), Some(2), Some(3), Some(4)] {
-            let mut snapshot = snapshot(json!({}), json!([]));
-            record(&mut snapshot, &[("blue", "uid-blue"), ("shop", "uid-shop")]);
+            let mut snapshot = make_snapshot(json!({}), json!([]));
+            record_namespaces(&mut snapshot, &[("blue", "uid-blue"), ("shop", "uid-shop")]);
             let metadata = &mut snapshot.tenant.metadata;
             metadata.finalizers = Some(vec!["tenure.dev/finalizer".to_owned(), "foregroundDeletion".to_owned()]);
             metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-            let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
+            let mut world = World::new(if is_guarded { make_guarded(snapshot) } else { snapshot });
             world.killed_after = killed_after.into_iter().collect();
-            world.put("blue", json!({ "labels": labels() }));
-            world.put("shop", json!({ "labels": labels(), "ownerReferences": [owner("t")] }));
+            world.store_namespace("blue", json!({ "labels": make_labels() }));
+            world.store_namespace(
+                "shop",
+                json!({ "labels": make_labels(), "ownerReferences": [make_owner("t")] }),
+            );
             for name in ["cozy-system", "flux-system", "strange"] {
-                world.put(name, json!({ "labels": labels(), "ownerReferences": [owner("t")] }));
+                world.store_namespace(
+                    name,
+                    json!({ "labels": make_labels(), "ownerReferences": [make_owner("t")] }),
+                );
             }
-            world.put("labelled", json!({ "labels": labels() }));
+            world.store_namespace("labelled", json!({ "labels": make_labels() }));
             let mut is_there = true;
             for _ in 0..5 {
                 is_there = world.run();
@@ -344,7 +361,7 @@ fn a_deleted_tenant_takes_what_it_recorded_and_nothing_else() {
                 "{killed_after:?}"
             );
             for name in left {
-                assert!(world.owners(name).as_array().is_none_or(Vec::is_empty), "{name}");
+                assert!(world.read_owners(name).as_array().is_none_or(Vec::is_empty), "{name}");
             }
         }
     }
@@ -353,29 +370,29 @@ fn a_deleted_tenant_takes_what_it_recorded_and_nothing_else() {
 #[test]
 fn a_restored_namespace_and_a_restored_tenant_find_each_other() {
     // The namespace first: it bears an earlier Tenant's label and no ownerReference.
-    let mut judged = World::new(guarded(snapshot(json!({}), json!([]))));
-    judged.put("blue", json!({ "labels": labels() }));
-    judged.put("shop", json!({ "labels": labels() }));
+    let mut judged = World::new(make_guarded(make_snapshot(json!({}), json!([]))));
+    judged.store_namespace("blue", json!({ "labels": make_labels() }));
+    judged.store_namespace("shop", json!({ "labels": make_labels() }));
     judged.run();
-    assert_eq!(judged.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+    assert_eq!(judged.list_recorded(), ["blue=uid-blue", "shop=uid-shop"]);
     // If no admission checks writes, an administrator decides, and nothing is lost meanwhile.
-    let mut unjudged = World::new(snapshot(json!({}), json!([])));
-    unjudged.put("blue", json!({ "labels": labels() }));
+    let mut unjudged = World::new(make_snapshot(json!({}), json!([])));
+    unjudged.store_namespace("blue", json!({ "labels": make_labels() }));
     unjudged.run();
     assert!(
-        unjudged.ready().contains("tenure adopt blue blue"),
+        unjudged.read_ready().contains("tenure adopt blue blue"),
         "{}",
-        unjudged.ready()
+        unjudged.read_ready()
     );
     assert!(unjudged.namespaces.contains_key("blue"));
     // The Tenant first, then its namespace again, with another uid.
-    let mut again = guarded(snapshot(json!({}), json!([])));
-    record(&mut again, &[("blue", "uid-blue"), ("shop", "before")]);
+    let mut again = make_guarded(make_snapshot(json!({}), json!([])));
+    record_namespaces(&mut again, &[("blue", "uid-blue"), ("shop", "before")]);
     let mut again = World::new(again);
-    again.put("blue", json!({ "labels": labels() }));
-    again.put("shop", json!({ "labels": labels() }));
+    again.store_namespace("blue", json!({ "labels": make_labels() }));
+    again.store_namespace("shop", json!({ "labels": make_labels() }));
     again.run();
-    assert_eq!(again.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+    assert_eq!(again.list_recorded(), ["blue=uid-blue", "shop=uid-shop"]);
 }
 
 #[test]
@@ -386,9 +403,9 @@ fn a_tenant_that_says_no_quota_has_the_installations() {
         (json!({}), 0, None, true),
         (json!({ "namespaceOptions": { "quota": 2 } }), 1, Some(2), true),
     ] {
-        let mut snapshot = judged(snapshot(spec, more.clone()));
-        Arc::make_mut(&mut snapshot.realm).settings.default_namespace_quota = default;
-        let (_, plan) = settle(&mut snapshot);
+        let mut snapshot = with_policies(make_snapshot(spec, more.clone()));
+        Arc::make_mut(&mut snapshot.tenancy).settings.default_namespace_quota = default;
+        let (_, plan) = run_until_settled(&mut snapshot);
         assert_eq!(!plan.to_string().contains("at most 1 namespace"), is_taken, "{plan}");
         let status = plan.status.or(snapshot.tenant.status).unwrap();
         assert_eq!(status.namespace_quota, quota);
@@ -399,8 +416,8 @@ fn a_tenant_that_says_no_quota_has_the_installations() {
 #[test]
 fn a_burst_of_namespaces_ends_the_right_to_more_for_half_a_minute() {
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
-    let mut snapshot = snapshot(spec, json!([]));
-    let settings = &mut Arc::make_mut(&mut snapshot.realm).settings;
+    let mut snapshot = make_snapshot(spec, json!([]));
+    let settings = &mut Arc::make_mut(&mut snapshot.tenancy).settings;
     (settings.has_policies, settings.default_namespace_quota) = (true, 0);
     let list_verbs = |snapshot: &Snapshot| {
         let mut objects = snapshot.live.values().filter_map(|live| match live {
@@ -421,8 +438,8 @@ fn a_burst_of_namespaces_ends_the_right_to_more_for_half_a_minute() {
             tenant_label: Some("blue".to_owned()),
             ..NamespaceFacts::default()
         });
-        Arc::make_mut(&mut snapshot.realm).namespaces.extend(new);
-        let (_, plan) = settle(snapshot);
+        Arc::make_mut(&mut snapshot.tenancy).namespaces.extend(new);
+        let (_, plan) = run_until_settled(snapshot);
         snapshot.memory = plan.memory.clone();
         snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
     };

@@ -9,24 +9,24 @@ use tenure_planner::plan::FinalizerChange;
 use tenure_planner::tenant::{Attempt, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, invariants};
 
-use crate::tenant::{now, record, settle, snapshot};
+use crate::tenant::{make_snapshot, now, record_namespaces, run_until_settled};
 
 const FINALIZER: &str = "tenure.dev/finalizer";
 
 /// A namespace that names the Tenant by its label and with its uid.
-fn claim(name: &str, uid: &str) -> Value {
+fn make_claim(name: &str, uid: &str) -> Value {
     json!({ "name": name, "uid": uid, "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] })
 }
 
-fn see(snapshot: &mut Snapshot, namespaces: Value) {
-    let realm = Arc::make_mut(&mut snapshot.realm);
-    realm.namespaces = serde_json::from_value(namespaces).unwrap();
+fn set_namespaces(snapshot: &mut Snapshot, namespaces: Value) {
+    let tenancy = Arc::make_mut(&mut snapshot.tenancy);
+    tenancy.namespaces = serde_json::from_value(namespaces).unwrap();
 }
 
 /// The uids that the status records, by name, once nothing is left to do.
-fn recorded(snapshot: &mut Snapshot) -> Vec<(String, String)> {
-    let (_, plan) = settle(snapshot);
-    take(snapshot, plan);
+fn list_recorded(snapshot: &mut Snapshot) -> Vec<(String, String)> {
+    let (_, plan) = run_until_settled(snapshot);
+    apply_plan(snapshot, plan);
     let status = snapshot.tenant.status.clone().unwrap_or_default();
     let spaces = status.spaces.into_iter();
     spaces
@@ -34,7 +34,7 @@ fn recorded(snapshot: &mut Snapshot) -> Vec<(String, String)> {
         .collect()
 }
 
-fn take(snapshot: &mut Snapshot, plan: Plan) {
+fn apply_plan(snapshot: &mut Snapshot, plan: Plan) {
     snapshot.memory = plan.memory;
     if plan.status.is_some() {
         snapshot.tenant.status = plan.status;
@@ -42,14 +42,14 @@ fn take(snapshot: &mut Snapshot, plan: Plan) {
     snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
 }
 
-fn condition(snapshot: &Snapshot, type_: &str) -> String {
+fn describe_condition(snapshot: &Snapshot, type_: &str) -> String {
     let status = snapshot.tenant.status.clone().unwrap_or_default();
     let found = status.conditions.into_iter().find(|condition| condition.type_ == type_);
     let found = found.expect("the condition");
     format!("{} {}: {}", found.status.as_str(), found.reason, found.message)
 }
 
-fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+fn make_pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
     all.iter()
         .map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()))
         .collect()
@@ -57,37 +57,39 @@ fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
-    let all =
-        json!([claim("blue", "n1"), claim("forged", "n2"), { "name": "labelled", "uid": "n3", "tenantLabel": "blue" }]);
+    let all = json!([make_claim("blue", "n1"), make_claim("forged", "n2"), { "name": "labelled", "uid": "n3", "tenantLabel": "blue" }]);
     // No admission checks writes: the home namespace is recorded if nothing is recorded yet.
-    let mut unjudged = snapshot(json!({}), all.clone());
-    assert_eq!(recorded(&mut unjudged), pairs(&[("blue", "n1")]));
-    let told = condition(&unjudged, "NamespacesRecorded");
+    let mut unjudged = make_snapshot(json!({}), all.clone());
+    assert_eq!(list_recorded(&mut unjudged), make_pairs(&[("blue", "n1")]));
+    let recorded = describe_condition(&unjudged, "NamespacesRecorded");
     assert!(
-        told.starts_with("False AdoptionNeeded: not taken: forged, labelled."),
-        "{told}"
+        recorded.starts_with("False AdoptionNeeded: not taken: forged, labelled."),
+        "{recorded}"
     );
     assert!(
-        condition(&unjudged, "Ready").starts_with("True"),
+        describe_condition(&unjudged, "Ready").starts_with("True"),
         "who writes namespaces makes no Tenant unready"
     );
     // If admission or policies check writes, all namespaces were checked.
     for by_policy in [false, true] {
-        let mut judged = snapshot(json!({}), all.clone());
-        let settings = &mut Arc::make_mut(&mut judged.realm).settings;
+        let mut judged = make_snapshot(json!({}), all.clone());
+        let settings = &mut Arc::make_mut(&mut judged.tenancy).settings;
         (settings.is_guarded, settings.has_policies) = (!by_policy, by_policy);
-        let names: Vec<String> = recorded(&mut judged).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> = list_recorded(&mut judged).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["blue", "forged", "labelled"]);
-        assert!(condition(&judged, "NamespacesRecorded").starts_with("True Recorded"));
+        assert!(describe_condition(&judged, "NamespacesRecorded").starts_with("True Recorded"));
     }
     // A re-created namespace is another one, also the home namespace.
-    let mut again = snapshot(json!({}), json!([claim("blue", "n-new"), claim("shop", "n-new")]));
-    record(&mut again, &[("blue", "n1"), ("shop", "n2")]);
-    assert_eq!(recorded(&mut again), pairs(&[]));
-    assert!(condition(&again, "Ready").contains("home namespace blue names the Tenant"));
+    let mut again = make_snapshot(
+        json!({}),
+        json!([make_claim("blue", "n-new"), make_claim("shop", "n-new")]),
+    );
+    record_namespaces(&mut again, &[("blue", "n1"), ("shop", "n2")]);
+    assert_eq!(list_recorded(&mut again), make_pairs(&[]));
+    assert!(describe_condition(&again, "Ready").contains("home namespace blue names the Tenant"));
     // A namespace that the Tenant itself creates belongs to it, also in a later attempt.
-    let mut made = snapshot(json!({}), json!([]));
-    record(&mut made, &[]);
+    let mut made = make_snapshot(json!({}), json!([]));
+    record_namespaces(&mut made, &[]);
     let first = plan(&made, now());
     let Some(Request::Apply(apply)) = first.steps.first() else {
         panic!("{first}")
@@ -101,77 +103,87 @@ fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
     made.attempt.generation = Some(0);
     let restarted = plan(&made, now());
     assert_eq!(restarted.next, Next::Restart);
-    take(&mut made, restarted);
-    see(&mut made, json!([claim("blue", "n9")]));
-    assert_eq!(recorded(&mut made), pairs(&[("blue", "n9")]));
+    apply_plan(&mut made, restarted);
+    set_namespaces(&mut made, json!([make_claim("blue", "n9")]));
+    assert_eq!(list_recorded(&mut made), make_pairs(&[("blue", "n9")]));
 }
 
 #[test]
 fn what_was_there_before_records_is_taken_over_once_and_nothing_protected_is() {
-    let mut snapshot = snapshot(
+    let mut snapshot = make_snapshot(
         json!({}),
         json!([
-            claim("blue", "n1"), claim("shop", "n2"), claim("kube-system", "k"), claim("default", "d"), claim("tenure-system", "p"),
+            make_claim("blue", "n1"), make_claim("shop", "n2"), make_claim("kube-system", "k"), make_claim("default", "d"), make_claim("tenure-system", "p"),
             { "name": "labelled", "uid": "n3", "tenantLabel": "blue" }
         ]),
     );
     let earlier = json!({ "size": 1, "state": "Active", "namespaces": ["blue"], "spaces": [{ "name": "blue" }] });
     snapshot.tenant.status = serde_json::from_value(earlier).unwrap();
-    let (_, plan) = settle(&mut snapshot);
+    let (_, plan) = run_until_settled(&mut snapshot);
     let events: Vec<&str> = plan.events.iter().map(|event| event.message.as_str()).collect();
     assert!(
         plan.events.iter().any(|event| event.reason == "AdoptionNeeded"),
         "{events:?}"
     );
-    take(&mut snapshot, plan);
-    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
-    // The record existed once, so the next namespace needs an administrator.
-    see(
-        &mut snapshot,
-        json!([claim("blue", "n1"), claim("shop", "n2"), claim("late", "n4")]),
+    apply_plan(&mut snapshot, plan);
+    assert_eq!(
+        list_recorded(&mut snapshot),
+        make_pairs(&[("blue", "n1"), ("shop", "n2")])
     );
-    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
-    assert!(condition(&snapshot, "NamespacesRecorded").contains("not taken: late."));
+    // The record existed once, so the next namespace needs an administrator.
+    set_namespaces(
+        &mut snapshot,
+        json!([
+            make_claim("blue", "n1"),
+            make_claim("shop", "n2"),
+            make_claim("late", "n4")
+        ]),
+    );
+    assert_eq!(
+        list_recorded(&mut snapshot),
+        make_pairs(&[("blue", "n1"), ("shop", "n2")])
+    );
+    assert!(describe_condition(&snapshot, "NamespacesRecorded").contains("not taken: late."));
 }
 
 #[test]
 fn what_was_taken_over_is_said_once_and_stays_readable() {
-    let mut snapshot = snapshot(json!({}), json!([claim("blue", "n1"), claim("shop", "n2")]));
+    let mut snapshot = make_snapshot(json!({}), json!([make_claim("blue", "n1"), make_claim("shop", "n2")]));
     let earlier = json!({ "size": 2, "state": "Active", "namespaces": ["blue", "shop"] });
     snapshot.tenant.status = serde_json::from_value(earlier).unwrap();
-    let (_, plan) = settle(&mut snapshot);
+    let (_, plan) = run_until_settled(&mut snapshot);
     assert!(
         plan.events
             .iter()
             .any(|event| event.reason == "TakenOver" && event.message.ends_with("were recorded: blue, shop")),
         "{plan}"
     );
-    take(&mut snapshot, plan);
-    let (_, plan) = settle(&mut snapshot);
+    apply_plan(&mut snapshot, plan);
+    let (_, plan) = run_until_settled(&mut snapshot);
     assert!(plan.status.is_none() && plan.events.is_empty(), "{plan}");
-    assert!(condition(&snapshot, "NamespacesRecorded").starts_with("True TakenOver"));
+    assert!(describe_condition(&snapshot, "NamespacesRecorded").starts_with("True TakenOver"));
 }
 
 /// RoleBindings, quotas and NetworkPolicies bound users: a lost record removes none of them.
 #[test]
 fn a_lost_record_leaves_what_bounds_people_where_it_is() {
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
-    let mut snapshot = snapshot(spec, json!([claim("blue", "n1"), claim("shop", "n2")]));
-    record(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
-    recorded(&mut snapshot);
+    let mut snapshot = make_snapshot(spec, json!([make_claim("blue", "n1"), make_claim("shop", "n2")]));
+    record_namespaces(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
+    list_recorded(&mut snapshot);
     for object in snapshot.live.values_mut() {
         if let Live::Present(Object(object)) = object {
             object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("tenure");
         }
     }
     snapshot.tenant.status = None;
-    let (steps, plan) = settle(&mut snapshot);
+    let (steps, plan) = run_until_settled(&mut snapshot);
     assert_eq!(steps, Vec::<String>::new());
-    take(&mut snapshot, plan);
-    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1")]));
+    apply_plan(&mut snapshot, plan);
+    assert_eq!(list_recorded(&mut snapshot), make_pairs(&[("blue", "n1")]));
     // Were it known that it isn't the Tenant's, they would go.
-    see(&mut snapshot, json!([claim("blue", "n1")]));
-    let (steps, _) = settle(&mut snapshot);
+    set_namespaces(&mut snapshot, json!([make_claim("blue", "n1")]));
+    let (steps, _) = run_until_settled(&mut snapshot);
     assert!(
         !steps.is_empty() && steps.iter().all(|step| step.starts_with("delete RoleBinding/shop/")),
         "{steps:?}"
@@ -180,24 +192,33 @@ fn a_lost_record_leaves_what_bounds_people_where_it_is() {
 
 #[test]
 fn a_recorded_namespace_that_names_nobody_stays_recorded_for_a_while() {
-    let mut snapshot = snapshot(json!({}), json!([claim("blue", "n1"), { "name": "shop", "uid": "n2" }]));
-    record(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
-    let (_, plan) = settle(&mut snapshot);
+    let mut snapshot = make_snapshot(
+        json!({}),
+        json!([make_claim("blue", "n1"), { "name": "shop", "uid": "n2" }]),
+    );
+    record_namespaces(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
+    let (_, plan) = run_until_settled(&mut snapshot);
     let Next::Done(Some(at)) = plan.next else {
         panic!("{plan}")
     };
-    take(&mut snapshot, plan);
+    apply_plan(&mut snapshot, plan);
     let status = snapshot.tenant.status.clone().unwrap();
     assert_eq!((status.spaces.len(), status.namespaces), (2, vec!["blue".to_owned()]));
     // A namespace that an administrator has just recorded appears with its next report.
-    see(&mut snapshot, json!([claim("blue", "n1"), claim("shop", "n2")]));
-    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
-    // A recorded namespace that keeps naming no Tenant leaves the record.
-    see(
+    set_namespaces(
         &mut snapshot,
-        json!([claim("blue", "n1"), { "name": "shop", "uid": "n2" }]),
+        json!([make_claim("blue", "n1"), make_claim("shop", "n2")]),
     );
-    recorded(&mut snapshot);
+    assert_eq!(
+        list_recorded(&mut snapshot),
+        make_pairs(&[("blue", "n1"), ("shop", "n2")])
+    );
+    // A recorded namespace that keeps naming no Tenant leaves the record.
+    set_namespaces(
+        &mut snapshot,
+        json!([make_claim("blue", "n1"), { "name": "shop", "uid": "n2" }]),
+    );
+    list_recorded(&mut snapshot);
     let late = plan_at(&snapshot, at.checked_add(SignedDuration::from_secs(31)).unwrap());
     let spaces = late.status.expect("a status").spaces;
     assert_eq!(spaces.len(), 1);
@@ -210,17 +231,21 @@ fn plan_at(snapshot: &Snapshot, at: Timestamp) -> Plan {
 }
 
 /// A namespace that names the Tenant by its label alone, as Tenure leaves it.
-fn labelled(name: &str, uid: &str) -> Value {
+fn make_labelled(name: &str, uid: &str) -> Value {
     json!({ "name": name, "uid": uid, "tenantLabel": "blue" })
 }
 
 /// Makes a Tenant that is being deleted, with two namespaces in their observed state.
-fn going(finalizers: &[&str]) -> Snapshot {
-    let mut snapshot = snapshot(
+fn make_terminating(finalizers: &[&str]) -> Snapshot {
+    let mut snapshot = make_snapshot(
         json!({}),
-        json!([labelled("blue", "n1"), labelled("shop", "n2"), labelled("forged", "n3")]),
+        json!([
+            make_labelled("blue", "n1"),
+            make_labelled("shop", "n2"),
+            make_labelled("forged", "n3")
+        ]),
     );
-    record(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
+    record_namespaces(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
     for (name, uid) in [("blue", "n1"), ("shop", "n2"), ("forged", "n3")] {
         let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "uid": uid, "resourceVersion": "5" } });
         snapshot.live.insert(
@@ -236,7 +261,7 @@ fn going(finalizers: &[&str]) -> Snapshot {
 
 #[test]
 fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
-    let mut new = snapshot(json!({}), json!([]));
+    let mut new = make_snapshot(json!({}), json!([]));
     assert_eq!(
         plan_at(&new, now()).finalizer,
         Some(FinalizerChange::Add(FINALIZER.to_owned()))
@@ -244,7 +269,7 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
     new.tenant.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
     assert_eq!(plan_at(&new, now()).finalizer, None);
 
-    let mut snapshot = going(&[FINALIZER, "foregroundDeletion"]);
+    let mut snapshot = make_terminating(&[FINALIZER, "foregroundDeletion"]);
     let first = plan_at(&snapshot, now());
     let mut deleted = Vec::new();
     for step in &first.steps {
@@ -264,29 +289,29 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
         [("blue", Some("n1"), Some("5")), ("shop", Some("n2"), Some("5"))]
     );
     // One of the namespaces hangs in its deletion.
-    let mut terminating = labelled("shop", "n2");
+    let mut terminating = make_labelled("shop", "n2");
     terminating["deleting"] = json!(true);
-    see(&mut snapshot, json!([terminating, labelled("forged", "n3")]));
+    set_namespaces(&mut snapshot, json!([terminating, make_labelled("forged", "n3")]));
     let waiting = plan_at(&snapshot, now());
     assert_eq!(
         (waiting.finalizer.clone(), waiting.next.clone()),
         (None, Next::Done(None))
     );
-    take(&mut snapshot, waiting);
+    apply_plan(&mut snapshot, waiting);
     let status = snapshot.tenant.status.clone().unwrap();
     assert_eq!(
         (status.state.as_str(), status.namespaces),
         ("Terminating", vec!["shop".to_owned()])
     );
-    let told = condition(&snapshot, "Ready");
+    let ready = describe_condition(&snapshot, "Ready");
     assert!(
-        told.starts_with("False Terminating: ") && told.contains("with it: shop still there"),
-        "{told}"
+        ready.starts_with("False Terminating: ") && ready.contains("with it: shop still there"),
+        "{ready}"
     );
     // The controllers were killed, and begin with the stored state.
     snapshot.memory = tenure_planner::tenant::Memory::default();
     assert!(plan_at(&snapshot, now()).status.is_none());
-    see(&mut snapshot, json!([labelled("forged", "n3")]));
+    set_namespaces(&mut snapshot, json!([make_labelled("forged", "n3")]));
     let last = plan_at(&snapshot, now());
     assert_eq!(last.finalizer, Some(FinalizerChange::Remove(FINALIZER.to_owned())));
     assert_eq!(last.next, Next::Forget);
@@ -295,8 +320,8 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
 /// A Tenant once left its namespace behind: it was deleted after the controllers had created the namespace, and before they recorded it.
 #[test]
 fn a_tenant_takes_along_what_was_created_and_not_recorded() {
-    let mut snapshot = going(&[FINALIZER]);
-    see(&mut snapshot, json!([]));
+    let mut snapshot = make_terminating(&[FINALIZER]);
+    set_namespaces(&mut snapshot, json!([]));
     snapshot.live.clear();
     let proof = |text: &str| tenure_tenancy::record::digest_proof(text);
     let intents = json!([{ "name": "new", "proofDigest": proof("p") }, { "name": "other", "proofDigest": proof("q") }]);
@@ -321,8 +346,11 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
     snapshot.live.insert(id("other"), Live::Absent);
     let failed = plan_at(&snapshot, now());
     assert!(failed.steps.is_empty() && failed.finalizer.is_none(), "{failed}");
-    let told = failed.status.unwrap().conditions;
-    assert!(told.iter().any(|one| one.message.contains("read failed")), "{told:?}");
+    let conditions = failed.status.unwrap().conditions;
+    assert!(
+        conditions.iter().any(|one| one.message.contains("read failed")),
+        "{conditions:?}"
+    );
     // With `--cascade=orphan` nothing is read.
     let mut orphaning = snapshot.clone();
     orphaning.tenant.metadata.finalizers = Some(vec![FINALIZER.to_owned(), "orphan".to_owned()]);
@@ -358,17 +386,17 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
 
 #[test]
 fn a_tenant_that_is_not_to_take_its_namespaces_along_leaves_them() {
-    let orphaning = plan_at(&going(&[FINALIZER, "orphan"]), now());
+    let orphaning = plan_at(&make_terminating(&[FINALIZER, "orphan"]), now());
     assert!(orphaning.steps.is_empty(), "{orphaning}");
     assert_eq!(orphaning.finalizer, Some(FinalizerChange::Remove(FINALIZER.to_owned())));
     // Neither does a Tenant that only another controller's finalizer keeps.
-    let kept = plan_at(&going(&["example.org/kept"]), now());
+    let kept = plan_at(&make_terminating(&["example.org/kept"]), now());
     assert_eq!((kept.steps.len(), kept.finalizer, kept.next), (0, None, Next::Forget));
 }
 
 #[test]
 fn a_namespace_that_may_not_be_deleted_is_told() {
-    let mut snapshot = going(&[FINALIZER]);
+    let mut snapshot = make_terminating(&[FINALIZER]);
     for step in plan_at(&snapshot, now()).steps {
         let Request::Delete(delete) = step else {
             panic!("{step}")
@@ -383,14 +411,15 @@ fn a_namespace_that_may_not_be_deleted_is_told() {
             .attempt
             .take(Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Failed(failure)));
     }
-    let told = plan_at(&snapshot, now());
+    let planned = plan_at(&snapshot, now());
     assert!(
-        told.to_string()
+        planned
+            .to_string()
             .contains("Namespace/blue delete failed (Forbidden): cannot delete namespaces"),
-        "{told}"
+        "{planned}"
     );
-    let Next::Done(Some(at)) = told.next else {
-        panic!("{told}")
+    let Next::Done(Some(at)) = planned.next else {
+        panic!("{planned}")
     };
-    assert!(at > now() && told.finalizer.is_none());
+    assert!(at > now() && planned.finalizer.is_none());
 }

@@ -9,7 +9,7 @@ use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 
-use crate::tenant::{now, record, snapshot};
+use crate::tenant::{make_snapshot, now, record_namespaces};
 
 /// An API server, its quota controller, and a watch that is behind: the stored quotas of the namespaces, and the used amounts.
 struct Server {
@@ -23,7 +23,7 @@ struct Server {
     clock: Timestamp,
 }
 
-fn id(namespace: &str) -> String {
+fn make_id(namespace: &str) -> String {
     format!("{namespace}_capsule-blue-0__ResourceQuota")
 }
 
@@ -35,7 +35,7 @@ impl Server {
             "resourceQuotas": { "items": [{ "hard": { "services": limit.to_string() } }] }
         });
         let mut server = Self {
-            snapshot: snapshot(spec, json!([])),
+            snapshot: make_snapshot(spec, json!([])),
             stored: BTreeMap::new(),
             used: BTreeMap::new(),
             revision: 1,
@@ -55,14 +55,14 @@ impl Server {
             json!({ "name": name, "uid": format!("n-{name}"), "tenantLabel": "blue", "tenantOwners": owners, "deleting": ending.contains(name) })
         });
         let tenants = json!([{ "name": "blue", "uid": "t" }]);
-        let realm = json!({ "tenants": tenants, "namespaces": facts.collect::<Value>() });
-        self.snapshot.realm = std::sync::Arc::new(serde_json::from_value(realm).unwrap());
+        let tenancy = json!({ "tenants": tenants, "namespaces": facts.collect::<Value>() });
+        self.snapshot.tenancy = std::sync::Arc::new(serde_json::from_value(tenancy).unwrap());
         let uids: Vec<(String, String)> = all
             .iter()
             .map(|name| ((*name).to_owned(), format!("n-{name}")))
             .collect();
         let recorded: Vec<(&str, &str)> = uids.iter().map(|(name, uid)| (name.as_str(), uid.as_str())).collect();
-        record(&mut self.snapshot, &recorded);
+        record_namespaces(&mut self.snapshot, &recorded);
         self.used.retain(|name, _| all.contains(&name.as_str()));
         self.stored.retain(|name, _| all.contains(&name.as_str()));
         self.snapshot.live.retain(|id, _| all.contains(&id.namespace.as_str()));
@@ -122,11 +122,11 @@ impl Server {
                     }),
                     false => WriteAnswer::Done(Object(object)),
                 };
-                let told = self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
+                let implied = self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
                 // The watch reports quotas late.
                 self.snapshot
                     .live
-                    .extend(told.filter(|(id, _)| id.kind != "ResourceQuota"));
+                    .extend(implied.filter(|(id, _)| id.kind != "ResourceQuota"));
             }
             Request::Delete(delete) => {
                 assert_ne!(delete.target.id.kind, "ResourceQuota", "{delete:?}");
@@ -140,15 +140,15 @@ impl Server {
     }
 
     /// The watch catches up with one namespace.
-    fn tell(&mut self, namespace: &str) {
+    fn update_watch(&mut self, namespace: &str) {
         if let Some(quota) = self.stored.get(namespace) {
             let live = Live::Present(Object(quota.clone()));
-            self.snapshot.live.insert(id(namespace).parse().unwrap(), live);
+            self.snapshot.live.insert(make_id(namespace).parse().unwrap(), live);
         }
     }
 
     /// Runs Kubernetes' quota controller: it takes over the written quota, and counts the use.
-    fn count(&mut self, namespace: &str) {
+    fn count_use(&mut self, namespace: &str) {
         let used = self.used.get(namespace).copied().unwrap_or(0);
         if let Some(quota) = self.stored.get_mut(namespace) {
             self.revision += 1;
@@ -158,7 +158,7 @@ impl Server {
     }
 
     /// Creates one more object in the namespace, and returns whether the quota allows it.
-    fn make(&mut self, namespace: &str) -> bool {
+    fn create_object(&mut self, namespace: &str) -> bool {
         let used = self.used.get(namespace).copied().unwrap_or(0);
         let enforced = self.stored.get(namespace).map(|quota| enforced_of(quota, "services"));
         if enforced.is_none_or(|enforced| used >= enforced) {
@@ -176,18 +176,18 @@ impl Server {
         if let Some(used) = self.used.get_mut(namespace).filter(|used| **used > 0) {
             *used -= 1;
         }
-        self.count(namespace);
+        self.count_use(namespace);
     }
 
-    fn settle(&mut self) {
+    fn run_until_settled(&mut self) {
         for _ in 0..8 {
             // Time passes after a refusal.
             self.snapshot.memory.refused.clear();
             self.wait(3_000);
             let names: Vec<String> = self.stored.keys().cloned().collect();
             for name in &names {
-                self.count(name);
-                self.tell(name);
+                self.count_use(name);
+                self.update_watch(name);
             }
             self.reconcile();
             self.wait(3_000);
@@ -195,7 +195,7 @@ impl Server {
         }
     }
 
-    fn sum(&self) -> i64 {
+    fn sum_limits(&self) -> i64 {
         self.used.values().sum()
     }
 }
@@ -209,36 +209,36 @@ fn enforced_of(quota: &Value, resource: &str) -> i64 {
 fn together_they_use_what_the_tenant_has_and_no_more() {
     let names = ["blue", "blue-a", "blue-b"];
     let mut server = Server::start(10, &names);
-    server.settle();
+    server.run_until_settled();
     let mut made = 0;
-    while names.iter().any(|name| server.make(name)) {
+    while names.iter().any(|name| server.create_object(name)) {
         made += 1;
-        server.settle();
+        server.run_until_settled();
     }
-    assert_eq!((made, server.sum()), (10, 10));
+    assert_eq!((made, server.sum_limits()), (10, 10));
     // If one namespace releases something, another one gets it.
     for _ in 0..6 {
         server.remove("blue");
     }
-    server.settle();
-    assert!(server.make("blue-b"));
-    server.settle();
-    assert!(server.sum() <= 10);
+    server.run_until_settled();
+    assert!(server.create_object("blue-b"));
+    server.run_until_settled();
+    assert!(server.sum_limits() <= 10);
 }
 
 #[test]
 fn one_namespace_gets_what_the_others_do_not_use() {
     let mut server = Server::start(16, &["blue", "blue-a", "blue-b", "blue-c"]);
-    server.settle();
+    server.run_until_settled();
     let mut made = 0;
-    while server.make("blue-a") {
+    while server.create_object("blue-a") {
         made += 1;
-        server.settle();
+        server.run_until_settled();
     }
     // The last few are the others', so that each can begin something.
     assert_eq!(made, 13);
     for name in ["blue", "blue-b", "blue-c"] {
-        assert!(server.make(name), "{name}");
+        assert!(server.create_object(name), "{name}");
     }
 }
 
@@ -250,31 +250,31 @@ fn nobody_is_bound_where_nothing_is_counted_yet() {
     assert_eq!(server.stored.len(), 2);
     let plan = server.plan();
     assert!(plan.to_string().contains("no owner gets rights before"), "{plan}");
-    server.count("blue-a");
-    server.tell("blue-a");
+    server.count_use("blue-a");
+    server.update_watch("blue-a");
     server.reconcile();
     assert_eq!(server.bindings, BTreeSet::from(["blue-a".to_owned()]));
-    server.settle();
+    server.run_until_settled();
     assert_eq!(server.bindings.len(), 2);
 }
 
 #[test]
 fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
     let mut server = Server::start(6, &["blue", "blue-a"]);
-    server.settle();
-    while server.make("blue-a") {
-        server.settle();
+    server.run_until_settled();
+    while server.create_object("blue-a") {
+        server.run_until_settled();
     }
     let full = server.used["blue-a"];
     // The namespace's quota is deleted first, and an object in it stays.
     server.set_namespaces(&["blue", "blue-b"], &["blue-a"]);
     server.stored.remove("blue-a");
-    server.snapshot.live.remove(&id("blue-a").parse().unwrap());
-    server.settle();
-    while server.make("blue") || server.make("blue-b") {
-        server.settle();
+    server.snapshot.live.remove(&make_id("blue-a").parse().unwrap());
+    server.run_until_settled();
+    while server.create_object("blue") || server.create_object("blue-b") {
+        server.run_until_settled();
     }
-    assert!(server.sum() <= 6, "{:?}", server.used);
+    assert!(server.sum_limits() <= 6, "{:?}", server.used);
     let plan = server.plan();
     assert!(
         plan.to_string()
@@ -282,14 +282,14 @@ fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
         "{plan}"
     );
     server.set_namespaces(&["blue", "blue-b"], &[]);
-    server.settle();
+    server.run_until_settled();
     let mut freed = 0;
-    while server.make("blue") || server.make("blue-b") {
+    while server.create_object("blue") || server.create_object("blue-b") {
         freed += 1;
-        server.settle();
+        server.run_until_settled();
     }
     assert!(
-        freed >= full && server.sum() == 6,
+        freed >= full && server.sum_limits() == 6,
         "{freed} of {full}, {:?}",
         server.used
     );
@@ -298,18 +298,18 @@ fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
 #[test]
 fn a_quota_that_is_deleted_comes_back_as_it_may_be() {
     let mut server = Server::start(8, &["blue", "blue-a"]);
-    server.settle();
-    server.make("blue-a");
-    server.settle();
+    server.run_until_settled();
+    server.create_object("blue-a");
+    server.run_until_settled();
     // The quota is deleted before the watch reported the last write.
     server.stored.remove("blue-a");
-    server.snapshot.live.remove(&id("blue-a").parse().unwrap());
+    server.snapshot.live.remove(&make_id("blue-a").parse().unwrap());
     server.snapshot.memory.given.insert(
-        id("blue-a").parse().unwrap(),
+        make_id("blue-a").parse().unwrap(),
         serde_json::from_value(json!({ "hard": { "services": "4" }, "most": { "services": "4" }, "revision": 9999 }))
             .unwrap(),
     );
-    server.settle();
+    server.run_until_settled();
     assert!(server.stored.contains_key("blue-a"));
     assert_eq!(
         server.snapshot.memory.given.len(),
@@ -317,45 +317,45 @@ fn a_quota_that_is_deleted_comes_back_as_it_may_be() {
         "{:?}",
         server.snapshot.memory.given
     );
-    while server.make("blue") || server.make("blue-a") {
-        server.settle();
+    while server.create_object("blue") || server.create_object("blue-a") {
+        server.run_until_settled();
     }
-    assert_eq!(server.sum(), 8);
+    assert_eq!(server.sum_limits(), 8);
 }
 
 #[test]
 fn what_may_have_been_written_counts_although_no_answer_came() {
     let mut server = Server::start(10, &["blue", "blue-a"]);
-    server.settle();
+    server.run_until_settled();
     for _ in 0..4 {
-        server.make("blue");
+        server.create_object("blue");
     }
-    server.settle();
+    server.run_until_settled();
     server.answers_get_lost = true;
     // A namespace asks for more and gets it. No watch reports this yet, and the other namespace asks, too.
-    server.make("blue");
-    server.make("blue");
-    server.tell("blue");
+    server.create_object("blue");
+    server.create_object("blue");
+    server.update_watch("blue");
     server.reconcile();
     server.reconcile();
     server.answers_get_lost = false;
-    server.count("blue");
-    while server.make("blue") {}
+    server.count_use("blue");
+    while server.create_object("blue") {}
     for _ in 0..3 {
-        server.make("blue-a");
-        server.tell("blue-a");
+        server.create_object("blue-a");
+        server.update_watch("blue-a");
         server.reconcile();
-        server.count("blue-a");
+        server.count_use("blue-a");
     }
-    assert!(server.sum() <= 10, "{:?}", server.used);
+    assert!(server.sum_limits() <= 10, "{:?}", server.used);
 }
 
 #[test]
 fn a_read_that_failed_is_not_taken_for_a_namespace_without_a_quota() {
     let mut server = Server::start(10, &["blue", "blue-a"]);
-    server.settle();
+    server.run_until_settled();
     for _ in 0..4 {
-        server.make("blue");
+        server.create_object("blue");
     }
     // No watch tells of the other one's any more, and it can't be read.
     let failure = Failure {
@@ -365,14 +365,17 @@ fn a_read_that_failed_is_not_taken_for_a_namespace_without_a_quota() {
     };
     let unread = || Live::Failed(failure.clone());
     for _ in 0..4 {
-        server.count("blue");
-        server.tell("blue");
-        server.snapshot.live.insert(id("blue-a").parse().unwrap(), unread());
+        server.count_use("blue");
+        server.update_watch("blue");
+        server
+            .snapshot
+            .live
+            .insert(make_id("blue-a").parse().unwrap(), unread());
         server.wait(3_000);
         server.reconcile();
     }
     assert_eq!(server.stored["blue"]["spec"]["hard"]["services"], "5");
-    server.settle();
+    server.run_until_settled();
     assert_eq!(
         server.stored["blue"]["spec"]["hard"]["services"], "7",
         "it was only that"
@@ -382,12 +385,12 @@ fn a_read_that_failed_is_not_taken_for_a_namespace_without_a_quota() {
 #[test]
 fn shares_move_once_nothing_changes_or_after_a_while() {
     let mut server = Server::start(12, &["blue", "blue-a"]);
-    server.settle();
+    server.run_until_settled();
     let at_rest = server.writes;
     for _ in 0..5 {
-        server.make("blue");
+        server.create_object("blue");
     }
-    server.tell("blue");
+    server.update_watch("blue");
     server.reconcile();
     assert_eq!(server.writes, at_rest, "something was made a moment ago");
     assert_eq!(
@@ -398,15 +401,15 @@ fn shares_move_once_nothing_changes_or_after_a_while() {
     server.reconcile();
     assert_eq!(server.writes, at_rest + 1, "the other one's share is lowered");
     // A user who creates without a pause has to wait for half a minute, and the others don't wait longer because of that user.
-    server.settle();
+    server.run_until_settled();
     let at_rest = server.writes;
     let mut waited = 0;
     while server.writes == at_rest {
         assert!(waited < 40, "{waited}");
-        if !server.make("blue") {
+        if !server.create_object("blue") {
             server.remove("blue");
         }
-        server.tell("blue");
+        server.update_watch("blue");
         server.reconcile();
         server.wait(1_000);
         waited += 1;
@@ -440,14 +443,14 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
             match chance.draw(10) {
                 0..=3 => {
                     asked += 1;
-                    server.make(name);
+                    server.create_object(name);
                 }
                 4 => {
                     asked += 1;
                     server.remove(name);
                 }
-                5 => server.count(name),
-                6 | 7 => server.tell(name),
+                5 => server.count_use(name),
+                6 | 7 => server.update_watch(name),
                 8 => {
                     server.answers_get_lost = chance.draw(8) == 0;
                     server.reconcile();
@@ -463,25 +466,29 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
                 // A process that ends forgets everything, and the next one begins with the stored state.
                 _ if chance.draw(30) == 0 => {
                     server.snapshot.memory = Memory::default();
-                    names.iter().for_each(|name| server.tell(name));
+                    names.iter().for_each(|name| server.update_watch(name));
                 }
                 _ => {}
             }
-            assert!(server.sum() <= limit, "seed {seed}: {:?} of {limit}", server.used);
+            assert!(
+                server.sum_limits() <= limit,
+                "seed {seed}: {:?} of {limit}",
+                server.used
+            );
         }
         server.answers_get_lost = false;
         // A namespace that disappeared without being counted has nothing left.
         if ended {
             server.set_namespaces(&names[..4], &[]);
         }
-        server.settle();
+        server.run_until_settled();
         assert!(
             server.writes <= 3 * asked + 40,
             "seed {seed}: {} for {asked}",
             server.writes
         );
         let at_rest = server.writes;
-        server.settle();
+        server.run_until_settled();
         assert_eq!(server.writes, at_rest, "seed {seed}: it comes to rest");
         // A namespace with nothing left gets something while enough for all remains.
         let open = if ended {
@@ -491,9 +498,9 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
         } else {
             3
         };
-        if limit - server.sum() >= 5 {
+        if limit - server.sum_limits() >= 5 {
             for name in &names[..open] {
-                assert!(server.make(name), "seed {seed}: {name} of {:?}", server.used);
+                assert!(server.create_object(name), "seed {seed}: {name} of {:?}", server.used);
             }
         }
     }
@@ -506,7 +513,7 @@ fn processor_time_is_shared_in_thousandths_and_memory_in_bytes() {
     } }] } });
     let mut server = Server::start(1, &["blue", "blue-a", "blue-b"]);
     server.snapshot.tenant.spec = serde_json::from_value(spec).unwrap();
-    server.settle();
+    server.run_until_settled();
     let hard = |name: &str| server.stored[name]["spec"]["hard"].clone();
     assert_eq!(
         hard("blue"),

@@ -64,7 +64,7 @@ fn already_exists(apply: &Apply) -> Failure {
 }
 
 impl World {
-    pub(crate) fn kind(&self, kind: &KindReference) -> KindAnswer {
+    pub(crate) fn find_kind(&self, kind: &KindReference) -> KindAnswer {
         if self.unknown_kinds.contains(&kind.kind) {
             return KindAnswer::Unknown;
         }
@@ -76,7 +76,7 @@ impl World {
     }
 
     pub(crate) fn read(&mut self, id: &ObjectId) -> Live {
-        if let Some(failure) = self.refused("read", id) {
+        if let Some(failure) = self.find_refusal("read", id) {
             return Live::Failed(failure);
         }
         match self.objects.get(id) {
@@ -87,10 +87,10 @@ impl World {
     }
 
     pub(crate) fn dry_run(&mut self, apply: &Apply) -> WriteAnswer {
-        if let Some(failure) = self.refused("dryRun", &apply.id) {
+        if let Some(failure) = self.find_refusal("dryRun", &apply.id) {
             return WriteAnswer::Failed(failure);
         }
-        let stored = self.merged(apply, Timestamp::UNIX_EPOCH);
+        let stored = self.merge_apply(apply, Timestamp::UNIX_EPOCH);
         WriteAnswer::Done(Object(stored.value))
     }
 
@@ -98,7 +98,7 @@ impl World {
         let is_there = self.objects.contains_key(&apply.id)
             && apply.object.view().find_text("/metadata/name") == Some(apply.id.name.as_str());
         match self
-            .refused("try", &apply.id)
+            .find_refusal("try", &apply.id)
             .or(is_there.then(|| already_exists(apply)))
         {
             Some(failure) => WriteAnswer::Failed(failure),
@@ -108,7 +108,7 @@ impl World {
 
     pub(crate) fn create(&mut self, apply: &Apply, now: Timestamp) -> WriteAnswer {
         let existing = self.objects.contains_key(&apply.id).then(|| already_exists(apply));
-        if let Some(failure) = self.refused("create", &apply.id).or(existing) {
+        if let Some(failure) = self.find_refusal("create", &apply.id).or(existing) {
             return WriteAnswer::Failed(failure);
         }
         let managers = BTreeMap::from([(
@@ -116,15 +116,15 @@ impl World {
             (apply.object.0.clone(), now.to_string()),
         )]);
         let mut value = json!({ "metadata": { "uid": format!("uid-{}", self.version + 1) } });
-        merge(&mut value, &apply.object.0);
+        merge_values(&mut value, &apply.object.0);
         WriteAnswer::Done(Object(self.store(&apply.id, Stored { value, managers })))
     }
 
     pub(crate) fn apply(&mut self, apply: &Apply, now: Timestamp) -> WriteAnswer {
-        if let Some(failure) = self.refused("apply", &apply.id) {
+        if let Some(failure) = self.find_refusal("apply", &apply.id) {
             return WriteAnswer::Failed(failure);
         }
-        let stored = self.merged(apply, now);
+        let stored = self.merge_apply(apply, now);
         WriteAnswer::Done(Object(self.store(&apply.id, stored)))
     }
 
@@ -163,7 +163,7 @@ impl World {
                 } } } } });
                 stored.managers.insert(key, (left, time));
             }
-            merge(&mut config, &other);
+            merge_values(&mut config, &other);
         }
         stored.managers.insert(ours, (config, now.to_string()));
         if let Some(annotations) = stored
@@ -177,7 +177,7 @@ impl World {
     }
 
     pub(crate) fn try_deletion(&mut self, delete: &Delete) -> DeleteAnswer {
-        match self.refused("tryDelete", &delete.target.id) {
+        match self.find_refusal("tryDelete", &delete.target.id) {
             Some(failure) => DeleteAnswer::Failed(failure),
             None => DeleteAnswer::Accepted,
         }
@@ -190,7 +190,7 @@ impl World {
             times: 1,
             looked_again: false,
         };
-        if let Some(failure) = self.refused("delete", id) {
+        if let Some(failure) = self.find_refusal("delete", id) {
             // A conflict is answered in this form, whatever it is about.
             return if failure.reason == Reason::Conflict {
                 changed
@@ -229,7 +229,7 @@ impl World {
             group: String::new(),
             kind: "PersistentVolumeClaim".to_owned(),
         };
-        if let Some(failure) = self.refused("findClaims", &id) {
+        if let Some(failure) = self.find_refusal("findClaims", &id) {
             return ClaimsAnswer::Failed(failure);
         }
         let claims = self.objects.iter();
@@ -260,7 +260,7 @@ impl World {
                 .managers
                 .entry((manager.to_owned(), operation.to_owned()))
                 .or_insert((json!({}), String::new()));
-            merge(&mut entry.0, patch);
+            merge_values(&mut entry.0, patch);
             entry.1 = now.to_string();
         }
         self.store(id, stored);
@@ -272,16 +272,16 @@ impl World {
     }
 
     /// Removes the definitions of these kinds, and their objects.
-    pub(crate) fn undefine(&mut self, kinds: Vec<String>) {
+    pub(crate) fn undefine_kinds(&mut self, kinds: Vec<String>) {
         self.objects.retain(|id, _| !kinds.contains(&id.kind));
         self.unknown_kinds = kinds;
     }
 
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub(crate) fn list_names(&self) -> Vec<String> {
         self.objects.keys().map(ObjectId::subject).collect()
     }
 
-    fn refused(&mut self, verb: &str, id: &ObjectId) -> Option<Failure> {
+    fn find_refusal(&mut self, verb: &str, id: &ObjectId) -> Option<Failure> {
         let refusal = self
             .refusals
             .iter_mut()
@@ -292,7 +292,7 @@ impl World {
         Some(refusal.failure.clone())
     }
 
-    fn merged(&self, apply: &Apply, now: Timestamp) -> Stored {
+    fn merge_apply(&self, apply: &Apply, now: Timestamp) -> Stored {
         let key = (apply.manager.clone(), "Apply".to_owned());
         let mut stored = self.objects.get(&apply.id).cloned().unwrap_or_else(|| Stored {
             value: json!({ "metadata": { "uid": format!("uid-{}", self.version + 1) } }),
@@ -307,7 +307,7 @@ impl World {
                 .collect();
             remove_dropped(&mut stored.value, &before, &apply.object.0, &others);
         }
-        merge(&mut stored.value, &apply.object.0);
+        merge_values(&mut stored.value, &apply.object.0);
         stored.managers.insert(key, (apply.object.0.clone(), now.to_string()));
         stored
     }
@@ -323,7 +323,7 @@ impl World {
             .managers
             .iter()
             .map(|((manager, operation), (config, time))| {
-                json!({ "manager": manager, "operation": operation, "time": time, "fieldsV1": fields(config) })
+                json!({ "manager": manager, "operation": operation, "time": time, "fieldsV1": list_fields(config) })
             })
             .collect();
         let metadata = stored.value["metadata"].as_object_mut().unwrap();
@@ -338,21 +338,21 @@ impl World {
     }
 }
 
-fn named(list: &[Value]) -> bool {
+fn has_names(list: &[Value]) -> bool {
     !list.is_empty() && list.iter().all(|item| item.get("name").is_some())
 }
 
-fn merge(into: &mut Value, from: &Value) {
+fn merge_values(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+                merge_values(into.entry(key.clone()).or_insert(Value::Null), value);
             }
         }
-        (Value::Array(into), Value::Array(from)) if named(into) && named(from) => {
+        (Value::Array(into), Value::Array(from)) if has_names(into) && has_names(from) => {
             for item in from {
                 match into.iter_mut().find(|old| old["name"] == item["name"]) {
-                    Some(old) => merge(old, item),
+                    Some(old) => merge_values(old, item),
                     None => into.push(item.clone()),
                 }
             }
@@ -372,10 +372,10 @@ fn merge_patch(into: &mut Value, patch: &Value) {
                 }
             }
         }
-        (Value::Array(into), Value::Array(patch)) if named(into) && named(patch) => {
-            merge(&mut Value::Array(into.clone()), &Value::Array(patch.clone()));
+        (Value::Array(into), Value::Array(patch)) if has_names(into) && has_names(patch) => {
+            merge_values(&mut Value::Array(into.clone()), &Value::Array(patch.clone()));
             let mut merged = Value::Array(std::mem::take(into));
-            merge(&mut merged, &Value::Array(patch.clone()));
+            merge_values(&mut merged, &Value::Array(patch.clone()));
             *into = merged.as_array().unwrap().clone();
         }
         (into, patch) => *into = patch.clone(),
@@ -403,17 +403,17 @@ fn remove_dropped(value: &mut Value, before: &Value, after: &Value, others: &[&V
     }
 }
 
-fn fields(config: &Value) -> Value {
+fn list_fields(config: &Value) -> Value {
     match config {
         Value::Object(map) => Value::Object(
             map.iter()
-                .map(|(key, value)| (format!("f:{key}"), fields(value)))
+                .map(|(key, value)| (format!("f:{key}"), list_fields(value)))
                 .collect(),
         ),
-        Value::Array(items) if named(items) => {
+        Value::Array(items) if has_names(items) => {
             let entries: Map<String, Value> = items
                 .iter()
-                .map(|item| (format!("k:{}", json!({ "name": item["name"] })), fields(item)))
+                .map(|item| (format!("k:{}", json!({ "name": item["name"] })), list_fields(item)))
                 .collect();
             Value::Object(entries)
         }
@@ -422,7 +422,7 @@ fn fields(config: &Value) -> Value {
 }
 
 /// An object as a build gives it.
-pub(crate) fn rendered(object: &Value, index: usize, target_namespace: Option<&str>) -> RenderedObject {
+pub(crate) fn make_rendered(object: &Value, index: usize, target_namespace: Option<&str>) -> RenderedObject {
     let mut object = object.clone();
     let cluster = CLUSTER_KINDS.contains(&object["kind"].as_str().unwrap_or_default());
     if let Some(namespace) = target_namespace.filter(|_| !cluster) {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tenure_planner::kustomization::{RenderFailure, RenderRequest, Rendered};
 
-use crate::world::rendered;
+use crate::world::make_rendered;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +35,7 @@ impl Build {
         let namespace = request.overlay.target_namespace.as_deref();
         let objects = objects.iter().enumerate();
         let objects = objects
-            .map(|(index, object)| rendered(object, index, namespace))
+            .map(|(index, object)| make_rendered(object, index, namespace))
             .collect();
         Rendered::of(request, Ok(objects), files)
     }

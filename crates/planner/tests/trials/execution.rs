@@ -7,11 +7,11 @@ use tenure_planner::kustomization::{Step, Survey};
 use crate::scenarios::Player;
 
 impl Player {
-    pub(crate) fn execute(&mut self, step: &Step) {
+    pub(crate) fn execute_step(&mut self, step: &Step) {
         match step {
             Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
-                    let answer = self.world.kind(kind);
+                    let answer = self.world.find_kind(kind);
                     self.snapshot.take(Answer::Kind(kind.clone(), answer));
                 }
             }
@@ -21,13 +21,13 @@ impl Player {
             }
             Step::Ask(Request::Read(target)) => {
                 let live = self.world.read(&target.id);
-                let told = self.snapshot.take(Answer::Live(target.id.clone(), live));
-                self.snapshot.live.extend(told);
+                let implied = self.snapshot.take(Answer::Live(target.id.clone(), live));
+                self.snapshot.live.extend(implied);
             }
             Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
-                let told = self.snapshot.take(Answer::DryRun(apply.id.clone(), answer));
-                self.snapshot.live.extend(told);
+                let implied = self.snapshot.take(Answer::DryRun(apply.id.clone(), answer));
+                self.snapshot.live.extend(implied);
             }
             Step::Ask(Request::Try(apply)) => {
                 let answer = self.world.try_creation(apply);
@@ -36,13 +36,13 @@ impl Player {
             Step::Ask(Request::Create(apply)) => {
                 let answer = self.world.create(apply, self.now);
                 self.snapshot.take(Answer::Created(apply.id.clone(), answer));
-                self.watch();
+                self.watch_objects();
             }
             Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
                 // The answer goes to the attempt alone: in a scenario, no shell looks up kinds again before the next attempt.
                 self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
-                self.watch();
+                self.watch_objects();
             }
             Step::Ask(Request::TakeOver(take_over)) => {
                 let answer = self
@@ -50,7 +50,7 @@ impl Player {
                     .take_over(&take_over.target.id, &take_over.from, &take_over.patch, self.now);
                 self.snapshot
                     .take(Answer::TakenOver(take_over.target.id.clone(), answer));
-                self.watch();
+                self.watch_objects();
             }
             Step::Ask(Request::FindClaims(namespace)) => {
                 let answer = self.world.find_claims(namespace);
@@ -64,7 +64,7 @@ impl Player {
             Step::Ask(Request::Delete(delete)) => {
                 let answer = self.world.delete(delete);
                 self.snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
-                self.watch();
+                self.watch_objects();
             }
             Step::Ask(Request::Release(_) | Request::Disown(_)) => panic!("no step of a Kustomization: {step}"),
             Step::ReadHere(target) => {

@@ -7,7 +7,7 @@ use tenure_planner::kustomization::{DependencyFacts, SourceFacts, WholeKustomiza
 pub(crate) fn describe_failed_source(message: &str) -> SourceFacts {
     SourceFacts::Found {
         artifact: None,
-        conditions: vec![serde_json::from_value(ready("False", "GitOperationFailed", message)).unwrap()],
+        conditions: vec![serde_json::from_value(make_ready("False", "GitOperationFailed", message)).unwrap()],
     }
 }
 
@@ -17,13 +17,13 @@ pub(crate) fn describe_dependency(is_ready: bool, whole: Option<WholeKustomizati
     DependencyFacts::Found {
         generation: Some(1),
         observed_generation: Some(1),
-        conditions: vec![serde_json::from_value(ready(status, "x", "x")).unwrap()],
+        conditions: vec![serde_json::from_value(make_ready(status, "x", "x")).unwrap()],
         source: ("GitRepository".to_owned(), "elsewhere".to_owned()),
         last_applied_revision: None,
         whole,
     }
 }
 
-fn ready(status: &str, reason: &str, message: &str) -> Value {
+fn make_ready(status: &str, reason: &str, message: &str) -> Value {
     json!({ "type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z" })
 }

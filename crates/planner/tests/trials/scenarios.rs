@@ -51,13 +51,13 @@ pub(crate) struct Player {
 }
 
 /// The folder of the scenarios.
-fn folder() -> PathBuf {
+fn find_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios/kustomization")
 }
 
 /// The names of all scenarios.
 pub(crate) fn list_names() -> Vec<String> {
-    let entries = std::fs::read_dir(folder()).unwrap();
+    let entries = std::fs::read_dir(find_folder()).unwrap();
     let mut names: Vec<String> = entries
         .filter_map(|entry| {
             let name = entry.unwrap().file_name();
@@ -70,16 +70,16 @@ pub(crate) fn list_names() -> Vec<String> {
 
 /// Plays one scenario; panics if it differs from the record.
 pub(crate) fn check(name: &str) {
-    let folder = folder();
+    let folder = find_folder();
     let text = std::fs::read_to_string(folder.join(format!("{name}.yaml"))).unwrap();
     let scenario: Scenario = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let account = play(name, scenario);
+    let account = play_scenario(name, scenario);
     insta::with_settings!({ snapshot_path => folder, prepend_module_to_snapshot => false, omit_expression => true }, {
         insta::assert_snapshot!(name, account);
     });
 }
 
-fn play(name: &str, scenario: Scenario) -> String {
+fn play_scenario(name: &str, scenario: Scenario) -> String {
     let mut object = scenario.kustomization;
     object["apiVersion"] = json!("kustomize.toolkit.fluxcd.io/v1");
     object["kind"] = json!("Kustomization");
@@ -134,20 +134,20 @@ fn play(name: &str, scenario: Scenario) -> String {
         token: TokenAnswer::Usable,
     };
     for act in scenario.script {
-        player.act(name, act);
+        player.perform_act(name, act);
     }
     player.elsewhere.insert(player.cluster.take(), player.world);
     for (cluster, world) in &player.elsewhere {
         let named = cluster
             .as_deref()
             .map_or(String::new(), |cluster| format!(" {}", &cluster[..15]));
-        writeln!(player.account, "cluster{named}: {}", world.names().join(", ")).unwrap();
+        writeln!(player.account, "cluster{named}: {}", world.list_names().join(", ")).unwrap();
     }
     player.account
 }
 
 impl Player {
-    fn act(&mut self, name: &str, act: Act) {
+    fn perform_act(&mut self, name: &str, act: Act) {
         match act {
             Act::Source(revision) => {
                 writeln!(self.account, "# source has {revision}").unwrap();
@@ -167,7 +167,7 @@ impl Player {
             }
             Act::Reconcile => self.reconcile(name),
             Act::Rounds(rounds) => {
-                if !self.work(name, rounds) {
+                if !self.work_rounds(name, rounds) {
                     writeln!(self.account, "# meanwhile").unwrap();
                     self.keep_attempt = true;
                 }
@@ -187,7 +187,7 @@ impl Player {
                 let operation = if applies { "Apply" } else { "Update" };
                 self.world.change_by(&id, &patch, (&manager, operation), self.now);
                 if !unseen {
-                    self.watch();
+                    self.watch_objects();
                 }
             }
             Act::Shows { id, path } => {
@@ -199,11 +199,11 @@ impl Player {
             Act::Remove(id) => {
                 writeln!(self.account, "# somebody deletes {}", id.subject()).unwrap();
                 self.world.remove(&id);
-                self.watch();
+                self.watch_objects();
             }
             Act::Refuse(refusal) => self.world.refusals.push(refusal),
             Act::Allow => self.world.refusals.clear(),
-            Act::UnknownKinds(kinds) => self.world.undefine(kinds),
+            Act::UnknownKinds(kinds) => self.world.undefine_kinds(kinds),
             Act::StrictSops => self.snapshot.strict_sops = true,
             Act::Spec(patch) => {
                 writeln!(self.account, "# spec changes: {patch}").unwrap();
@@ -287,7 +287,7 @@ impl Player {
                 });
                 let patch = json!({ "metadata": { "labels": labels } });
                 self.world.change(&id, &patch, "kustomize-controller", self.now);
-                self.watch();
+                self.watch_objects();
                 self.snapshot.owners.insert(id, key.clone());
                 self.snapshot.rivals.insert(key, *rival);
             }
@@ -355,11 +355,11 @@ impl Player {
             }
             Act::Wakes(times) => {
                 writeln!(self.account, "# woken {times} times").unwrap();
-                let told = self.account.len();
+                let reported = self.account.len();
                 for _ in 0..times {
                     self.now = self.now.checked_add(SignedDuration::from_millis(1)).unwrap();
                     self.reconcile(name);
-                    self.account.truncate(told);
+                    self.account.truncate(reported);
                 }
             }
             Act::Requests(expected) => {
@@ -406,7 +406,7 @@ impl Player {
     }
 
     /// Updates the watched objects to their live state in the cluster.
-    pub(crate) fn watch(&mut self) {
+    pub(crate) fn watch_objects(&mut self) {
         let ids: Vec<ObjectId> = self.snapshot.live.keys().cloned().collect();
         for id in ids {
             let live = self.world.read(&id);
@@ -415,13 +415,13 @@ impl Player {
     }
 
     fn reconcile(&mut self, name: &str) {
-        assert!(self.work(name, 40), "{name}: it never ends\n{}", self.account);
+        assert!(self.work_rounds(name, 40), "{name}: it never ends\n{}", self.account);
     }
 
     /// Makes and executes plans, at most this many. Returns whether no immediate step is left.
-    fn work(&mut self, name: &str, rounds: u32) -> bool {
+    fn work_rounds(&mut self, name: &str, rounds: u32) -> bool {
         if !self.keep_attempt {
-            self.begin();
+            self.begin_attempt();
         }
         for _ in 0..rounds {
             let plan = plan(&self.snapshot, self.now);
@@ -438,13 +438,13 @@ impl Player {
                 serde_json::to_string(&plan).unwrap(),
             ];
             for value in ["hunter2", "aHVudGVyMg"] {
-                let told = texts.iter().any(|text| text.contains(value));
-                assert!(!told, "{name}: a Secret's value is printed or serialised");
+                let is_shown = texts.iter().any(|text| text.contains(value));
+                assert!(!is_shown, "{name}: a Secret's value is printed or serialised");
             }
             self.account.push_str(&printed);
             let goes = plan.target.is_some() || self.snapshot.kustomization.spec.kube_config.is_none();
             if plan.identity.is_some() && goes && !self.go_to(plan.target.as_deref().map(Target::cluster)) {
-                self.begin();
+                self.begin_attempt();
                 continue;
             }
             if let Some(FinalizerChange::Add(finalizer)) = &plan.finalizer {
@@ -465,7 +465,7 @@ impl Player {
                     self.requests += 1;
                     self.now = self.now.checked_add(self.request_takes).unwrap();
                 }
-                self.execute(step);
+                self.execute_step(step);
             }
             if !plan.status_first && !self.store_status(name, &plan) {
                 continue;
@@ -473,7 +473,7 @@ impl Player {
             self.snapshot.memory = plan.memory.clone();
             match plan.next {
                 Next::Again => {}
-                Next::Restart => self.begin(),
+                Next::Restart => self.begin_attempt(),
                 Next::Wait(_) => {
                     self.keep_attempt = true;
                     return true;
@@ -507,7 +507,7 @@ impl Player {
         true
     }
 
-    fn begin(&mut self) {
+    fn begin_attempt(&mut self) {
         // No two attempts begin at the same time.
         let at_once = self.snapshot.attempt.started >= self.now && self.begun;
         let now = self.snapshot.attempt.started.max(self.now);

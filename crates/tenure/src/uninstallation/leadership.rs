@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_LEASE, LET_GO, PLATFORM_NAMESPACE};
-use tenure_planner::election::{ElectionAction, LeaseRecord, RETRY, WatchedLease, decide, write_spec};
+use tenure_planner::election::{ElectionAction, LeaseRecord, RETRY, WatchedLease, decide_action, write_spec};
 use tenure_tenancy::Instance;
 use tokio::time::Instant;
 
@@ -96,8 +96,9 @@ impl Leadership {
         else {
             return Ok(());
         };
-        self.watched.take(Some(LeaseRecord::read(&lease)), self.began.elapsed());
-        match decide(&self.watched, &self.candidate, self.began.elapsed()) {
+        self.watched
+            .take_lease(Some(LeaseRecord::read(&lease)), self.began.elapsed());
+        match decide_action(&self.watched, &self.candidate, self.began.elapsed()) {
             next @ ElectionAction::Take { renewal: true, .. } => match self.write(cluster, &next).await {
                 // The Lease has just been deleted with its namespace.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
@@ -128,8 +129,8 @@ impl Leadership {
     async fn try_once(&mut self, cluster: &Uninstallation) -> Result<Option<String>, kube::Error> {
         let lease = cluster.find_lease(PLATFORM_NAMESPACE, CONTROLLER_LEASE).await?;
         self.watched
-            .take(lease.as_ref().map(LeaseRecord::read), self.began.elapsed());
-        match decide(&self.watched, &self.candidate, self.began.elapsed()) {
+            .take_lease(lease.as_ref().map(LeaseRecord::read), self.began.elapsed());
+        match decide_action(&self.watched, &self.candidate, self.began.elapsed()) {
             ElectionAction::Wait { holder } => Ok(Some(holder)),
             next => {
                 self.write(cluster, &next).await?;
@@ -204,7 +205,7 @@ impl Uninstallation {
             if record.is_some() && self.ended.lock().get(&path) == record.as_ref() {
                 return Ok(None);
             }
-            watched.take(record.clone(), began.elapsed());
+            watched.take_lease(record.clone(), began.elapsed());
             let Some(holder) = watched.find_holder(began.elapsed()) else {
                 self.ended.lock().extend(record.map(|record| (path, record)));
                 return Ok(None);

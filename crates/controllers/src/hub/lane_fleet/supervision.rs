@@ -139,14 +139,14 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
         }
         let now = began.elapsed();
         if lane.pod.is_waiting() {
-            record.take(ProcessEvent::Arrived, now);
+            record.take_event(ProcessEvent::Arrived, now);
         }
         say(&fleet, &lane, (&record, now), &mut telling).await;
         let is_wanted = !fleet.end.is_cancelled() && !lane.outgoing.is_without_namespaces();
         let condemned = lock(&lane.condemned).take();
         let next = match condemned {
             Some(cause) if session.is_some() => ProcessAction::Kill(cause),
-            _ => record.decide(is_wanted, now),
+            _ => record.decide_action(is_wanted, now),
         };
         match next {
             ProcessAction::Start => {
@@ -167,32 +167,34 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
                             None => ProcessEvent::Expected,
                         };
                         session = Some(begun);
-                        record.take(fact, began.elapsed());
+                        record.take_event(fact, began.elapsed());
                     }
-                    Err(problem) => record.take(ProcessEvent::Ended(ExitCause::NotStarted(problem)), began.elapsed()),
+                    Err(problem) => {
+                        record.take_event(ProcessEvent::Ended(ExitCause::NotStarted(problem)), began.elapsed())
+                    }
                 }
             }
             ProcessAction::Ask => {
                 pings = pings.wrapping_add(1);
                 lane.outgoing.ping(pings);
-                record.take(ProcessEvent::Asked, now);
+                record.take_event(ProcessEvent::Asked, now);
             }
             ProcessAction::Stop => {
                 lane.outgoing.stop();
-                record.take(ProcessEvent::Stopped, now);
+                record.take_event(ProcessEvent::Stopped, now);
             }
             ProcessAction::GiveUp => {
                 if let Some(session) = &session {
                     session.kill.cancel();
                 }
-                record.take(ProcessEvent::GaveUp, now);
+                record.take_event(ProcessEvent::GaveUp, now);
             }
             ProcessAction::Kill(cause) => {
                 tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended");
                 if let Some(session) = &session {
                     session.kill.cancel();
                 }
-                record.take(ProcessEvent::Killed(cause), now);
+                record.take_event(ProcessEvent::Killed(cause), now);
             }
             ProcessAction::Retire => {
                 // Before another process can have it.
@@ -246,7 +248,7 @@ fn take(
         | ProcessEvent::Answered
         | ProcessEvent::Stopped => {}
     }
-    record.take(fact, now);
+    record.take_event(fact, now);
 }
 
 /// Reports why the lane is down, or that it works again: immediately to its Surfaces, and to everything else while it is down.
@@ -256,7 +258,7 @@ async fn say(
     (record, now): (&ProcessRecord, Duration),
     telling: &mut Option<RunningReport>,
 ) {
-    let Some(trouble) = record.trouble(now) else {
+    let Some(trouble) = record.find_problem(now) else {
         fleet.set_trouble(lane, None);
         return;
     };

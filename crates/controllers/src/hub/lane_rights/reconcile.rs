@@ -98,7 +98,7 @@ impl RightsReconciler {
                 })
             }),
             is_guarded: self.hub.context.settings.judges_writes(),
-            live: self.answered.observe(live),
+            live: self.answered.merge_watched(live),
             attempt: self.attempt.clone(),
             memory: self.memory.clone(),
         }
@@ -202,7 +202,7 @@ impl Reconciler for RightsReconciler {
         let plan = plan(&snapshot, Timestamp::now());
         tracing::debug!(subject = plan.subject, steps = ?plan.steps, next = ?plan.next, withheld = ?plan.withheld, "planned");
         self.memory = plan.memory;
-        self.hub.admit(&self.namespace, self.memory.admitted());
+        self.hub.admit(&self.namespace, self.memory.admitted_account());
         self.hub
             .shared_minting
             .note(&self.namespace, self.memory.shared_minting());

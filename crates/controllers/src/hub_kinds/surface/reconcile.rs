@@ -69,7 +69,7 @@ impl SurfaceReconciler {
         let lane_trouble = self.hub.find_lane_trouble(&self.key.namespace);
         let children = self.list_children();
         let access = self.list_access(surface);
-        let live = self.answered.observe(children);
+        let live = self.answered.merge_watched(children);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             surface: surface.clone(),
             placement: placement.clone(),

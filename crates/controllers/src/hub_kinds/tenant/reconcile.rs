@@ -86,19 +86,19 @@ impl TenantReconciler {
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
         let realm = self.hub.extract_realm(tenant);
         let labelled = self.list_labelled();
-        let live = self.answered.observe(labelled);
+        let live = self.answered.merge_watched(labelled);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             tenant: tenant.clone(),
-            realm: Arc::clone(&realm),
+            tenancy: Arc::clone(&realm),
             live: BTreeMap::new(),
-            witness: None,
+            access_findings: None,
             creation_proof: make_proof(),
             are_policies_in_force: false,
             attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
             memory: Memory::default(),
         });
         snapshot.tenant = tenant.clone();
-        snapshot.realm = realm;
+        snapshot.tenancy = realm;
         snapshot.are_policies_in_force = self.hub.are_policies_in_force();
         snapshot.live = live;
         snapshot
@@ -127,10 +127,15 @@ impl Reconciler for TenantReconciler {
         let Some(tenant) = self.current() else { return Ok(None) };
         // observe
         let snapshot = self.observe(&tenant);
-        let due = account_access::find_due(&tenant, &snapshot.realm, snapshot.witness.as_ref(), Timestamp::now());
+        let due = account_access::find_due(
+            &tenant,
+            &snapshot.tenancy,
+            snapshot.access_findings.as_ref(),
+            Timestamp::now(),
+        );
         if let Some(place) = due {
             let witness = other_accounts::look(&self.hub, place).await?;
-            self.observe(&tenant).witness = Some(witness);
+            self.observe(&tenant).access_findings = Some(witness);
         }
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(None);

@@ -73,7 +73,9 @@ impl GeneratorReconciler {
         let shards = self.shard.lane().await.list_shards().into_iter();
         let others = shards.filter(|shard| shard.namespace != self.key.namespace);
         let elsewhere = others.map(|shard| shard.generator_reports.count_bytes()).sum();
-        let live = self.answered.observe(observe::list_children(&self.shard, generator));
+        let live = self
+            .answered
+            .merge_watched(observe::list_children(&self.shard, generator));
         let stored = observe::list_stored(&self.shard, generator);
         let memory = self.snapshot.as_ref().map(|snapshot| snapshot.memory.clone());
         let attempt = self.snapshot.take().map(|snapshot| snapshot.attempt);
@@ -94,7 +96,9 @@ impl GeneratorReconciler {
 
     /// Reports to its ExternalArtifacts what they are made of.
     fn store_report(&self, plan: &Plan) {
-        let Some(told) = plan.memory.told.clone() else { return };
+        let Some(told) = plan.memory.recipes.clone() else {
+            return;
+        };
         for name in self.shard.generator_reports.store(&self.key.name, told) {
             let made = Key::new(ExternalArtifact::KIND, &self.key.namespace, &name);
             self.shard.context.mailboxes.wake(&made);

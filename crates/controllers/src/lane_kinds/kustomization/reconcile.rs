@@ -266,7 +266,7 @@ impl KustomizationReconciler {
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
-        let heard = snapshot.list_heard().into_iter();
+        let heard = snapshot.list_relevant().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
         let foreign = ReferencedObjects::new(&self.shard, &snapshot.placement, &self.borrowed_objects)
             .list_foreign(&kustomization);

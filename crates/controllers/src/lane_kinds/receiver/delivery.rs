@@ -13,7 +13,7 @@ use tenure_cluster::ClusterError;
 use tenure_planner::list_limits::RECEIVER_CANDIDATES;
 use tenure_planner::receiver::{
     Candidate, Delivery, Target, Verdict, estimate_work, find_announced, find_token, find_token_access, is_path_of,
-    list_sought, select_targets, verify,
+    list_sought, select_targets, verify_request,
 };
 use tenure_tenancy::Placement;
 
@@ -70,7 +70,7 @@ async fn verify_delivery(
     // A signature covers the whole body, so the check is large work.
     let turns = &lane.limits.turns;
     turns
-        .run(delivery.body.len(), || verify(receiver, delivery, token))
+        .run(delivery.body.len(), || verify_request(receiver, delivery, token))
         .await
 }
 

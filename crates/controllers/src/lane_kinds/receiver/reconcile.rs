@@ -111,7 +111,7 @@ impl Reconciler for ReceiverReconciler {
         // Before any user can read the path in the status.
         self.shard
             .hub_api
-            .set_receiver_path(&self.key, plan.memory.door.as_ref());
+            .set_receiver_path(&self.key, plan.memory.hook_path.as_ref());
         if let Some(status) = &plan.status {
             writer.write_status(&self.shard, status).await?;
         }

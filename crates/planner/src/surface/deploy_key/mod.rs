@@ -27,7 +27,7 @@ use crate::plan::{Request, Watched};
 use crate::refusal::Reason;
 
 pub use objects::{is_labelled, is_ours, name_key};
-pub(super) use status::{Standing, judge, list_news, list_statuses};
+pub(super) use status::{KeyState, judge_key, list_news, list_statuses};
 
 /// The time until a correct key is looked at again. A source that can't fetch any more is looked at immediately.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -214,9 +214,9 @@ pub(super) fn find_next_time(snapshot: &Snapshot, now: Timestamp) -> Option<Time
     if snapshot.surface.spec.suspend {
         return None;
     }
-    let due = |case: &Case<'_>| match case.facts() {
-        Some(_) if case.is_gone_unsaid() => add_duration(now, SAID),
-        Some(facts) => add_duration(facts.at, facts.pause()),
+    let due = |case: &Case<'_>| match case.find_facts() {
+        Some(_) if case.is_gone_unreported() => add_duration(now, SAID),
+        Some(facts) => add_duration(facts.at, facts.find_pause()),
         None => add_duration(now, RETRY),
     };
     list_cases(snapshot).iter().map(due).min()
@@ -293,7 +293,7 @@ pub fn begin_attempt(snapshot: &mut Snapshot) {
 }
 
 impl KeyFacts {
-    fn pause(&self) -> Duration {
+    fn find_pause(&self) -> Duration {
         let is_good = matches!(
             &self.secret,
             SecretFacts::Ours {
@@ -310,7 +310,7 @@ impl KeyFacts {
     }
 
     /// Returns the usable pair, as long as the Secret is this Surface's and no other pair was put in its place.
-    fn pair(&self) -> Option<&Pair> {
+    fn find_pair(&self) -> Option<&Pair> {
         match &self.secret {
             SecretFacts::Ours {
                 pair: Ok(pair),
@@ -323,7 +323,7 @@ impl KeyFacts {
 }
 
 impl Case<'_> {
-    fn facts(&self) -> Option<&KeyFacts> {
+    fn find_facts(&self) -> Option<&KeyFacts> {
         self.snapshot.keys.get(self.source)
     }
 
@@ -334,8 +334,8 @@ impl Case<'_> {
     }
 
     /// Checks whether the key is gone and the status doesn't report it yet.
-    fn is_gone_unsaid(&self) -> bool {
-        let is_gone = matches!(self.facts().map(|facts| &facts.secret), Some(SecretFacts::Absent));
+    fn is_gone_unreported(&self) -> bool {
+        let is_gone = matches!(self.find_facts().map(|facts| &facts.secret), Some(SecretFacts::Absent));
         is_gone && self.find_record().is_some()
     }
 
@@ -367,8 +367,8 @@ impl Case<'_> {
     }
 
     fn find_next(&self, now: Timestamp) -> Option<Work> {
-        let look = || {
-            let target = |sort| objects::target(&self.snapshot.surface, self.source, sort);
+        let look_at_secret = || {
+            let target = |sort| objects::make_target(&self.snapshot.surface, self.source, sort);
             Work::Look {
                 secret: target(objects::ObjectType::Secret),
                 role: target(objects::ObjectType::Role),
@@ -376,14 +376,14 @@ impl Case<'_> {
                 asked: self.write_asked(),
             }
         };
-        let Some(facts) = self.facts() else {
-            return Some(look());
+        let Some(facts) = self.find_facts() else {
+            return Some(look_at_secret());
         };
         if facts.steps >= STEPS {
             return None;
         }
-        if facts.asked != self.write_asked() || add_duration(facts.at, facts.pause()) <= now {
-            return Some(look());
+        if facts.asked != self.write_asked() || add_duration(facts.at, facts.find_pause()) <= now {
+            return Some(look_at_secret());
         }
         if facts.refused.is_some() {
             return None;
@@ -419,7 +419,7 @@ impl Case<'_> {
         };
         if known_hosts.as_deref() != Some(hosts) || !is_labelled {
             return Some(Work::Patch {
-                secret: objects::target(surface, self.source, objects::ObjectType::Secret),
+                secret: objects::make_target(surface, self.source, objects::ObjectType::Secret),
                 patch: objects::write_patch(surface, self.source, version, hosts),
             });
         }
@@ -472,7 +472,7 @@ impl Case<'_> {
 
     /// Checks whether no object of the key remains.
     fn is_over(&self) -> bool {
-        let Some(facts) = self.facts() else { return false };
+        let Some(facts) = self.find_facts() else { return false };
         let is_known = matches!(facts.secret, SecretFacts::Absent | SecretFacts::Foreign);
         self.wanting.is_none() && is_known && facts.refused.is_none() && self.find_left(facts).is_none()
     }

@@ -76,7 +76,7 @@ fn write_labels(surface: &Surface, source: &str) -> Value {
     })
 }
 
-fn id(surface: &Surface, source: &str, sort: ObjectType) -> ObjectId {
+fn make_id(surface: &Surface, source: &str, sort: ObjectType) -> ObjectId {
     ObjectId {
         namespace: surface.metadata.namespace.clone().unwrap_or_default(),
         name: name_key(surface.metadata.name.as_deref().unwrap_or_default(), source),
@@ -85,15 +85,15 @@ fn id(surface: &Surface, source: &str, sort: ObjectType) -> ObjectId {
     }
 }
 
-pub(super) fn target(surface: &Surface, source: &str, sort: ObjectType) -> Watched {
+pub(super) fn make_target(surface: &Surface, source: &str, sort: ObjectType) -> Watched {
     Watched {
-        id: id(surface, source, sort),
+        id: make_id(surface, source, sort),
         version: "v1".to_owned(),
     }
 }
 
 fn write_metadata(surface: &Surface, source: &str) -> Value {
-    let id = id(surface, source, ObjectType::Secret);
+    let id = make_id(surface, source, ObjectType::Secret);
     json!({
         "name": id.name,
         "namespace": id.namespace,
@@ -140,9 +140,9 @@ pub(super) fn write_patch(
 /// Writes the Role and the RoleBinding: nothing but `get` of this one Secret, and for this one account.
 pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAccount) -> [Wanted; 2] {
     let metadata = write_metadata(surface, source);
-    let name = id(surface, source, ObjectType::Secret).name;
+    let name = make_id(surface, source, ObjectType::Secret).name;
     let wanted = |sort: ObjectType, object: Value| Wanted {
-        id: id(surface, source, sort),
+        id: make_id(surface, source, sort),
         version: "v1",
         object,
     };
@@ -175,7 +175,7 @@ pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface, sou
 /// Writes the end of one of the three.
 pub(super) fn write_end(surface: &Surface, source: &str, sort: ObjectType, uid: &str) -> Work {
     Work::Request(Request::Delete(Delete {
-        target: target(surface, source, sort),
+        target: make_target(surface, source, sort),
         uid: Some(uid.to_owned()),
         resource_version: None,
         propagation: Propagation::Background,

@@ -17,7 +17,7 @@ const GONE: &str = "DeployKeyGone";
 
 /// The state of a source's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::surface) struct Standing {
+pub(in crate::surface) struct KeyState {
     /// The Secret that the source is to fetch with.
     pub(in crate::surface) secret: String,
     /// The public half that a server has to know.
@@ -34,28 +34,28 @@ pub(super) fn is_as_recorded(recorded: Option<&SurfaceDeployKeyStatus>, pair: &P
 }
 
 /// Judges the key of a source, if the source wants one.
-pub(in crate::surface) fn judge(snapshot: &Snapshot, source: &str) -> Option<Standing> {
+pub(in crate::surface) fn judge_key(snapshot: &Snapshot, source: &str) -> Option<KeyState> {
     let cases = list_cases(snapshot);
     let case = cases
         .iter()
         .find(|case| case.source == source && case.wanting.is_some())?;
-    Some(case.judge())
+    Some(case.judge_key())
 }
 
 /// Lists the keys of the status.
 pub(in crate::surface) fn list_statuses(snapshot: &Snapshot) -> Vec<SurfaceDeployKeyStatus> {
-    let told = |case: &Case<'_>| -> Option<SurfaceDeployKeyStatus> {
+    let find_status = |case: &Case<'_>| -> Option<SurfaceDeployKeyStatus> {
         let recorded = case.find_record().cloned();
         if case.wanting.is_none() {
             return recorded.filter(|_| !case.is_over());
         }
-        match (case.facts(), recorded) {
-            (Some(facts), None) => facts.pair().map(|pair| case.write_status(pair)),
+        match (case.find_facts(), recorded) {
+            (Some(facts), None) => facts.find_pair().map(|pair| case.write_status(pair)),
             (Some(facts), Some(_)) if facts.secret == SecretFacts::Absent => None,
             (_, recorded) => recorded,
         }
     };
-    list_cases(snapshot).iter().filter_map(told).collect()
+    list_cases(snapshot).iter().filter_map(find_status).collect()
 }
 
 /// Lists the changes from the old report about keys to the new one, as events.
@@ -119,13 +119,13 @@ impl Case<'_> {
         }
     }
 
-    fn judge(&self) -> Standing {
+    fn judge_key(&self) -> KeyState {
         let secret = self.secret_name();
         let recorded = self.find_record().map(|recorded| Pair {
             public_key: recorded.public_key.clone(),
             fingerprint: recorded.fingerprint.clone(),
         });
-        let standing = |pair: Option<Pair>, problem: Option<String>, is_held: bool| Standing {
+        let make_state = |pair: Option<Pair>, problem: Option<String>, is_held: bool| KeyState {
             secret: secret.clone(),
             pair,
             problem,
@@ -135,11 +135,11 @@ impl Case<'_> {
             "delete it, and a new key is made, which has to be added to the repository: kubectl delete secret {secret} -n {}",
             self.namespace()
         );
-        let held = |problem: String| standing(None, Some(problem), true);
-        let Some(facts) = self.facts() else {
+        let held = |problem: String| make_state(None, Some(problem), true);
+        let Some(facts) = self.find_facts() else {
             // The key was not looked at yet.
             let is_held = recorded.is_none();
-            return standing(recorded, None, is_held);
+            return make_state(recorded, None, is_held);
         };
         match &facts.secret {
             SecretFacts::Foreign => held(format!(
@@ -156,10 +156,10 @@ impl Case<'_> {
                     "Secret {secret} holds another key ({}) than the recorded key ({}); nothing is fetched with it: {delete}",
                     pair.fingerprint, recorded.fingerprint
                 )),
-                _ => standing(Some(pair.clone()), self.find_trouble(facts), false),
+                _ => make_state(Some(pair.clone()), self.find_trouble(facts), false),
             },
             SecretFacts::Absent => match (&facts.refused, &recorded) {
-                (Some((what, failure)), _) => held(self.explain(what, failure)),
+                (Some((what, failure)), _) => held(self.explain_failure(what, failure)),
                 (None, Some(_)) => held(format!(
                     "Secret {secret} is gone, and the deploy key with it; a new one is made"
                 )),
@@ -167,11 +167,13 @@ impl Case<'_> {
                 (None, None) => held(format!("Secret {secret} is being made")),
             },
             // If a key can't be read now and was good before, its status stays, unless the account is known to lack the right to read it.
-            SecretFacts::Failed(failure) if recorded.is_some() && !is_grant(failure) => standing(recorded, None, false),
+            SecretFacts::Failed(failure) if recorded.is_some() && !is_grant(failure) => {
+                make_state(recorded, None, false)
+            }
             SecretFacts::Failed(failure) => {
                 let what = format!("look at Secret/{}/{secret}", self.namespace());
                 let is_held = recorded.is_none();
-                standing(recorded, Some(self.explain(&what, failure)), is_held)
+                make_state(recorded, Some(self.explain_failure(&what, failure)), is_held)
             }
         }
     }
@@ -179,7 +181,7 @@ impl Case<'_> {
     /// Finds a further problem of a good key.
     fn find_trouble(&self, facts: &super::KeyFacts) -> Option<String> {
         if let Some((what, failure)) = &facts.refused {
-            return Some(self.explain(what, failure));
+            return Some(self.explain_failure(what, failure));
         }
         let reader = match self.find_reader() {
             Ok(reader) => reader,
@@ -187,10 +189,10 @@ impl Case<'_> {
         };
         let [role, binding] = write_access(&self.snapshot.surface, self.source, &reader);
         let trouble = |live: &Live, wanted: &Wanted| match live {
-            Live::Failed(failure) => Some(self.explain(&format!("look at {}", wanted.id.subject()), failure)),
+            Live::Failed(failure) => Some(self.explain_failure(&format!("look at {}", wanted.id.subject()), failure)),
             Live::Present(live) => match judge_access(&live.0, wanted, &self.snapshot.surface, self.source) {
                 Verdict::Foreign(why) => Some(format!("{} exists and {why}", wanted.id.subject())),
-                Verdict::AsWanted if live.view().is_being_deleted() => Some(dependents::describe(
+                Verdict::AsWanted if live.view().is_being_deleted() => Some(dependents::describe_held(
                     &wanted.id,
                     &live.0,
                     "It is corrected meanwhile, and created again when it is gone.",
@@ -205,7 +207,7 @@ impl Case<'_> {
     }
 
     /// Explains why something could not be done, and which role can change that.
-    fn explain(&self, what: &str, failure: &Failure) -> String {
+    fn explain_failure(&self, what: &str, failure: &Failure) -> String {
         let namespace = self.namespace();
         if failure.reason == Reason::IdentityMissing {
             return format!(

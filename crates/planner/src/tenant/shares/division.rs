@@ -19,13 +19,13 @@ pub(super) struct NamespaceAmounts {
 }
 
 impl NamespaceAmounts {
-    fn allowed(&self) -> i128 {
+    fn allowed_or_zero(&self) -> i128 {
         self.allowed.unwrap_or(0)
     }
 
     /// Returns the unused part of the allowed amount.
-    fn room(&self) -> i128 {
-        self.allowed().saturating_sub(self.used)
+    fn find_unused(&self) -> i128 {
+        self.allowed_or_zero().saturating_sub(self.used)
     }
 }
 
@@ -34,15 +34,16 @@ impl NamespaceAmounts {
 /// part, and none otherwise.
 ///
 /// `is_sure` says that all use is known. Otherwise no place is allowed more than before.
-pub(super) fn divide(limit: i128, grain: i128, places: &[NamespaceAmounts], is_sure: bool) -> Vec<i128> {
+pub(super) fn divide_limit(limit: i128, grain: i128, places: &[NamespaceAmounts], is_sure: bool) -> Vec<i128> {
     let grain = grain.max(1);
     let parts = find_parts(limit, grain, places);
     let held = places.iter().fold(0_i128, |sum, place| sum.saturating_add(place.held));
     let unclaimed = limit.saturating_sub(held);
     let mut spare = if is_sure { unclaimed } else { unclaimed.min(0) };
     let can_change = |place: &NamespaceAmounts| place.is_open && !place.is_settled;
-    let needs =
-        |place: &NamespaceAmounts, part: i128| can_change(place) && part > 0 && place.room().saturating_mul(2) < part;
+    let needs = |place: &NamespaceAmounts, part: i128| {
+        can_change(place) && part > 0 && place.find_unused().saturating_mul(2) < part
+    };
 
     let mut missing = spare.saturating_neg();
     for (place, part) in places.iter().zip(&parts) {
@@ -51,10 +52,10 @@ pub(super) fn divide(limit: i128, grain: i128, places: &[NamespaceAmounts], is_s
             missing = missing.saturating_add(more.max(0));
         }
     }
-    let mut allowed: Vec<i128> = places.iter().map(NamespaceAmounts::allowed).collect();
+    let mut allowed: Vec<i128> = places.iter().map(NamespaceAmounts::allowed_or_zero).collect();
     let excess = |index: usize| {
         let (place, part) = (places.get(index)?, parts.get(index)?);
-        let excess = place.room().saturating_sub(*part);
+        let excess = place.find_unused().saturating_sub(*part);
         (can_change(place) && !needs(place, *part) && excess > 0).then_some(excess)
     };
     let mut givers: Vec<(i128, usize)> = (0..places.len())
@@ -75,7 +76,7 @@ pub(super) fn divide(limit: i128, grain: i128, places: &[NamespaceAmounts], is_s
             continue;
         }
         let most = place.held.saturating_add(spare.max(0));
-        *allowed = place.used.saturating_add(*part).min(most).max(place.allowed());
+        *allowed = place.used.saturating_add(*part).min(most).max(place.allowed_or_zero());
         spare = spare.saturating_sub(allowed.saturating_sub(place.held).max(0));
     }
     allowed
@@ -93,7 +94,7 @@ fn find_parts(limit: i128, grain: i128, places: &[NamespaceAmounts]) -> Vec<i128
     let (each, more) = (grains / count, usize::try_from(grains % count).unwrap_or(usize::MAX));
     open.sort_by_key(|index| {
         (
-            std::cmp::Reverse(places.get(*index).map(NamespaceAmounts::room)),
+            std::cmp::Reverse(places.get(*index).map(NamespaceAmounts::find_unused)),
             *index,
         )
     });
@@ -111,7 +112,7 @@ fn find_parts(limit: i128, grain: i128, places: &[NamespaceAmounts]) -> Vec<i128
 mod tests {
     use super::*;
 
-    fn place(allowed: i128, used: i128) -> NamespaceAmounts {
+    fn make_amounts(allowed: i128, used: i128) -> NamespaceAmounts {
         NamespaceAmounts {
             is_open: true,
             allowed: Some(allowed),
@@ -131,26 +132,36 @@ mod tests {
 
     #[test]
     fn new_ones_share_what_there_is() {
-        assert_eq!(divide(10, 1, &[NEW, NEW, NEW], true), [4, 3, 3]);
-        assert_eq!(divide(2, 1, &[NEW, NEW, NEW], true), [1, 1, 0]);
-        assert_eq!(divide(0, 1, &[NEW], true), [0]);
-        assert_eq!(divide(3000, 1000, &[NEW, NEW], true), [2000, 1000], "no half Pods");
-        assert_eq!(divide(5, 1, &[], true), [0_i128; 0]);
-        assert_eq!(divide(-5, 0, &[NEW], true), [0]);
+        assert_eq!(divide_limit(10, 1, &[NEW, NEW, NEW], true), [4, 3, 3]);
+        assert_eq!(divide_limit(2, 1, &[NEW, NEW, NEW], true), [1, 1, 0]);
+        assert_eq!(divide_limit(0, 1, &[NEW], true), [0]);
+        assert_eq!(
+            divide_limit(3000, 1000, &[NEW, NEW], true),
+            [2000, 1000],
+            "no half Pods"
+        );
+        assert_eq!(divide_limit(5, 1, &[], true), [0_i128; 0]);
+        assert_eq!(divide_limit(-5, 0, &[NEW], true), [0]);
     }
 
     #[test]
     fn who_has_half_of_his_part_is_left_alone() {
-        assert_eq!(divide(10, 1, &[place(5, 3), place(5, 0)], true), [5, 5]);
+        assert_eq!(
+            divide_limit(10, 1, &[make_amounts(5, 3), make_amounts(5, 0)], true),
+            [5, 5]
+        );
         // Six are free, three for each place. The first place has one.
         assert_eq!(
-            divide(10, 1, &[place(5, 4), place(5, 0)], true),
+            divide_limit(10, 1, &[make_amounts(5, 4), make_amounts(5, 0)], true),
             [5, 3],
             "first somebody gives"
         );
-        let lowered = NamespaceAmounts { held: 3, ..place(3, 0) };
+        let lowered = NamespaceAmounts {
+            held: 3,
+            ..make_amounts(3, 0)
+        };
         assert_eq!(
-            divide(10, 1, &[place(5, 4), lowered], true),
+            divide_limit(10, 1, &[make_amounts(5, 4), lowered], true),
             [7, 3],
             "and then somebody gets"
         );
@@ -159,28 +170,42 @@ mod tests {
     #[test]
     fn nobody_gets_what_another_may_still_use() {
         // The lower amount is written, but not enforced yet.
-        let lowered = NamespaceAmounts { held: 5, ..place(3, 0) };
-        assert_eq!(divide(10, 1, &[place(5, 4), lowered], true), [5, 3]);
+        let lowered = NamespaceAmounts {
+            held: 5,
+            ..make_amounts(3, 0)
+        };
+        assert_eq!(divide_limit(10, 1, &[make_amounts(5, 4), lowered], true), [5, 3]);
         // The use exceeds the amount that was written since.
-        let beyond = place(3, 5);
-        assert_eq!(divide(10, 1, &[place(5, 4), beyond], true), [5, 3]);
+        let beyond = make_amounts(3, 5);
+        assert_eq!(divide_limit(10, 1, &[make_amounts(5, 4), beyond], true), [5, 3]);
         // The namespace is being deleted, and still full.
         let ending = NamespaceAmounts {
             is_open: false,
-            ..place(6, 6)
+            ..make_amounts(6, 6)
         };
-        assert_eq!(divide(10, 1, &[place(2, 2), ending, NEW], true), [3, 6, 1]);
+        assert_eq!(divide_limit(10, 1, &[make_amounts(2, 2), ending, NEW], true), [3, 6, 1]);
         // The use of one namespace is unknown.
-        assert_eq!(divide(10, 1, &[place(2, 2), NEW], false), [2, 0]);
+        assert_eq!(divide_limit(10, 1, &[make_amounts(2, 2), NEW], false), [2, 0]);
     }
 
     #[test]
     fn a_smaller_limit_takes_from_those_that_have_room() {
-        assert_eq!(divide(4, 1, &[place(5, 1), place(5, 0)], true), [2, 2]);
-        assert_eq!(divide(0, 1, &[place(5, 1), place(5, 0)], true), [1, 0]);
+        assert_eq!(
+            divide_limit(4, 1, &[make_amounts(5, 1), make_amounts(5, 0)], true),
+            [2, 2]
+        );
+        assert_eq!(
+            divide_limit(0, 1, &[make_amounts(5, 1), make_amounts(5, 0)], true),
+            [1, 0]
+        );
         // Each place was allowed the full limit, when admission checked the sum.
         assert_eq!(
-            divide(10, 1, &[place(10, 2), place(10, 2), place(10, 0)], true),
+            divide_limit(
+                10,
+                1,
+                &[make_amounts(10, 2), make_amounts(10, 2), make_amounts(10, 0)],
+                true
+            ),
             [4, 4, 2]
         );
     }
@@ -189,21 +214,24 @@ mod tests {
     fn what_was_written_and_not_seen_is_not_written_again() {
         let settled = NamespaceAmounts {
             is_settled: true,
-            ..place(9, 0)
+            ..make_amounts(9, 0)
         };
-        assert_eq!(divide(10, 1, &[settled, place(1, 1)], true), [9, 1]);
-        assert_eq!(divide(10, 1, &[place(9, 0), place(1, 1)], true), [5, 1]);
+        assert_eq!(divide_limit(10, 1, &[settled, make_amounts(1, 1)], true), [9, 1]);
+        assert_eq!(
+            divide_limit(10, 1, &[make_amounts(9, 0), make_amounts(1, 1)], true),
+            [5, 1]
+        );
     }
 
     #[test]
     fn numbers_beyond_all_bounds_are_no_accident() {
         let vast = NamespaceAmounts {
             held: i128::MAX,
-            ..place(i128::MAX, i128::MIN)
+            ..make_amounts(i128::MAX, i128::MIN)
         };
         for limit in [i128::MIN, 0, i128::MAX] {
-            let _ = divide(limit, i128::MAX, &[vast, vast, NEW], true);
-            let _ = divide(limit, 1, &[vast, vast, NEW], true);
+            let _ = divide_limit(limit, i128::MAX, &[vast, vast, NEW], true);
+            let _ = divide_limit(limit, 1, &[vast, vast, NEW], true);
         }
     }
 }

@@ -17,7 +17,7 @@ use tenure_api::{ObjectId, ObjectView, TenantSpec};
 use tenure_tenancy::Settings;
 use tenure_tenancy::quotas::{is_too_large, name_content};
 
-use self::division::{NamespaceAmounts, divide};
+use self::division::{NamespaceAmounts, divide_limit};
 use super::contents::RESOURCE_QUOTA_KIND;
 use super::namespaces::TenantNamespaces;
 use super::{MOST_ITEMS, Snapshot};
@@ -75,7 +75,7 @@ pub(super) fn record_use(snapshot: &Snapshot, now: Timestamp, memory: &mut Memor
 }
 
 /// Returns the id of a namespace's ResourceQuota for an item.
-fn identify(tenant: &str, index: usize, namespace: &str) -> ObjectId {
+fn make_quota_id(tenant: &str, index: usize, namespace: &str) -> ObjectId {
     ObjectId {
         namespace: namespace.to_owned(),
         name: name_content(tenant, index),
@@ -99,7 +99,14 @@ pub(super) fn find_hard_limits(
     let namespaces: Vec<(&str, bool)> = open.chain(closed).collect();
     let seen: Vec<Seen<'_>> = namespaces
         .iter()
-        .map(|(name, is_open)| Seen::find(snapshot, (memory, are_held), &identify(tenant, index, name), *is_open))
+        .map(|(name, is_open)| {
+            Seen::find(
+                snapshot,
+                (memory, are_held),
+                &make_quota_id(tenant, index, name),
+                *is_open,
+            )
+        })
         .collect();
     let is_sure = seen.iter().all(|seen| seen.is_known);
     let mut written: BTreeMap<String, Value> = BTreeMap::new();
@@ -112,8 +119,8 @@ pub(super) fn find_hard_limits(
     for (resource, limit) in hard.into_iter().flatten() {
         let limit_read = limit.as_str().and_then(|text| Quantity::parse(text).ok());
         let shares = limit_read.map(|limit| {
-            let places: Vec<NamespaceAmounts> = seen.iter().map(|seen| seen.place(resource)).collect();
-            let shares = divide(limit.thousandths_down(), find_grain(resource), &places, is_sure);
+            let places: Vec<NamespaceAmounts> = seen.iter().map(|seen| seen.read_amounts(resource)).collect();
+            let shares = divide_limit(limit.thousandths_down(), find_grain(resource), &places, is_sure);
             (limit, shares)
         });
         for (position, (name, _)) in namespaces.iter().enumerate() {
@@ -177,7 +184,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    fn place(&self, resource: &str) -> NamespaceAmounts {
+    fn read_amounts(&self, resource: &str) -> NamespaceAmounts {
         let read = |quota: Option<ObjectView<'_>>, part: &str| {
             let amounts = quota?.find_map(part)?;
             Quantity::parse(amounts.get(resource)?.as_str()?).ok()
@@ -226,7 +233,7 @@ pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &TenantNamespaces) -> U
         .filter(|index| items.get(*index).is_some_and(|item| !is_too_large(item)))
         .collect();
     let find = |namespace: &str, index: usize| {
-        let quota = snapshot.live.get(&identify(tenant, index, namespace));
+        let quota = snapshot.live.get(&make_quota_id(tenant, index, namespace));
         quota.and_then(Live::object).map(ObjectView::of)
     };
     let is_counted = |quota: ObjectView<'_>| {
@@ -276,12 +283,12 @@ pub(super) fn record_writes(memory: &mut Memory, steps: &[Request]) {
         if let Request::Apply(apply) = step
             && apply.id.kind == RESOURCE_QUOTA_KIND
         {
-            note_write(memory, &apply.id, &apply.object.0);
+            record_write(memory, &apply.id, &apply.object.0);
         }
     }
 }
 
-fn note_write(memory: &mut Memory, id: &ObjectId, object: &Value) {
+fn record_write(memory: &mut Memory, id: &ObjectId, object: &Value) {
     let hard = read_hard(object);
     let mut most = hard.clone();
     let before = memory.given.get(id).map(|given| &given.most);

@@ -9,7 +9,7 @@ use play::*;
 
 #[test]
 fn what_one_commit_moves_is_never_deleted() {
-    let both = builds(&[
+    let both = make_builds(&[
         ("1", &[("one", &["x", "stays"]), ("two", &["y"]), ("three", &[])]),
         ("2", &[("one", &["stays", "y"]), ("two", &["x"]), ("three", &[])]),
     ]);
@@ -23,36 +23,36 @@ fn what_one_commit_moves_is_never_deleted() {
         for start in 0..15_u64 {
             let mut seed = start;
             let mut play = Play::new(both.clone(), depends_on);
-            play.source("1");
-            play.settle(&mut seed);
+            play.set_source("1");
+            play.run_until_settled(&mut seed);
             let (x, by) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
             assert_eq!(by, "one");
             let (y, by) = play.uid_and_owner("y").unwrap();
             assert_eq!(by, "two");
-            play.source("2");
-            play.settle(&mut seed);
-            play.settle(&mut seed);
+            play.set_source("2");
+            play.run_until_settled(&mut seed);
+            play.run_until_settled(&mut seed);
             let expected = |uid: &str, by: &str| Some((uid.to_owned(), by.to_owned()));
             let (now_x, now_y) = (play.uid_and_owner("x"), play.uid_and_owner("y"));
             assert_eq!(now_x, expected(&x, "two"), "{depends_on:?} {start}\n{}", play.account);
             assert_eq!(now_y, expected(&y, "one"), "{depends_on:?} {start}\n{}", play.account);
             for name in ["one", "two", "three"] {
-                let ready = play.ready(name);
+                let ready = play.read_ready(name);
                 assert!(
                     ready.starts_with("True"),
                     "{depends_on:?} {start} {name}: {ready}\n{}",
                     play.account
                 );
             }
-            assert!(play.names("two", &id("x")) && !play.names("one", &id("x")));
-            assert!(play.names("one", &id("y")) && !play.names("two", &id("y")));
+            assert!(play.names_object("two", &make_id("x")) && !play.names_object("one", &make_id("x")));
+            assert!(play.names_object("one", &make_id("y")) && !play.names_object("two", &make_id("y")));
         }
     }
 }
 
 #[test]
 fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
-    let gone = builds(&[
+    let gone = make_builds(&[
         ("1", &[("one", &["x"]), ("two", &["y"]), ("three", &[])]),
         ("2", &[("one", &[]), ("two", &["y"]), ("three", &["z"])]),
     ]);
@@ -60,20 +60,20 @@ fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
         for start in 0..12_u64 {
             let mut seed = start;
             let mut play = Play::new(gone.clone(), depends_on);
-            play.source("1");
-            play.settle(&mut seed);
+            play.set_source("1");
+            play.run_until_settled(&mut seed);
             assert!(play.uid_and_owner("x").is_some());
-            play.source("2");
-            play.settle(&mut seed);
-            play.settle(&mut seed);
+            play.set_source("2");
+            play.run_until_settled(&mut seed);
+            play.run_until_settled(&mut seed);
             assert_eq!(
                 play.uid_and_owner("x"),
                 None,
                 "{depends_on:?} {start}\n{}",
                 play.account
             );
-            assert!(play.ready("one").starts_with("True"), "{}", play.account);
-            assert!(!play.names("one", &id("x")));
+            assert!(play.read_ready("one").starts_with("True"), "{}", play.account);
+            assert!(!play.names_object("one", &make_id("x")));
         }
     }
 }
@@ -81,51 +81,51 @@ fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
 /// A watch reports no such object, and another client has created it since.
 #[test]
 fn what_no_watch_has_told_of_yet_is_not_taken_from_who_made_it() {
-    let all = builds(&[("1", &[("one", &["x"]), ("two", &["x"]), ("three", &["y"])])]);
+    let all = make_builds(&[("1", &[("one", &["x"]), ("two", &["x"]), ("three", &["y"])])]);
     let mut play = Play::new(all, &[]);
-    play.source("1");
+    play.set_source("1");
     for _ in 0..20 {
-        play.turn("one");
+        play.take_turn("one");
     }
-    assert!(play.ready("one").starts_with("True"), "{}", play.account);
-    play.untold.extend([id("x"), id("y")]);
+    assert!(play.read_ready("one").starts_with("True"), "{}", play.account);
+    play.unreported.extend([make_id("x"), make_id("y")]);
     for _ in 0..20 {
-        play.turn("two");
-        play.turn("three");
+        play.take_turn("two");
+        play.take_turn("three");
     }
-    let ready = play.ready("two");
+    let ready = play.read_ready("two");
     assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
     assert_eq!(play.uid_and_owner("x").unwrap().1, "one", "{}", play.account);
-    assert!(play.parties["two"].read.contains(&id("x")));
+    assert!(play.parties["two"].read.contains(&make_id("x")));
     // An object that didn't exist is created without a read.
-    assert!(play.ready("three").starts_with("True"), "{}", play.account);
+    assert!(play.read_ready("three").starts_with("True"), "{}", play.account);
     assert!(play.parties["three"].read.is_empty());
 }
 
 #[test]
 fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
-    let contested = builds(&[
+    let contested = make_builds(&[
         ("1", &[("one", &["x"]), ("two", &["x", "y"])]),
         ("2", &[("one", &["x"]), ("two", &["y"])]),
     ]);
     for start in 0..15_u64 {
         let mut seed = start;
         let mut play = Play::new(contested.clone(), &[]);
-        play.source("1");
-        play.settle(&mut seed);
+        play.set_source("1");
+        play.run_until_settled(&mut seed);
         let (uid, first) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
         let second = if first == "one" { "two" } else { "one" };
-        assert!(play.ready(&first).starts_with("True"), "{}", play.account);
-        let ready = play.ready(second);
+        assert!(play.read_ready(&first).starts_with("True"), "{}", play.account);
+        let ready = play.read_ready(second);
         assert!(
             ready.starts_with("False OwnedByAnother") && ready.contains(&format!("Kustomization team/{first}")),
             "{start}: {ready}\n{}",
             play.account
         );
         // With any previous owner, the object is never deleted, and ends with the Kustomization that wants it.
-        play.source("2");
-        play.settle(&mut seed);
-        play.settle(&mut seed);
+        play.set_source("2");
+        play.run_until_settled(&mut seed);
+        play.run_until_settled(&mut seed);
         assert_eq!(
             play.uid_and_owner("x"),
             Some((uid, "one".to_owned())),
@@ -133,7 +133,7 @@ fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
             play.account
         );
         for name in ["one", "two"] {
-            assert!(play.ready(name).starts_with("True"), "{}", play.account);
+            assert!(play.read_ready(name).starts_with("True"), "{}", play.account);
         }
     }
 }
@@ -141,7 +141,7 @@ fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
 #[test]
 fn a_rename_deletes_nothing() {
     // The objects of `old` move to `new` and partly to `other`; no Kustomization wants the last object any more.
-    let renamed = builds(&[
+    let renamed = make_builds(&[
         ("1", &[("old", &["x", "y", "z"]), ("new", &[]), ("other", &[])]),
         ("2", &[("old", &["x", "y", "z"]), ("new", &["x"]), ("other", &["y"])]),
     ]);
@@ -149,15 +149,15 @@ fn a_rename_deletes_nothing() {
         for start in 0..15_u64 {
             let mut seed = start;
             let mut play = Play::new(renamed.clone(), depends_on);
-            play.source("1");
-            play.settle(&mut seed);
+            play.set_source("1");
+            play.run_until_settled(&mut seed);
             let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
             let (y, _) = play.uid_and_owner("y").unwrap();
-            play.source("2");
+            play.set_source("2");
             // The Kustomization is deleted before the others have seen the commit, or after they have learned that it keeps the objects that they want.
             if start % 2 == 0 {
-                play.settle(&mut seed);
-                let ready = play.ready("other");
+                play.run_until_settled(&mut seed);
+                let ready = play.read_ready("other");
                 assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
             }
             // The reported turnover is lost with the process, and the Kustomization that is deleted is planned first.
@@ -166,16 +166,16 @@ fn a_rename_deletes_nothing() {
             }
             play.delete("old");
             if start % 4 == 0 {
-                (0..6).for_each(|_| play.turn("old"));
+                (0..6).for_each(|_| play.take_turn("old"));
             }
-            play.settle(&mut seed);
-            play.settle(&mut seed);
+            play.run_until_settled(&mut seed);
+            play.run_until_settled(&mut seed);
             assert!(!play.parties.contains_key("old"), "{start}\n{}", play.account);
             let now: Vec<_> = ["x", "y", "z"].map(|name| play.uid_and_owner(name)).into();
             let expected = [Some((x, "new".to_owned())), Some((y, "other".to_owned())), None];
             assert_eq!(now, expected, "{depends_on:?} {start}\n{}", play.account);
             for name in ["new", "other"] {
-                let ready = play.ready(name);
+                let ready = play.read_ready(name);
                 assert!(ready.starts_with("True"), "{name}: {ready}\n{}", play.account);
             }
         }
@@ -184,15 +184,15 @@ fn a_rename_deletes_nothing() {
 
 #[test]
 fn a_deletion_waits_for_nobody_for_ever() {
-    let builds = builds(&[
+    let builds = make_builds(&[
         ("1", &[("old", &["x"]), ("idle", &[]), ("stuck", &[])]),
         ("2", &[("old", &["x"]), ("idle", &["x"]), ("stuck", &[])]),
     ]);
     let mut seed = 7;
     let mut play = Play::new(builds, &[]);
-    play.source("1");
-    play.settle(&mut seed);
-    play.source("2");
+    play.set_source("1");
+    play.run_until_settled(&mut seed);
+    play.set_source("2");
     // One Kustomization is suspended, and one never looks.
     let idle = play.parties.get_mut("idle").unwrap();
     idle.snapshot.kustomization.spec.suspend = true;
@@ -202,7 +202,7 @@ fn a_deletion_waits_for_nobody_for_ever() {
             assert!(turn >= LONGEST_LOOK, "{}", play.account);
             break;
         }
-        play.turn("old");
+        play.take_turn("old");
     }
     assert!(!play.parties.contains_key("old"), "{}", play.account);
     assert_eq!(play.uid_and_owner("x"), None);
@@ -216,7 +216,7 @@ fn a_deletion_waits_for_nobody_for_ever() {
 /// The dependent Kustomization can't begin before its dependency is Ready, and the dependency isn't Ready while it waits for others.
 #[test]
 fn who_comes_after_gets_its_own_time() {
-    let moved = builds(&[
+    let moved = make_builds(&[
         ("1", &[("one", &["x", "stays"]), ("after", &[]), ("stuck", &[])]),
         ("2", &[("one", &["stays"]), ("after", &["x"]), ("stuck", &[])]),
     ]);
@@ -224,11 +224,11 @@ fn who_comes_after_gets_its_own_time() {
     for comes in [true, false] {
         let mut seed = 3;
         let mut play = Play::new(moved.clone(), &[("after", "one")]);
-        play.source("1");
-        play.settle(&mut seed);
+        play.set_source("1");
+        play.run_until_settled(&mut seed);
         let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
-        play.source("2");
-        let turns = |play: &mut Play, name| (0..12).for_each(|_| play.turn(name));
+        play.set_source("2");
+        let turns = |play: &mut Play, name| (0..12).for_each(|_| play.take_turn(name));
         // `stuck` never looks, and `after` waits for `one`.
         turns(&mut play, "one");
         turns(&mut play, "after");
@@ -239,7 +239,7 @@ fn who_comes_after_gets_its_own_time() {
         );
         play.now += timeout;
         turns(&mut play, "one");
-        assert!(play.ready("one").starts_with("True"), "{}", play.account);
+        assert!(play.read_ready("one").starts_with("True"), "{}", play.account);
         assert_eq!(
             play.uid_and_owner("x").map(|(uid, _)| uid),
             Some(x.clone()),

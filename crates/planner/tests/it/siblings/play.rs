@@ -40,11 +40,11 @@ pub(super) struct Play {
     pub(super) depends_on: BTreeMap<&'static str, &'static str>,
     pub(super) now: Timestamp,
     /// Existing objects that no watch has reported.
-    pub(super) untold: BTreeSet<ObjectId>,
+    pub(super) unreported: BTreeSet<ObjectId>,
     pub(super) account: String,
 }
 
-pub(super) fn id(name: &str) -> ObjectId {
+pub(super) fn make_id(name: &str) -> ObjectId {
     format!("team_{name}__ConfigMap").parse().unwrap()
 }
 
@@ -52,14 +52,14 @@ impl Play {
     pub(super) fn new(builds: Builds, depends_on: &[(&'static str, &'static str)]) -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let names: BTreeSet<&'static str> = builds.values().flat_map(|all| all.keys().copied()).collect();
-        let realm = TenancyFacts {
+        let tenancy = TenancyFacts {
             namespaces: vec![NamespaceFacts {
                 name: "team".to_owned(),
                 ..NamespaceFacts::default()
             }],
             ..TenancyFacts::default()
         };
-        let placement: Placement = realm.place("team");
+        let placement: Placement = tenancy.place("team");
         let depends_on: BTreeMap<_, _> = depends_on.iter().copied().collect();
         let parties = names.into_iter().map(|name| {
             let depends: Vec<Value> = depends_on
@@ -118,12 +118,12 @@ impl Play {
             builds,
             depends_on,
             now,
-            untold: BTreeSet::new(),
+            unreported: BTreeSet::new(),
             account: String::new(),
         }
     }
 
-    pub(super) fn source(&mut self, revision: &str) {
+    pub(super) fn set_source(&mut self, revision: &str) {
         for party in self.parties.values_mut() {
             party.snapshot.source = SourceFacts::Found {
                 artifact: Some(ArtifactFacts {
@@ -142,7 +142,7 @@ impl Play {
             .is_some_and(|on| *on == to || self.waits_for(on, to))
     }
 
-    pub(super) fn names(&self, name: &str, id: &ObjectId) -> bool {
+    pub(super) fn names_object(&self, name: &str, id: &ObjectId) -> bool {
         let status = self.parties[name].snapshot.kustomization.status.as_ref();
         let inventory = status.and_then(|status| status.inventory.as_ref());
         inventory.is_some_and(|inventory| inventory.entries.iter().any(|entry| entry.id == id.to_string()))
@@ -156,8 +156,8 @@ impl Play {
         }
         let party = &self.parties[name];
         let is_known = |id: &&ObjectId| party.read.contains(*id) || party.applied.contains(*id);
-        let untold = self.untold.iter().filter(|id| !is_known(id));
-        live.extend(untold.map(|id| (id.clone(), Live::Absent)));
+        let unreported = self.unreported.iter().filter(|id| !is_known(id));
+        live.extend(unreported.map(|id| (id.clone(), Live::Absent)));
         let (mut owners, mut rivals) = (BTreeMap::new(), BTreeMap::new());
         for (id, found) in &live {
             let Some((_, other)) = found.object().and_then(owner::read_owner_labels) else {
@@ -166,7 +166,7 @@ impl Play {
             let Some((other, party)) = self.parties.get_key_value(other).filter(|(other, _)| **other != name) else {
                 continue;
             };
-            if !self.names(other, id) {
+            if !self.names_object(other, id) {
                 continue;
             }
             let kustomization = &party.snapshot.kustomization;
@@ -211,7 +211,7 @@ impl Play {
                     .turnover
                     .as_ref()
                     .is_some_and(|turnover| turnover.gains.contains(id));
-                gains || self.names(other, id)
+                gains || self.names_object(other, id)
             });
             (id.clone(), by.map(|(other, _)| (*other).to_owned()).collect())
         });
@@ -223,7 +223,7 @@ impl Play {
         survey_siblings(&request.revision, &claims.collect(), siblings)
     }
 
-    pub(super) fn begin(&mut self, name: &str) {
+    pub(super) fn begin_attempt(&mut self, name: &str) {
         let party = self.parties.get_mut(name).unwrap();
         // No two attempts begin at the same time.
         self.now += SignedDuration::from_nanos(1);
@@ -234,11 +234,11 @@ impl Play {
     }
 
     /// Makes one plan for one party, and executes it.
-    pub(super) fn turn(&mut self, name: &'static str) {
+    pub(super) fn take_turn(&mut self, name: &'static str) {
         // The time is far less than a timeout, over all turns: only failures wait that long.
         self.now += SignedDuration::from_secs(1);
         if self.parties[name].done {
-            self.begin(name);
+            self.begin_attempt(name);
         }
         self.observe(name);
         let plan = plan(&self.parties[name].snapshot, self.now);
@@ -260,7 +260,7 @@ impl Play {
             party.snapshot.kustomization.status.clone_from(&status);
         }
         for step in &plan.steps {
-            self.execute(name, step);
+            self.execute_step(name, step);
         }
         let party = self.parties.get_mut(name).unwrap();
         if let (false, Some(status)) = (plan.status_first, status) {
@@ -268,18 +268,18 @@ impl Play {
         }
         match plan.next {
             Next::Again | Next::Wait(_) => {}
-            Next::Restart => self.begin(name),
+            Next::Restart => self.begin_attempt(name),
             Next::Done(_) | Next::Forget => party.done = true,
         }
     }
 
-    pub(super) fn execute(&mut self, name: &'static str, step: &Step) {
+    pub(super) fn execute_step(&mut self, name: &'static str, step: &Step) {
         let party = self.parties.get_mut(name).unwrap();
         let snapshot = &mut party.snapshot;
         match step {
             Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
-                    snapshot.take(Answer::Kind(kind.clone(), self.world.kind(kind)));
+                    snapshot.take(Answer::Kind(kind.clone(), self.world.find_kind(kind)));
                 }
             }
             Step::Render(request) => {
@@ -296,8 +296,8 @@ impl Play {
             }
             Step::Ask(Request::Read(target)) => {
                 party.read.insert(target.id.clone());
-                let told = snapshot.take(Answer::Live(target.id.clone(), self.world.read(&target.id)));
-                snapshot.live.extend(told);
+                let implied = snapshot.take(Answer::Live(target.id.clone(), self.world.read(&target.id)));
+                snapshot.live.extend(implied);
             }
             Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
@@ -349,7 +349,7 @@ impl Play {
     }
 
     /// Turns until nothing is left to do, in an order that a seed gives.
-    pub(super) fn settle(&mut self, seed: &mut u64) {
+    pub(super) fn run_until_settled(&mut self, seed: &mut u64) {
         let names: Vec<&'static str> = self.parties.keys().copied().collect();
         for _ in 0..90 {
             *seed = seed
@@ -357,12 +357,12 @@ impl Play {
                 .wrapping_add(1_442_695_040_888_963_407);
             let pick = usize::try_from(*seed >> 33).unwrap() % names.len();
             if self.parties.contains_key(names[pick]) {
-                self.turn(names[pick]);
+                self.take_turn(names[pick]);
             }
         }
     }
 
-    pub(super) fn ready(&self, name: &str) -> String {
+    pub(super) fn read_ready(&self, name: &str) -> String {
         let status = self.parties[name]
             .snapshot
             .kustomization
@@ -374,7 +374,7 @@ impl Play {
     }
 
     pub(super) fn uid_and_owner(&mut self, name: &str) -> Option<(String, String)> {
-        let live = self.world.read(&id(name));
+        let live = self.world.read(&make_id(name));
         let live = live.object()?;
         let uid = live["metadata"]["uid"].as_str().unwrap().to_owned();
         Some((uid, owner::read_owner_labels(live).unwrap().1.to_owned()))
@@ -387,7 +387,7 @@ pub(super) const LONGEST_LOOK: usize = 60;
 /// Folders, and the names of the objects in them.
 pub(super) type Folders = [(&'static str, &'static [&'static str])];
 
-pub(super) fn builds(revisions: &[(&'static str, &Folders)]) -> Builds {
+pub(super) fn make_builds(revisions: &[(&'static str, &Folders)]) -> Builds {
     let of = |folders: &Folders| {
         folders
             .iter()
