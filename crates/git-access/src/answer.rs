@@ -33,7 +33,7 @@ pub struct Answers<'a> {
     /// The grants.
     pub grants: &'a [FluxAccessGrant],
     /// The standing grants.
-    pub standing: &'a [FluxAccessStandingGrant],
+    pub standing_grants: &'a [FluxAccessStandingGrant],
     /// The platform namespace.
     pub platform: &'a str,
     /// The current time.
@@ -48,7 +48,7 @@ impl Answers<'_> {
             request,
             hash: &hash_spec(&request.spec),
             grants: self.grants,
-            standing: self.standing,
+            standing: self.standing_grants,
             platform: self.platform,
             judges_writes: true,
             now: self.now,
@@ -140,7 +140,7 @@ fn write(
     };
     let own = Answers {
         grants: std::slice::from_ref(&grant),
-        standing: &[],
+        standing_grants: &[],
         ..answers
     };
     match own.judge(request) {
@@ -157,7 +157,7 @@ pub struct Revocation {
     /// An additional denial: a standing grant approves the request, and also applies to others.
     pub denial: Option<FluxAccessGrant>,
     /// The standing grant.
-    pub standing: Option<String>,
+    pub standing_grant: Option<String>,
 }
 
 /// Returns the steps after which a request is no longer approved.
@@ -193,15 +193,15 @@ pub fn revoke(
     let deleted = deleted.filter(|grant| grant.spec.decision != DENIED && grant.metadata.deletion_timestamp.is_none());
     let deleted = deleted.filter_map(|grant| Some((grant.metadata.name.clone()?, grant.metadata.uid.clone()?)));
     let without = Answers { grants: &[], ..answers };
-    let standing = match without.judge(request) {
+    let standing_grant = match without.judge(request) {
         Verdict::Approved(word) => Some(word.object),
         Verdict::Denied(_) | Verdict::Pending(_) => None,
     };
-    let denial = standing.is_some().then(|| deny(request, user, reason, answers));
+    let denial = standing_grant.is_some().then(|| deny(request, user, reason, answers));
     Ok(Revocation {
         deleted: deleted.collect(),
         denial: denial.transpose()?,
-        standing,
+        standing_grant,
     })
 }
 
@@ -240,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    fn request(changes: impl FnOnce(&mut Value)) -> FluxAccessRequest {
+    fn make_request(changes: impl FnOnce(&mut Value)) -> FluxAccessRequest {
         let mut object = json!({
             "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest",
             "metadata": { "name": "work-42-x", "namespace": "tenure-system", "uid": "u-r" },
@@ -264,24 +264,24 @@ mod tests {
 
     fn answers<'a>(
         grants: &'a [FluxAccessGrant],
-        standing: &'a [FluxAccessStandingGrant],
+        standing_grants: &'a [FluxAccessStandingGrant],
         now: &'a Time,
     ) -> Answers<'a> {
         Answers {
             grants,
-            standing,
+            standing_grants,
             platform: "tenure-system",
             now,
         }
     }
 
-    fn stored(mut grant: FluxAccessGrant, name: &str) -> FluxAccessGrant {
+    fn store_grant(mut grant: FluxAccessGrant, name: &str) -> FluxAccessGrant {
         grant.metadata.name = Some(name.to_owned());
         grant.metadata.uid = Some(format!("u-{name}"));
         grant
     }
 
-    fn standing() -> FluxAccessStandingGrant {
+    fn make_standing_grant() -> FluxAccessStandingGrant {
         serde_json::from_value(json!({
             "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessStandingGrant", "metadata": { "name": "s", "namespace": "tenure-system" },
             "spec": { "targets": ["work-42"], "roles": ["read_repository"], "namespaces": ["team-*"], "maxRotate": "90d", "approvedBy": "admin" }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn an_answer_repeats_what_was_read() {
-        let (asked, now) = (request(|_| ()), now());
+        let (asked, now) = (make_request(|_| ()), now());
         let wording = AnswerInput {
             reason: Some("fine".to_owned()),
             max_rotate: Some("60d".parse().unwrap()),
@@ -319,16 +319,16 @@ mod tests {
             assert!(why.contains(part), "{why}");
         };
         let changed =
-            request(|object| object["spec"]["specHash"] = json!("sha256:".to_owned() + "a".repeat(64).as_str()));
+            make_request(|object| object["spec"]["specHash"] = json!("sha256:".to_owned() + "a".repeat(64).as_str()));
         refuse(changed, AnswerInput::default(), "specHash is not the hash");
-        let ending = request(|object| object["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z"));
+        let ending = make_request(|object| object["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z"));
         refuse(ending, AnswerInput::default(), "is being deleted");
         let short = AnswerInput {
             max_rotate: Some("29d".parse().unwrap()),
             ..AnswerInput::default()
         };
         refuse(
-            request(|_| ()),
+            make_request(|_| ()),
             short,
             "allows 29d between replacements, and the request asks for 30d",
         );
@@ -336,45 +336,45 @@ mod tests {
             not_after: Some(now.clone()),
             ..AnswerInput::default()
         };
-        refuse(request(|_| ()), over, "it ended at 2026-06-01");
+        refuse(make_request(|_| ()), over, "it ended at 2026-06-01");
         let long = AnswerInput {
             reason: Some("x".repeat(LONGEST_REASON + 1)),
             ..AnswerInput::default()
         };
-        refuse(request(|_| ()), long, "longer than 1024");
+        refuse(make_request(|_| ()), long, "longer than 1024");
         // A denial overrides an approval.
-        let asked = request(|_| ());
-        let denied = [stored(deny(&asked, "petra", None, none).unwrap(), "d")];
+        let asked = make_request(|_| ());
+        let denied = [store_grant(deny(&asked, "petra", None, none).unwrap(), "d")];
         let why = approve(&asked, "olga", AnswerInput::default(), answers(&denied, &[], &now)).unwrap_err();
         assert!(why.contains("petra denied it (FluxAccessGrant d)"), "{why}");
     }
 
     #[test]
     fn who_revokes_leaves_nothing_that_lets_it_through() {
-        let (asked, now) = (request(|_| ()), now());
+        let (asked, now) = (make_request(|_| ()), now());
         let none = answers(&[], &[], &now);
         assert!(
             revoke(&asked, "olga", None, none)
                 .unwrap_err()
                 .contains("nothing to revoke")
         );
-        let grant = stored(approve(&asked, "petra", AnswerInput::default(), none).unwrap(), "g");
+        let grant = store_grant(approve(&asked, "petra", AnswerInput::default(), none).unwrap(), "g");
         // An ended approval counts for nothing now, but would count with another clock.
-        let mut ended = stored(grant.clone(), "old");
+        let mut ended = store_grant(grant.clone(), "old");
         ended.spec.not_after = Some(now.clone());
         let grants = [grant, ended];
         let revocation = revoke(&asked, "olga", None, answers(&grants, &[], &now)).unwrap();
         let names: Vec<&str> = revocation.deleted.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names, revocation.denial), (vec!["g", "old"], None));
         // A standing grant also applies to others, so this request is denied.
-        let bounds = [standing()];
+        let bounds = [make_standing_grant()];
         let with_both = answers(&grants, &bounds, &now);
         let revocation = revoke(&asked, "olga", Some("leaves".to_owned()), with_both).unwrap();
         assert_eq!(
-            (revocation.deleted.len(), revocation.standing.as_deref()),
+            (revocation.deleted.len(), revocation.standing_grant.as_deref()),
             (2, Some("s"))
         );
-        let denial = [stored(revocation.denial.unwrap(), "d")];
+        let denial = [store_grant(revocation.denial.unwrap(), "d")];
         assert_eq!(denial[0].spec.reason.as_deref(), Some("leaves"));
         let after = answers(&denial, &bounds, &now);
         assert!(matches!(after.judge(&asked), Verdict::Denied(_)));
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_follows_is_told_by_namespace() {
-        let asked = request(|object| {
+        let asked = make_request(|object| {
             let held = |id: u64| json!({ "generation": id, "id": id, "name": "n", "fingerprint": "f", "begunAt": "2026-05-01T00:00:00Z" });
             object["status"] = json!({ "credentials": [
                 { "namespace": "team-a", "current": held(17), "retiring": [held(16)] }, { "namespace": "team-b", "failures": 1 }
@@ -397,6 +397,6 @@ mod tests {
             list_consequences(&asked),
             ["Secret team-a/git is deleted, and sources there fetch nothing with it any more; at the host end 17, 16"]
         );
-        assert!(list_consequences(&request(|_| ())).is_empty());
+        assert!(list_consequences(&make_request(|_| ())).is_empty());
     }
 }

@@ -93,7 +93,7 @@ pub fn find_made(request: &FluxAccessRequest) -> Option<CredentialKind> {
 
 /// Checks whether a source with this URL fetches a request's target with its credential.
 #[must_use]
-pub fn opens(request: &FluxAccessRequest, target: &FluxAccessTargetStatus, url: &str) -> bool {
+pub fn can_open(request: &FluxAccessRequest, target: &FluxAccessTargetStatus, url: &str) -> bool {
     let is_key = find_made(request) == Some(CredentialKind::DeployKey);
     let address = if is_key { &target.ssh_url } else { &target.http_url };
     let address = address
@@ -261,13 +261,13 @@ mod tests {
                 "https://gitlab.example.org/group-1/app",
                 "ssh://git@gitlab.example.org/group-1/app",
             ];
-            urls.map(|url| opens(&request, &target, url))
+            urls.map(|url| can_open(&request, &target, url))
         };
         assert_eq!(opened("deploy-key"), [false, true]);
         assert_eq!(opened("deploy-token"), [true, false]);
         assert_eq!(opened("installation-token"), [true, false]);
         assert_eq!(find_made(&request), Some(CredentialKind::InstallationToken));
         request.spec.role = "read_registry".to_owned();
-        assert!(!opens(&request, &target, "https://gitlab.example.org/group-1/app"));
+        assert!(!can_open(&request, &target, "https://gitlab.example.org/group-1/app"));
     }
 }

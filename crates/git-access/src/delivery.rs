@@ -15,7 +15,7 @@ use tenure_api::{ObjectView, Time};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::rotation::WantedState;
-use super::rotation::schedule::{SETTLE, later};
+use super::rotation::schedule::{SETTLE, add_duration};
 use tenure_remote_requests::git_host::{CredentialKind, Role};
 
 /// The type of a Secret for pulling images.
@@ -92,7 +92,7 @@ pub fn read_role(spec: &FluxAccessRequestSpec) -> Option<Role> {
         .find(|role| super::request::name_role(*role) == spec.role)
 }
 
-fn labels(request: &str) -> Value {
+fn make_labels(request: &str) -> Value {
     json!({
         CREDENTIAL_LABEL: CREDENTIAL_ACCESS,
         MANAGED_BY: MANAGED_BY_TENURE,
@@ -103,13 +103,13 @@ fn labels(request: &str) -> Value {
 /// Returns the metadata of the objects for a request.
 #[must_use]
 pub fn write_metadata(request: &str, namespace: &str, name: &str) -> Value {
-    json!({ "name": name, "namespace": namespace, "labels": labels(request) })
+    json!({ "name": name, "namespace": namespace, "labels": make_labels(request) })
 }
 
 /// Returns the patch that restores Tenure's labels on a Secret.
 #[must_use]
 pub fn write_mark(request: &str, uid: &str, resource_version: &str) -> Value {
-    json!({ "metadata": { "uid": uid, "resourceVersion": resource_version, "labels": labels(request) } })
+    json!({ "metadata": { "uid": uid, "resourceVersion": resource_version, "labels": make_labels(request) } })
 }
 
 /// Returns the Role and the RoleBinding: only `get` of this one Secret, for these accounts of its namespace.
@@ -192,7 +192,7 @@ pub struct RequestFacts<'a> {
     /// The answer to the request.
     pub verdict: &'a Verdict,
     /// The state of its AccessProvider.
-    pub standing: ProviderState,
+    pub provider_state: ProviderState,
     /// True if admission checks writes.
     pub judges_writes: bool,
     /// The namespaces of the deliveries. Unset until the controllers have determined them.
@@ -203,7 +203,7 @@ pub struct RequestFacts<'a> {
 #[must_use]
 pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
     let provider = &case.request.spec.provider;
-    match case.standing {
+    match case.provider_state {
         ProviderState::Gone => return WantedState::Abandoned(format!("AccessProvider {provider} is gone")),
         ProviderState::Ending(seconds) if seconds >= FAREWELL_SECONDS => {
             return WantedState::Abandoned(format!(
@@ -231,7 +231,7 @@ pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
     if !deliveries.contains(namespace) {
         return WantedState::Revoked("it is not asked for in this namespace any more".to_owned());
     }
-    match case.standing {
+    match case.provider_state {
         ProviderState::Suspended => WantedState::HeldBack(format!("AccessProvider {provider} is suspended")),
         _ => WantedState::Delivered,
     }
@@ -243,14 +243,14 @@ pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
 #[must_use]
 pub fn find_grace_end(case: RequestFacts<'_>, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
     let is_going = case.request.metadata.deletion_timestamp.is_some();
-    let is_running = matches!(case.standing, ProviderState::Active | ProviderState::Suspended) && !is_going;
-    let was_said = case
+    let is_running = matches!(case.provider_state, ProviderState::Active | ProviderState::Suspended) && !is_going;
+    let was_approved = case
         .request
         .status
         .as_ref()
         .is_some_and(|status| status.state.as_deref() == Some("Approved"));
-    let waits = is_running && was_said && case.deliveries.is_none() && matches!(case.verdict, Verdict::Approved(_));
-    let until = later(since, UNREAD);
+    let waits = is_running && was_approved && case.deliveries.is_none() && matches!(case.verdict, Verdict::Approved(_));
+    let until = add_duration(since, UNREAD);
     (waits && until > now).then_some(until)
 }
 
@@ -363,7 +363,7 @@ mod tests {
 
     use super::*;
 
-    fn word() -> ApproverAnswer {
+    fn make_answer() -> ApproverAnswer {
         ApproverAnswer {
             object: "grant".to_owned(),
             by: "alice".to_owned(),
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    fn request() -> FluxAccessRequest {
+    fn make_request() -> FluxAccessRequest {
         let spec = FluxAccessRequestSpec {
             provider: "work".to_owned(),
             role: "read_registry".to_owned(),
@@ -405,19 +405,19 @@ mod tests {
 
     #[test]
     fn what_was_let_through_before_is_left_as_it_is_until_what_is_asked_for_was_read() {
-        let word = word();
+        let word = make_answer();
         let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
-        let mut request = request();
+        let mut request = make_request();
         request.status = serde_json::from_value(json!({ "state": "Approved" })).unwrap();
         let (approved, there) = (Verdict::Approved(word.clone()), BTreeSet::new());
         let case = RequestFacts {
             request: &request,
             verdict: &approved,
-            standing: ProviderState::Active,
+            provider_state: ProviderState::Active,
             judges_writes: true,
             deliveries: None,
         };
-        let end = later(now, UNREAD);
+        let end = add_duration(now, UNREAD);
         assert_eq!(find_grace_end(case, now, now), Some(end));
         // After this long, an unread request is reported.
         assert_eq!(find_grace_end(case, now, end), None);
@@ -439,11 +439,11 @@ mod tests {
                 ..case
             },
             RequestFacts {
-                standing: ProviderState::Gone,
+                provider_state: ProviderState::Gone,
                 ..case
             },
             RequestFacts {
-                standing: ProviderState::Ending(1),
+                provider_state: ProviderState::Ending(1),
                 ..case
             },
         ] {
@@ -453,29 +453,31 @@ mod tests {
 
     #[test]
     fn what_is_wanted_follows_from_who_says_so() {
-        let word = word();
+        let word = make_answer();
         let (approved, denied) = (Verdict::Approved(word.clone()), Verdict::Denied(word));
         let pending = Verdict::Pending(vec!["nobody judges".to_owned()]);
         let there: BTreeSet<String> = ["team-a".to_owned()].into();
-        let request = request();
-        let decide =
-            |verdict: &Verdict, standing: ProviderState, judges_writes: bool, deliveries: Option<&BTreeSet<String>>| {
-                let case = RequestFacts {
-                    request: &request,
-                    verdict,
-                    standing,
-                    judges_writes,
-                    deliveries,
-                };
-                match decide_wanted(case, "team-a") {
-                    WantedState::Delivered => "delivered",
-                    WantedState::HeldBack(_) => "held back",
-                    WantedState::Revoked(_) => "revoked",
-                    WantedState::Abandoned(_) => "abandoned",
-                }
+        let request = make_request();
+        let decide = |verdict: &Verdict,
+                      provider_state: ProviderState,
+                      judges_writes: bool,
+                      deliveries: Option<&BTreeSet<String>>| {
+            let case = RequestFacts {
+                request: &request,
+                verdict,
+                provider_state,
+                judges_writes,
+                deliveries,
             };
+            match decide_wanted(case, "team-a") {
+                WantedState::Delivered => "delivered",
+                WantedState::HeldBack(_) => "held back",
+                WantedState::Revoked(_) => "revoked",
+                WantedState::Abandoned(_) => "abandoned",
+            }
+        };
         let (none, all) = (BTreeSet::new(), Some(&there));
-        for (verdict, standing, judges, deliveries, expected) in [
+        for (verdict, provider_state, judges, deliveries, expected) in [
             (&approved, ProviderState::Active, true, all, "delivered"),
             (&approved, ProviderState::Suspended, true, all, "held back"),
             (&approved, ProviderState::Active, true, None, "held back"),
@@ -497,9 +499,9 @@ mod tests {
             (&denied, ProviderState::Suspended, true, all, "revoked"),
         ] {
             assert_eq!(
-                decide(verdict, standing, judges, deliveries),
+                decide(verdict, provider_state, judges, deliveries),
                 expected,
-                "{verdict:?} {standing:?}"
+                "{verdict:?} {provider_state:?}"
             );
         }
     }
@@ -581,7 +583,7 @@ mod tests {
 
     #[test]
     fn a_secret_has_the_form_of_its_role() {
-        let request = request();
+        let request = make_request();
         assert_eq!(read_role(&request.spec), Some(Role::ReadRegistry));
         assert_eq!(
             Form::of(CredentialKind::DeployToken, Role::ReadRegistry).secret_type(),

@@ -11,7 +11,7 @@ use tenure_api::access::request::CredentialLedger;
 
 use super::request::name_scope;
 use super::rotation::conditions::{Finding, assess_manual_secret};
-use super::rotation::schedule::{self, later};
+use super::rotation::schedule::{self, add_duration};
 use super::rotation::{Plan, WantedState};
 use super::secret_facts::Facts;
 use tenure_remote_requests::git_host::{Scope, Target};
@@ -60,7 +60,7 @@ pub fn read_age(secret: &Value, now: Timestamp) -> ManualSecretState {
 /// Returns the report about the Secret in a namespace.
 #[must_use]
 pub fn plan(namespace: &str, seen: &ManualSecretState, wanted: &WantedState, rotate: Period, now: Timestamp) -> Plan {
-    let idle = later(now, schedule::IDLE_LOOK);
+    let idle = add_duration(now, schedule::IDLE_LOOK);
     let mut plan = Plan {
         ledger: CredentialLedger {
             namespace: namespace.to_owned(),
@@ -79,15 +79,15 @@ pub fn plan(namespace: &str, seen: &ManualSecretState, wanted: &WantedState, rot
         (WantedState::HeldBack(why), _) => plan.findings.push(Finding::held_back(why)),
         (WantedState::Delivered, ManualSecretState::Unknown(why)) => {
             plan.findings.push(Finding::unreadable_secret(why));
-            plan.again = later(now, schedule::LOOK);
+            plan.again = add_duration(now, schedule::LOOK);
         }
         (WantedState::Delivered, ManualSecretState::Absent) => {
             plan.findings.extend(assess_manual_secret(None, rotate, now));
-            plan.again = later(now, schedule::LOOK);
+            plan.again = add_duration(now, schedule::LOOK);
         }
         (WantedState::Delivered, ManualSecretState::Since(written)) => {
             plan.findings.extend(assess_manual_secret(Some(*written), rotate, now));
-            let due = later(*written, rotate.duration());
+            let due = add_duration(*written, rotate.duration());
             plan.again = if due > now { idle.min(due) } else { idle };
         }
     }
@@ -122,37 +122,44 @@ mod tests {
     fn a_secret_that_is_missing_old_or_unreadable_is_told() {
         let now = at("2026-06-01T12:00:00Z");
         let rotate: Period = "90d".parse().unwrap();
-        let say = |seen: &ManualSecretState, wanted: &WantedState| {
+        let plan_reasons = |seen: &ManualSecretState, wanted: &WantedState| {
             let planned = plan("team-a", seen, wanted, rotate, now);
             assert!(planned.step.is_none() && planned.again > now);
             let conditions = make_conditions(&[("team-a", &planned)], now);
             // Tenure doesn't observe the use of such a Secret.
             assert!(conditions.iter().all(|condition| condition.type_ != VERIFIED));
-            let told = conditions
+            let reasons = conditions
                 .iter()
                 .map(|condition| format!("{} {}", condition.type_, condition.reason));
-            (told.collect::<Vec<_>>().join(", "), planned)
+            (reasons.collect::<Vec<_>>().join(", "), planned)
         };
         let wanted = &WantedState::Delivered;
-        assert_eq!(say(&ManualSecretState::Absent, wanted).0, "Ready SecretMissing");
         assert_eq!(
-            say(&ManualSecretState::Unknown("forbidden".to_owned()), wanted).0,
+            plan_reasons(&ManualSecretState::Absent, wanted).0,
+            "Ready SecretMissing"
+        );
+        assert_eq!(
+            plan_reasons(&ManualSecretState::Unknown("forbidden".to_owned()), wanted).0,
             "Ready SecretUnreadable"
         );
         let young = ManualSecretState::Since(at("2026-03-03T12:30:00Z"));
-        let (told, planned) = say(&young, wanted);
+        let (reasons, planned) = plan_reasons(&young, wanted);
         assert_eq!(
-            (told.as_str(), planned.again),
+            (reasons.as_str(), planned.again),
             ("Ready WrittenByHand", at("2026-06-01T12:30:00Z"))
         );
-        let (told, planned) = say(&ManualSecretState::Since(at("2026-03-01T12:00:00Z")), wanted);
-        assert_eq!(told, format!("Ready WrittenByHand, {EXPIRING} TooOld"));
+        let (reasons, planned) = plan_reasons(&ManualSecretState::Since(at("2026-03-01T12:00:00Z")), wanted);
+        assert_eq!(reasons, format!("Ready WrittenByHand, {EXPIRING} TooOld"));
         assert!(planned.again == at("2026-06-01T13:00:00Z"));
         assert_eq!(
-            say(&young, &WantedState::HeldBack("suspended".to_owned())).0,
+            plan_reasons(&young, &WantedState::HeldBack("suspended".to_owned())).0,
             "Ready HeldBack"
         );
-        assert!(say(&young, &WantedState::Revoked("denied".to_owned())).1.is_over);
+        assert!(
+            plan_reasons(&young, &WantedState::Revoked("denied".to_owned()))
+                .1
+                .is_over
+        );
     }
 
     #[test]

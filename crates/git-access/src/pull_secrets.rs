@@ -122,7 +122,7 @@ pub fn name_in(account: &AccountFacts, request: &str, secret: &str) -> PullSecre
             if !is_there {
                 images.push(json!({ "name": secret }));
             }
-            PullSecretAction::Change(change(account, state, (request, json!(secret)), images))
+            PullSecretAction::Change(make_change(account, state, (request, json!(secret)), images))
         }
     }
 }
@@ -141,11 +141,11 @@ pub fn remove_pull_secret(account: &AccountFacts, request: &str, secret: &str) -
     {
         images.remove(at);
     }
-    Some(change(account, state, (request, Value::Null), images))
+    Some(make_change(account, state, (request, Value::Null), images))
 }
 
 /// Returns the patch, bound to the observed version. An unchanged list is not written, so that its applier remains its only owner.
-fn change(
+fn make_change(
     account: &AccountFacts,
     state: &AccountState,
     (request, mark): (&str, Value),
@@ -180,7 +180,7 @@ pub(super) mod tests {
     const REQUEST: &str = "work-42-1f2e3d4c5b6a";
     const SECRET: &str = "images";
 
-    fn account(rest: &Value) -> AccountFacts {
+    fn make_account(rest: &Value) -> AccountFacts {
         let mut object = json!({ "metadata": { "name": "runner", "uid": "a-1", "resourceVersion": "7" } });
         merge(&mut object, rest);
         read_account("runner", Some(&object))
@@ -208,7 +208,7 @@ pub(super) mod tests {
         }
     }
 
-    fn names(object: &Value) -> Vec<&str> {
+    fn list_pull_secrets(object: &Value) -> Vec<&str> {
         let images = object["imagePullSecrets"].as_array().into_iter().flatten();
         images.map(|image| image["name"].as_str().unwrap()).collect()
     }
@@ -241,14 +241,14 @@ pub(super) mod tests {
         };
         assert_eq!(change.patch["metadata"]["uid"], "a-1");
         assert_eq!(change.patch["metadata"]["resourceVersion"], "7");
-        assert_eq!(names(&object), ["of-somebody", SECRET]);
+        assert_eq!(list_pull_secrets(&object), ["of-somebody", SECRET]);
         assert_eq!(add(&mut object, REQUEST), PullSecretAction::Done);
         // Another writer removes the Secret, but the request still asks for it.
         object["imagePullSecrets"] = json!([]);
         assert!(matches!(add(&mut object, REQUEST), PullSecretAction::Change(_)));
         object["imagePullSecrets"] = json!([{ "name": SECRET }, { "name": "of-somebody" }]);
         assert!(take(&mut object, REQUEST));
-        assert_eq!(names(&object), ["of-somebody"]);
+        assert_eq!(list_pull_secrets(&object), ["of-somebody"]);
         assert!(!take(&mut object, REQUEST));
         object["metadata"].as_object_mut().unwrap().remove("annotations");
         assert_eq!(object, before);
@@ -267,22 +267,22 @@ pub(super) mod tests {
         let mut object = json!({});
         let _first = add(&mut object, "work-42-first");
         assert!(matches!(add(&mut object, REQUEST), PullSecretAction::Change(_)));
-        assert_eq!(names(&object), [SECRET]);
+        assert_eq!(list_pull_secrets(&object), [SECRET]);
         assert!(take(&mut object, "work-42-first"));
-        assert_eq!(names(&object), [SECRET]);
-        assert!(take(&mut object, REQUEST) && names(&object).is_empty());
+        assert_eq!(list_pull_secrets(&object), [SECRET]);
+        assert!(take(&mut object, REQUEST) && list_pull_secrets(&object).is_empty());
         // A forged mark that names another Secret removes nothing.
         let mark = format!("{PULL_PREFIX}{REQUEST}");
         let mut object = json!({ "metadata": { "annotations": { mark.clone(): "of-somebody" } },
             "imagePullSecrets": [{ "name": "of-somebody" }, { "name": SECRET }] });
         assert!(take(&mut object, REQUEST));
-        assert_eq!(names(&object), ["of-somebody", SECRET]);
+        assert_eq!(list_pull_secrets(&object), ["of-somebody", SECRET]);
     }
 
     #[test]
     fn a_list_that_somebody_applies_is_left_to_him() {
         let applied = |operation: &str, field: &str| {
-            account(&json!({ "metadata": { "managedFields": [
+            make_account(&json!({ "metadata": { "managedFields": [
                 { "manager": "kustomize-controller", "operation": operation, "fieldsV1": { field: {} } }] } }))
         };
         let naming = name_in(&applied("Apply", "f:imagePullSecrets"), REQUEST, SECRET);
@@ -299,10 +299,10 @@ pub(super) mod tests {
             name_in(&read_account("runner", None), REQUEST, SECRET),
             PullSecretAction::Missing
         );
-        let going = account(&json!({ "metadata": { "deletionTimestamp": "2026-06-01T12:00:00Z" } }));
+        let going = make_account(&json!({ "metadata": { "deletionTimestamp": "2026-06-01T12:00:00Z" } }));
         assert!(matches!(name_in(&going, REQUEST, SECRET), PullSecretAction::Change(_)));
-        let anew = account(&json!({ "metadata": { "uid": "a-2" } }));
-        let PullSecretAction::Change(change) = name_in(&anew, REQUEST, SECRET) else {
+        let recreated = make_account(&json!({ "metadata": { "uid": "a-2" } }));
+        let PullSecretAction::Change(change) = name_in(&recreated, REQUEST, SECRET) else {
             panic!()
         };
         assert_eq!(change.patch["metadata"]["uid"], "a-2");
@@ -314,7 +314,10 @@ pub(super) mod tests {
             json!({ "metadata": null }),
         ] {
             assert!(
-                matches!(name_in(&account(&rest), REQUEST, SECRET), PullSecretAction::Change(_)),
+                matches!(
+                    name_in(&make_account(&rest), REQUEST, SECRET),
+                    PullSecretAction::Change(_)
+                ),
                 "{rest}"
             );
         }

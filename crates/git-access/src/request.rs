@@ -112,9 +112,9 @@ mod tests {
     use super::super::configuration::{File, Reading, read_file};
     use super::*;
 
-    fn entry(said: &str) -> Entry {
+    fn parse_entry(text: &str) -> Entry {
         let text = format!(
-            "flux_access: {{ projects: [{{ id: group-1/a, namespaces: [a, b], service_accounts: [x, y]{said} }}] }}"
+            "flux_access: {{ projects: [{{ id: group-1/a, namespaces: [a, b], service_accounts: [x, y]{text} }}] }}"
         );
         let file = File {
             path: "config.yaml",
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    fn request(entry: &Entry, path: &str, author: Option<&str>) -> FluxAccessRequestSpec {
+    fn make_spec(entry: &Entry, path: &str, author: Option<&str>) -> FluxAccessRequestSpec {
         let target = Target {
             scope: Scope::Project,
             id: 42,
@@ -147,16 +147,16 @@ mod tests {
 
     #[test]
     fn a_request_is_another_one_when_it_asks_for_something_else() {
-        let base = request(&entry(""), "group-1/a", None);
+        let base = make_spec(&parse_entry(""), "group-1/a", None);
         assert_eq!(base.requested_by, "agent:work/prod");
         assert_eq!(base.spec_hash, hash_spec(&base));
         assert!(name_request(&base).starts_with("work-42-") && name_request(&base).len() == 8 + SHORT);
         // The order, and a new path of the project, change nothing.
-        let mut turned = entry("");
+        let mut turned = parse_entry("");
         turned.namespaces.reverse();
         turned.service_accounts.reverse();
-        assert_eq!(request(&turned, "group-1/moved", None).spec_hash, base.spec_hash);
-        for said in [
+        assert_eq!(make_spec(&turned, "group-1/moved", None).spec_hash, base.spec_hash);
+        for text in [
             ", role: read_repository",
             ", rotate: 1d",
             ", secret_name: x",
@@ -164,13 +164,13 @@ mod tests {
             ", image_pull_secrets: true",
         ] {
             assert_ne!(
-                request(&entry(said), "group-1/a", None).spec_hash,
+                make_spec(&parse_entry(text), "group-1/a", None).spec_hash,
                 base.spec_hash,
-                "{said}"
+                "{text}"
             );
         }
         assert_ne!(
-            request(&entry(""), "group-1/a", Some("alice")).spec_hash,
+            make_spec(&parse_entry(""), "group-1/a", Some("alice")).spec_hash,
             base.spec_hash
         );
         // The stored spec is equal to the original after a read, so its hash can be computed from storage.

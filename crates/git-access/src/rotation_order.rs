@@ -91,7 +91,7 @@ impl RotationOrder {
     #[must_use]
     pub fn is_open(&self, request: &FluxAccessRequest) -> bool {
         let (key, value) = self.write();
-        let id = identify((&key, &value));
+        let id = hash_order((&key, &value));
         let ledgers = request.status.iter().flat_map(|status| &status.credentials);
         let mut ledgers = ledgers.filter(|ledger| self.is_about(&ledger.namespace));
         ledgers.any(|ledger| !is_handled(ledger.handled_order.as_deref(), &id))
@@ -114,7 +114,7 @@ fn name_key(namespace: Option<&str>) -> String {
 }
 
 /// Returns the id with which the ledger records an executed order.
-fn identify((key, value): (&str, &str)) -> String {
+fn hash_order((key, value): (&str, &str)) -> String {
     let digest = digest_bytes(format!("{key}\n{value}").as_bytes());
     let hash = digest.rsplit(':').next().unwrap_or_default();
     hash.chars().take(ID).collect()
@@ -126,7 +126,7 @@ fn list(annotations: Option<&BTreeMap<String, String>>, namespace: &str) -> Vec<
     let all = keys.iter().filter_map(|key| {
         let value = annotations?.get(key)?;
         let order = RotationOrder::read(key, value).filter(|order| order.is_about(namespace))?;
-        Some((identify((key, value)), order))
+        Some((hash_order((key, value)), order))
     });
     all.collect()
 }
@@ -165,7 +165,7 @@ pub fn list_all(annotations: Option<&BTreeMap<String, String>>) -> Vec<RotationO
 mod tests {
     use super::*;
 
-    fn order(namespace: Option<&str>, at: &str, is_leak: bool) -> RotationOrder {
+    fn make_order(namespace: Option<&str>, at: &str, is_leak: bool) -> RotationOrder {
         RotationOrder {
             namespace: namespace.map(str::to_owned),
             by: "olga".to_owned(),
@@ -175,13 +175,13 @@ mod tests {
         }
     }
 
-    fn annotations(orders: &[RotationOrder]) -> BTreeMap<String, String> {
+    fn write_annotations(orders: &[RotationOrder]) -> BTreeMap<String, String> {
         orders.iter().map(RotationOrder::write).collect()
     }
 
     #[test]
     fn an_order_reads_as_it_was_written() {
-        let (key, value) = order(Some("team-a"), "2026-11-26T07:02:27Z", true).write();
+        let (key, value) = make_order(Some("team-a"), "2026-11-26T07:02:27Z", true).write();
         assert_eq!(key, "rotate.access.tenure.dev/team-a");
         assert!(
             value.starts_with("leak/by: olga\nat: 2026-11-26T07:02:27Z\ncause: "),
@@ -192,7 +192,7 @@ mod tests {
             read.is_leak && read.by == "olga" && !read.cause.contains('\n'),
             "{read:?}"
         );
-        let (key, value) = order(None, "2026-11-26T07:02:27Z", false).write();
+        let (key, value) = make_order(None, "2026-11-26T07:02:27Z", false).write();
         assert_eq!(key, "tenure.dev/rotate");
         let read = RotationOrder::read(&key, &value).unwrap();
         assert_eq!((read.namespace, read.is_leak), (None, false));
@@ -211,10 +211,10 @@ mod tests {
     #[test]
     fn an_order_is_carried_out_once() {
         let (here, everywhere) = (
-            order(Some("a"), "2026-01-01T00:00:00Z", true),
-            order(None, "2026-01-02T00:00:00Z", false),
+            make_order(Some("a"), "2026-01-01T00:00:00Z", true),
+            make_order(None, "2026-01-02T00:00:00Z", false),
         );
-        let only_here = annotations(std::slice::from_ref(&here));
+        let only_here = write_annotations(std::slice::from_ref(&here));
         let first = find(Some(&only_here), "a", None).unwrap();
         assert!(
             first.is_leak && first.cause.starts_with("olga ordered it: "),
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(find(Some(&only_here), "b", None), None);
         assert_eq!(find(None, "a", None), None);
         // Two open orders become one, and the leak counts.
-        let both = annotations(&[here.clone(), everywhere]);
+        let both = write_annotations(&[here.clone(), everywhere]);
         let together = find(Some(&both), "a", None).unwrap();
         assert!(together.is_leak);
         assert_eq!(find(Some(&both), "a", Some(&together.id)), None);
@@ -235,7 +235,7 @@ mod tests {
         assert!(!then.is_leak && then.id != first.id);
         assert_eq!(find(Some(&only_here), "a", Some(&then.id)), None);
         // The same order at a later time is another order.
-        let again = annotations(&[order(Some("a"), "2026-01-03T00:00:00Z", false)]);
+        let again = write_annotations(&[make_order(Some("a"), "2026-01-03T00:00:00Z", false)]);
         assert!(find(Some(&again), "a", Some(&then.id)).is_some());
     }
 }

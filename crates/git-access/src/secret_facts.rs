@@ -118,7 +118,7 @@ impl Facts {
                 continue;
             };
             let names = fields.keys().filter_map(|field| field.strip_prefix("f:"));
-            names.for_each(|name| note(&mut keys, name));
+            names.for_each(|name| record_key(&mut keys, name));
             let at = time(entry.find_text("/time")).filter(|at| *at <= now);
             written_at = written_at.max(at);
         }
@@ -140,9 +140,9 @@ impl Facts {
     }
 
     /// Adds the public facts of the data, and the end of the certificate.
-    pub fn take(&mut self, contents: &Contents, ends_at: Option<Timestamp>) {
+    pub fn take_contents(&mut self, contents: &Contents, ends_at: Option<Timestamp>) {
         let mut keys = BTreeSet::new();
-        contents.0.keys().for_each(|key| note(&mut keys, key));
+        contents.0.keys().for_each(|key| record_key(&mut keys, key));
         self.keys = Some(keys);
         self.registries = contents.list_registries();
         self.fingerprint = contents.find_fingerprint();
@@ -160,7 +160,7 @@ impl Facts {
         }
         let has = |key: &str| keys.contains(key);
         let ends = |ends: &str| keys.iter().any(|key| key.ends_with(ends));
-        let told = [
+        let candidates = [
             (has("username") && has("password"), Form::Basic),
             (has("bearerToken"), Form::Bearer),
             (has(PRIVATE_HALF_ENTRY), Form::SshKey),
@@ -172,7 +172,7 @@ impl Facts {
             (has("token") || has("address"), Form::Token),
             (is_shown && (ends(".agekey") || ends(".asc")), Form::DecryptionKeys),
         ];
-        let mut forms: BTreeSet<Form> = told
+        let mut forms: BTreeSet<Form> = candidates
             .into_iter()
             .filter_map(|(is_one, form)| is_one.then_some(form))
             .collect();
@@ -192,7 +192,7 @@ impl Facts {
     }
 }
 
-fn note(keys: &mut BTreeSet<String>, key: &str) {
+fn record_key(keys: &mut BTreeSet<String>, key: &str) {
     let is_full = keys.len() >= MOST_KEYS && !TELLING.contains(&key);
     keys.insert(if is_full { OTHERS } else { key }.to_owned());
 }

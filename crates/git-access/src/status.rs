@@ -35,9 +35,14 @@ const LONGEST_CAUSE: usize = 256;
 
 /// Returns a condition with the current time.
 #[must_use]
-pub fn condition(type_: &str, status: ConditionStatus, (reason, message): (&str, String), now: Timestamp) -> Condition {
+pub fn make_condition(
+    type_: &str,
+    status: ConditionStatus,
+    (reason, message): (&str, String),
+    now: Timestamp,
+) -> Condition {
     Condition {
-        last_transition_time: whole_seconds(now),
+        last_transition_time: truncate_to_seconds(now),
         message: text::visible_line(&message).into_owned(),
         observed_generation: None,
         reason: reason.to_owned(),
@@ -51,22 +56,22 @@ pub fn condition(type_: &str, status: ConditionStatus, (reason, message): (&str,
 pub fn make_sweep_condition(unlisted: &[(&str, &str)], now: Timestamp) -> Condition {
     if unlisted.is_empty() {
         let message = "all delivered credentials could be listed at the host".to_owned();
-        return condition(SWEPT, ConditionStatus::True, ("Listed", message), now);
+        return make_condition(SWEPT, ConditionStatus::True, ("Listed", message), now);
     }
-    let told = unlisted.iter().take(TOLD).map(|(path, why)| format!("{path}: {why}"));
-    let told = told.collect::<Vec<_>>().join("; ");
+    let lines = unlisted.iter().take(TOLD).map(|(path, why)| format!("{path}: {why}"));
+    let listed = lines.collect::<Vec<_>>().join("; ");
     let more = match unlisted.len().saturating_sub(TOLD) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
     let message = format!(
-        "these could not be listed at the host, so an unrecorded credential may live there: {told}{more}; let the authoriser list their deploy \
+        "these could not be listed at the host, so an unrecorded credential may live there: {listed}{more}; let the authoriser list their deploy \
          tokens and keys"
     );
-    condition(SWEPT, ConditionStatus::False, ("NotListed", message), now)
+    make_condition(SWEPT, ConditionStatus::False, ("NotListed", message), now)
 }
 
-fn whole_seconds(moment: Timestamp) -> Time {
+fn truncate_to_seconds(moment: Timestamp) -> Time {
     Time(Timestamp::from_second(moment.as_second()).unwrap_or(moment))
 }
 
@@ -126,7 +131,7 @@ pub fn conclude_request(
             } else {
                 "FluxAccessGrant"
             };
-            condition(
+            make_condition(
                 APPROVED,
                 ConditionStatus::True,
                 ("Approved", format!("by {} ({sort} {})", word.by, word.object)),
@@ -139,7 +144,7 @@ pub fn conclude_request(
                 .as_ref()
                 .map(|reason| format!(": {reason}"))
                 .unwrap_or_default();
-            condition(
+            make_condition(
                 APPROVED,
                 ConditionStatus::False,
                 (
@@ -157,7 +162,7 @@ pub fn conclude_request(
             if !reasons.is_empty() {
                 message = format!("{message}; {}", reasons.join("; "));
             }
-            condition(APPROVED, ConditionStatus::Unknown, ("Pending", message), now)
+            make_condition(APPROVED, ConditionStatus::Unknown, ("Pending", message), now)
         }
     };
     if plans.is_empty() {
@@ -175,7 +180,7 @@ pub fn conclude_request(
             ),
         };
         let (status, reason, message) = ready;
-        conditions = vec![condition(READY, status, (reason, message), now)];
+        conditions = vec![make_condition(READY, status, (reason, message), now)];
     }
     conditions.push(approved);
     conditions
@@ -188,17 +193,17 @@ pub fn record_history(
     happened: &[RotationEvent],
     now: Timestamp,
 ) {
-    let entry = |happening: &RotationEvent| HistoryEntry {
-        at: whole_seconds(now),
+    let entry = |event: &RotationEvent| HistoryEntry {
+        at: truncate_to_seconds(now),
         actor: "tenure".to_owned(),
-        action: happening.action.to_owned(),
+        action: event.action.to_owned(),
         namespace: Some(namespace.to_owned()),
-        id: happening.id,
-        generation: Some(happening.generation),
-        cause: happening.cause.chars().take(LONGEST_CAUSE).collect(),
+        id: event.id,
+        generation: Some(event.generation),
+        cause: event.cause.chars().take(LONGEST_CAUSE).collect(),
     };
     status.history.extend(happened.iter().map(entry));
-    trim(status);
+    trim_history(status);
 }
 
 /// Adds a new answer and its author to the history.
@@ -208,7 +213,7 @@ pub fn record_verdict(status: &mut FluxAccessRequestStatus, verdict: &Verdict, s
         Verdict::Pending(_) => ("tenure".to_owned(), String::new()),
     };
     status.history.push(HistoryEntry {
-        at: whole_seconds(now),
+        at: truncate_to_seconds(now),
         actor,
         action: state.to_owned(),
         namespace: None,
@@ -216,24 +221,24 @@ pub fn record_verdict(status: &mut FluxAccessRequestStatus, verdict: &Verdict, s
         generation: None,
         cause: cause.chars().take(LONGEST_CAUSE).collect(),
     });
-    trim(status);
+    trim_history(status);
 }
 
 /// Adds the result for the issue at the request's project.
-pub(super) fn record_notice(status: &mut FluxAccessRequestStatus, happening: &notice::NoticeEvent, now: Timestamp) {
+pub(super) fn record_notice(status: &mut FluxAccessRequestStatus, event: &notice::NoticeEvent, now: Timestamp) {
     status.history.push(HistoryEntry {
-        at: whole_seconds(now),
+        at: truncate_to_seconds(now),
         actor: "tenure".to_owned(),
-        action: happening.action.to_owned(),
+        action: event.action.to_owned(),
         namespace: None,
         id: None,
         generation: None,
-        cause: happening.cause.chars().take(LONGEST_CAUSE).collect(),
+        cause: event.cause.chars().take(LONGEST_CAUSE).collect(),
     });
-    trim(status);
+    trim_history(status);
 }
 
-fn trim(status: &mut FluxAccessRequestStatus) {
+fn trim_history(status: &mut FluxAccessRequestStatus) {
     let over = status.history.len().saturating_sub(LONGEST_HISTORY);
     status.history.drain(..over);
 }
@@ -249,16 +254,16 @@ pub fn make_grant_condition(
     let Some((_, verdict)) = request else {
         let message =
             "there is no FluxAccessRequest of this name: answer another one; tenure access list shows them".to_owned();
-        return condition(READY, ConditionStatus::False, ("NoRequest", message), now);
+        return make_condition(READY, ConditionStatus::False, ("NoRequest", message), now);
     };
     match verdict {
         Verdict::Approved(word) | Verdict::Denied(word) if word.object == name && !word.is_standing => {
             let message = format!("it counts: the request is {}", name_state(verdict, false));
-            condition(READY, ConditionStatus::True, ("Counts", message), now)
+            make_condition(READY, ConditionStatus::True, ("Counts", message), now)
         }
         Verdict::Approved(_) | Verdict::Denied(_) => {
             let message = "another answer is acted on: a denial comes before an approval".to_owned();
-            condition(READY, ConditionStatus::False, ("NotActedOn", message), now)
+            make_condition(READY, ConditionStatus::False, ("NotActedOn", message), now)
         }
         Verdict::Pending(reasons) => {
             let own = format!("FluxAccessGrant {name}: ");
@@ -266,7 +271,7 @@ pub fn make_grant_condition(
             let why = why
                 .or(reasons.first().map(String::as_str))
                 .unwrap_or("it does not count");
-            condition(READY, ConditionStatus::False, ("DoesNotCount", why.to_owned()), now)
+            make_condition(READY, ConditionStatus::False, ("DoesNotCount", why.to_owned()), now)
         }
     }
 }
@@ -282,7 +287,7 @@ mod tests {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
     }
 
-    fn word(object: &str) -> ApproverAnswer {
+    fn make_answer(object: &str) -> ApproverAnswer {
         ApproverAnswer {
             object: object.to_owned(),
             by: "alice".to_owned(),
@@ -311,7 +316,7 @@ mod tests {
         assert_eq!(again, first);
         let denied = replace_conditions(
             &first,
-            conclude_request(&request, &Verdict::Denied(word("one")), &[], at(60)),
+            conclude_request(&request, &Verdict::Denied(make_answer("one")), &[], at(60)),
         );
         assert_eq!(
             (denied[1].reason.as_str(), denied[1].last_transition_time.0),
@@ -323,10 +328,10 @@ mod tests {
             |name: &str, verdict: &Verdict| make_grant_condition(&grant(name), Some((&request, verdict)), at(0));
         assert_eq!(judge("one", &pending).message, "it ended");
         assert_eq!(
-            judge("one", &Verdict::Denied(word("one"))).status,
+            judge("one", &Verdict::Denied(make_answer("one"))).status,
             ConditionStatus::True
         );
-        assert_eq!(judge("two", &Verdict::Denied(word("one"))).reason, "NotActedOn");
+        assert_eq!(judge("two", &Verdict::Denied(make_answer("one"))).reason, "NotActedOn");
         assert_eq!(make_grant_condition(&grant("one"), None, at(0)).reason, "NoRequest");
     }
 
@@ -335,15 +340,15 @@ mod tests {
         assert_eq!(make_sweep_condition(&[], at(0)).status, ConditionStatus::True);
         let paths: Vec<String> = (0..7).map(|number| format!("group-1/{number}")).collect();
         let unlisted: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "HTTP 403")).collect();
-        let told = make_sweep_condition(&unlisted, at(0));
+        let condition = make_sweep_condition(&unlisted, at(0));
         assert_eq!(
-            (told.status, told.reason.as_str()),
+            (condition.status, condition.reason.as_str()),
             (ConditionStatus::False, "NotListed")
         );
         assert!(
-            told.message.contains("group-1/4: HTTP 403; and 2 more"),
+            condition.message.contains("group-1/4: HTTP 403; and 2 more"),
             "{}",
-            told.message
+            condition.message
         );
     }
 
@@ -372,7 +377,7 @@ mod tests {
         for _ in 0..30 {
             record_history(&mut status, "team-a", std::slice::from_ref(&happened), at(0));
         }
-        record_verdict(&mut status, &Verdict::Denied(word("one")), "Denied", at(1));
+        record_verdict(&mut status, &Verdict::Denied(make_answer("one")), "Denied", at(1));
         assert_eq!(status.history.len(), LONGEST_HISTORY);
         assert!(status.history.iter().all(|entry| entry.cause.len() <= LONGEST_CAUSE));
         assert_eq!(status.history.last().map(|entry| entry.actor.as_str()), Some("alice"));

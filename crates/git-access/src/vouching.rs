@@ -11,7 +11,7 @@ use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_tenancy::access::VOUCHED_PREFIX;
 
 use super::request::hash_spec;
-use super::rotation::schedule::later;
+use super::rotation::schedule::add_duration;
 use tenure_remote_requests::git_host::{AccessLevel, DevicePollResult, HostError, Membership, Scope};
 
 /// The increase of the poll interval after a poll that came too early (RFC 8628, section 3.5).
@@ -50,18 +50,18 @@ pub fn find_application(provider: &AccessProvider) -> Result<&str, String> {
 /// Returns the action after the host's answer at `now`. `pace` is the minimum between two polls, and `end` is the end of the code.
 #[must_use]
 pub fn decide_next(
-    told: Result<DevicePollResult, HostError>,
+    answer: Result<DevicePollResult, HostError>,
     scope: Scope,
     pace: Duration,
     (now, end): (Timestamp, Timestamp),
 ) -> Next {
     let late = || Next::Over("the code was not entered in time".to_owned());
-    let after = match told {
+    let after = match answer {
         Ok(DevicePollResult::Pending) => pace,
         Ok(DevicePollResult::SlowDown) => pace.saturating_add(SLOWER),
         Ok(DevicePollResult::Denied) => return Next::Over("the user with the code declined".to_owned()),
         Ok(DevicePollResult::Expired) => return late(),
-        Ok(DevicePollResult::Shown(member)) => return judge(member, scope),
+        Ok(DevicePollResult::Shown(member)) => return judge_member(member, scope),
         // The code stays valid.
         Err(HostError::Unreachable(_)) => pace.saturating_mul(2),
         Err(HostError::Limited { until }) => {
@@ -69,14 +69,14 @@ pub fn decide_next(
         }
         Err(trouble) => return Next::Over(trouble.to_string()),
     };
-    match later(now, after) < end {
+    match add_duration(now, after) < end {
         true => Next::Ask(after),
         false => late(),
     }
 }
 
 /// Checks whether a user may answer: a Maintainer for a project, an Owner for a group.
-fn judge(member: Membership, scope: Scope) -> Next {
+fn judge_member(member: Membership, scope: Scope) -> Next {
     let (needed, name, what) = match scope {
         Scope::Project => (AccessLevel::MAINTAINER, "Maintainer", "project"),
         Scope::Group => (AccessLevel::OWNER, "Owner", "group"),
@@ -117,11 +117,11 @@ mod tests {
 
     const PACE: Duration = Duration::from_secs(5);
 
-    fn times(now: &str) -> (Timestamp, Timestamp) {
+    fn parse_times(now: &str) -> (Timestamp, Timestamp) {
         (now.parse().unwrap(), "2026-06-01T12:05:00Z".parse().unwrap())
     }
 
-    fn shown(level: Option<u8>, scope: Scope) -> Next {
+    fn decide_after_shown(level: Option<u8>, scope: Scope) -> Next {
         let member = Membership {
             user_id: 7,
             level: level.map(AccessLevel),
@@ -130,7 +130,7 @@ mod tests {
             Ok(DevicePollResult::Shown(member)),
             scope,
             PACE,
-            times("2026-06-01T12:00:00Z"),
+            parse_times("2026-06-01T12:00:00Z"),
         )
     }
 
@@ -147,7 +147,7 @@ mod tests {
             (Some(40), Scope::Group, false),
             (Some(50), Scope::Group, true),
         ] {
-            let next = shown(level, scope);
+            let next = decide_after_shown(level, scope);
             assert_eq!(next == answered, may, "{level:?} {scope:?}: {next:?}");
             assert!(may || matches!(next, Next::Over(_)));
         }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_host_is_asked_no_faster_than_it_says_and_no_longer_than_a_code_lives() {
-        let next = |told| decide_next(told, Scope::Project, PACE, times("2026-06-01T12:00:00Z"));
+        let next = |answer| decide_next(answer, Scope::Project, PACE, parse_times("2026-06-01T12:00:00Z"));
         assert_eq!(next(Ok(DevicePollResult::Pending)), Next::Ask(PACE));
         assert_eq!(next(Ok(DevicePollResult::SlowDown)), Next::Ask(PACE * 2));
         assert_eq!(
@@ -171,17 +171,17 @@ mod tests {
         assert_eq!(next(limited("2026-06-01T11:00:00Z")), Next::Ask(PACE));
         // A poll that would come after the end is not sent.
         assert!(matches!(next(limited("2026-06-01T12:05:00Z")), Next::Over(_)));
-        let last = |now| decide_next(Ok(DevicePollResult::Pending), Scope::Project, PACE, times(now));
+        let last = |now| decide_next(Ok(DevicePollResult::Pending), Scope::Project, PACE, parse_times(now));
         assert_eq!(last("2026-06-01T12:04:54Z"), Next::Ask(PACE));
         assert!(matches!(last("2026-06-01T12:04:55Z"), Next::Over(_)));
-        for told in [
+        for answer in [
             Ok(DevicePollResult::Denied),
             Ok(DevicePollResult::Expired),
             // The code is used up, even if it proved an identity.
             Err(HostError::Unknown("cut off".to_owned())),
             Err(HostError::Unauthenticated),
         ] {
-            assert!(matches!(next(told), Next::Over(_)));
+            assert!(matches!(next(answer), Next::Over(_)));
         }
     }
 
@@ -218,9 +218,9 @@ mod tests {
         assert_eq!(check_same(&request, &request), Ok(()));
         let mut wider = request.clone();
         wider.spec.namespaces.push("more".to_owned());
-        let mut anew = request.clone();
-        anew.metadata.uid = Some("two".to_owned());
-        for other in [wider, anew] {
+        let mut recreated = request.clone();
+        recreated.metadata.uid = Some("two".to_owned());
+        for other in [wider, recreated] {
             assert!(check_same(&request, &other).is_err());
         }
     }

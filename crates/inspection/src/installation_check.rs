@@ -45,34 +45,34 @@ pub struct OtherLease {
 
 /// The Leases of controllers that reconcile kinds of Tenure's.
 pub const OTHERS: [OtherLease; 5] = [
-    other(
+    make_other_lease(
         "source-controller",
         "flux-system",
         SOURCE_CONTROLLER_LEASE,
         "'*,-gitrepository,-ocirepository,-bucket,-kustomization,-surface'",
     ),
-    other(
+    make_other_lease(
         "source-watcher",
         "flux-system",
         SOURCE_WATCHER_LEASE,
         "'*,-artifactgenerator,-externalartifact'",
     ),
-    other(
+    make_other_lease(
         "kustomize-controller",
         "flux-system",
         KUSTOMIZE_CONTROLLER_LEASE,
         "'*,-kustomization,-surface'",
     ),
-    other(
+    make_other_lease(
         "notification-controller",
         "flux-system",
         NOTIFICATION_CONTROLLER_LEASE,
         "'*,-receiver,-alert,-provider'",
     ),
-    other("Capsule's controller", "capsule-system", CAPSULE_LEASE, "'*,-tenant'"),
+    make_other_lease("Capsule's controller", "capsule-system", CAPSULE_LEASE, "'*,-tenant'"),
 ];
 
-const fn other(
+const fn make_other_lease(
     controller: &'static str,
     namespace: &'static str,
     lease: &'static str,
@@ -158,7 +158,7 @@ impl fmt::Display for InstallationFinding {
     }
 }
 
-fn good(finding: impl Into<String>) -> InstallationFinding {
+fn report_good(finding: impl Into<String>) -> InstallationFinding {
     InstallationFinding {
         gravity: Gravity::Good,
         finding: finding.into(),
@@ -166,7 +166,7 @@ fn good(finding: impl Into<String>) -> InstallationFinding {
     }
 }
 
-fn warning(finding: impl Into<String>, advice: impl Into<String>) -> InstallationFinding {
+fn report_warning(finding: impl Into<String>, advice: impl Into<String>) -> InstallationFinding {
     InstallationFinding {
         gravity: Gravity::Warning,
         finding: finding.into(),
@@ -174,7 +174,7 @@ fn warning(finding: impl Into<String>, advice: impl Into<String>) -> Installatio
     }
 }
 
-fn bad(finding: impl Into<String>, advice: impl Into<String>) -> InstallationFinding {
+fn report_bad(finding: impl Into<String>, advice: impl Into<String>) -> InstallationFinding {
     InstallationFinding {
         gravity: Gravity::Bad,
         finding: finding.into(),
@@ -216,25 +216,25 @@ pub fn list_findings(observed: &Observation) -> Vec<InstallationFinding> {
 
 fn assess_version(version: &str) -> InstallationFinding {
     match read_minor_version(version) {
-        None => bad(
+        None => report_bad(
             format!("Kubernetes {version:?} is no version of Kubernetes 1"),
             format!("use a cluster of Kubernetes 1.{OLDEST} or newer"),
         ),
-        Some(minor) if minor < OLDEST => bad(
+        Some(minor) if minor < OLDEST => report_bad(
             format!("Kubernetes {version} is too old"),
             format!("use a cluster of Kubernetes 1.{OLDEST} or newer"),
         ),
-        Some(minor) if minor < OLDEST_FOR_WEBHOOKS => warning(
+        Some(minor) if minor < OLDEST_FOR_WEBHOOKS => report_warning(
             format!("Kubernetes {version} has neither the webhooks nor the policies that Tenure writes"),
             format!(
                 "install works without both; Kubernetes 1.{OLDEST_FOR_WEBHOOKS} has webhooks with match conditions, and 1.{OLDEST_FOR_POLICIES} the policies"
             ),
         ),
-        Some(minor) if minor < OLDEST_FOR_POLICIES => warning(
+        Some(minor) if minor < OLDEST_FOR_POLICIES => report_warning(
             format!("Kubernetes {version} has no policies whose expressions compare addresses"),
             format!("install works with webhooks alone; Kubernetes 1.{OLDEST_FOR_POLICIES} has these policies"),
         ),
-        Some(_) => good(format!("Kubernetes {version}")),
+        Some(_) => report_good(format!("Kubernetes {version}")),
     }
 }
 
@@ -252,8 +252,8 @@ fn assess_kinds(observed: &Observation) -> Vec<InstallationFinding> {
         .collect();
     let mut findings = Vec::new();
     findings.push(match missing.as_slice() {
-        [] => good("the API server serves all kinds that an installation consists of"),
-        missing => bad(
+        [] => report_good("the API server serves all kinds that an installation consists of"),
+        missing => report_bad(
             format!("the API server does not serve {}", missing.join(", ")),
             "an installation needs them; tenure up is a control plane of its own",
         ),
@@ -262,8 +262,8 @@ fn assess_kinds(observed: &Observation) -> Vec<InstallationFinding> {
         .iter()
         .all(|resource| serves(ADMISSION, resource));
     findings.push(match has_webhooks {
-        true => good("admission webhooks are served"),
-        false => warning(
+        true => report_good("admission webhooks are served"),
+        false => report_warning(
             "admission webhooks are not served",
             "tenure install --without-admission; sums and other objects are then not checked",
         ),
@@ -272,8 +272,8 @@ fn assess_kinds(observed: &Observation) -> Vec<InstallationFinding> {
         group == ADMISSION && version == "v1" && plural == "validatingadmissionpolicies"
     });
     findings.push(match policies {
-        true => good("ValidatingAdmissionPolicies are served"),
-        false => warning(
+        true => report_good("ValidatingAdmissionPolicies are served"),
+        false => report_warning(
             "ValidatingAdmissionPolicies are not served in version v1",
             "tenure install leaves policies out; nothing bounds the controllers' own account then",
         ),
@@ -315,25 +315,27 @@ fn assess_rights(rights: &[(Right, Result<bool, String>)]) -> Vec<InstallationFi
         let name = name_resource(group, resource);
         let goes_beyond = missing.iter().all(|verb| ["bind", "escalate"].contains(verb));
         if goes_beyond && !missing.is_empty() {
-            findings.push(warning(
+            findings.push(report_warning(
                 format!("you may not {} {name}{place}", missing.join(", ")),
                 "the API server then accepts only roles whose rights you have yourself",
             ));
         } else if !missing.is_empty() {
-            findings.push(bad(
+            findings.push(report_bad(
                 format!("you may not {} {name}{place}", missing.join(", ")),
                 "an administrator of the cluster runs tenure install",
             ));
         }
         if let Some(why) = unknown {
-            findings.push(warning(
+            findings.push(report_warning(
                 format!("whether you may write {name}{place} is unknown"),
                 why.clone(),
             ));
         }
     }
     if findings.is_empty() {
-        findings.push(good(format!("you have the {granted} rights that tenure install takes")));
+        findings.push(report_good(format!(
+            "you have the {granted} rights that tenure install takes"
+        )));
     }
     findings
 }
@@ -343,7 +345,7 @@ fn assess_others(others: &[(OtherLease, Result<Option<String>, String>)]) -> Vec
         .iter()
         .filter_map(|(other, holder)| match holder {
             Ok(None) => None,
-            Ok(Some(holder)) => Some(warning(
+            Ok(Some(holder)) => Some(report_warning(
                 format!(
                     "{} runs: {holder} holds the Lease {}/{}",
                     other.controller, other.namespace, other.lease
@@ -353,7 +355,7 @@ fn assess_others(others: &[(OtherLease, Result<Option<String>, String>)]) -> Vec
                     other.leave
                 ),
             )),
-            Err(why) => Some(warning(
+            Err(why) => Some(report_warning(
                 format!(
                     "whether {} runs in namespace {} is unknown",
                     other.controller, other.namespace
@@ -363,7 +365,7 @@ fn assess_others(others: &[(OtherLease, Result<Option<String>, String>)]) -> Vec
         })
         .collect();
     if findings.is_empty() {
-        findings.push(good(
+        findings.push(report_good(
             "no controller of Flux or Capsule holds a Lease in flux-system or capsule-system",
         ));
     }
@@ -373,11 +375,11 @@ fn assess_others(others: &[(OtherLease, Result<Option<String>, String>)]) -> Vec
 fn assess_installed(installed: &Result<Option<String>, String>) -> Vec<InstallationFinding> {
     match installed {
         Ok(None) => Vec::new(),
-        Ok(Some(image)) => vec![warning(
+        Ok(Some(image)) => vec![report_warning(
             format!("Tenure is installed here, with the image {image}"),
             "tenure install changes this installation; repeat the flags that it was made with",
         )],
-        Err(why) => vec![warning(
+        Err(why) => vec![report_warning(
             format!("whether Tenure is installed in namespace {PLATFORM_NAMESPACE} is unknown"),
             why.clone(),
         )],
@@ -388,13 +390,13 @@ fn assess_network(api_servers: &Result<Vec<(String, u16)>, String>) -> Installat
     let servers = match api_servers {
         Ok(servers) if !servers.is_empty() => servers,
         Ok(_) => {
-            return warning(
+            return report_warning(
                 "the cluster names no address of its API server",
                 "if it listens on other ports than 443 and 6443: tenure install --api-server ADDRESS:PORT",
             );
         }
         Err(why) => {
-            return warning(
+            return report_warning(
                 format!("the addresses of the API server are unknown ({why})"),
                 "if it listens on other ports than 443 and 6443: tenure install --api-server ADDRESS:PORT",
             );
@@ -409,8 +411,8 @@ fn assess_network(api_servers: &Result<Vec<(String, u16)>, String>) -> Installat
         })
         .collect();
     match closed.as_slice() {
-        [] => good("the NetworkPolicy of the controllers opens the ports of the API server"),
-        closed => warning(
+        [] => report_good("the NetworkPolicy of the controllers opens the ports of the API server"),
+        closed => report_warning(
             format!(
                 "the API server listens at {}, which the NetworkPolicy of the controllers doesn't open",
                 closed.join(", ")

@@ -26,17 +26,17 @@ pub struct SummaryLine {
     pub text: String,
 }
 
-fn kept(text: String) -> SummaryLine {
+fn make_kept_line(text: String) -> SummaryLine {
     SummaryLine { is_kept: true, text }
 }
 
-fn open(text: String) -> SummaryLine {
+fn make_open_line(text: String) -> SummaryLine {
     SummaryLine { is_kept: false, text }
 }
 
 /// Describes what an installation keeps. The controllers have to run for it, and `tenure attest` tries it.
 #[must_use]
-pub fn summarize(protection: Protection) -> Vec<SummaryLine> {
+pub fn summarize_protection(protection: Protection) -> Vec<SummaryLine> {
     let names = Names {
         suffix: "0".to_owned(),
         platform: tenure_api::metadata::PLATFORM_NAMESPACE.to_owned(),
@@ -53,50 +53,50 @@ pub fn summarize(protection: Protection) -> Vec<SummaryLine> {
     let by_rules = all - by_rbac;
     let mut lines = Vec::new();
     match (protection.has_webhooks, protection.has_policies) {
-        (true, true) => lines.push(kept(format!(
+        (true, true) => lines.push(make_kept_line(format!(
             "all {all} attacks of tenure attest are refused: {by_rbac} by RBAC, {by_rules} by rules of admission, as policies and by webhooks"
         ))),
         (true, false) => {
-            lines.push(kept(format!(
+            lines.push(make_kept_line(format!(
                 "all {all} attacks of tenure attest are refused while a Pod of the controllers answers: {by_rbac} by RBAC, {by_rules} by webhooks"
             )));
-            lines.push(open(
+            lines.push(make_open_line(
                 "while no Pod answers, writes that only Tenure can check wait; policies decide most of them without Tenure: --policies".to_owned(),
             ));
         }
         (false, true) => {
             let left = LEFT_BY_POLICIES.len();
-            lines.push(kept(format!(
+            lines.push(make_kept_line(format!(
                 "{} of {all} attacks of tenure attest are refused: {by_rbac} by RBAC, {} by policies",
                 all - left,
                 by_rules - left
             )));
-            lines.push(open(format!(
+            lines.push(make_open_line(format!(
                 "{left} attacks are left, because an expression sees neither sums nor other objects ({}): --admission closes them",
                 LEFT_BY_POLICIES.join(", ")
             )));
         }
         (false, false) => {
-            lines.push(kept(format!("{by_rbac} of {all} attacks of tenure attest are refused by RBAC")));
-            lines.push(open(format!(
+            lines.push(make_kept_line(format!("{by_rbac} of {all} attacks of tenure attest are refused by RBAC")));
+            lines.push(make_open_line(format!(
                 "nothing refuses the other {by_rules}, which rules of admission stop: --admission and --policies close them"
             )));
         }
     }
     if !protection.has_bounds {
-        lines.push(open(
+        lines.push(make_open_line(
             "nothing bounds what the controllers' own account may write: Kubernetes 1.30 has the policies for it"
                 .to_owned(),
         ));
     }
     lines.push(match protection.has_lane_pods {
-        true => kept("each tenant is reconciled in a Pod of its own".to_owned()),
-        false => open(
+        true => make_kept_line("each tenant is reconciled in a Pod of its own".to_owned()),
+        false => make_open_line(
             "tenants are reconciled in the Pod of the controllers: --lanes deployment gives each tenant a Pod of its own".to_owned(),
         ),
     });
     if !protection.names_api_servers {
-        lines.push(open(
+        lines.push(make_open_line(
             "the Pods may connect to ports 443 and 6443 of every address: --api-server ADDRESS:PORT closes all others"
                 .to_owned(),
         ));
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn describe(has_webhooks: bool, has_policies: bool) -> String {
-        let lines = summarize(Protection {
+        let lines = summarize_protection(Protection {
             has_webhooks,
             has_policies,
             has_bounds: has_policies,

@@ -169,8 +169,10 @@ impl DescribedState {
         let message = match (health.message(), ready.message) {
             ("", "") if state == State::Unknown => "no controller has reconciled it yet",
             // The reconciler's own words about the failure.
-            (_, said) if state == State::Failed && !said.is_empty() && !matches!(health, Health::Failed(_)) => said,
-            ("", said) | (said, _) => said,
+            (_, message) if state == State::Failed && !message.is_empty() && !matches!(health, Health::Failed(_)) => {
+                message
+            }
+            ("", message) | (message, _) => message,
         };
         let reason = match (ready.reason, &health) {
             ("", Health::Unknown(_)) => NO_CONTROLLER,
@@ -248,8 +250,8 @@ pub(crate) fn is_source(id: &ObjectId) -> bool {
 
 /// Finds the other cluster of a Kustomization's inventory; nothing if the inventory is of this cluster.
 pub(crate) fn find_other_cluster(kustomization: ObjectView<'_>) -> Option<String> {
-    let said = kustomization.find_condition(condition::APPLIED_ELSEWHERE);
-    let named = said.and_then(|said| said.message.split_whitespace().next());
+    let elsewhere = kustomization.find_condition(condition::APPLIED_ELSEWHERE);
+    let named = elsewhere.and_then(|condition| condition.message.split_whitespace().next());
     match named {
         Some(cluster) => Some(format!("in another cluster, {cluster}: not looked at here")),
         None if kustomization.has("/spec/kubeConfig") => {
@@ -303,9 +305,9 @@ mod tests {
             (json!([]), State::Unknown, "no controller has reconciled it yet"),
         ] {
             let object = kustomization(conditions);
-            let standing = DescribedState::of(&Live::Present(Object(object.clone())));
+            let described = DescribedState::of(&Live::Present(Object(object.clone())));
             assert_eq!(
-                (standing.state, standing.message.as_str()),
+                (described.state, described.message.as_str()),
                 (state, message),
                 "{object}"
             );
@@ -317,8 +319,8 @@ mod tests {
             let mut object = kustomization(conditions);
             object["metadata"]["generation"] = json!(2);
             object["status"]["observedGeneration"] = json!(observed);
-            let standing = DescribedState::of(&Live::Present(Object(object)));
-            (standing.state, standing.message)
+            let described = DescribedState::of(&Live::Present(Object(object)));
+            (described.state, described.message)
         };
         assert_eq!(failed_at(2, -1), (State::Failed, "m".to_owned()));
         assert_eq!(failed_at(2, 1), (State::Failed, "m".to_owned()));
@@ -355,26 +357,29 @@ mod tests {
             describe_identity(Ok(&placement), &named, "shop"),
             "system:serviceaccount:shop:deployer"
         );
-        let told = describe_identity(Ok(&placement), &unnamed, "shop");
-        assert!(told.starts_with("system:serviceaccount:shop:default, unless"), "{told}");
+        let description = describe_identity(Ok(&placement), &unnamed, "shop");
+        assert!(
+            description.starts_with("system:serviceaccount:shop:default, unless"),
+            "{description}"
+        );
         let disputed = Placement::Disputed {
             message: "two tenants claim it".to_owned(),
         };
-        let told = describe_identity(Ok(&disputed), &named, "shop");
+        let description = describe_identity(Ok(&disputed), &named, "shop");
         assert!(
-            told.starts_with("nobody: ") && told.contains("two tenants claim it"),
-            "{told}"
+            description.starts_with("nobody: ") && description.contains("two tenants claim it"),
+            "{description}"
         );
         // A user who may not read Tenants, as most owners of Tenants, gets the Kustomization's own report.
-        let told = describe_identity(Err("tenants is forbidden"), &named, "shop");
+        let description = describe_identity(Err("tenants is forbidden"), &named, "shop");
         assert!(
-            told.contains("deployer") && told.contains("tenants is forbidden"),
-            "{told}"
+            description.contains("deployer") && description.contains("tenants is forbidden"),
+            "{description}"
         );
-        let told = describe_identity(Err("tenants is forbidden"), &unnamed, "shop");
+        let description = describe_identity(Err("tenants is forbidden"), &unnamed, "shop");
         assert!(
-            told.contains("by default in shop") && told.contains("tenants is forbidden"),
-            "{told}"
+            description.contains("by default in shop") && description.contains("tenants is forbidden"),
+            "{description}"
         );
     }
 

@@ -71,7 +71,7 @@ struct KindColumns {
     can_be_suspended: bool,
 }
 
-const fn columns_of(
+const fn list_columns(
     group: &'static str,
     kind: &'static str,
     revision: Revision,
@@ -92,35 +92,35 @@ const FETCHED: Revision = Revision::At("/status/artifact/revision");
 
 /// The kinds of Tenure and Flux with such columns.
 const KINDS: [KindColumns; 19] = [
-    columns_of(SOURCE, "GitRepository", FETCHED, true),
-    columns_of(SOURCE, "OCIRepository", FETCHED, true),
-    columns_of(SOURCE, "Bucket", FETCHED, true),
-    columns_of(SOURCE, "HelmRepository", FETCHED, true),
-    columns_of(SOURCE, "HelmChart", FETCHED, true),
-    columns_of(SOURCE, "ExternalArtifact", FETCHED, false),
-    columns_of("source.extensions.fluxcd.io", "ArtifactGenerator", Revision::None, true),
-    columns_of(
+    list_columns(SOURCE, "GitRepository", FETCHED, true),
+    list_columns(SOURCE, "OCIRepository", FETCHED, true),
+    list_columns(SOURCE, "Bucket", FETCHED, true),
+    list_columns(SOURCE, "HelmRepository", FETCHED, true),
+    list_columns(SOURCE, "HelmChart", FETCHED, true),
+    list_columns(SOURCE, "ExternalArtifact", FETCHED, false),
+    list_columns("source.extensions.fluxcd.io", "ArtifactGenerator", Revision::None, true),
+    list_columns(
         "kustomize.toolkit.fluxcd.io",
         "Kustomization",
         Revision::At("/status/lastAppliedRevision"),
         true,
     ),
-    columns_of(
+    list_columns(
         "helm.toolkit.fluxcd.io",
         "HelmRelease",
         Revision::At("/status/history/0/chartVersion"),
         true,
     ),
-    columns_of("tenure.dev", "Surface", Revision::OfSources, true),
-    columns_of(NOTIFICATION, "Receiver", Revision::None, true),
-    columns_of(NOTIFICATION, "Provider", Revision::None, true),
-    columns_of(NOTIFICATION, "Alert", Revision::None, true),
-    columns_of(IMAGE, "ImageRepository", Revision::None, true),
-    columns_of(IMAGE, "ImagePolicy", Revision::None, true),
-    columns_of(IMAGE, "ImageUpdateAutomation", Revision::None, true),
-    columns_of("capsule.clastix.io", "Tenant", Revision::None, false),
-    columns_of("tenure.dev", "FluxAccessGrant", Revision::None, false),
-    columns_of("tenure.dev", "FluxAccessStandingGrant", Revision::None, false),
+    list_columns("tenure.dev", "Surface", Revision::OfSources, true),
+    list_columns(NOTIFICATION, "Receiver", Revision::None, true),
+    list_columns(NOTIFICATION, "Provider", Revision::None, true),
+    list_columns(NOTIFICATION, "Alert", Revision::None, true),
+    list_columns(IMAGE, "ImageRepository", Revision::None, true),
+    list_columns(IMAGE, "ImagePolicy", Revision::None, true),
+    list_columns(IMAGE, "ImageUpdateAutomation", Revision::None, true),
+    list_columns("capsule.clastix.io", "Tenant", Revision::None, false),
+    list_columns("tenure.dev", "FluxAccessGrant", Revision::None, false),
+    list_columns("tenure.dev", "FluxAccessStandingGrant", Revision::None, false),
 ];
 
 /// The ends of the API groups of Tenure, Flux and the projects whose kinds Tenure serves.

@@ -70,7 +70,7 @@ pub struct TextTable {
 impl TextTable {
     /// Chooses the widths: each column as wide as its widest cell if all fit. Else the gaps shrink, then the last column, then the widest of the others.
     #[must_use]
-    pub fn fitting(headers: &[String], rows: &[Vec<Cell>], width: Option<usize>) -> Self {
+    pub fn fit_widths(headers: &[String], rows: &[Vec<Cell>], width: Option<usize>) -> Self {
         let mut widths: Vec<usize> = headers.iter().map(|header| header.width()).collect();
         for row in rows {
             for (index, cell) in row.iter().enumerate() {
@@ -100,7 +100,7 @@ impl TextTable {
             return table;
         };
         let left = last.saturating_sub(excess);
-        let has_space = left >= NARROWEST_LAST && rows.iter().all(|row| fits(row, others.len(), left));
+        let has_space = left >= NARROWEST_LAST && rows.iter().all(|row| fits_last_cell(row, others.len(), left));
         if has_space || left == *last {
             *last = left;
         } else if others.is_empty() {
@@ -109,16 +109,16 @@ impl TextTable {
             table.below = Some(width.saturating_sub(INDENT).max(NARROWEST_LAST));
             table.widths.pop();
             let sum = width.saturating_sub(NARROW_GAP * gaps.saturating_sub(1));
-            shrink(&mut table.widths, &floors, sum);
+            shrink_widths(&mut table.widths, &floors, sum);
         } else {
-            shrink(&mut table.widths, &floors, width.saturating_sub(NARROW_GAP * gaps));
+            shrink_widths(&mut table.widths, &floors, width.saturating_sub(NARROW_GAP * gaps));
         }
         table
     }
 
     /// Returns the lines of one row. `paint` colours a text.
     #[must_use]
-    pub fn lines(&self, row: &[Cell], paint: impl Fn(Tone, &str) -> String) -> Vec<String> {
+    pub fn format_row(&self, row: &[Cell], paint: impl Fn(Tone, &str) -> String) -> Vec<String> {
         let wrapped: Vec<Vec<String>> = self
             .widths
             .iter()
@@ -128,7 +128,7 @@ impl TextTable {
                 let text = join_lines(&cell.text);
                 let is_last = index + 1 == row.len();
                 match self.is_bounded {
-                    true => wrap(&text, *width, if is_last { MOST_LINES } else { usize::MAX }),
+                    true => wrap_text(&text, *width, if is_last { MOST_LINES } else { usize::MAX }),
                     false => vec![text],
                 }
             })
@@ -151,7 +151,7 @@ impl TextTable {
         }
         if let (Some(width), Some(last)) = (self.below, row.get(self.widths.len())) {
             let text = join_lines(&last.text);
-            let below = wrap(&text, width, MOST_LINES)
+            let below = wrap_text(&text, width, MOST_LINES)
                 .into_iter()
                 .filter(|line| !line.is_empty());
             lines.extend(below.map(|line| format!("{}{}", " ".repeat(INDENT), paint(last.tone, &line))));
@@ -161,9 +161,9 @@ impl TextTable {
 }
 
 /// Whether the last cell of a row needs few enough lines in a width.
-fn fits(row: &[Cell], last: usize, width: usize) -> bool {
+fn fits_last_cell(row: &[Cell], last: usize, width: usize) -> bool {
     let text = row.get(last).map(|cell| join_lines(&cell.text)).unwrap_or_default();
-    wrap(&text, width, usize::MAX).len() <= MOST_LINES
+    wrap_text(&text, width, usize::MAX).len() <= MOST_LINES
 }
 
 /// Returns the least width of each column: of its header, and of the longest part of a cell that can't be broken, up to a limit.
@@ -183,7 +183,7 @@ fn list_floors(headers: &[String], rows: &[Vec<Cell>], widths: &[usize]) -> Vec<
 }
 
 /// Shrinks the widest columns until their sum is small enough, or no column can shrink any more.
-fn shrink(widths: &mut [usize], floors: &[usize], sum: usize) {
+fn shrink_widths(widths: &mut [usize], floors: &[usize], sum: usize) {
     let mut excess = widths.iter().sum::<usize>().saturating_sub(sum);
     while excess > 0 {
         let can_shrink = widths.iter_mut().zip(floors).filter(|(width, floor)| **width > **floor);
@@ -198,7 +198,7 @@ fn shrink(widths: &mut [usize], floors: &[usize], sum: usize) {
 
 /// Wraps a text of one line. If it needs more than `most` lines, the last one ends with an ellipsis.
 #[must_use]
-pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
+pub fn wrap_text(text: &str, width: usize, most: usize) -> Vec<String> {
     let width = width.max(1);
     if text.width() <= width {
         return vec![text.to_owned()];
@@ -305,9 +305,9 @@ mod tests {
         let rows: Vec<Vec<Cell>> = rows.iter().map(cells).collect();
         let (first, others) = rows.split_first().expect("headers");
         let headers: Vec<String> = first.iter().map(|cell| cell.text.clone()).collect();
-        let table = TextTable::fitting(&headers, others, width);
+        let table = TextTable::fit_widths(&headers, others, width);
         let plain = |_: Tone, text: &str| text.to_owned();
-        rows.iter().flat_map(|row| table.lines(row, plain)).collect()
+        rows.iter().flat_map(|row| table.format_row(row, plain)).collect()
     }
 
     const LONG: &str = "a very long message that goes on and on until it ends";
@@ -414,14 +414,14 @@ mod tests {
             lay_out(&[&["A", "B"], &["https://git.example/a/repository", "x"]], Some(23)),
             ["A                     B", "https://git.example/  x", "a/repository"]
         );
-        assert_eq!(wrap("aaaaaaaa", 3, 9), ["aaa", "aaa", "aa"]);
+        assert_eq!(wrap_text("aaaaaaaa", 3, 9), ["aaa", "aaa", "aa"]);
     }
 
     #[test]
     fn wide_characters_take_two_columns() {
         assert_eq!(lay_out(&[&["A", "B"], &["名前", "x"]], None), ["A      B", "名前   x"]);
-        assert_eq!(wrap("名前名前", 3, 9), ["名", "前", "名", "前"]);
-        assert_eq!(wrap("名", 1, 9), ["名"]);
+        assert_eq!(wrap_text("名前名前", 3, 9), ["名", "前", "名", "前"]);
+        assert_eq!(wrap_text("名", 1, 9), ["名"]);
     }
 
     #[test]
@@ -431,12 +431,12 @@ mod tests {
             tone,
         };
         let row = [cell("no", Tone::Bad), cell("x", Tone::Plain)];
-        let table = TextTable::fitting(&["READY".to_owned(), "B".to_owned()], &[row.to_vec()], None);
+        let table = TextTable::fit_widths(&["READY".to_owned(), "B".to_owned()], &[row.to_vec()], None);
         let paint = |tone: Tone, text: &str| match tone {
             Tone::Bad => format!("<{text}>"),
             _ => text.to_owned(),
         };
-        assert_eq!(table.lines(&row, paint), ["<no>      x"]);
+        assert_eq!(table.format_row(&row, paint), ["<no>      x"]);
     }
 
     /// A row is never wider than the terminal, if the terminal has space for the narrowest columns.

@@ -62,7 +62,7 @@ pub struct Link {
     pub object: String,
     /// The state of the object.
     #[serde(flatten)]
-    pub standing: DescribedState,
+    pub object_state: DescribedState,
     /// Further details, by names in camel case.
     #[serde(serialize_with = "write_details", skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<(&'static str, String)>,
@@ -102,7 +102,7 @@ enum Claim {
 ///
 /// # Errors
 /// The objects or facts to look at next.
-pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> {
+pub fn trace_origin(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> {
     let mut trace = Trace {
         verdict: Verdict::Unmanaged,
         summary: String::new(),
@@ -113,15 +113,15 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> 
     let mut way = vec![start.clone()];
     let mut role = Role::Object;
     let mut remark = None;
-    let (mut is_refuted, mut is_untold) = (false, false);
+    let (mut is_refuted, mut is_unknown) = (false, false);
     while let Some(current) = way.last().cloned() {
-        let live = found.look(&current)?;
+        let live = found.find_object(&current)?;
         trace.links.push(found.describe(&current, live, role, remark.take())?);
         let Some(object) = live.object() else { break };
         if is_kustomization(&current)
             && let Some(source) = find_source(object)
         {
-            let live = found.look(&source)?;
+            let live = found.find_object(&source)?;
             trace.links.push(found.describe(&source, live, Role::Source, None)?);
         }
         let mut next = None;
@@ -134,7 +134,7 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> 
                     trace.doubts.push(doubt);
                 }
                 Claim::Untold(doubt) => {
-                    is_untold = true;
+                    is_unknown = true;
                     trace.doubts.push(doubt);
                 }
             }
@@ -162,7 +162,7 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> 
         (role, remark) = (new_role, new_remark);
     }
     if trace.verdict != Verdict::Managed {
-        let (verdict, rest) = if is_untold {
+        let (verdict, rest) = if is_unknown {
             (Verdict::Unknown, "it is unknown whether anything here manages it")
         } else if is_refuted {
             (
@@ -180,11 +180,11 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, MissingFacts> 
 }
 
 impl Findings {
-    fn look(&self, id: &ObjectId) -> Result<&Live, MissingFacts> {
+    fn find_object(&self, id: &ObjectId) -> Result<&Live, MissingFacts> {
         self.objects.get(id).ok_or_else(|| MissingFacts::Object(id.clone()))
     }
 
-    fn place(&self, namespace: &str, other: &str) -> Result<Result<&Placement, &str>, MissingFacts> {
+    fn find_placement(&self, namespace: &str, other: &str) -> Result<Result<&Placement, &str>, MissingFacts> {
         let neighbours = RelatedNamespaces {
             namespace: namespace.to_owned(),
             other: if other == namespace {
@@ -208,7 +208,7 @@ impl Findings {
             };
             let text = |path: &str| view.find_text(path).map(str::to_owned);
             if is_kustomization(id) {
-                let placement = self.place(&id.namespace, "")?;
+                let placement = self.find_placement(&id.namespace, "")?;
                 add("appliedAs", Some(describe_identity(placement, object, &id.namespace)));
                 add("path", text("/spec/path"));
                 add("cluster", find_other_cluster(view));
@@ -249,7 +249,7 @@ impl Findings {
         Ok(Link {
             role,
             object: id.subject(),
-            standing: DescribedState::of(live),
+            object_state: DescribedState::of(live),
             details,
         })
     }
@@ -261,7 +261,7 @@ impl Findings {
         let Some(namespace) = first.map(|id| id.namespace.as_str()).filter(|name| !name.is_empty()) else {
             return Ok("it is in no namespace, and so no tenant's".to_owned());
         };
-        Ok(match self.place(namespace, "")? {
+        Ok(match self.find_placement(namespace, "")? {
             Ok(Placement::Platform { .. }) => format!("namespace {namespace} is the platform's"),
             Ok(Placement::Tenant(tenant)) => format!("namespace {namespace} belongs to Tenant {}", tenant.tenant),
             Ok(Placement::Unclaimed { .. }) => format!("namespace {namespace} belongs to no Tenant"),
@@ -304,7 +304,7 @@ fn make_id(namespace: &str, name: &str, group: &str, kind: &str) -> Option<Objec
 /// Checks whether the Kustomization that labels name confirms it.
 fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Claim, MissingFacts> {
     let says = format!("the labels of {} say that {} applied it", id.subject(), named.subject());
-    let kustomization = match found.look(&named)? {
+    let kustomization = match found.find_object(&named)? {
         Live::Present(object) => object.view(),
         Live::Absent => return Ok(Claim::Refuted(format!("{says}, which does not exist"))),
         Live::Unserved => {
@@ -332,7 +332,7 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
         return Ok(Claim::Refuted(format!("{says}, whose inventory doesn't list it")));
     }
     let mut remark = None;
-    match found.place(&named.namespace, &id.namespace)? {
+    match found.find_placement(&named.namespace, &id.namespace)? {
         Ok(placement) => {
             if !owner::is_believed(placement, id)
                 && let Err(denial) = inventory::check_entry(placement, id)
@@ -381,7 +381,7 @@ fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<C
     let Some(named) = make_id(&id.namespace, name, group, kind) else {
         return Ok(vec![Claim::Refuted(format!("{says}, which can't be an object"))]);
     };
-    let claim = match found.look(&named)? {
+    let claim = match found.find_object(&named)? {
         Live::Absent => Claim::Refuted(format!("{says}, which does not exist")),
         Live::Unserved => Claim::Refuted(format!("{says}, whose kind the cluster does not serve")),
         Live::Failed(failure) => Claim::Untold(format!("{says}, which can't be read: {}", failure.message)),

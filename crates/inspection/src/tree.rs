@@ -49,7 +49,7 @@ pub struct Node {
     pub kind: String,
     /// The state of the object.
     #[serde(flatten)]
-    pub standing: DescribedState,
+    pub object_state: DescribedState,
     /// Further remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -70,7 +70,7 @@ impl Node {
     /// Counts the objects of the tree that the user may not read.
     #[must_use]
     pub fn count_forbidden(&self) -> usize {
-        let own = usize::from(self.standing.state == State::Forbidden);
+        let own = usize::from(self.object_state.state == State::Forbidden);
         own + self.children.iter().map(Self::count_forbidden).sum::<usize>()
     }
 }
@@ -109,8 +109,8 @@ pub fn has_children(id: &ObjectId) -> bool {
 ///
 /// # Errors
 /// The objects to read first.
-pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, Vec<ObjectId>> {
-    let mut placed = vec![place(Ok(root.clone()), None, 0)];
+pub fn build_tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, Vec<ObjectId>> {
+    let mut placed = vec![make_placed(Ok(root.clone()), None, 0)];
     let mut queue = VecDeque::from([(0, None::<Tie>)]);
     let mut expanded: BTreeSet<ObjectId> = BTreeSet::new();
     let mut wanted = Vec::new();
@@ -146,16 +146,16 @@ pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, 
                 more += 1;
                 continue;
             }
-            let mut new = place(child.id, Some(index), depth + 1);
+            let mut new = make_placed(child.id, Some(index), depth + 1);
             match child.elsewhere {
-                Some(where_) => new.node.standing = DescribedState::new(State::Elsewhere, where_),
+                Some(where_) => new.node.object_state = DescribedState::new(State::Elsewhere, where_),
                 None if new.id.is_some() => queue.push_back((placed.len(), Some(child.tie))),
                 None => {}
             }
             placed.push(new);
         }
         if let Some(current) = placed.get_mut(index) {
-            current.node.standing = DescribedState::of(live);
+            current.node.object_state = DescribedState::of(live);
             current.node.notes = notes;
             current.node.more = more;
         }
@@ -165,15 +165,15 @@ pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, 
         wanted.dedup();
         return Err(wanted);
     }
-    Ok(fold(placed))
+    Ok(nest_children(placed))
 }
 
-fn place(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> Placed {
-    let (id, object, standing) = match id {
+fn make_placed(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> Placed {
+    let (id, object, object_state) = match id {
         Ok(id) => (Some(id.clone()), id.subject(), DescribedState::new(State::Unknown, "")),
         Err(entry) => {
-            let standing = DescribedState::new(State::Unknown, "this entry of the inventory names no object");
-            (None, entry, standing)
+            let object_state = DescribedState::new(State::Unknown, "this entry of the inventory names no object");
+            (None, entry, object_state)
         }
     };
     let part = |read: fn(&ObjectId) -> &String| id.as_ref().map(read).cloned().unwrap_or_default();
@@ -183,7 +183,7 @@ fn place(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> Pl
         name: part(|id| &id.name),
         group: part(|id| &id.group),
         kind: part(|id| &id.kind),
-        standing,
+        object_state,
         notes: Vec::new(),
         children: Vec::new(),
         more: 0,
@@ -209,7 +209,7 @@ fn find_ring(placed: &[Placed], index: usize) -> Option<String> {
 }
 
 /// Puts each node below its parent. Children stand behind their parents in the list.
-fn fold(mut placed: Vec<Placed>) -> Node {
+fn nest_children(mut placed: Vec<Placed>) -> Node {
     let root = loop {
         match placed.pop() {
             Some(mut last) => {
@@ -223,7 +223,7 @@ fn fold(mut placed: Vec<Placed>) -> Node {
             None => break None,
         }
     };
-    root.unwrap_or_else(|| place(Err(String::new()), None, 0).node)
+    root.unwrap_or_else(|| make_placed(Err(String::new()), None, 0).node)
 }
 
 impl Tie {
@@ -340,16 +340,16 @@ mod tests {
         json!({"kustomize.toolkit.fluxcd.io/name": by, "kustomize.toolkit.fluxcd.io/namespace": "a"})
     }
 
-    fn config_map(name: &str, by: &str) -> (ObjectId, Live) {
+    fn make_config_map(name: &str, by: &str) -> (ObjectId, Live) {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "labels": labels(by)}});
         (id(&format!("a_{name}__ConfigMap")), Live::Present(Object(object)))
     }
 
     /// Grows the tree from requested looks; the number of rounds is part of the result.
-    fn grow(root: &str, all: &[(ObjectId, Live)], extent: &Extent) -> (Node, usize) {
+    fn build_stepwise(root: &str, all: &[(ObjectId, Live)], extent: &Extent) -> (Node, usize) {
         let mut found = Findings::default();
         for rounds in 0.. {
-            match tree(&id(root), &found, extent) {
+            match build_tree(&id(root), &found, extent) {
                 Ok(node) => return (node, rounds),
                 Err(wanted) => {
                     for id in wanted {
@@ -366,7 +366,12 @@ mod tests {
 
     /// Writes subject, state and notes of every object, indented.
     fn write(node: &Node, depth: usize, lines: &mut Vec<String>) {
-        let mut line = format!("{}{} {}", "  ".repeat(depth), node.object, node.standing.state.as_str());
+        let mut line = format!(
+            "{}{} {}",
+            "  ".repeat(depth),
+            node.object,
+            node.object_state.state.as_str()
+        );
         node.notes.iter().for_each(|note| line.push_str(&format!("; {note}")));
         if node.more > 0 {
             line.push_str(&format!("; {} more", node.more));
@@ -375,9 +380,9 @@ mod tests {
         node.children.iter().for_each(|child| write(child, depth + 1, lines));
     }
 
-    fn shown(root: &str, all: &[(ObjectId, Live)], extent: &Extent) -> Vec<String> {
+    fn describe_tree(root: &str, all: &[(ObjectId, Live)], extent: &Extent) -> Vec<String> {
         let mut lines = Vec::new();
-        write(&grow(root, all, extent).0, 0, &mut lines);
+        write(&build_stepwise(root, all, extent).0, 0, &mut lines);
         lines
     }
 
@@ -399,12 +404,12 @@ mod tests {
                 &[APPS, "a_first__ConfigMap", "a_gone__ConfigMap", "no id"],
             ),
             kustomization("apps", "top", &["a_hidden__Secret", "a_taken__ConfigMap"]),
-            config_map("first", "top"),
-            config_map("taken", "other"),
+            make_config_map("first", "top"),
+            make_config_map("taken", "other"),
             (id("a_hidden__Secret"), Live::Failed(forbidden)),
         ];
         assert_eq!(
-            shown(TOP, &all, &EXTENT),
+            describe_tree(TOP, &all, &EXTENT),
             [
                 "Kustomization/a/top Ready",
                 "  Kustomization/a/apps Ready",
@@ -415,14 +420,14 @@ mod tests {
                 "  no id Unknown",
             ]
         );
-        let (node, rounds) = grow(TOP, &all, &EXTENT);
+        let (node, rounds) = build_stepwise(TOP, &all, &EXTENT);
         assert_eq!((node.count_forbidden(), rounds), (1, 3));
         let compact = Extent {
             compact: true,
             ..EXTENT
         };
         assert_eq!(
-            shown(TOP, &all, &compact),
+            describe_tree(TOP, &all, &compact),
             ["Kustomization/a/top Ready", "  Kustomization/a/apps Ready"]
         );
     }
@@ -432,10 +437,10 @@ mod tests {
         let all = [
             kustomization("top", "top", &[APPS, TOP]),
             kustomization("apps", "top", &[TOP, "a_first__ConfigMap"]),
-            config_map("first", "apps"),
+            make_config_map("first", "apps"),
         ];
         assert_eq!(
-            shown(TOP, &all, &EXTENT),
+            describe_tree(TOP, &all, &EXTENT),
             [
                 "Kustomization/a/top Ready",
                 "  Kustomization/a/apps Ready",
@@ -449,9 +454,9 @@ mod tests {
             kustomization("top", "top", &[APPS, left]),
             kustomization("left", "top", &[APPS]),
             kustomization("apps", "top", &["a_first__ConfigMap"]),
-            config_map("first", "apps"),
+            make_config_map("first", "apps"),
         ];
-        let lines = shown(TOP, &all, &EXTENT);
+        let lines = describe_tree(TOP, &all, &EXTENT);
         assert_eq!(
             lines.iter().filter(|line| line.contains("first")).count(),
             1,
@@ -477,7 +482,7 @@ mod tests {
             objects: 1_000,
             ..EXTENT
         };
-        let lines = shown(entries[0], &all, &extent);
+        let lines = describe_tree(entries[0], &all, &extent);
         assert_eq!(lines.len(), 1_000);
         assert!(lines.iter().any(|line| line.ends_with("; 100 more")), "{lines:#?}");
 
@@ -491,7 +496,7 @@ mod tests {
             })
             .collect();
         let extent = Extent { depth: 1_000, ..EXTENT };
-        let lines = shown("a_n0_kustomize.toolkit.fluxcd.io_Kustomization", &all, &extent);
+        let lines = describe_tree("a_n0_kustomize.toolkit.fluxcd.io_Kustomization", &all, &extent);
         assert_eq!(lines.len(), DEEPEST + 1, "{lines:#?}");
     }
 
@@ -504,11 +509,15 @@ mod tests {
         object["spec"]["kubeConfig"] = json!({"secretRef": {"name": "x"}});
         let check = |object: &Value, word: &str| {
             let all = [(root.clone(), Live::Present(Object(object.clone())))];
-            let (node, rounds) = grow(TOP, &all, &EXTENT);
+            let (node, rounds) = build_stepwise(TOP, &all, &EXTENT);
             assert_eq!((node.children.len(), rounds), (2, 1));
             for child in &node.children {
-                assert_eq!(child.standing.state, State::Elsewhere);
-                assert!(child.standing.message.contains(word), "{}", child.standing.message);
+                assert_eq!(child.object_state.state, State::Elsewhere);
+                assert!(
+                    child.object_state.message.contains(word),
+                    "{}",
+                    child.object_state.message
+                );
             }
         };
         check(&object, "spec.kubeConfig");
@@ -535,7 +544,7 @@ mod tests {
             child("Kustomization", KUSTOMIZE_GROUP, "shop-web-one", "u"),
             child("Kustomization", KUSTOMIZE_GROUP, "shop-web-two", "another"),
         ];
-        let lines = shown("a_shop_tenure.dev_Surface", &all, &EXTENT);
+        let lines = describe_tree("a_shop_tenure.dev_Surface", &all, &EXTENT);
         let expected = [
             "Surface/a/shop Unknown",
             "  GitRepository/a/shop-web Unknown",

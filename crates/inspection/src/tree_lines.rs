@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::object_facts::{DescribedState, State};
 use crate::object_table::shorten_revisions;
-use crate::text_table::{Cell, Tone, wrap};
+use crate::text_table::{Cell, Tone, wrap_text};
 use crate::tree::Node;
 
 /// The longest message beside an object.
@@ -16,30 +16,30 @@ const NARROWEST: usize = 24;
 
 /// Returns the state of an object as a word, and its details: the reason and the message.
 #[must_use]
-pub fn describe_state(standing: &DescribedState) -> (Cell, String) {
-    let tone = match standing.state {
+pub fn describe_state(described: &DescribedState) -> (Cell, String) {
+    let tone = match described.state {
         State::Ready => Tone::Good,
         State::Failed | State::Absent | State::Unserved | State::Forbidden => Tone::Bad,
         State::InProgress | State::Terminating | State::Unknown => Tone::Warning,
         State::Elsewhere => Tone::Plain,
     };
     let word = Cell {
-        text: standing.state.as_str().to_owned(),
+        text: described.state.as_str().to_owned(),
         tone,
     };
-    let message = shorten_message(&standing.message);
+    let message = shorten_message(&described.message);
     // This reason repeats the state.
-    let is_repeated = standing.state == State::Failed && standing.reason == RECONCILIATION_FAILED;
+    let is_repeated = described.state == State::Failed && described.reason == RECONCILIATION_FAILED;
     let mut parts = Vec::new();
-    if standing.suspended {
+    if described.suspended {
         parts.push("(suspended)".to_owned());
     }
-    match (standing.reason.as_str(), message.as_str()) {
+    match (described.reason.as_str(), message.as_str()) {
         ("", "") => {}
-        ("", said) => parts.push(said.to_owned()),
-        (_, said) if is_repeated && !said.is_empty() => parts.push(said.to_owned()),
+        ("", message) => parts.push(message.to_owned()),
+        (_, message) if is_repeated && !message.is_empty() => parts.push(message.to_owned()),
         (reason, "") => parts.push(visible_line(reason).into_owned()),
-        (reason, said) => parts.push(format!("{}: {said}", visible_line(reason))),
+        (reason, message) => parts.push(format!("{}: {message}", visible_line(reason))),
     }
     (word, parts.join("  "))
 }
@@ -76,7 +76,7 @@ type Form<'a> = (Option<usize>, &'a dyn Fn(Tone, &str) -> String);
 fn write_node(node: &Node, branch: &str, stem: &str, form: Form<'_>, lines: &mut Vec<String>) {
     let (width, paint) = form;
     let object = visible_line(&node.object);
-    let (word, details) = describe_state(&node.standing);
+    let (word, details) = describe_state(&node.object_state);
     let details = shorten_revisions(&details);
     let has_below = !node.children.is_empty() || node.more > 0;
     let below = format!("{stem}{}", if has_below { "│ " } else { "  " });
@@ -88,10 +88,10 @@ fn write_node(node: &Node, branch: &str, stem: &str, form: Form<'_>, lines: &mut
         lines.push(format!("{head}  {details}"));
     } else {
         lines.push(head);
-        lines.extend(indent(&format!("{below}  "), &details, width));
+        lines.extend(indent_text(&format!("{below}  "), &details, width));
     }
     for note in &node.notes {
-        lines.extend(indent(&below, &format!("! {}", visible_line(note)), width));
+        lines.extend(indent_text(&below, &format!("! {}", visible_line(note)), width));
     }
     let last = node.children.len().saturating_sub(1);
     for (index, child) in node.children.iter().enumerate() {
@@ -113,10 +113,10 @@ fn write_node(node: &Node, branch: &str, stem: &str, form: Form<'_>, lines: &mut
 }
 
 /// Returns a text in lines after an indent.
-fn indent(indent: &str, text: &str, width: Option<usize>) -> Vec<String> {
+fn indent_text(indent: &str, text: &str, width: Option<usize>) -> Vec<String> {
     let lines = match width {
         None => vec![text.to_owned()],
-        Some(width) => wrap(text, width.saturating_sub(indent.width()).max(NARROWEST), usize::MAX),
+        Some(width) => wrap_text(text, width.saturating_sub(indent.width()).max(NARROWEST), usize::MAX),
     };
     lines.into_iter().map(|line| format!("{indent}{line}")).collect()
 }
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn a_reason_that_repeats_the_state_is_left_out() {
-        let mut standing = DescribedState::new(State::Failed, "no such path");
-        standing.reason = RECONCILIATION_FAILED.to_owned();
-        assert_eq!(describe_state(&standing).1, "no such path");
-        standing.reason = "BuildFailed".to_owned();
-        standing.suspended = true;
-        assert_eq!(describe_state(&standing).1, "(suspended)  BuildFailed: no such path");
+        let mut described = DescribedState::new(State::Failed, "no such path");
+        described.reason = RECONCILIATION_FAILED.to_owned();
+        assert_eq!(describe_state(&described).1, "no such path");
+        described.reason = "BuildFailed".to_owned();
+        described.suspended = true;
+        assert_eq!(describe_state(&described).1, "(suspended)  BuildFailed: no such path");
     }
 }

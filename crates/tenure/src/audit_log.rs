@@ -36,9 +36,9 @@ impl AuditLog {
     pub(crate) fn read(&self, search: &mut Search) -> Result<(), Failure> {
         for file in &self.files {
             let fail = |error: std::io::Error| Failure::environment(format!("{}: {error}", file.display()));
-            let unreadable = search.unreadable();
+            let unreadable = search.count_unreadable();
             let too_long = read_file(file, search).map_err(fail)?;
-            let lost = search.unreadable() - unreadable + too_long;
+            let lost = search.count_unreadable() - unreadable + too_long;
             if lost > 0 {
                 output::print_note(format!(
                     "{}: skipped {}, which can't be read as events of an audit log",
@@ -117,6 +117,6 @@ mod tests {
         std::fs::write(&file, text).expect("written");
         let mut search = Search::default();
         assert_eq!(read_file(&file, &mut search).expect("read"), 1);
-        assert_eq!(search.unreadable(), 2);
+        assert_eq!(search.count_unreadable(), 2);
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn paint_tone(tone: Tone, text: &str) -> String {
 
 /// Returns the lines of a row.
 pub(crate) fn lay_out(layout: &TextTable, row: &[Cell]) -> String {
-    layout.lines(row, paint_tone).join("\n")
+    layout.format_row(row, paint_tone).join("\n")
 }
 
 /// Formats a table without borders, like kubectl, at most as wide as the terminal.
@@ -100,7 +100,7 @@ pub(crate) fn table<C: Into<Cell>>(headers: &[String], rows: Vec<Vec<C>>) -> Str
     let headers: Vec<String> = headers.iter().map(|header| header.to_uppercase()).collect();
     let to_cells = |row: Vec<C>| row.into_iter().map(Into::into).collect::<Vec<Cell>>();
     let rows: Vec<Vec<Cell>> = rows.into_iter().map(to_cells).collect();
-    let layout = TextTable::fitting(&headers, &rows, width());
+    let layout = TextTable::fit_widths(&headers, &rows, width());
     let headers: Vec<Cell> = headers.into_iter().map(Cell::from).collect();
     let lines = std::iter::once(&headers).chain(&rows).map(|row| lay_out(&layout, row));
     lines.collect::<Vec<_>>().join("\n")

@@ -13,7 +13,7 @@ use tenure_api::time::Time;
 use tenure_git_access::delivery::list_ordering;
 use tenure_git_access::rotation::Listing;
 use tenure_git_access::rotation::leftover_credentials::{self, list_recorded};
-use tenure_git_access::status::{AUTHORISER_WORKS, condition};
+use tenure_git_access::status::{AUTHORISER_WORKS, make_condition};
 use tenure_remote_requests::git_host::{HostError, HostQuery, HostReply, Scope};
 use tenure_tenancy::access::approval::Verdict;
 
@@ -150,7 +150,7 @@ impl ProviderReconciler {
         let actor = self.make_actor(provider).await;
         let (said, ends, wait) = match actor.connect().await {
             Err(why) => (
-                condition(
+                make_condition(
                     AUTHORISER_WORKS,
                     ConditionStatus::False,
                     ("AuthoriserUnavailable", why),
@@ -167,7 +167,7 @@ impl ProviderReconciler {
                     };
                     let message = "the host accepts the authoriser".to_owned();
                     (
-                        condition(AUTHORISER_WORKS, ConditionStatus::True, ("Accepted", message), now),
+                        make_condition(AUTHORISER_WORKS, ConditionStatus::True, ("Accepted", message), now),
                         ends,
                         BELIEVED,
                     )
@@ -183,7 +183,7 @@ impl ProviderReconciler {
                         "NotKnown"
                     };
                     (
-                        condition(AUTHORISER_WORKS, status, (reason, trouble.to_string()), now),
+                        make_condition(AUTHORISER_WORKS, status, (reason, trouble.to_string()), now),
                         None,
                         AGAIN,
                     )

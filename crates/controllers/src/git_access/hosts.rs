@@ -147,7 +147,7 @@ impl HostSlot {
 
     /// Returns how often a target may be asked for something now.
     pub(super) fn see_restraint(&self, target: &Target) -> RateLimitState {
-        self.kept().restraint.see(target, Timestamp::now())
+        self.kept().restraint.find_state(target, Timestamp::now())
     }
 
     /// Counts a read at the host.
@@ -174,12 +174,12 @@ impl HostSlot {
 
     /// Counts a new credential that was refused permanently.
     pub(super) fn note_refusal(&self, target: &Target) {
-        self.kept().restraint.note_refusal(target, Timestamp::now());
+        self.kept().restraint.record_refusal(target, Timestamp::now());
     }
 
     /// Records that a new credential of a target works.
     pub(super) fn note_acceptance(&self, target: &Target) {
-        self.kept().restraint.note_acceptance(target);
+        self.kept().restraint.record_acceptance(target);
     }
 
     /// Returns the last list of a target.

@@ -57,7 +57,7 @@ use tenure_api::access::{
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
-use tenure_git_access::credential_kind::opens;
+use tenure_git_access::credential_kind::can_open;
 use tenure_git_access::delivery::{ProviderState, list_delivered};
 use tenure_git_access::notice::IssueLimiter;
 use tenure_git_access::request::hash_spec;
@@ -463,7 +463,7 @@ impl AccessLookup for AccessHub {
             let spec = &request.spec;
             let target = self.targets.get("", &name_target(&spec.provider, spec.target.id));
             let status = target.as_ref().and_then(|target| target.status.as_ref());
-            list_delivered(request).contains(namespace) && status.is_some_and(|status| opens(request, status, url))
+            list_delivered(request).contains(namespace) && status.is_some_and(|status| can_open(request, status, url))
         });
         fitting.next().map(|request| request.spec.secret_name.clone())
     }

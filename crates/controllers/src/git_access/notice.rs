@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
 use tenure_cluster::ClusterError;
-use tenure_git_access::notice::{Answer, NoticeEvent, NoticeFacts, OpenIssues, Plan, Step, plan, record};
+use tenure_git_access::notice::{Answer, NoticeEvent, NoticeFacts, OpenIssues, Plan, Step, plan, record_plan};
 use tenure_git_access::status::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
 use tenure_remote_requests::git_host::{HostError, HostQuery, HostReply, Issue};
@@ -31,7 +31,7 @@ impl RequestReconciler {
             None => return Ok(false),
             Some(Step::Begin) => {
                 let recorded = self.record_notice(request, planned, None, now).await;
-                lock(&self.access_hub.notices).end(request, recorded.is_ok());
+                lock(&self.access_hub.notices).settle_issue(request, recorded.is_ok());
                 recorded?;
                 Answer::Recorded
             }
@@ -53,7 +53,7 @@ impl RequestReconciler {
     /// Gives up the planned step: it is not executed.
     pub(super) fn drop_notice(&self, request: &FluxAccessRequest, planned: &Plan) {
         if planned.step == Some(Step::Begin) {
-            lock(&self.access_hub.notices).end(request, false);
+            lock(&self.access_hub.notices).settle_issue(request, false);
         }
     }
 
@@ -73,17 +73,17 @@ impl RequestReconciler {
         let seen = NoticeFacts {
             request,
             state: decide_state(&status, &circumstances.verdict),
-            standing: self.access_hub.find_standing(provider.as_deref()),
+            provider_state: self.access_hub.find_standing(provider.as_deref()),
             host: provider.as_deref().and_then(hosts::read_kind),
             is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
             reaches: circumstances.reaching.as_ref().map(|there| !there.is_empty()),
-            crowd: OpenIssues::count(request, all.iter().map(Arc::as_ref), &mut book, now),
+            open_issues: OpenIssues::count(request, all.iter().map(Arc::as_ref), &mut book, now),
             host_ahead,
             answer: answer.as_ref(),
         };
         let planned = plan(&seen, now);
         if planned.step == Some(Step::Begin) {
-            book.begin(request, now);
+            book.add_issue(request, now);
         }
         planned
     }
@@ -109,7 +109,7 @@ impl RequestReconciler {
         now: Timestamp,
     ) -> Result<(), ClusterError> {
         let mut status = request.status.clone().unwrap_or_default();
-        record(&mut status, planned, now);
+        record_plan(&mut status, planned, now);
         let writer = ObjectWriter::of(request);
         writer.write_status(&self.access_hub, &status).await?;
         let Some(happening) = happening else { return Ok(()) };

@@ -21,7 +21,7 @@ use tenure_git_access::configuration::{Problem, Unread, read_object};
 use tenure_git_access::delivery::FAREWELL_SECONDS;
 use tenure_git_access::manual_secret;
 use tenure_git_access::request_plan::{PathLookup, Plan, RequestedEntry, Snapshot, plan};
-use tenure_git_access::status::{AUTHORISER_WORKS, condition};
+use tenure_git_access::status::{AUTHORISER_WORKS, make_condition};
 use tenure_planner::{FinalizerChange, Next};
 use tenure_remote_requests::git_host::{HostKind, HostQuery, HostReply, Scope};
 use tenure_tenancy::Placement;
@@ -117,7 +117,7 @@ impl ProviderReconciler {
         let mut unread: Vec<(AskedIn, Unread)> = Vec::new();
         if let Some(agent) = &provider.spec.agent {
             let read = self.last.configuration.as_ref();
-            let left = read.map_or_else(Unread::anything, |configuration| configuration.unread.clone());
+            let left = read.map_or_else(Unread::of_anything, |configuration| configuration.unread.clone());
             unread.push((name_agent(&agent.name), left));
         }
         if let (Some(agent), Some(configuration)) = (&provider.spec.agent, &self.last.configuration) {
@@ -145,7 +145,7 @@ impl ProviderReconciler {
             };
             if index >= MOST_OBJECTS {
                 // The requests of an unread FluxAccess continue.
-                unread.push((asked_in, Unread::anything()));
+                unread.push((asked_in, Unread::of_anything()));
                 objects.push((access, placement));
                 continue;
             }
@@ -154,7 +154,7 @@ impl ProviderReconciler {
             let left = if author.is_some() {
                 configuration.unread
             } else {
-                Unread::anything()
+                Unread::of_anything()
             };
             unread.push((asked_in.clone(), left));
             match author {
@@ -419,7 +419,12 @@ impl Reconciler for ProviderReconciler {
         let Some(cluster_uid) = self.access_hub.find_cluster_uid() else {
             let why = "namespace kube-system does not exist, whose uid identifies this cluster: create it".to_owned();
             let status = AccessProviderStatus {
-                conditions: vec![condition(READY, ConditionStatus::False, ("ClusterUnknown", why), now)],
+                conditions: vec![make_condition(
+                    READY,
+                    ConditionStatus::False,
+                    ("ClusterUnknown", why),
+                    now,
+                )],
                 ..provider.status.clone().unwrap_or_default()
             };
             ObjectWriter::of(provider.as_ref())
@@ -530,7 +535,7 @@ impl Reconciler for ProviderReconciler {
         self.report_to_others(&planned, &problems, told, &requests, now).await?;
         let (authoriser, ends) = match read_kind(&provider) {
             Some(HostKind::Static) => (
-                condition(
+                make_condition(
                     AUTHORISER_WORKS,
                     ConditionStatus::True,
                     ("Static", "no authoriser makes credentials at this host".to_owned()),

@@ -17,7 +17,7 @@ use tenure_cluster::ClusterError;
 use tenure_git_access::configuration::Problem;
 use tenure_git_access::request_plan::{PathLookup, Plan};
 use tenure_git_access::status::{
-    CONFIGURATION_READ, condition, make_grant_condition, make_sweep_condition, replace_conditions,
+    CONFIGURATION_READ, make_condition, make_grant_condition, make_sweep_condition, replace_conditions,
 };
 use tenure_remote_requests::git_host::HostKind;
 use tenure_tenancy::Placement;
@@ -139,19 +139,19 @@ impl ProviderReconciler {
             .agent
             .as_ref()
             .map(|_| match (&self.last.problem, &self.last.revision) {
-                (None, Some(revision)) => condition(
+                (None, Some(revision)) => make_condition(
                     CONFIGURATION_READ,
                     ConditionStatus::True,
                     ("Read", format!("revision {revision}")),
                     now,
                 ),
-                (Some(problem), _) => condition(
+                (Some(problem), _) => make_condition(
                     CONFIGURATION_READ,
                     ConditionStatus::False,
                     ("Unreadable", format!("{problem}; its previous content stays in effect")),
                     now,
                 ),
-                (None, None) => condition(
+                (None, None) => make_condition(
                     CONFIGURATION_READ,
                     ConditionStatus::Unknown,
                     ("NotYet", "it was not read yet".to_owned()),
@@ -163,7 +163,7 @@ impl ProviderReconciler {
             .chain([&authoriser])
             .find(|condition| condition.status != ConditionStatus::True);
         let ready = match (failing, own.first()) {
-            (Some(failing), _) => condition(
+            (Some(failing), _) => make_condition(
                 READY,
                 ConditionStatus::False,
                 (failing.reason.as_str(), failing.message.clone()),
@@ -174,20 +174,20 @@ impl ProviderReconciler {
                     1 => String::new(),
                     count => format!(", and {} more: status.problems names them", count - 1),
                 };
-                condition(
+                make_condition(
                     READY,
                     ConditionStatus::True,
                     ("ReadyButForEntries", format!("{first}{more}")),
                     now,
                 )
             }
-            (None, None) if provider.spec.suspend => condition(
+            (None, None) if provider.spec.suspend => make_condition(
                 READY,
                 ConditionStatus::True,
                 ("Suspended", "nothing is made or replaced".to_owned()),
                 now,
             ),
-            (None, None) => condition(
+            (None, None) => make_condition(
                 READY,
                 ConditionStatus::True,
                 ("Ready", "the requests are being processed".to_owned()),
@@ -250,5 +250,5 @@ fn judge_object(
             },
         ),
     };
-    condition(READY, status, (reason, message), now)
+    make_condition(READY, status, (reason, message), now)
 }

@@ -49,7 +49,7 @@ pub struct Assignment {
 
 /// Assigns Secrets. `namespaces` are all existing ones. `may_reach` gets a claim with its position, and checks whether the claim may reach a namespace.
 #[must_use]
-pub fn assign(
+pub fn assign_secrets(
     claims: &[Claim<'_>],
     namespaces: &BTreeSet<&str>,
     platform: &str,
@@ -70,14 +70,14 @@ pub fn assign(
             }
             let Some(name) = namespaces.get(pattern.as_str()) else {
                 let message = format!("namespace {pattern} does not exist: it is delivered there once it does");
-                assignment.problems.push(complain(claim, message));
+                assignment.problems.push(make_problem(claim, message));
                 continue;
             };
             match may_reach(index, claim, name) {
                 Ok(()) => {
                     reached.insert(name, true);
                 }
-                Err(why) => assignment.problems.push(complain(claim, why)),
+                Err(why) => assignment.problems.push(make_problem(claim, why)),
             }
         }
         for (namespace, is_named) in reached {
@@ -87,7 +87,7 @@ pub fn assign(
     }
     let mut lost: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
     for ((namespace, _), contenders) in &wanted {
-        let rank = |(is_named, index): &(bool, usize)| claims.get(*index).map(|claim| rank(claim, *is_named));
+        let rank = |(is_named, index): &(bool, usize)| claims.get(*index).map(|claim| rank_claim(claim, *is_named));
         let Some((_, winner)) = contenders.iter().min_by(|one, other| rank(one).cmp(&rank(other))) else {
             continue;
         };
@@ -110,15 +110,15 @@ pub fn assign(
         let message = format!(
             "Secret {} in {named} is that of {}: choose another secret_name here",
             loser.entry.secret_name,
-            describe(&loser.source, winner)
+            describe_winner(&loser.source, winner)
         );
-        assignment.problems.push(complain(loser, message));
+        assignment.problems.push(make_problem(loser, message));
     }
     assignment
 }
 
 /// Returns the place of the winner, as far as the loser may know it. An object in another namespace is only mentioned.
-fn describe(loser: &Source, winner: &Claim<'_>) -> String {
+fn describe_winner(loser: &Source, winner: &Claim<'_>) -> String {
     match (loser, &winner.source) {
         (Source::Object(own, _), Source::Object(other, _)) if own == other => winner.entry.place.to_string(),
         (Source::Agent(_), _) => winner.entry.place.to_string(),
@@ -127,7 +127,7 @@ fn describe(loser: &Source, winner: &Claim<'_>) -> String {
     }
 }
 
-fn complain(claim: &Claim<'_>, message: String) -> Problem {
+fn make_problem(claim: &Claim<'_>, message: String) -> Problem {
     Problem {
         place: claim.entry.place.clone(),
         message,
@@ -150,7 +150,7 @@ struct Rank<'a> {
     place: &'a Place,
 }
 
-fn rank<'a>(claim: &'a Claim<'_>, is_named: bool) -> Rank<'a> {
+fn rank_claim<'a>(claim: &'a Claim<'_>, is_named: bool) -> Rank<'a> {
     let entry = claim.entry;
     Rank {
         is_object: matches!(claim.source, Source::Object(..)),

@@ -29,8 +29,8 @@ pub(super) struct Defaults {
 impl Defaults {
     pub(super) fn read(role: Option<&LocatedText>, rotate: Option<&LocatedText>) -> Self {
         Self {
-            role: read_role(role.map_or(DEFAULT_ROLE, |said| &said.text)),
-            rotate: read_period(rotate.map_or(DEFAULT_ROTATE, |said| &said.text)),
+            role: read_role(role.map_or(DEFAULT_ROLE, |role| &role.text)),
+            rotate: read_period(rotate.map_or(DEFAULT_ROTATE, |rotate| &rotate.text)),
         }
     }
 }
@@ -50,7 +50,13 @@ pub(super) struct Draft {
 
 impl Draft {
     /// Checks the draft, and converts it to an entry.
-    pub(super) fn finish(self, place: Place, scope: Scope, defaults: &Defaults, group: &str) -> Result<Entry, Problem> {
+    pub(super) fn make_entry(
+        self,
+        place: Place,
+        scope: Scope,
+        defaults: &Defaults,
+        group: &str,
+    ) -> Result<Entry, Problem> {
         let wrong = |line: Option<u32>, message: String| Problem {
             place: Place {
                 line: line.or(place.line),
@@ -66,14 +72,14 @@ impl Draft {
         };
         check_path(&id.text, scope, group).map_err(|why| wrong(id.line, why))?;
         let role = match &self.role {
-            Some(said) => read_role(&said.text).map_err(|why| wrong(said.line, why))?,
+            Some(role) => read_role(&role.text).map_err(|why| wrong(role.line, why))?,
             None => defaults
                 .role
                 .clone()
                 .map_err(|why| wrong(None, format!("it has no role of its own, and of the common one: {why}")))?,
         };
         let rotate = match &self.rotate {
-            Some(said) => read_period(&said.text).map_err(|why| wrong(said.line, why))?,
+            Some(rotate) => read_period(&rotate.text).map_err(|why| wrong(rotate.line, why))?,
             None => defaults.rotate.clone().map_err(|why| {
                 wrong(
                     None,
@@ -82,12 +88,15 @@ impl Draft {
             })?,
         };
         let secret_name = match &self.secret_name {
-            Some(said) => {
-                let name = ObjectName::new(&said.text).map_err(|_| {
+            Some(secret_name) => {
+                let name = ObjectName::new(&secret_name.text).map_err(|_| {
                     let rule = "lower-case letters, digits, '-' and '.', at most 253 characters";
                     wrong(
-                        said.line,
-                        format!("secret_name {} is no Secret's name: {rule}", quote_text(&said.text)),
+                        secret_name.line,
+                        format!(
+                            "secret_name {} is no Secret's name: {rule}",
+                            quote_text(&secret_name.text)
+                        ),
                     )
                 })?;
                 name.as_str().to_owned()
@@ -115,23 +124,23 @@ impl Draft {
             }
         }
         let mut namespaces: Vec<NamespacePattern> = Vec::with_capacity(self.namespaces.len());
-        for said in &self.namespaces {
-            let pattern = said
+        for namespace in &self.namespaces {
+            let pattern = namespace
                 .text
                 .parse()
-                .map_err(|error| wrong(said.line, format!("{error}")))?;
+                .map_err(|error| wrong(namespace.line, format!("{error}")))?;
             if !namespaces.contains(&pattern) {
                 namespaces.push(pattern);
             }
         }
         let mut service_accounts: Vec<String> = Vec::with_capacity(self.service_accounts.len());
-        for said in &self.service_accounts {
-            let Ok(name) = ServiceAccountName::new(&said.text) else {
+        for service_account in &self.service_accounts {
+            let Ok(name) = ServiceAccountName::new(&service_account.text) else {
                 return Err(wrong(
-                    said.line,
+                    service_account.line,
                     format!(
                         "{} is no ServiceAccount's name: write those of the entry's namespaces, without a namespace",
-                        quote_text(&said.text)
+                        quote_text(&service_account.text)
                     ),
                 ));
             };
@@ -161,18 +170,18 @@ impl Draft {
 }
 
 /// Returns a text for messages: its beginning, in one line, in quotes.
-pub(super) fn quote_text(said: &str) -> String {
-    let start: String = said.chars().take(SHOWN).collect();
-    let more = if start.len() < said.len() { "..." } else { "" };
+pub(super) fn quote_text(text: &str) -> String {
+    let start: String = text.chars().take(SHOWN).collect();
+    let more = if start.len() < text.len() { "..." } else { "" };
     format!("\"{}{more}\"", text::visible_line(&start))
 }
 
-fn read_period(said: &str) -> Result<Period, String> {
-    said.parse::<Period>().map_err(|error| format!("rotate {error}"))
+fn read_period(text: &str) -> Result<Period, String> {
+    text.parse::<Period>().map_err(|error| format!("rotate {error}"))
 }
 
-fn read_role(said: &str) -> Result<Role, String> {
-    match said {
+fn read_role(text: &str) -> Result<Role, String> {
+    match text {
         "read_repository" => Ok(Role::ReadRepository),
         "read_registry" => Ok(Role::ReadRegistry),
         "api" => Err(

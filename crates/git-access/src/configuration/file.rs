@@ -116,7 +116,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn place(&self, line: u32, entry: impl Into<String>) -> Place {
+    fn locate_entry(&self, line: u32, entry: impl Into<String>) -> Place {
         Place {
             file: self.path.clone(),
             line: Some(line),
@@ -124,9 +124,9 @@ impl Reader<'_> {
         }
     }
 
-    fn complain(&mut self, line: u32, entry: &str, message: String) {
-        let place = self.place(line, entry);
-        self.configuration.complain(Problem { place, message });
+    fn add_problem(&mut self, line: u32, entry: &str, message: String) {
+        let place = self.locate_entry(line, entry);
+        self.configuration.add_problem(Problem { place, message });
     }
 
     fn read(mut self, fields: &[(Node, Node)]) -> Reading {
@@ -141,23 +141,23 @@ impl Reader<'_> {
                     "{} is unknown: {KEY} has role, rotate, projects and groups",
                     quote_text(name)
                 );
-                self.complain(key.line, KEY, message);
+                self.add_problem(key.line, KEY, message);
                 // The key may have been meant as one of the lists.
                 self.configuration.unread.add(None);
                 continue;
             }
             if seen.contains(&name) {
                 let message = format!("{name} is set twice, and the first one counts: put both into one");
-                self.complain(key.line, KEY, message);
+                self.add_problem(key.line, KEY, message);
                 self.configuration.unread.add(None);
                 continue;
             }
             seen.push(name);
             match name {
                 "role" | "rotate" => {
-                    let said = read_said(value, name);
-                    let said = said.unwrap_or_else(|(line, message)| {
-                        self.complain(line, KEY, message);
+                    let text = read_optional_text(value, name);
+                    let text = text.unwrap_or_else(|(line, message)| {
+                        self.add_problem(line, KEY, message);
                         // An empty value is a mistake.
                         Some(LocatedText {
                             text: String::new(),
@@ -165,9 +165,9 @@ impl Reader<'_> {
                         })
                     });
                     if name == "role" {
-                        role = said;
+                        role = text;
                     } else {
-                        rotate = said;
+                        rotate = text;
                     }
                 }
                 "projects" => lists[0] = Some(value),
@@ -189,14 +189,14 @@ impl Reader<'_> {
     fn read_list(&mut self, name: &str, scope: Scope, list: &Node, defaults: &Defaults) {
         let Data::Seq(items) = &list.data else {
             let message = format!("{name} is not a list: each of them begins with - id:");
-            self.complain(list.line, name, message);
+            self.add_problem(list.line, name, message);
             self.configuration.unread.add(None);
             return;
         };
         for (index, item) in items.iter().enumerate().take(MOST_OF_A_SCOPE) {
-            let place = self.place(item.line, format!("{name}[{index}]"));
+            let place = self.locate_entry(item.line, format!("{name}[{index}]"));
             let entry = match read_draft(item) {
-                Ok(draft) => draft.finish(place, scope, defaults, self.group),
+                Ok(draft) => draft.make_entry(place, scope, defaults, self.group),
                 Err((line, message)) => Err(Problem {
                     place: Place {
                         line: Some(line),
@@ -208,7 +208,7 @@ impl Reader<'_> {
             match entry {
                 Ok(entry) => self.configuration.entries.push(entry),
                 Err(problem) => {
-                    self.configuration.complain(problem);
+                    self.configuration.add_problem(problem);
                     self.configuration.unread.add(find_path(item, self.group));
                 }
             }
@@ -222,7 +222,7 @@ impl Reader<'_> {
                 items.len()
             );
             let entry = format!("{name}[{MOST_OF_A_SCOPE}]");
-            self.complain(beyond.line, &entry, message);
+            self.add_problem(beyond.line, &entry, message);
         }
     }
 }
@@ -252,10 +252,10 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
             return Err((key.line, format!("{} is set twice: remove one", quote_text(name))));
         }
         match name {
-            "id" => draft.id = read_said(value, name)?,
-            "role" => draft.role = read_said(value, name)?,
-            "rotate" => draft.rotate = read_said(value, name)?,
-            "secret_name" => draft.secret_name = read_said(value, name)?,
+            "id" => draft.id = read_optional_text(value, name)?,
+            "role" => draft.role = read_optional_text(value, name)?,
+            "rotate" => draft.rotate = read_optional_text(value, name)?,
+            "secret_name" => draft.secret_name = read_optional_text(value, name)?,
             "namespaces" => draft.namespaces = read_texts(value, name)?,
             "service_accounts" => draft.service_accounts = read_texts(value, name)?,
             "strict" => draft.is_strict = read_truth(value, name)?,
@@ -284,7 +284,7 @@ fn read_text(node: &Node) -> Option<&str> {
     }
 }
 
-fn read_said(node: &Node, name: &str) -> Result<Option<LocatedText>, Wrong> {
+fn read_optional_text(node: &Node, name: &str) -> Result<Option<LocatedText>, Wrong> {
     if node.is_null() {
         return Ok(None);
     }
@@ -309,8 +309,8 @@ fn read_texts(node: &Node, name: &str) -> Result<Vec<LocatedText>, Wrong> {
     };
     let mut texts = Vec::with_capacity(items.len());
     for item in items.iter() {
-        let said = read_said(item, name)?;
-        texts.push(said.ok_or_else(|| (item.line, format!("{name} has an empty item: remove it")))?);
+        let text = read_optional_text(item, name)?;
+        texts.push(text.ok_or_else(|| (item.line, format!("{name} has an empty item: remove it")))?);
     }
     Ok(texts)
 }

@@ -116,7 +116,7 @@ pub struct Unread {
 impl Unread {
     /// Returns an unreadable part that may name any project and group.
     #[must_use]
-    pub fn anything() -> Self {
+    pub fn of_anything() -> Self {
         Self {
             is_open: true,
             paths: BTreeSet::new(),
@@ -170,7 +170,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    fn complain(&mut self, problem: Problem) {
+    fn add_problem(&mut self, problem: Problem) {
         if self.problems.len() < MOST_PROBLEMS {
             self.problems.push(problem);
         }
@@ -181,7 +181,7 @@ impl Configuration {
     pub fn join(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
         self.unread.join(&other.unread);
-        other.problems.into_iter().for_each(|problem| self.complain(problem));
+        other.problems.into_iter().for_each(|problem| self.add_problem(problem));
         self
     }
 }

@@ -16,7 +16,10 @@ pub fn read_object(access: &FluxAccess, group: &str) -> Configuration {
     let (namespace, name) = (text(&access.metadata.namespace), text(&access.metadata.name));
     let file: Arc<str> = format!("FluxAccess {namespace}/{name}").into();
     let spec = &access.spec;
-    let defaults = Defaults::read(say(spec.role.as_ref()).as_ref(), say(spec.rotate.as_ref()).as_ref());
+    let defaults = Defaults::read(
+        make_text(spec.role.as_ref()).as_ref(),
+        make_text(spec.rotate.as_ref()).as_ref(),
+    );
     let mut configuration = Configuration::default();
     for (list, scope, items) in [
         ("projects", Scope::Project, &spec.projects),
@@ -37,13 +40,13 @@ pub fn read_object(access: &FluxAccess, group: &str) -> Configuration {
                     "there are {} {list}, and {MOST_OF_A_SCOPE} is the most: this one and all behind it are left out; ask for a group instead",
                     items.len()
                 );
-                configuration.complain(Problem { place, message });
+                configuration.add_problem(Problem { place, message });
                 break;
             }
-            match take_draft(item).finish(place, scope, &defaults, group) {
+            match take_draft(item).make_entry(place, scope, &defaults, group) {
                 Ok(entry) => configuration.entries.push(entry),
                 Err(problem) => {
-                    configuration.complain(problem);
+                    configuration.add_problem(problem);
                     configuration.unread.add(find_path(item, group));
                 }
             }
@@ -56,7 +59,7 @@ fn find_path<'a>(item: &'a AccessEntry, group: &str) -> Option<&'a str> {
     Some(item.id.as_str()).filter(|path| is_path_below(path, group))
 }
 
-fn say(text: Option<&String>) -> Option<LocatedText> {
+fn make_text(text: Option<&String>) -> Option<LocatedText> {
     text.map(|text| LocatedText {
         text: text.clone(),
         line: None,
@@ -64,12 +67,12 @@ fn say(text: Option<&String>) -> Option<LocatedText> {
 }
 
 fn take_draft(entry: &AccessEntry) -> Draft {
-    let all = |texts: &[String]| texts.iter().filter_map(|text| say(Some(text))).collect();
+    let all = |texts: &[String]| texts.iter().filter_map(|text| make_text(Some(text))).collect();
     Draft {
-        id: say(Some(&entry.id)).filter(|said| !said.text.is_empty()),
-        role: say(entry.role.as_ref()),
-        rotate: say(entry.rotate.as_ref()),
-        secret_name: say(entry.secret_name.as_ref()),
+        id: make_text(Some(&entry.id)).filter(|id| !id.text.is_empty()),
+        role: make_text(entry.role.as_ref()),
+        rotate: make_text(entry.rotate.as_ref()),
+        secret_name: make_text(entry.secret_name.as_ref()),
         namespaces: all(&entry.namespaces),
         service_accounts: all(&entry.service_accounts),
         is_strict: entry.strict,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 use tenure_api::access::FluxAccess;
 
-use super::assignment::{Claim, Delivery, Source, assign};
+use super::assignment::{Claim, Delivery, Source, assign_secrets};
 use super::{Configuration, File, Reading, read_file, read_object};
 use tenure_remote_requests::git_host::{Role, Scope};
 
@@ -24,15 +24,15 @@ fn read(text: &str) -> Configuration {
 }
 
 /// Returns the only problem of an entry with this additional field.
-fn problem_of(said: &str) -> String {
+fn problem_of(field: &str) -> String {
     let text = format!(
-        "flux_access:\n  projects:\n  - id: group-1/a\n    namespaces: [a]\n    {said}\n  - {{ id: group-1/b, namespaces: [b] }}\n"
+        "flux_access:\n  projects:\n  - id: group-1/a\n    namespaces: [a]\n    {field}\n  - {{ id: group-1/b, namespaces: [b] }}\n"
     );
     let configuration = read(&text);
     // The other entry is unaffected.
-    assert_eq!(configuration.entries.len(), 1, "{said}: {configuration:?}");
+    assert_eq!(configuration.entries.len(), 1, "{field}: {configuration:?}");
     let [problem] = configuration.problems.as_slice() else {
-        panic!("{said}: {configuration:?}");
+        panic!("{field}: {configuration:?}");
     };
     problem.to_string()
 }
@@ -95,7 +95,7 @@ fn what_is_absent_has_the_seeds_defaults() {
 
 #[test]
 fn each_entry_is_wrong_by_itself() {
-    for (said, saying) in [
+    for (text, saying) in [
         (
             "role: api",
             "config.yaml:5: projects[0]: role api is refused: statuses of commits are a different use case",
@@ -129,8 +129,8 @@ fn each_entry_is_wrong_by_itself() {
         ("id: group-1/c", "\"id\" is set twice"),
         ("? [a]\n    : b", "\"\" is unknown: an entry has id,"),
     ] {
-        let problem = problem_of(said);
-        assert!(problem.contains(saying), "{said}: {problem}");
+        let problem = problem_of(text);
+        assert!(problem.contains(saying), "{text}: {problem}");
     }
     for (entry, saying) in [
         ("{ namespaces: [a] }", "it has no id"),
@@ -263,7 +263,7 @@ fn five_hundred_of_each_are_read_and_no_more() {
     );
 }
 
-fn access(spec: serde_json::Value) -> FluxAccess {
+fn make_access(spec: serde_json::Value) -> FluxAccess {
     serde_json::from_value(json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccess", "metadata": { "name": "apps", "namespace": "team" }, "spec": spec
     }))
@@ -274,7 +274,10 @@ fn access(spec: serde_json::Value) -> FluxAccess {
 fn an_object_says_the_same_as_a_file() {
     let entries = json!([{ "id": "group-1/a", "role": "read_repository", "rotate": "1w", "secretName": "git", "namespaces": ["a", "a", "b-*"],
         "serviceAccounts": ["flux", "flux"], "strict": true }]);
-    let object = read_object(&access(json!({ "provider": "work", "projects": entries })), "group-1");
+    let object = read_object(
+        &make_access(json!({ "provider": "work", "projects": entries })),
+        "group-1",
+    );
     let file = read(
         "flux_access: { projects: [{ id: group-1/a, role: read_repository, rotate: 1w, secret_name: git, namespaces: [a, a, b-*], service_accounts: \
          [flux, flux], strict: true }] }",
@@ -291,7 +294,7 @@ fn an_object_says_the_same_as_a_file() {
     };
     assert_eq!(strip(object), strip(file));
     let wrong = read_object(
-        &access(
+        &make_access(
             json!({ "provider": "work", "role": "api", "projects": [{ "id": "", "namespaces": [] }, { "id": "group-2", "namespaces": ["A"] }],
             "groups": [{ "id": "group-1", "namespaces": ["a"] }] }),
         ),
@@ -316,7 +319,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
          - { id: group-1, namespaces: [\"*\"] }\n  - { id: group-1, namespaces: [b], secret_name: other }\n",
     );
     let object = read_object(
-        &access(json!({ "provider": "work", "projects": [{ "id": "group-1/a", "namespaces": ["a", "own"] }] })),
+        &make_access(json!({ "provider": "work", "projects": [{ "id": "group-1/a", "namespaces": ["a", "own"] }] })),
         "group-1",
     );
     let claims: Vec<Claim<'_>> = {
@@ -336,7 +339,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
         (Source::Agent(_), "own") => Err("it is not its".to_owned()),
         _ => Ok(()),
     };
-    let forward = assign(&claims, &namespaces, "tenure-system", may_reach);
+    let forward = assign_secrets(&claims, &namespaces, "tenure-system", may_reach);
     let found: Vec<(&str, &str, &str)> = forward
         .deliveries
         .iter()
@@ -371,7 +374,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
     }
     // The order of the claims doesn't matter.
     let backward: Vec<Claim<'_>> = claims.iter().rev().cloned().collect();
-    let again = assign(&backward, &namespaces, "tenure-system", may_reach);
+    let again = assign_secrets(&backward, &namespaces, "tenure-system", may_reach);
     let same: BTreeSet<String> = again.problems.iter().map(ToString::to_string).collect();
     assert_eq!(problems, same);
     let paths = |claims: &[Claim<'_>], deliveries: &[Delivery]| -> Vec<String> {
@@ -384,11 +387,14 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
 /// The content of an entry decides before the name of its object, which a tenant chooses.
 #[test]
 fn a_name_precedes_a_pattern_of_another_object() {
-    let said = |projects: serde_json::Value| {
-        read_object(&access(json!({ "provider": "work", "projects": projects })), "group-1")
+    let find_problem = |projects: serde_json::Value| {
+        read_object(
+            &make_access(json!({ "provider": "work", "projects": projects })),
+            "group-1",
+        )
     };
-    let pattern = said(json!([{ "id": "group-1/a", "namespaces": ["x*"] }]));
-    let name = said(json!([{ "id": "group-1/z", "namespaces": ["x1"] }]));
+    let pattern = find_problem(json!([{ "id": "group-1/a", "namespaces": ["x*"] }]));
+    let name = find_problem(json!([{ "id": "group-1/z", "namespaces": ["x1"] }]));
     let namespaces: BTreeSet<&str> = ["x1", "x2"].into();
     for source in [
         |name: &str| Source::Object("team".to_owned(), name.to_owned()),
@@ -399,7 +405,7 @@ fn a_name_precedes_a_pattern_of_another_object() {
                 source: source(of),
                 entry: &configuration.entries[0],
             });
-            let assignment = assign(&claims, &namespaces, "tenure-system", |_, _, _| Ok(()));
+            let assignment = assign_secrets(&claims, &namespaces, "tenure-system", |_, _, _| Ok(()));
             let paths: Vec<(&str, &str)> = assignment
                 .deliveries
                 .iter()

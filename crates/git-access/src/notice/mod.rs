@@ -16,8 +16,8 @@ use tenure_api::text;
 
 use super::delivery::ProviderState;
 use super::request::read_target;
-use super::rotation::schedule::{self, later};
-use super::status::condition;
+use super::rotation::schedule::{self, add_duration};
+use super::status::make_condition;
 use tenure_remote_requests::git_host::{HostError, HostKind, HostQuery, Issue};
 
 /// Condition of a waiting request: whether the project's owner has been notified in an issue.
@@ -49,23 +49,23 @@ pub struct IssueLimiter {
 
 impl IssueLimiter {
     /// Counts the issues that were begun within a day for this asker.
-    fn count(&mut self, asker: &str, now: Timestamp) -> usize {
+    fn count_recent(&mut self, asker: &str, now: Timestamp) -> usize {
         self.opened.retain(|_, times| {
-            times.retain(|at| later(*at, DAY) > now);
+            times.retain(|at| add_duration(*at, DAY) > now);
             !times.is_empty()
         });
         self.opened.get(asker).map_or(0, VecDeque::len)
     }
 
     /// Adds an issue that is about to be recorded.
-    pub fn begin(&mut self, request: &FluxAccessRequest, now: Timestamp) {
+    pub fn add_issue(&mut self, request: &FluxAccessRequest, now: Timestamp) {
         let asker = name_asker(&request.spec.asked_in);
         self.opened.entry(asker).or_default().push_back(now);
         self.begun.extend(request.metadata.name.clone());
     }
 
     /// Notes that the issue was recorded. If it could not be recorded, it no longer counts.
-    pub fn end(&mut self, request: &FluxAccessRequest, is_recorded: bool) {
+    pub fn settle_issue(&mut self, request: &FluxAccessRequest, is_recorded: bool) {
         self.begun.remove(request.metadata.name.as_deref().unwrap_or_default());
         let times = self.opened.get_mut(&name_asker(&request.spec.asked_in));
         if let (Some(times), false) = (times, is_recorded) {
@@ -101,29 +101,29 @@ impl OpenIssues {
     pub fn count<'a>(
         request: &FluxAccessRequest,
         all: impl Iterator<Item = &'a FluxAccessRequest>,
-        book: &mut IssueLimiter,
+        limiter: &mut IssueLimiter,
         now: Timestamp,
     ) -> Self {
         let asker = name_asker(&request.spec.asked_in);
-        let mut crowd = Self {
-            within_a_day: book.count(&asker, now),
+        let mut open_issues = Self {
+            within_a_day: limiter.count_recent(&asker, now),
             ..Self::default()
         };
         for other in all {
             let is_recorded = other.status.as_ref().is_some_and(|status| status.notice.is_some());
-            let is_begun = |name: &String| book.begun.contains(name);
+            let is_begun = |name: &String| limiter.begun.contains(name);
             let has_one = is_recorded || other.metadata.name.as_ref().is_some_and(is_begun);
             if !has_one || other.metadata.name == request.metadata.name {
                 continue;
             }
-            crowd.of_asker += usize::from(name_asker(&other.spec.asked_in) == asker);
-            crowd.at_target += usize::from(is_same(&other.spec.target, &request.spec.target));
+            open_issues.of_asker += usize::from(name_asker(&other.spec.asked_in) == asker);
+            open_issues.at_target += usize::from(is_same(&other.spec.target, &request.spec.target));
         }
-        crowd
+        open_issues
     }
 
     /// Returns the limit that forbids one more issue, if any.
-    fn refuse(self, asked_in: &AskedIn) -> Option<String> {
+    fn find_exceeded_limit(self, asked_in: &AskedIn) -> Option<String> {
         let (open, a_day) = match asked_in.kind.as_str() {
             "Agent" => (MOST_OF_AGENT, MOST_OF_AGENT),
             _ => (MOST_OPEN, MOST_A_DAY),
@@ -156,7 +156,7 @@ pub struct NoticeFacts<'a> {
     /// The state of the request in one word.
     pub state: &'a str,
     /// The state of its AccessProvider.
-    pub standing: ProviderState,
+    pub provider_state: ProviderState,
     /// The kind of its host.
     pub host: Option<HostKind>,
     /// True if the AccessProvider enables notices to owners.
@@ -165,7 +165,7 @@ pub struct NoticeFacts<'a> {
     /// notified.
     pub reaches: Option<bool>,
     /// The open issues of other requests.
-    pub crowd: OpenIssues,
+    pub open_issues: OpenIssues,
     /// The time by which the host's clock is ahead of the local clock.
     pub host_ahead: SignedDuration,
     /// The result of the last step.
@@ -225,7 +225,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn rest(notice: Option<&RequestNotice>) -> Self {
+    fn keep_notice(notice: Option<&RequestNotice>) -> Self {
         Self {
             notice: notice.cloned(),
             step: None,
@@ -234,28 +234,28 @@ impl Plan {
         }
     }
 
-    fn record(notice: Option<RequestNotice>, told: Option<NoticeEvent>) -> Self {
+    fn record_notice(notice: Option<RequestNotice>, event: Option<NoticeEvent>) -> Self {
         Self {
             notice,
-            step: Some(Step::Record(told)),
+            step: Some(Step::Record(event)),
             again: None,
             condition: None,
         }
     }
 
-    fn ask(notice: &RequestNotice, step: Step) -> Self {
+    fn run_step(notice: &RequestNotice, step: Step) -> Self {
         Self {
             step: Some(step),
-            ..Self::rest(Some(notice))
+            ..Self::keep_notice(Some(notice))
         }
     }
 }
 
 /// Adds an issue that was opened, found, closed or given up to the status of a request.
-pub fn record(status: &mut FluxAccessRequestStatus, plan: &Plan, now: Timestamp) {
+pub fn record_plan(status: &mut FluxAccessRequestStatus, plan: &Plan, now: Timestamp) {
     status.notice.clone_from(&plan.notice);
-    if let Some(Step::Record(Some(happening))) = &plan.step {
-        super::status::record_notice(status, happening, now);
+    if let Some(Step::Record(Some(event))) = &plan.step {
+        super::status::record_notice(status, event, now);
     }
 }
 
@@ -267,27 +267,27 @@ pub fn plan(seen: &NoticeFacts<'_>, now: Timestamp) -> Plan {
     let can_be = seen.host == Some(HostKind::Gitlab) && request.spec.target.scope == "project";
     let is_going = request.metadata.deletion_timestamp.is_some();
     let is_wanted = can_be && seen.is_wanted && !is_going && seen.state == "Pending" && seen.reaches != Some(false);
-    match (recorded, seen.standing) {
-        (None, ProviderState::Active) if is_wanted && seen.reaches == Some(true) => begin(seen, now),
-        (None, _) => Plan::rest(None),
-        (Some(notice), ProviderState::Gone) => leave(notice, "its AccessProvider is gone"),
-        (Some(notice), standing) => {
-            let stays = is_wanted && matches!(standing, ProviderState::Active | ProviderState::Suspended);
+    match (recorded, seen.provider_state) {
+        (None, ProviderState::Active) if is_wanted && seen.reaches == Some(true) => begin_issue(seen, now),
+        (None, _) => Plan::keep_notice(None),
+        (Some(notice), ProviderState::Gone) => abandon_issue(notice, "its AccessProvider is gone"),
+        (Some(notice), provider_state) => {
+            let stays = is_wanted && matches!(provider_state, ProviderState::Active | ProviderState::Suspended);
             Plan {
-                condition: stays.then(|| tell(notice, now)),
-                ..go_on(seen, notice, stays, now)
+                condition: stays.then(|| describe_progress(notice, now)),
+                ..continue_issue(seen, notice, stays, now)
             }
         }
     }
 }
 
 /// Plans a new issue if the limits allow one: nothing is recorded yet.
-fn begin(seen: &NoticeFacts<'_>, now: Timestamp) -> Plan {
-    if let Some(why) = seen.crowd.refuse(&seen.request.spec.asked_in) {
+fn begin_issue(seen: &NoticeFacts<'_>, now: Timestamp) -> Plan {
+    if let Some(why) = seen.open_issues.find_exceeded_limit(&seen.request.spec.asked_in) {
         return Plan {
-            again: Some(later(now, ROOM_LOOK)),
-            condition: Some(condition(ANNOUNCED, ConditionStatus::False, ("TooMany", why), now)),
-            ..Plan::rest(None)
+            again: Some(add_duration(now, ROOM_LOOK)),
+            condition: Some(make_condition(ANNOUNCED, ConditionStatus::False, ("TooMany", why), now)),
+            ..Plan::keep_notice(None)
         };
     }
     let notice = RequestNotice {
@@ -295,20 +295,20 @@ fn begin(seen: &NoticeFacts<'_>, now: Timestamp) -> Plan {
         ..RequestNotice::default()
     };
     Plan {
-        condition: Some(tell(&notice, now)),
-        ..Plan::ask(&notice, Step::Begin)
+        condition: Some(describe_progress(&notice, now)),
+        ..Plan::run_step(&notice, Step::Begin)
     }
 }
 
 /// Continues with a recorded issue: finds or opens it if it should stay, else closes it.
-fn go_on(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
+fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
     let target = read_target(&seen.request.spec.target);
     let is_answered = seen.answer.is_some_and(|answer| *answer != Answer::Recorded);
     let waits = notice.retry_at.as_ref().filter(|at| at.0 > now && !is_answered);
     if let (Some(until), false) = (waits, seen.request.metadata.deletion_timestamp.is_some()) {
         return Plan {
             again: Some(until.0),
-            ..Plan::rest(Some(notice))
+            ..Plan::keep_notice(Some(notice))
         };
     }
     let find = |notice: &RequestNotice| {
@@ -317,22 +317,22 @@ fn go_on(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, now: Times
             title: notice.title.clone(),
             body: write_body(seen.request),
         };
-        Plan::ask(notice, Step::Find(find))
+        Plan::run_step(notice, Step::Find(find))
     };
     match (notice.number, stays, seen.answer) {
-        (Some(_), true, _) => Plan::rest(Some(notice)),
+        (Some(_), true, _) => Plan::keep_notice(Some(notice)),
         (None, _, Some(Answer::Found(Ok(Some(issue))) | Answer::Opened(Ok(issue)))) => {
             let opened = RequestNotice {
                 number: Some(issue.number),
                 url: Some(issue.url.clone()),
-                ..fresh(notice)
+                ..clear_failure(notice)
             };
-            let told = NoticeEvent {
+            let event = NoticeEvent {
                 action: "Announced",
                 cause: format!("issue {} of the project", issue.url),
                 is_bad: false,
             };
-            Plan::record(Some(opened), Some(told))
+            Plan::record_notice(Some(opened), Some(event))
         }
         (None, true, Some(Answer::Found(Ok(None)))) => {
             let open = HostQuery::OpenIssue {
@@ -340,16 +340,16 @@ fn go_on(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, now: Times
                 title: notice.title.clone(),
                 body: write_body(seen.request),
             };
-            Plan::ask(notice, Step::Open(open))
+            Plan::run_step(notice, Step::Open(open))
         }
         // The issue was never opened.
-        (None, false, Some(Answer::Found(Ok(None)))) => Plan::record(None, None),
+        (None, false, Some(Answer::Found(Ok(None)))) => Plan::record_notice(None, None),
         (_, true, Some(Answer::Found(Err(trouble)) | Answer::Opened(Err(trouble)))) => {
-            let failed = fail(notice, trouble, seen.host_ahead, now);
-            Plan::record(Some(failed), None)
+            let failed = record_failure(notice, trouble, seen.host_ahead, now);
+            Plan::record_notice(Some(failed), None)
         }
         (_, false, Some(Answer::Closed(Ok(())))) => {
-            let told = NoticeEvent {
+            let event = NoticeEvent {
                 action: "Unannounced",
                 cause: format!(
                     "issue {} of the project is closed",
@@ -357,22 +357,22 @@ fn go_on(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, now: Times
                 ),
                 is_bad: false,
             };
-            Plan::record(None, Some(told))
+            Plan::record_notice(None, Some(event))
         }
         (_, false, Some(Answer::Closed(Err(trouble)) | Answer::Found(Err(trouble)) | Answer::Opened(Err(trouble)))) => {
-            let failed = fail(notice, trouble, seen.host_ahead, now);
+            let failed = record_failure(notice, trouble, seen.host_ahead, now);
             if seen.request.metadata.deletion_timestamp.is_some() || failed.failures >= MOST_FAILURES {
-                return leave(notice, &trouble.to_string());
+                return abandon_issue(notice, &trouble.to_string());
             }
-            Plan::record(Some(failed), None)
+            Plan::record_notice(Some(failed), None)
         }
-        (Some(number), false, _) => Plan::ask(notice, Step::Close(HostQuery::CloseIssue { target, number })),
+        (Some(number), false, _) => Plan::run_step(notice, Step::Close(HostQuery::CloseIssue { target, number })),
         (None, ..) => find(notice),
     }
 }
 
 /// Leaves an issue that is or may be open. The controllers no longer look at it.
-fn leave(notice: &RequestNotice, why: &str) -> Plan {
+fn abandon_issue(notice: &RequestNotice, why: &str) -> Plan {
     let cause = match &notice.url {
         Some(url) => format!("issue {url} of the project is left open, as it can't be closed: {why}"),
         None => format!(
@@ -380,16 +380,16 @@ fn leave(notice: &RequestNotice, why: &str) -> Plan {
             notice.title
         ),
     };
-    let told = NoticeEvent {
+    let event = NoticeEvent {
         action: "NoticeLeft",
         cause,
         is_bad: true,
     };
-    Plan::record(None, Some(told))
+    Plan::record_notice(None, Some(event))
 }
 
 /// Returns the notice without its failure.
-fn fresh(notice: &RequestNotice) -> RequestNotice {
+fn clear_failure(notice: &RequestNotice) -> RequestNotice {
     RequestNotice {
         title: notice.title.clone(),
         number: notice.number,
@@ -398,18 +398,23 @@ fn fresh(notice: &RequestNotice) -> RequestNotice {
     }
 }
 
-fn fail(notice: &RequestNotice, trouble: &HostError, host_ahead: SignedDuration, now: Timestamp) -> RequestNotice {
+fn record_failure(
+    notice: &RequestNotice,
+    trouble: &HostError,
+    host_ahead: SignedDuration,
+    now: Timestamp,
+) -> RequestNotice {
     let failures = notice.failures.saturating_add(1);
     let by_own_clock = |at: Timestamp| at.checked_sub(host_ahead).unwrap_or(at);
     let (reason, retry_at) = match trouble {
         HostError::Banned { until } => ("BannedByHost", schedule::wait_for(now, by_own_clock(*until))),
         HostError::Limited { until } => ("LimitedByHost", schedule::wait_for(now, by_own_clock(*until))),
-        HostError::Unauthenticated => ("AuthoriserRefused", schedule::retry(now, failures)),
+        HostError::Unauthenticated => ("AuthoriserRefused", schedule::find_retry_time(now, failures)),
         HostError::Forbidden(_) | HostError::Refused { .. } | HostError::Moved => {
-            ("RefusedByHost", later(now, REFUSED_LOOK))
+            ("RefusedByHost", add_duration(now, REFUSED_LOOK))
         }
         HostError::Unknown(_) | HostError::Unreachable(_) | HostError::NotUnderstood(_) => {
-            ("HostUnreachable", schedule::retry(now, failures))
+            ("HostUnreachable", schedule::find_retry_time(now, failures))
         }
     };
     RequestNotice {
@@ -424,7 +429,7 @@ fn fail(notice: &RequestNotice, trouble: &HostError, host_ahead: SignedDuration,
 }
 
 /// Returns the condition of a waiting request.
-fn tell(notice: &RequestNotice, now: Timestamp) -> Condition {
+fn describe_progress(notice: &RequestNotice, now: Timestamp) -> Condition {
     let (status, reason, message) = match (&notice.url, &notice.trouble) {
         (Some(url), _) => (
             ConditionStatus::True,
@@ -442,7 +447,7 @@ fn tell(notice: &RequestNotice, now: Timestamp) -> Condition {
             "an issue of the project is to show it".to_owned(),
         ),
     };
-    condition(ANNOUNCED, status, (reason, message), now)
+    make_condition(ANNOUNCED, status, (reason, message), now)
 }
 
 /// Returns a title that no other request has, in this or another cluster. The title contains no text of free choice.
@@ -459,7 +464,13 @@ fn write_body(request: &FluxAccessRequest) -> String {
     let spec = &request.spec;
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let target = name_target(&spec.provider, spec.target.id);
-    let list = |names: &[String]| names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+    let list = |names: &[String]| {
+        names
+            .iter()
+            .map(|name| quote_as_code(name))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let may = match spec.role.as_str() {
         "read_repository" => "clone and fetch it",
         _ => "pull images from its container registry",
@@ -472,8 +483,12 @@ fn write_body(request: &FluxAccessRequest) -> String {
         ),
     };
     let asked_in = match &spec.asked_in.tenant {
-        Some(tenant) => format!("{} of the tenant {}", quote(&spec.asked_in.name), quote(tenant)),
-        None => quote(&spec.asked_in.name),
+        Some(tenant) => format!(
+            "{} of the tenant {}",
+            quote_as_code(&spec.asked_in.name),
+            quote_as_code(tenant)
+        ),
+        None => quote_as_code(&spec.asked_in.name),
     };
     format!(
         "An account of a Kubernetes cluster requests that Flux may read this project. Comments in this issue are no answer. The issue is closed after \
@@ -495,21 +510,21 @@ fn write_body(request: &FluxAccessRequest) -> String {
          ```\n\
          \n\
          The request is {request}, and the hash of its spec is {hash}. Without this right, ask an administrator of the cluster.\n",
-        who = quote(&spec.requested_by),
-        role = quote(&spec.role),
-        secret = quote(&spec.secret_name),
+        who = quote_as_code(&spec.requested_by),
+        role = quote_as_code(&spec.role),
+        secret = quote_as_code(&spec.secret_name),
         namespaces = list(&spec.namespaces),
-        rotate = quote(&spec.rotate),
-        cluster = quote(&spec.cluster_uid),
-        target = quote(&target),
-        request = quote(name),
-        hash = quote(&spec.spec_hash),
+        rotate = quote_as_code(&spec.rotate),
+        cluster = quote_as_code(&spec.cluster_uid),
+        target = quote_as_code(&target),
+        request = quote_as_code(name),
+        hash = quote_as_code(&spec.spec_hash),
     )
 }
 
 /// Returns a user's text as a code span of Markdown, in one line. The host shows the text, and neither executes nor links it.
-fn quote(said: &str) -> String {
-    let line = text::visible_line(said);
+fn quote_as_code(text: &str) -> String {
+    let line = text::visible_line(text);
     let longest = line
         .split(|character| character != '`')
         .map(str::len)

@@ -8,7 +8,7 @@ fn now() -> Timestamp {
     "2026-06-01T12:00:00Z".parse().unwrap()
 }
 
-fn request(name: &str, asked_in: Value) -> FluxAccessRequest {
+fn make_request(name: &str, asked_in: Value) -> FluxAccessRequest {
     serde_json::from_value(json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest", "metadata": { "name": name, "namespace": "tenure-system" },
         "spec": {
@@ -21,27 +21,27 @@ fn request(name: &str, asked_in: Value) -> FluxAccessRequest {
 }
 
 fn of_tenant(name: &str, tenant: &str) -> FluxAccessRequest {
-    request(
+    make_request(
         name,
         json!({ "kind": "FluxAccess", "namespace": "team-a", "name": "app", "tenant": tenant }),
     )
 }
 
-fn noted(mut request: FluxAccessRequest, notice: Value) -> FluxAccessRequest {
+fn with_notice(mut request: FluxAccessRequest, notice: Value) -> FluxAccessRequest {
     let status = json!({ "notice": notice });
     request.status = Some(serde_json::from_value(status).unwrap());
     request
 }
 
-fn seen<'a>(request: &'a FluxAccessRequest, state: &'a str) -> NoticeFacts<'a> {
+fn make_facts<'a>(request: &'a FluxAccessRequest, state: &'a str) -> NoticeFacts<'a> {
     NoticeFacts {
         request,
         state,
-        standing: ProviderState::Active,
+        provider_state: ProviderState::Active,
         host: Some(HostKind::Gitlab),
         is_wanted: true,
         reaches: Some(true),
-        crowd: OpenIssues::default(),
+        open_issues: OpenIssues::default(),
         host_ahead: SignedDuration::ZERO,
         answer: None,
     }
@@ -61,54 +61,54 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
         request
     };
     let begins = |seen: NoticeFacts<'_>| plan(&seen, now()).notice.is_some();
-    assert!(begins(seen(&waits, "Pending")));
+    assert!(begins(make_facts(&waits, "Pending")));
     for seen in [
-        seen(&waits, "Approved"),
-        seen(&waits, "Denied"),
+        make_facts(&waits, "Approved"),
+        make_facts(&waits, "Denied"),
         // A revocation is an answer, too.
-        seen(&waits, "Revoked"),
-        seen(&of_group, "Pending"),
-        seen(&going, "Pending"),
+        make_facts(&waits, "Revoked"),
+        make_facts(&of_group, "Pending"),
+        make_facts(&going, "Pending"),
         NoticeFacts {
             is_wanted: false,
-            ..seen(&waits, "Pending")
+            ..make_facts(&waits, "Pending")
         },
         NoticeFacts {
             host: Some(HostKind::Gitea),
-            ..seen(&waits, "Pending")
+            ..make_facts(&waits, "Pending")
         },
         // No owner is notified if the asker may have the Secret nowhere, or if this is still unknown.
         NoticeFacts {
             reaches: Some(false),
-            ..seen(&waits, "Pending")
+            ..make_facts(&waits, "Pending")
         },
         NoticeFacts {
             reaches: None,
-            ..seen(&waits, "Pending")
+            ..make_facts(&waits, "Pending")
         },
         NoticeFacts {
-            standing: ProviderState::Suspended,
-            ..seen(&waits, "Pending")
+            provider_state: ProviderState::Suspended,
+            ..make_facts(&waits, "Pending")
         },
         NoticeFacts {
-            standing: ProviderState::Gone,
-            ..seen(&waits, "Pending")
+            provider_state: ProviderState::Gone,
+            ..make_facts(&waits, "Pending")
         },
     ] {
-        assert_eq!(plan(&seen, now()), Plan::rest(None), "{seen:?}");
+        assert_eq!(plan(&seen, now()), Plan::keep_notice(None), "{seen:?}");
     }
 }
 
 #[test]
 fn an_issue_stays_until_it_is_known_that_who_asks_may_have_nothing() {
-    let shown = noted(
+    let shown = with_notice(
         of_tenant("work-42-a", "orchard"),
         json!({ "title": "t", "number": 1, "url": "u" }),
     );
     let planned = |reaches: Option<bool>| {
         let seen = NoticeFacts {
             reaches,
-            ..seen(&shown, "Pending")
+            ..make_facts(&shown, "Pending")
         };
         plan(&seen, now())
     };
@@ -124,19 +124,19 @@ fn an_issue_stays_until_it_is_known_that_who_asks_may_have_nothing() {
 
 #[test]
 fn one_who_asks_has_a_bound_and_so_has_a_project() {
-    let open = |name: &str, tenant: &str| noted(of_tenant(name, tenant), json!({ "title": "t", "number": 1 }));
+    let open = |name: &str, tenant: &str| with_notice(of_tenant(name, tenant), json!({ "title": "t", "number": 1 }));
     let one_more = of_tenant("more", "orchard");
-    let told = |others: &[FluxAccessRequest], within_a_day: usize| {
-        let mut book = IssueLimiter::default();
+    let find_limit = |others: &[FluxAccessRequest], within_a_day: usize| {
+        let mut limiter = IssueLimiter::default();
         for _ in 0..within_a_day {
-            book.begin(&one_more, now());
+            limiter.add_issue(&one_more, now());
         }
-        book.end(&one_more, true);
-        let crowd = OpenIssues::count(&one_more, others.iter(), &mut book, now());
+        limiter.settle_issue(&one_more, true);
+        let open_issues = OpenIssues::count(&one_more, others.iter(), &mut limiter, now());
         let planned = plan(
             &NoticeFacts {
-                crowd,
-                ..seen(&one_more, "Pending")
+                open_issues,
+                ..make_facts(&one_more, "Pending")
             },
             now(),
         );
@@ -145,65 +145,65 @@ fn one_who_asks_has_a_bound_and_so_has_a_project() {
         planned.notice.is_none().then_some(condition.message)
     };
     let of_one: Vec<_> = (0..MOST_OPEN).map(|nth| open(&format!("r{nth}"), "orchard")).collect();
-    assert!(told(&of_one, 0).is_some_and(|why| why.contains("tenant orchard")));
-    assert_eq!(told(of_one.get(1..).unwrap(), 0), None);
+    assert!(find_limit(&of_one, 0).is_some_and(|why| why.contains("tenant orchard")));
+    assert_eq!(find_limit(of_one.get(1..).unwrap(), 0), None);
     let of_many: Vec<_> = (0..MOST_AT_TARGET)
         .map(|nth| open(&format!("r{nth}"), &format!("tenant-{nth}")))
         .collect();
-    assert!(told(&of_many, 0).is_some_and(|why| why.contains("this project")));
-    assert_eq!(told(of_many.get(1..).unwrap(), 0), None);
+    assert!(find_limit(&of_many, 0).is_some_and(|why| why.contains("this project")));
+    assert_eq!(find_limit(of_many.get(1..).unwrap(), 0), None);
     // An asker that repeatedly withdraws and asks again can't open more than this.
-    assert!(told(&[], MOST_A_DAY).is_some_and(|why| why.contains("within a day")));
+    assert!(find_limit(&[], MOST_A_DAY).is_some_and(|why| why.contains("within a day")));
     // Requests without an issue don't count, and neither does the request itself.
     let none: Vec<_> = (0..20).map(|nth| of_tenant(&format!("r{nth}"), "orchard")).collect();
-    assert_eq!(told(&none, 0), None);
-    assert_eq!(told(&[open("more", "orchard")], 0), None);
+    assert_eq!(find_limit(&none, 0), None);
+    assert_eq!(find_limit(&[open("more", "orchard")], 0), None);
     // An agent that an administrator named may have as many issues as entries.
-    let agent = request("more", json!({ "kind": "Agent", "name": "prod" }));
-    let crowd = OpenIssues {
+    let agent = make_request("more", json!({ "kind": "Agent", "name": "prod" }));
+    let open_issues = OpenIssues {
         of_asker: MOST_OF_AGENT - 1,
         ..OpenIssues::default()
     };
-    assert_eq!(crowd.refuse(&agent.spec.asked_in), None);
+    assert_eq!(open_issues.find_exceeded_limit(&agent.spec.asked_in), None);
 }
 
 #[test]
 fn a_book_forgets_who_opened_nothing_for_a_day() {
-    let mut book = IssueLimiter::default();
+    let mut limiter = IssueLimiter::default();
     for minutes in 0..30 {
         let begun = of_tenant("work-42-a", "orchard");
-        book.begin(&begun, later(now(), Duration::from_secs(60 * minutes)));
-        book.end(&begun, true);
+        limiter.add_issue(&begun, add_duration(now(), Duration::from_secs(60 * minutes)));
+        limiter.settle_issue(&begun, true);
     }
-    assert_eq!(book.count("tenant orchard", now()), 30);
-    assert_eq!(book.count("tenant other", now()), 0);
-    let next_day = later(now(), DAY);
-    assert_eq!(book.count("tenant orchard", next_day), 29);
-    assert_eq!(book.count("tenant orchard", later(next_day, DAY)), 0);
-    assert!(book.opened.is_empty() && book.begun.is_empty());
+    assert_eq!(limiter.count_recent("tenant orchard", now()), 30);
+    assert_eq!(limiter.count_recent("tenant other", now()), 0);
+    let next_day = add_duration(now(), DAY);
+    assert_eq!(limiter.count_recent("tenant orchard", next_day), 29);
+    assert_eq!(limiter.count_recent("tenant orchard", add_duration(next_day, DAY)), 0);
+    assert!(limiter.opened.is_empty() && limiter.begun.is_empty());
 }
 
 /// Concurrent requests see each other's issues before these are recorded.
 #[test]
 fn what_is_begun_and_not_recorded_yet_counts() {
-    let mut book = IssueLimiter::default();
+    let mut limiter = IssueLimiter::default();
     let all: Vec<_> = (0..MOST_OPEN + 1)
         .map(|nth| of_tenant(&format!("r{nth}"), "orchard"))
         .collect();
-    let refused = |book: &mut IssueLimiter, request: &FluxAccessRequest| {
-        let crowd = OpenIssues::count(request, all.iter(), book, now());
-        crowd.refuse(&request.spec.asked_in).is_some()
+    let refused = |limiter: &mut IssueLimiter, request: &FluxAccessRequest| {
+        let open_issues = OpenIssues::count(request, all.iter(), limiter, now());
+        open_issues.find_exceeded_limit(&request.spec.asked_in).is_some()
     };
     let (last, others) = all.split_last().unwrap();
     for request in others {
-        assert!(!refused(&mut book, request));
-        book.begin(request, now());
+        assert!(!refused(&mut limiter, request));
+        limiter.add_issue(request, now());
     }
-    assert!(refused(&mut book, last));
+    assert!(refused(&mut limiter, last));
     // One of them could not be recorded.
-    book.end(others.first().unwrap(), false);
-    assert!(!refused(&mut book, last));
-    assert_eq!(book.count("tenant orchard", now()), MOST_OPEN - 1);
+    limiter.settle_issue(others.first().unwrap(), false);
+    assert!(!refused(&mut limiter, last));
+    assert_eq!(limiter.count_recent("tenant orchard", now()), MOST_OPEN - 1);
 }
 
 /// A host with issues, and with a given result for each order.
@@ -231,7 +231,7 @@ impl Host {
     }
 
     fn carry_out(&mut self, ask: &HostQuery) -> Result<Option<Issue>, HostError> {
-        let tell = |nth: usize| Issue {
+        let make_issue = |nth: usize| Issue {
             number: nth as u64 + 1,
             url: format!("https://gitlab.example.org/-/issues/{}", nth + 1),
         };
@@ -240,11 +240,11 @@ impl Host {
                 let mut all = self.issues.iter();
                 Ok(all
                     .position(|issue| issue.2 && issue.0 == *title && issue.1 == *body)
-                    .map(tell))
+                    .map(make_issue))
             }
             HostQuery::OpenIssue { title, body, .. } => {
                 self.issues.push((title.clone(), body.clone(), true));
-                Ok(Some(tell(self.issues.len() - 1)))
+                Ok(Some(make_issue(self.issues.len() - 1)))
             }
             HostQuery::CloseIssue { number, .. } => {
                 self.issues[usize::try_from(*number).unwrap() - 1].2 = false;
@@ -254,7 +254,11 @@ impl Host {
         }
     }
 
-    fn ask(&mut self, ask: &HostQuery, fate: impl Fn(usize) -> Fate) -> Option<Result<Option<Issue>, HostError>> {
+    fn answer_query(
+        &mut self,
+        ask: &HostQuery,
+        fate: impl Fn(usize) -> Fate,
+    ) -> Option<Result<Option<Issue>, HostError>> {
         let fate = fate(self.asked);
         self.asked += 1;
         if fate == Fate::Unreachable {
@@ -270,29 +274,38 @@ impl Host {
 }
 
 /// Continues until no step is due.
-fn settle(host: &mut Host, request: &mut FluxAccessRequest, state: &str, fate: impl Fn(usize) -> Fate + Copy) -> Plan {
+fn run_until_settled(
+    host: &mut Host,
+    request: &mut FluxAccessRequest,
+    state: &str,
+    fate: impl Fn(usize) -> Fate + Copy,
+) -> Plan {
     let mut time = now();
     let mut answer = None;
     for _ in 0..100 {
         let planned = plan(
             &NoticeFacts {
                 answer: answer.as_ref(),
-                ..seen(request, state)
+                ..make_facts(request, state)
             },
             time,
         );
         answer = None;
         match &planned.step {
             Some(Step::Begin | Step::Record(_)) => {
-                record(request.status.get_or_insert_default(), &planned, time);
+                record_plan(request.status.get_or_insert_default(), &planned, time);
                 answer = Some(Answer::Recorded);
             }
-            Some(Step::Find(ask)) => answer = host.ask(ask, fate).map(Answer::Found),
+            Some(Step::Find(ask)) => answer = host.answer_query(ask, fate).map(Answer::Found),
             Some(Step::Open(ask)) => {
-                let told = host.ask(ask, fate);
-                answer = told.map(|told| Answer::Opened(told.map(|issue| issue.unwrap())));
+                let answered = host.answer_query(ask, fate);
+                answer = answered.map(|issue| Answer::Opened(issue.map(|issue| issue.unwrap())));
             }
-            Some(Step::Close(ask)) => answer = host.ask(ask, fate).map(|told| Answer::Closed(told.map(|_| ()))),
+            Some(Step::Close(ask)) => {
+                answer = host
+                    .answer_query(ask, fate)
+                    .map(|closed| Answer::Closed(closed.map(|_| ())))
+            }
             None => match planned.again {
                 Some(again) => {
                     assert!(again > time);
@@ -312,10 +325,10 @@ fn a_lost_answer_a_host_that_is_down_and_a_death_leave_one_issue_and_then_none()
         for nth in 0..8 {
             let fates = |asked: usize| if asked == nth { fate } else { Fate::Fine };
             let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
-            let planned = settle(&mut host, &mut request, "Pending", fates);
+            let planned = run_until_settled(&mut host, &mut request, "Pending", fates);
             assert_eq!(host.list_open(), 1, "{fate:?} {nth}");
             assert_eq!(planned.condition.unwrap().reason, "Opened");
-            let planned = settle(&mut host, &mut request, "Approved", fates);
+            let planned = run_until_settled(&mut host, &mut request, "Approved", fates);
             assert_eq!(host.list_open(), 0, "{fate:?} {nth}");
             assert_eq!((host.issues.len(), planned.notice, planned.condition), (1, None, None));
         }
@@ -325,9 +338,9 @@ fn a_lost_answer_a_host_that_is_down_and_a_death_leave_one_issue_and_then_none()
 #[test]
 fn what_was_not_opened_yet_is_opened_no_more_once_it_is_answered() {
     let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
-    let begun = plan(&seen(&request, "Pending"), now());
-    record(request.status.get_or_insert_default(), &begun, now());
-    settle(&mut host, &mut request, "Approved", |_| Fate::Fine);
+    let begun = plan(&make_facts(&request, "Pending"), now());
+    record_plan(request.status.get_or_insert_default(), &begun, now());
+    run_until_settled(&mut host, &mut request, "Approved", |_| Fate::Fine);
     assert!(host.issues.is_empty() && request.status.unwrap().notice.is_none());
 }
 
@@ -337,12 +350,12 @@ fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
     let dead = |_| Fate::Unreachable;
     for is_going in [true, false] {
         let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
-        settle(&mut host, &mut request, "Pending", |_| Fate::Fine);
+        run_until_settled(&mut host, &mut request, "Pending", |_| Fate::Fine);
         if is_going {
             request.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-06-01T11:00:00Z")).unwrap());
         }
         let before = host.asked;
-        settle(&mut host, &mut request, "Revoked", dead);
+        run_until_settled(&mut host, &mut request, "Revoked", dead);
         let tries = if is_going { 1 } else { MOST_FAILURES as usize };
         assert_eq!(host.asked - before, tries);
         let status = request.status.unwrap();
@@ -352,16 +365,16 @@ fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
         assert!(last.cause.contains("https://gitlab.example.org/-/issues/1"), "{last:?}");
     }
     // An issue that may be open, and can't be looked up, is reported by its title.
-    let mut request = noted(of_tenant("work-42-a", "orchard"), json!({ "title": "of this request" }));
+    let mut request = with_notice(of_tenant("work-42-a", "orchard"), json!({ "title": "of this request" }));
     request.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-06-01T11:00:00Z")).unwrap());
-    settle(&mut Host::default(), &mut request, "Pending", dead);
+    run_until_settled(&mut Host::default(), &mut request, "Pending", dead);
     let status = request.status.unwrap();
     assert!(status.notice.is_none() && status.history[0].cause.contains("\"of this request\" isn't known"));
 }
 
 #[test]
 fn a_project_without_issues_is_asked_once_a_day_and_says_so() {
-    let request = noted(of_tenant("work-42-a", "orchard"), json!({ "title": "t" }));
+    let request = with_notice(of_tenant("work-42-a", "orchard"), json!({ "title": "t" }));
     let refused = HostError::Refused {
         status: 403,
         message: "issues are turned off".to_owned(),
@@ -370,28 +383,28 @@ fn a_project_without_issues_is_asked_once_a_day_and_says_so() {
     let planned = plan(
         &NoticeFacts {
             answer: Some(&answer),
-            ..seen(&request, "Pending")
+            ..make_facts(&request, "Pending")
         },
         now(),
     );
-    let failed = noted(request, serde_json::to_value(planned.notice.unwrap()).unwrap());
-    let planned = plan(&seen(&failed, "Pending"), now());
-    assert_eq!((planned.step, planned.again), (None, Some(later(now(), DAY))));
-    let said = planned.condition.unwrap();
+    let failed = with_notice(request, serde_json::to_value(planned.notice.unwrap()).unwrap());
+    let planned = plan(&make_facts(&failed, "Pending"), now());
+    assert_eq!((planned.step, planned.again), (None, Some(add_duration(now(), DAY))));
+    let condition = planned.condition.unwrap();
     assert_eq!(
-        (said.reason.as_str(), said.status),
+        (condition.reason.as_str(), condition.status),
         ("RefusedByHost", ConditionStatus::False)
     );
-    assert!(said.message.contains("issues are turned off"));
+    assert!(condition.message.contains("issues are turned off"));
 }
 
 #[test]
 fn what_somebody_wrote_into_a_request_is_quoted() {
-    assert_eq!(quote("a"), "`a`");
-    assert_eq!(quote("a``b`c"), "```a``b`c```");
-    assert_eq!(quote("`a`"), "`` `a` ``");
-    assert_eq!(quote("a\n/close\r@all"), "`a\\n/close\\r@all`");
-    assert_eq!(quote(""), "`  `");
+    assert_eq!(quote_as_code("a"), "`a`");
+    assert_eq!(quote_as_code("a``b`c"), "```a``b`c```");
+    assert_eq!(quote_as_code("`a`"), "`` `a` ``");
+    assert_eq!(quote_as_code("a\n/close\r@all"), "`a\\n/close\\r@all`");
+    assert_eq!(quote_as_code(""), "`  `");
     let mut request = of_tenant("work-42-a", "orchard");
     request.spec.requested_by = "x`\n\n/assign @root\n\n<img src=x> `".to_owned();
     let body = write_body(&request);

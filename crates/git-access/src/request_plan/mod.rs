@@ -16,7 +16,7 @@ use tenure_tenancy::access::NamespacePattern;
 use tenure_tenancy::access::approval::{ServedRequest, Verdict, choose_request};
 
 use self::handover::list_predecessors;
-use super::configuration::assignment::{Claim, Source, assign};
+use super::configuration::assignment::{Claim, Source, assign_secrets};
 use super::configuration::{Entry, Place, Problem, Unread};
 use super::request::{RequestOrigin, make_request, name_request, name_scope};
 use tenure_remote_requests::git_host::{Scope, Target};
@@ -116,7 +116,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
     let mut plan = Plan::default();
     let mut unread: UnreadParts<'_> = BTreeMap::new();
     for (asked_in, part) in seen.unread {
-        unread.entry(key_of(asked_in)).or_default().join(part);
+        unread.entry(make_key(asked_in)).or_default().join(part);
     }
     let mut by_entry: ByEntry<'_> = BTreeMap::new();
     for (request, verdict) in seen.requests {
@@ -138,12 +138,12 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
             .or_default();
         *count += 1;
         if *count > MOST_OF_AN_ASKER {
-            plan.complain(&asked.entry, format!("{MOST_OF_AN_ASKER} entries of one tenant are the most: this one and those behind it are left out; ask for groups, or use patterns"));
-            let part = unread.entry(key_of(&asked.asked_in)).or_default();
+            plan.add_problem(&asked.entry, format!("{MOST_OF_AN_ASKER} entries of one tenant are the most: this one and those behind it are left out; ask for groups, or use patterns"));
+            let part = unread.entry(make_key(&asked.asked_in)).or_default();
             part.add(Some(&asked.entry.path));
             continue;
         }
-        if let Some(target) = resolve(seen, asked, &mut plan) {
+        if let Some(target) = resolve_target(seen, asked, &mut plan) {
             let asking = RequestOrigin {
                 provider: seen.provider.to_owned(),
                 asked_in: asked.asked_in.clone(),
@@ -153,7 +153,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
             let wanted = make_request(&asked.entry, &target, &asking);
             let name = name_request(&wanted);
             if name.len() > LONGEST_LABEL_VALUE {
-                plan.complain(&asked.entry, format!("the FluxAccessRequest would be called {name}, and its Secrets get the name as a label, which holds at most {LONGEST_LABEL_VALUE} characters: create the AccessProvider with a shorter name than {}", seen.provider));
+                plan.add_problem(&asked.entry, format!("the FluxAccessRequest would be called {name}, and its Secrets get the name as a label, which holds at most {LONGEST_LABEL_VALUE} characters: create the AccessProvider with a shorter name than {}", seen.provider));
                 continue;
             }
             resolved.push((asked, wanted));
@@ -166,7 +166,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
             entry: &asked.entry,
         })
         .collect();
-    let assignment = assign(&claims, seen.namespaces, seen.platform, |index, _, namespace| {
+    let assignment = assign_secrets(&claims, seen.namespaces, seen.platform, |index, _, namespace| {
         let Some((asked, spec)) = resolved.get(index) else {
             return Err("it is not known".to_owned());
         };
@@ -278,7 +278,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
 /// The unreadable parts, by kind, namespace, name and tenant of their object or agent.
 type UnreadParts<'a> = BTreeMap<(&'a str, &'a str, &'a str, Option<&'a str>), Unread>;
 
-fn key_of(asked_in: &AskedIn) -> (&str, &str, &str, Option<&str>) {
+fn make_key(asked_in: &AskedIn) -> (&str, &str, &str, Option<&str>) {
     (
         &asked_in.kind,
         &asked_in.namespace,
@@ -291,7 +291,7 @@ fn key_of(asked_in: &AskedIn) -> (&str, &str, &str, Option<&str>) {
 fn may_be_asked_for(unread: &UnreadParts<'_>, group: &str, spec: &FluxAccessRequestSpec) -> bool {
     let path = spec.target.path.as_str();
     let first = path.split('/').next().unwrap_or_default();
-    let part = unread.get(&key_of(&spec.asked_in));
+    let part = unread.get(&make_key(&spec.asked_in));
     first.eq_ignore_ascii_case(group) && part.is_some_and(|part| part.may_name(path))
 }
 
@@ -349,7 +349,7 @@ impl Plan {
         }
     }
 
-    fn complain(&mut self, entry: &Entry, message: String) {
+    fn add_problem(&mut self, entry: &Entry, message: String) {
         self.problems.push(Problem {
             place: entry.place.clone(),
             message,
@@ -370,7 +370,7 @@ fn describe_target(spec: &FluxAccessRequestSpec) -> FluxAccessTargetSpec {
 }
 
 /// Returns the target of an entry. A target that a request had before keeps its number until the host reports another one.
-fn resolve(seen: Snapshot<'_>, asked: &RequestedEntry, plan: &mut Plan) -> Option<Target> {
+fn resolve_target(seen: Snapshot<'_>, asked: &RequestedEntry, plan: &mut Plan) -> Option<Target> {
     let entry = &asked.entry;
     let key = (entry.scope, entry.path.clone());
     let before = || {
@@ -394,12 +394,12 @@ fn resolve(seen: Snapshot<'_>, asked: &RequestedEntry, plan: &mut Plan) -> Optio
             let message = format!(
                 "there is no {kind} of this path, or the authoriser may not see it: look at the path, or ask its owner to add the authoriser"
             );
-            plan.complain(entry, message);
+            plan.add_problem(entry, message);
             before()
         }
         Some(PathLookup::Unknown(why)) => {
             let message = format!("the host could not be asked about this {kind}: {why}");
-            plan.complain(entry, message);
+            plan.add_problem(entry, message);
             before()
         }
         None => {

@@ -7,7 +7,7 @@ use super::super::configuration::{File, Reading, read_file};
 use super::handover::MOST_PREDECESSORS;
 use super::*;
 
-fn entries(list: &str) -> Vec<RequestedEntry> {
+fn parse_entries(list: &str) -> Vec<RequestedEntry> {
     let file = File {
         path: "config.yaml",
         is_own: false,
@@ -18,14 +18,14 @@ fn entries(list: &str) -> Vec<RequestedEntry> {
     };
     assert_eq!(configuration.problems, []);
     let asked = |entry| RequestedEntry {
-        asked_in: agent(),
+        asked_in: make_agent(),
         author: None,
         entry,
     };
     configuration.entries.into_iter().map(asked).collect()
 }
 
-fn agent() -> AskedIn {
+fn make_agent() -> AskedIn {
     AskedIn {
         kind: "Agent".to_owned(),
         name: "prod".to_owned(),
@@ -33,7 +33,7 @@ fn agent() -> AskedIn {
     }
 }
 
-fn known(path: &str, id: u64) -> ((Scope, String), PathLookup) {
+fn make_lookup(path: &str, id: u64) -> ((Scope, String), PathLookup) {
     let target = Target {
         scope: Scope::Project,
         id,
@@ -42,7 +42,7 @@ fn known(path: &str, id: u64) -> ((Scope, String), PathLookup) {
     ((Scope::Project, path.to_owned()), PathLookup::Known(target))
 }
 
-fn approved() -> Verdict {
+fn make_approval() -> Verdict {
     Verdict::Approved(ApproverAnswer {
         object: "grant".to_owned(),
         by: "alice".to_owned(),
@@ -52,7 +52,7 @@ fn approved() -> Verdict {
     })
 }
 
-fn stored(name: &str, spec: &FluxAccessRequestSpec) -> FluxAccessRequest {
+fn make_stored(name: &str, spec: &FluxAccessRequestSpec) -> FluxAccessRequest {
     let mut request = FluxAccessRequest::new(name, spec.clone());
     request.status = Some(FluxAccessRequestStatus {
         credentials: vec![CredentialLedger {
@@ -98,13 +98,13 @@ impl Bed {
     }
 }
 
-fn bed(list: &str) -> Bed {
+fn make_bed(list: &str) -> Bed {
     Bed {
         provider: "work".to_owned(),
-        asked: entries(list),
+        asked: parse_entries(list),
         unread: Vec::new(),
         group: "group-1",
-        looked_up: [known("group-1/a", 42)].into(),
+        looked_up: [make_lookup("group-1/a", 42)].into(),
         requests: Vec::new(),
         targets: BTreeSet::new(),
         ending: BTreeSet::new(),
@@ -115,13 +115,13 @@ const ENTRY: &str = "{ id: group-1/a, namespaces: [\"team-*\", other] }";
 
 #[test]
 fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
-    let mut bed = bed(ENTRY);
+    let mut bed = make_bed(ENTRY);
     bed.looked_up.clear();
     let plan = bed.plan();
     assert_eq!(plan.look_up, [(Scope::Project, "group-1/a".to_owned())]);
     assert!(plan.make.is_empty() && plan.problems.is_empty());
 
-    bed.looked_up = [known("group-1/a", 42)].into();
+    bed.looked_up = [make_lookup("group-1/a", 42)].into();
     let plan = bed.plan();
     let (name, spec) = plan.make.first_key_value().unwrap();
     assert_eq!((plan.make.len(), spec.target.id), (1, 42));
@@ -135,10 +135,10 @@ fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
         plan.problems
     );
 
-    bed.requests = vec![(stored(name, spec), Verdict::Pending(Vec::new()))];
+    bed.requests = vec![(make_stored(name, spec), Verdict::Pending(Vec::new()))];
     let plan = bed.plan();
     assert!(plan.make.is_empty() && plan.end.is_empty() && plan.deliveries.is_empty());
-    bed.requests[0].1 = approved();
+    bed.requests[0].1 = make_approval();
     let plan = bed.plan();
     assert_eq!(plan.outcomes[0].1.state, "Approved");
     let there: Vec<&str> = plan.deliveries.values().flatten().map(String::as_str).collect();
@@ -147,23 +147,23 @@ fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
 
 #[test]
 fn what_was_approved_goes_on_until_more_is() {
-    let narrow = bed("{ id: group-1/a, namespaces: [team-a] }");
+    let narrow = make_bed("{ id: group-1/a, namespaces: [team-a] }");
     let (name, spec) = narrow.plan().make.pop_first().unwrap();
-    let mut wide = bed(ENTRY);
-    wide.requests = vec![(stored(&name, &spec), approved())];
+    let mut wide = make_bed(ENTRY);
+    wide.requests = vec![(make_stored(&name, &spec), make_approval())];
     let plan = wide.plan();
     assert_eq!((plan.make.len(), plan.end.len()), (1, 0));
     assert_eq!(plan.deliveries, [(name.clone(), ["team-a".to_owned()].into())].into());
     // After more is approved, no entry asks for the first request any more.
     let (wider, spec) = plan.make.first_key_value().unwrap();
-    wide.requests.push((stored(wider, spec), approved()));
+    wide.requests.push((make_stored(wider, spec), make_approval()));
     let plan = wide.plan();
     assert_eq!(plan.end, [name].into());
     assert_eq!(plan.deliveries.keys().collect::<Vec<_>>(), [wider]);
 }
 
 /// Sets the credential of a request in a namespace.
-fn hold(request: &mut FluxAccessRequest, current: Option<bool>) {
+fn set_credential(request: &mut FluxAccessRequest, current: Option<bool>) {
     let held = current.map(|is_proven| {
         serde_json::json!({ "generation": 1, "id": 7, "name": "fa/1", "fingerprint": "one", "begunAt": "2026-06-01T08:00:00Z",
             "verifiedAt": is_proven.then_some("2026-06-01T08:10:00Z") })
@@ -174,23 +174,23 @@ fn hold(request: &mut FluxAccessRequest, current: Option<bool>) {
 
 #[test]
 fn what_was_approved_delivers_until_more_was_taken_over() {
-    let narrow = bed("{ id: group-1/a, namespaces: [team-a] }");
+    let narrow = make_bed("{ id: group-1/a, namespaces: [team-a] }");
     let (name, spec) = narrow.plan().make.pop_first().unwrap();
-    let mut wide = bed(ENTRY);
-    wide.requests = vec![(stored(&name, &spec), approved())];
-    hold(&mut wide.requests[0].0, Some(true));
+    let mut wide = make_bed(ENTRY);
+    wide.requests = vec![(make_stored(&name, &spec), make_approval())];
+    set_credential(&mut wide.requests[0].0, Some(true));
     let (wider, spec) = wide.plan().make.pop_first().unwrap();
-    wide.requests.push((stored(&wider, &spec), approved()));
+    wide.requests.push((make_stored(&wider, &spec), make_approval()));
     let plan = wide.plan();
     assert!(plan.end.is_empty(), "{:?}", plan.end);
     assert_eq!(plan.handovers, [(name.clone(), wider.clone())].into());
     assert_eq!(plan.deliveries[&name], ["team-a".to_owned()].into());
     assert_eq!(plan.deliveries[&wider].len(), 2);
     // The use of the new credential isn't enough: the old one continues for a while.
-    hold(&mut wide.requests[1].0, Some(true));
+    set_credential(&mut wide.requests[1].0, Some(true));
     assert!(wide.plan().end.is_empty());
     // Nothing of the earlier request is left.
-    hold(&mut wide.requests[0].0, None);
+    set_credential(&mut wide.requests[0].0, None);
     let plan = wide.plan();
     assert_eq!((&plan.end, plan.handovers.len()), (&[name.clone()].into(), 0));
 
@@ -199,11 +199,11 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
         let made = serde_json::json!(format!("2026-06-0{day}T08:00:00Z"));
         request.0.metadata.creation_timestamp = serde_json::from_value(made).unwrap();
     }
-    hold(&mut wide.requests[0].0, Some(true));
-    hold(&mut wide.requests[1].0, None);
+    set_credential(&mut wide.requests[0].0, Some(true));
+    set_credential(&mut wide.requests[1].0, None);
     let asked = std::mem::replace(
         &mut wide.asked,
-        entries("{ id: group-1/a, namespaces: [\"team-*\", other], rotate: 120d }"),
+        parse_entries("{ id: group-1/a, namespaces: [\"team-*\", other], rotate: 120d }"),
     );
     let plan = wide.plan();
     assert_eq!(
@@ -212,10 +212,10 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
         "{plan:?}"
     );
     wide.asked = asked;
-    hold(&mut wide.requests[1].0, Some(true));
+    set_credential(&mut wide.requests[1].0, Some(true));
 
     // A request ends at once without an approval, with another form of Secret, or without a wanted namespace.
-    hold(&mut wide.requests[0].0, Some(true));
+    set_credential(&mut wide.requests[0].0, Some(true));
     let (earlier, current) = (wide.requests[0].clone(), wide.requests[1].clone());
     wide.requests[0].1 = Verdict::Pending(Vec::new());
     assert_eq!(wide.plan().end, [name.clone()].into());
@@ -234,7 +234,7 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
         request.metadata.creation_timestamp =
             serde_json::from_value(serde_json::json!(format!("2026-06-0{}T08:00:00Z", number + 1))).unwrap();
         request.spec.spec_hash = format!("hash-{number}");
-        (request, approved())
+        (request, make_approval())
     });
     wide.requests = many.chain([current]).collect();
     let plan = wide.plan();
@@ -244,16 +244,16 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
 
 #[test]
 fn nothing_ends_for_want_of_an_answer() {
-    let mut bed = bed(ENTRY);
+    let mut bed = make_bed(ENTRY);
     let (name, spec) = bed.plan().make.pop_first().unwrap();
-    bed.requests = vec![(stored(&name, &spec), approved())];
+    bed.requests = vec![(make_stored(&name, &spec), make_approval())];
     let key = (Scope::Project, "group-1/a".to_owned());
     for (looked_up, problems) in [
         (None, 1),
         (Some(PathLookup::Nothing), 2),
         (Some(PathLookup::Unknown("502".to_owned())), 2),
     ] {
-        bed.looked_up = looked_up.into_iter().map(|said| (key.clone(), said)).collect();
+        bed.looked_up = looked_up.into_iter().map(|found| (key.clone(), found)).collect();
         let plan = bed.plan();
         assert!(plan.end.is_empty() && plan.make.is_empty(), "{plan:?}");
         assert_eq!(plan.deliveries.get(&name).map(BTreeSet::len), Some(2));
@@ -261,7 +261,7 @@ fn nothing_ends_for_want_of_an_answer() {
     }
     // The whole file has been unreadable since the start.
     bed.asked.clear();
-    bed.unread = vec![(agent(), Unread::anything())];
+    bed.unread = vec![(make_agent(), Unread::of_anything())];
     let plan = bed.plan();
     assert_eq!((plan.end.len(), plan.deliveries[&name].len()), (0, 1));
     // The control: the file is readable and asks for nothing.
@@ -273,33 +273,33 @@ fn nothing_ends_for_want_of_an_answer() {
 
 #[test]
 fn a_target_goes_once_nothing_is_about_it() {
-    let mut bed = bed(ENTRY);
+    let mut bed = make_bed(ENTRY);
     let (name, spec) = bed.plan().make.pop_first().unwrap();
     bed.targets = ["work-41".to_owned(), "work-42".to_owned(), "work-43".to_owned()].into();
     bed.ending = ["work-43".to_owned()].into();
     assert_eq!(bed.plan().forget, ["work-41".to_owned()].into());
     // No entry asks any more: the target stays until the request has ended.
-    bed.requests = vec![(stored(&name, &spec), approved())];
+    bed.requests = vec![(make_stored(&name, &spec), make_approval())];
     bed.asked.clear();
     let plan = bed.plan();
     assert_eq!((plan.end.len(), &plan.forget), (1, &["work-41".to_owned()].into()));
     bed.requests.clear();
     assert_eq!(bed.plan().forget.len(), 2);
     // While the entries are unknown, no target is removed.
-    bed.unread = vec![(agent(), Unread::anything())];
+    bed.unread = vec![(make_agent(), Unread::of_anything())];
     assert!(bed.plan().forget.is_empty());
     bed.unread.clear();
-    bed.asked = entries(ENTRY);
+    bed.asked = parse_entries(ENTRY);
     bed.looked_up.clear();
     assert!(bed.plan().forget.is_empty());
 }
 
 #[test]
 fn another_project_under_the_path_is_another_request() {
-    let mut bed = bed(ENTRY);
+    let mut bed = make_bed(ENTRY);
     let (name, spec) = bed.plan().make.pop_first().unwrap();
-    bed.requests = vec![(stored(&name, &spec), approved())];
-    bed.looked_up = [known("group-1/a", 43)].into();
+    bed.requests = vec![(make_stored(&name, &spec), make_approval())];
+    bed.looked_up = [make_lookup("group-1/a", 43)].into();
     let plan = bed.plan();
     assert_eq!(plan.make.values().next().map(|spec| spec.target.id), Some(43));
     assert!(plan.end.contains(&name) && plan.deliveries.is_empty());
@@ -307,7 +307,7 @@ fn another_project_under_the_path_is_another_request() {
 
 #[test]
 fn one_who_asks_for_very_much_is_bounded() {
-    let mut bed = bed(ENTRY);
+    let mut bed = make_bed(ENTRY);
     let one = bed.asked[0].clone();
     bed.asked = (0..MOST_OF_AN_ASKER + 2)
         .map(|number| {
@@ -330,12 +330,12 @@ fn one_who_asks_for_very_much_is_bounded() {
 fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
     let both =
         "{ id: group-1/a, namespaces: [\"team-*\"] }, { id: group-1/b, secret_name: other, namespaces: [\"team-*\"] }";
-    let mut bed = bed(both);
-    bed.looked_up.extend([known("group-1/b", 43)]);
+    let mut bed = make_bed(both);
+    bed.looked_up.extend([make_lookup("group-1/b", 43)]);
     let made = bed.plan().make;
     bed.requests = made
         .iter()
-        .map(|(name, spec)| (stored(name, spec), approved()))
+        .map(|(name, spec)| (make_stored(name, spec), make_approval()))
         .collect();
     let find = |path: &str| {
         let mut made = made.iter();
@@ -352,12 +352,12 @@ fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
         };
         assert_ne!(configuration.problems, [], "{text}");
         let asked = |entry| RequestedEntry {
-            asked_in: agent(),
+            asked_in: make_agent(),
             author: None,
             entry,
         };
         let asked: Vec<RequestedEntry> = configuration.entries.into_iter().map(asked).collect();
-        (asked, vec![(agent(), configuration.unread)])
+        (asked, vec![(make_agent(), configuration.unread)])
     };
     let many: String = (0..500)
         .map(|at| format!("{{ id: group-1/x{at}, secret_name: x{at}, namespaces: [other] }}, "))
@@ -405,7 +405,7 @@ fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
         assert_eq!(delivered, stays, "{text}");
     }
     // A narrower spec.topLevelGroup ends requests all the same.
-    bed.unread = vec![(agent(), Unread::anything())];
+    bed.unread = vec![(make_agent(), Unread::of_anything())];
     bed.group = "group-2";
     assert_eq!(bed.plan().end, [a, b].into());
 }
@@ -413,7 +413,7 @@ fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
 #[test]
 fn request_name_fits_into_a_label() {
     let list = "{ id: group-1/a, namespaces: [team-a] }";
-    let mut bed = bed(list);
+    let mut bed = make_bed(list);
     bed.provider = "w".repeat(47);
     let fits = bed.plan();
     assert_eq!(fits.make.keys().map(String::len).collect::<Vec<_>>(), [63]);

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use tenure_api::access::request::{CredentialPhase, NextCredential};
 
 use super::failures::{CLUSTER_UNREACHABLE, FailingSide, MISSING_RIGHTS};
-use super::schedule::{self, later, record_time};
+use super::schedule::{self, add_duration, record_time};
 use super::state_machine::{Next, StateMachine};
 use super::{Answer, NamespaceState, Probe, StagedFacts, Step, WantedState, WriteFailure};
 use tenure_remote_requests::git_host::{HostError, ListedCredential, MintedCredential, TargetDescription};
@@ -18,13 +18,13 @@ impl StateMachine<'_> {
             (Answer::Begun, Some(next)) if next.phase == CredentialPhase::Intent => {
                 // An order that was withdrawn meanwhile is not sent. So it is certain that nothing was ordered.
                 if self.is_wanted() {
-                    return Some(Next::Do(self.mint(&next)));
+                    return Some(Next::Do(self.make_mint_step(&next)));
                 }
                 self.ledger.next = None;
                 Some(Next::Record)
             }
             (Answer::Minted(minted), Some(next)) if next.phase == CredentialPhase::Intent => {
-                Some(self.adopt(&StagedFacts {
+                Some(self.adopt_staged(&StagedFacts {
                     nonce: next.nonce,
                     is_minted: true,
                     id: minted.id,
@@ -33,7 +33,7 @@ impl StateMachine<'_> {
                 }))
             }
             (Answer::MintedOnly(minted, why), Some(next)) if next.phase == CredentialPhase::Intent => {
-                Some(self.lose(next, &minted, &why))
+                Some(self.record_lost_value(next, &minted, &why))
             }
             (Answer::MintFailed(trouble), Some(next)) if next.phase == CredentialPhase::Intent => {
                 Some(self.give_up(&next, trouble))
@@ -43,11 +43,11 @@ impl StateMachine<'_> {
             }
             (Answer::Listed(Err(HostError::Moved)), None) => Some(Next::Do(Step::Find(self.target()))),
             // The list gave no new information, and the credential in use stays.
-            (Answer::Listed(Err(_)), None) => Some(Next::Wait(later(self.now, schedule::LEAST_BETWEEN_LOOKS))),
-            (Answer::Found(found), _) => Some(self.follow(found)),
-            (Answer::Revoked(id, result), _) => Some(self.strike(id, result)),
+            (Answer::Listed(Err(_)), None) => Some(Next::Wait(add_duration(self.now, schedule::LEAST_BETWEEN_LOOKS))),
+            (Answer::Found(found), _) => Some(self.take_target_path(found)),
+            (Answer::Revoked(id, result), _) => Some(self.take_revocation(id, result)),
             (Answer::Probed(probe), Some(next)) => Some(self.take_probe(&next, probe)),
-            (Answer::Preflight(Err(why)), _) => Some(self.fail(MISSING_RIGHTS, why)),
+            (Answer::Preflight(Err(why)), _) => Some(self.record_failure(MISSING_RIGHTS, why)),
             (Answer::Spread(result), next) => self.take_write(next, result),
             (Answer::StagingCleared(Err(failure)) | Answer::SecretDeleted(Err(failure)), _) => {
                 Some(self.take_failure(failure))
@@ -55,7 +55,7 @@ impl StateMachine<'_> {
             (Answer::Named(Err(failure)), _) => Some(self.take_failure(failure)),
             // The earlier failure of this write is over.
             (Answer::StagingCleared(Ok(())) | Answer::SecretDeleted(Ok(())) | Answer::Named(Ok(())), _) => {
-                self.recover_side(FailingSide::Cluster);
+                self.clear_failure_of(FailingSide::Cluster);
                 None
             }
             _ => None,
@@ -68,13 +68,13 @@ impl StateMachine<'_> {
     }
 
     /// Handles a credential that was made, but whose value is lost.
-    fn lose(&mut self, mut next: NextCredential, minted: &MintedCredential, why: &str) -> Next {
+    fn record_lost_value(&mut self, mut next: NextCredential, minted: &MintedCredential, why: &str) -> Next {
         next.phase = CredentialPhase::Minted;
         next.id = minted.id;
         next.fingerprint.clone_from(&minted.fingerprint);
-        self.tell("Lost", (next.generation, next.id), why);
+        self.record_event("Lost", (next.generation, next.id), why);
         self.ledger.next = Some(next);
-        self.fail(
+        self.record_failure(
             "StagingFailed",
             format!("the new credential could not be put into the staging Secret: {why}"),
         )
@@ -84,8 +84,8 @@ impl StateMachine<'_> {
     fn give_up(&mut self, next: &NextCredential, trouble: HostError) -> Next {
         match trouble {
             HostError::Unknown(_) | HostError::NotUnderstood(_) => {
-                let settled = later(next.begun_at.0, schedule::SETTLE).max(self.now);
-                return self.fail_until("AnswerLost", trouble.to_string(), settled);
+                let settled = add_duration(next.begun_at.0, schedule::SETTLE).max(self.now);
+                return self.record_failure_until("AnswerLost", trouble.to_string(), settled);
             }
             HostError::Moved => {}
             // It is certain that nothing was made.
@@ -100,24 +100,24 @@ impl StateMachine<'_> {
         match trouble {
             HostError::Banned { until } => {
                 let until = schedule::wait_for(self.now, self.by_own_clock(until));
-                self.fail_until("BannedByHost", message, until)
+                self.record_failure_until("BannedByHost", message, until)
             }
             HostError::Limited { until } => {
                 let until = schedule::wait_for(self.now, self.by_own_clock(until));
-                self.fail_until("LimitedByHost", message, until)
+                self.record_failure_until("LimitedByHost", message, until)
             }
-            HostError::Unauthenticated => self.fail(
+            HostError::Unauthenticated => self.record_failure(
                 "AuthoriserRefused",
                 format!("{message}: delivered credentials stay as they are; give the AccessProvider's authoriser a new credential"),
             ),
-            HostError::Forbidden(_) => self.fail(
+            HostError::Forbidden(_) => self.record_failure(
                 "TargetUnavailable",
                 format!("{message}: let the authoriser be a Maintainer of the project, or an Owner of the group"),
             ),
-            HostError::Refused { .. } => self.fail("RefusedByHost", message),
+            HostError::Refused { .. } => self.record_failure("RefusedByHost", message),
             // The number is still valid: the next step finds its current path, and the plan continues there.
             HostError::Moved => Next::Do(Step::Find(self.target())),
-            HostError::Unknown(_) | HostError::Unreachable(_) | HostError::NotUnderstood(_) => self.fail("HostUnreachable", message),
+            HostError::Unknown(_) | HostError::Unreachable(_) | HostError::NotUnderstood(_) => self.record_failure("HostUnreachable", message),
         }
     }
 
@@ -134,10 +134,10 @@ impl StateMachine<'_> {
         };
         let mut made = listed.iter();
         let made = made.find(|listed| listed.name == next.name && !listed.is_revoked && !listed.is_expired);
-        let staged = self.staged().filter(|staged| staged.nonce == next.nonce).cloned();
+        let staged = self.staged_facts().filter(|staged| staged.nonce == next.nonce).cloned();
         match (made, staged) {
             // A key: its private half was staged before the order.
-            (Some(made), Some(staged)) => self.adopt(&StagedFacts {
+            (Some(made), Some(staged)) => self.adopt_staged(&StagedFacts {
                 is_minted: true,
                 id: Some(made.id),
                 expires_at: made.expires_at,
@@ -146,7 +146,7 @@ impl StateMachine<'_> {
             (Some(made), None) => {
                 next.phase = CredentialPhase::Minted;
                 next.id = Some(made.id);
-                self.tell(
+                self.record_event(
                     "Lost",
                     (next.generation, next.id),
                     "it was made, and its value never came",
@@ -155,7 +155,7 @@ impl StateMachine<'_> {
                 Next::Record
             }
             (None, _) => {
-                self.tell("Lost", (next.generation, None), "it was not made");
+                self.record_event("Lost", (next.generation, None), "it was not made");
                 self.ledger.next = None;
                 self.ledger.retry_at = None;
                 Next::Record
@@ -164,13 +164,13 @@ impl StateMachine<'_> {
     }
 
     /// Handles the answer about the target's current path.
-    fn follow(&mut self, found: Result<Option<TargetDescription>, HostError>) -> Next {
+    fn take_target_path(&mut self, found: Result<Option<TargetDescription>, HostError>) -> Next {
         match found {
             Ok(Some(found))
                 if found.target.id == self.seen.target.id && found.target.scope == self.seen.target.scope =>
             {
                 if self.target().path == found.target.path {
-                    return self.fail(
+                    return self.record_failure(
                         "TargetMoved",
                         "the host says that it has moved, and to where it was: it is tried again".to_owned(),
                     );
@@ -179,11 +179,11 @@ impl StateMachine<'_> {
                 Next::Record
             }
             // A lookup by number that moves again could cause an endless loop.
-            Err(HostError::Moved) => self.fail(
+            Err(HostError::Moved) => self.record_failure(
                 "TargetMoved",
                 "the host says of a number that it has moved: it is tried again".to_owned(),
             ),
-            Ok(_) => self.fail(
+            Ok(_) => self.record_failure(
                 "TargetUnavailable",
                 "there is no project or group of this number, or the authoriser may not see it: ask its owner"
                     .to_owned(),
@@ -193,7 +193,7 @@ impl StateMachine<'_> {
     }
 
     /// Handles the result of a revocation.
-    fn strike(&mut self, id: u64, result: Result<(), HostError>) -> Next {
+    fn take_revocation(&mut self, id: u64, result: Result<(), HostError>) -> Next {
         if let Err(trouble) = result {
             return self.take_trouble(trouble);
         }
@@ -211,12 +211,12 @@ impl StateMachine<'_> {
             !is_it
         });
         if let Some(generation) = struck {
-            self.recover_side(FailingSide::Host);
-            self.tell("Revoked", (generation, Some(id)), "it is not needed any more");
+            self.clear_failure_of(FailingSide::Host);
+            self.record_event("Revoked", (generation, Some(id)), "it is not needed any more");
         }
         // A successful revocation is no sign that the host will accept the next credential.
         if is_refused {
-            self.ledger.retry_at = Some(record_time(schedule::retry(self.now, self.ledger.refusals)));
+            self.ledger.retry_at = Some(record_time(schedule::find_retry_time(self.now, self.ledger.refusals)));
             self.ledger.trouble = trouble;
         }
         Next::Record
@@ -226,21 +226,21 @@ impl StateMachine<'_> {
         let is_staged = next.phase == CredentialPhase::Staged;
         match probe {
             Probe::Works if is_staged => match (self.find_writable(), &self.seen.secret) {
-                _ if !self.is_wanted() => self.decide(),
+                _ if !self.is_wanted() => self.decide_next(),
                 (None, super::SecretState::Present(_)) => self.refuse_foreign(),
-                (None, super::SecretState::Unknown(_)) => Next::Wait(later(self.now, schedule::LOOK)),
+                (None, super::SecretState::Unknown(_)) => Next::Wait(add_duration(self.now, schedule::LOOK)),
                 (own, _) => Next::Do(Step::Spread(own.cloned())),
             },
-            Probe::Works => self.promote(next),
+            Probe::Works => self.promote_credential(next),
             // A host may need a moment until it accepts a new credential.
-            Probe::Refused(why) if is_staged && self.now >= later(next.begun_at.0, schedule::PATIENCE) => {
+            Probe::Refused(why) if is_staged && self.now >= add_duration(next.begun_at.0, schedule::PATIENCE) => {
                 self.is_refused = true;
                 self.ledger.refusals = self.ledger.refusals.saturating_add(1);
-                let next = self.discard(next, "it is refused by the host that made it");
-                let _recorded = self.fail("RefusedByHost", format!("a new credential is refused: {why}"));
+                let next = self.discard_credential(next, "it is refused by the host that made it");
+                let _recorded = self.record_failure("RefusedByHost", format!("a new credential is refused: {why}"));
                 next
             }
-            Probe::Refused(why) => self.fail_until(
+            Probe::Refused(why) => self.record_failure_until(
                 "ProbeRefused",
                 format!("the new credential is refused: {why}; it is tried again"),
                 schedule::find_next_probe(next.begun_at.0, self.now),
@@ -249,9 +249,9 @@ impl StateMachine<'_> {
                 let until = schedule::wait_for(self.now, self.by_own_clock(until));
                 let message =
                     format!("the host keeps this address out until {until}: whether the credential works is not known");
-                self.fail_until("BannedByHost", message, until)
+                self.record_failure_until("BannedByHost", message, until)
             }
-            Probe::Unreachable(why) => self.fail(
+            Probe::Unreachable(why) => self.record_failure(
                 "HostUnreachable",
                 format!("the new credential could not be tried: {why}"),
             ),
@@ -264,15 +264,15 @@ impl StateMachine<'_> {
             Ok(uid) => uid,
             Err(failure) => return Some(self.take_failure(failure)),
         };
-        self.recover_side(FailingSide::Cluster);
+        self.clear_failure_of(FailingSide::Cluster);
         self.ledger.secret_uid = Some(uid);
         if let Some(mut next) = next.filter(|next| next.phase == CredentialPhase::Staged) {
             // The host has accepted the credential just before.
-            self.recover();
+            self.clear_failure();
             self.ledger.refusals = 0;
             next.phase = CredentialPhase::Distributed;
             next.distributed_at = Some(record_time(self.now));
-            self.tell("Distributed", (next.generation, next.id), next.cause.clone());
+            self.record_event("Distributed", (next.generation, next.id), next.cause.clone());
             self.ledger.next = Some(next);
         }
         (self.ledger != self.seen.ledger).then_some(Next::Record)
@@ -281,9 +281,9 @@ impl StateMachine<'_> {
     fn take_failure(&mut self, failure: WriteFailure) -> Next {
         match failure {
             // The plan reads the Secret again, then decides again.
-            WriteFailure::Changed => Next::Wait(later(self.now, std::time::Duration::from_secs(1))),
-            WriteFailure::Refused(why) => self.fail(MISSING_RIGHTS, why),
-            WriteFailure::Unknown(why) => self.fail(CLUSTER_UNREACHABLE, why),
+            WriteFailure::Changed => Next::Wait(add_duration(self.now, std::time::Duration::from_secs(1))),
+            WriteFailure::Refused(why) => self.record_failure(MISSING_RIGHTS, why),
+            WriteFailure::Unknown(why) => self.record_failure(CLUSTER_UNREACHABLE, why),
         }
     }
 }

@@ -11,8 +11,8 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::reason::PROGRESSING;
 use tenure_api::text::{count_of, visible_line};
 
-use super::schedule::{NEAR_END, later, record_time};
-use super::state_machine::token_of;
+use super::schedule::{NEAR_END, add_duration, record_time};
+use super::state_machine::make_source_token;
 use super::{NamespaceState, ObservedAccounts, Plan, SecretState, Snapshot, StagingState, WantedState};
 
 /// Condition: whether all delivered credentials were seen in use.
@@ -132,40 +132,41 @@ impl Finding {
 }
 
 /// Returns the findings that follow from the state of a credential. The plan adds its own findings.
-pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestamp) -> Vec<Finding> {
+pub(super) fn list_findings(seen: &Snapshot, ledger: &CredentialLedger, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut say = |about: About, reason: &str, message: String| findings.push(Finding::new(about, reason, message));
+    let mut add_finding =
+        |about: About, reason: &str, message: String| findings.push(Finding::new(about, reason, message));
     if let Some(trouble) = &ledger.trouble {
         let again = ledger
             .retry_at
             .as_ref()
             .map(|at| format!("; it is tried again at {}", at.0))
             .unwrap_or_default();
-        say(About::Failure, &trouble.reason, format!("{}{again}", trouble.message));
+        add_finding(About::Failure, &trouble.reason, format!("{}{again}", trouble.message));
     }
     if let (SecretState::Unknown(why), NamespaceState::Present) = (&seen.secret, seen.namespace) {
-        say(
+        add_finding(
             About::Failure,
             "SecretUnreadable",
             format!("the Secret could not be read: {why}"),
         );
     }
     if let StagingState::Unknown(why) = &seen.staging {
-        say(
+        add_finding(
             About::Failure,
             "StagingUnreadable",
             format!("the staging Secret could not be read: {why}"),
         );
     }
     if let ObservedAccounts::Unknown(why) = &seen.accounts {
-        say(
+        add_finding(
             About::Failure,
             "AccountsUnreadable",
             format!("the imagePullSecrets of the ServiceAccounts could not be read: {why}"),
         );
     }
     if let WantedState::HeldBack(why) = &seen.wanted {
-        say(About::Failure, "HeldBack", why.clone());
+        add_finding(About::Failure, "HeldBack", why.clone());
     }
     let is_ending = matches!(seen.wanted, WantedState::Revoked(_) | WantedState::Abandoned(_))
         || matches!(seen.namespace, NamespaceState::Terminating | NamespaceState::Gone);
@@ -185,7 +186,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
                 seen.target.path,
                 ids.join(", ")
             );
-            say(About::LivesOn, "NotRevokedYet", message);
+            add_finding(About::LivesOn, "NotRevokedYet", message);
         }
         return findings;
     }
@@ -194,13 +195,13 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
             "request {} asks for more and has the Secret now; the credential of this request ends once no source can use it any more",
             heir.request_name
         );
-        say(About::Progress, "HandingOver", message);
+        add_finding(About::Progress, "HandingOver", message);
         return findings;
     }
     if let Some(next) = &ledger.next {
         match next.phase {
             CredentialPhase::Distributed => {
-                let token = token_of(next);
+                let token = make_source_token(next);
                 let (suspended, running): (Vec<_>, Vec<_>) =
                     seen.sources.iter().partition(|source| source.is_suspended);
                 let waits = running.into_iter().filter(|source| !source.has_used(&token));
@@ -212,10 +213,10 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
                         names.join(", ")
                     ),
                 };
-                say(About::Unverified, "WaitingForSources", message);
+                add_finding(About::Unverified, "WaitingForSources", message);
                 if !suspended.is_empty() {
                     let names: Vec<&str> = suspended.iter().map(|source| source.name.as_str()).take(TOLD).collect();
-                    say(
+                    add_finding(
                         About::Unverified,
                         "SourceSuspended",
                         format!("these sources are suspended and not waited for: {}", names.join(", ")),
@@ -223,7 +224,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
                 }
             }
             _ if ledger.current.is_none() => {
-                say(
+                add_finding(
                     About::Progress,
                     PROGRESSING,
                     "the first credential is being made".to_owned(),
@@ -239,10 +240,10 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
                 "these sources are suspended, so they were not seen to use it: {}",
                 names.join(", ")
             );
-            say(About::Unverified, "SourceSuspended", message);
+            add_finding(About::Unverified, "SourceSuspended", message);
         }
     } else if ledger.trouble.is_none() {
-        say(
+        add_finding(
             About::Progress,
             PROGRESSING,
             "the first credential is about to be made".to_owned(),
@@ -258,7 +259,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
         let life = Duration::try_from(end.0.duration_since(held.begun_at.0)).unwrap_or_default();
         let near = NEAR_END.min(life / 4);
         if end.0 <= host_now {
-            say(
+            add_finding(
                 About::Failure,
                 "Expired",
                 format!(
@@ -266,8 +267,8 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
                     end.0
                 ),
             );
-        } else if end.0 <= later(host_now, near) {
-            say(
+        } else if end.0 <= add_duration(host_now, near) {
+            add_finding(
                 About::Expiry,
                 "NotReplaced",
                 format!(
@@ -297,12 +298,12 @@ pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition
             .flat_map(|(namespace, plan)| plan.findings.iter().map(move |finding| (*namespace, finding)));
         all.filter(|(_, finding)| finding.about == about).collect()
     };
-    let tell = |found: &[(&str, &Finding)]| {
-        let told = found
+    let join_findings = |found: &[(&str, &Finding)]| {
+        let lines = found
             .iter()
             .take(TOLD)
             .map(|(namespace, finding)| format!("{namespace}: {}", finding.message));
-        let mut text = told.collect::<Vec<_>>().join("; ");
+        let mut text = lines.collect::<Vec<_>>().join("; ");
         if found.len() > TOLD {
             text = format!("{text}; and {} more", found.len() - TOLD);
         }
@@ -316,8 +317,8 @@ pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition
     let is_by_hand = !plans.is_empty() && plans.iter().all(|(_, plan)| plan.is_by_hand);
     let mut conditions = Vec::new();
     conditions.push(match (failures.first(), progress.first()) {
-        (Some((_, first)), _) => condition(READY, ConditionStatus::False, &first.reason, tell(&failures)),
-        (None, Some((_, first))) => condition(READY, ConditionStatus::Unknown, &first.reason, tell(&progress)),
+        (Some((_, first)), _) => condition(READY, ConditionStatus::False, &first.reason, join_findings(&failures)),
+        (None, Some((_, first))) => condition(READY, ConditionStatus::Unknown, &first.reason, join_findings(&progress)),
         (None, None) if is_by_hand => condition(
             READY,
             ConditionStatus::True,
@@ -344,7 +345,12 @@ pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition
         })
         .count();
     let verified = match (unverified.first(), unproven) {
-        (Some((_, first)), _) => condition(VERIFIED, ConditionStatus::Unknown, &first.reason, tell(&unverified)),
+        (Some((_, first)), _) => condition(
+            VERIFIED,
+            ConditionStatus::Unknown,
+            &first.reason,
+            join_findings(&unverified),
+        ),
         (None, 0) => condition(
             VERIFIED,
             ConditionStatus::True,
@@ -362,7 +368,12 @@ pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition
     for (about, type_) in [(About::Expiry, EXPIRING), (About::LivesOn, LIVES_ON)] {
         let found = collect(about);
         if let Some((_, first)) = found.first() {
-            conditions.push(condition(type_, ConditionStatus::True, &first.reason, tell(&found)));
+            conditions.push(condition(
+                type_,
+                ConditionStatus::True,
+                &first.reason,
+                join_findings(&found),
+            ));
         }
     }
     conditions
@@ -379,7 +390,7 @@ pub fn assess_manual_secret(written_at: Option<Timestamp>, rotate: Period, now: 
             "no authoriser makes credentials at this host, and there is no Secret: write one by hand",
         ));
     };
-    let due = later(written_at, rotate.duration());
+    let due = add_duration(written_at, rotate.duration());
     (due <= now).then(|| {
         Finding::new(
             About::Expiry,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::access::request::LedgerTrouble;
 
-use super::schedule::{self, later, record_time};
+use super::schedule::{self, add_duration, record_time};
 use super::state_machine::{Next, StateMachine};
 
 /// Reasons of failures in the cluster, not at the host.
@@ -46,20 +46,20 @@ impl StateMachine<'_> {
     }
 
     /// Records a failure, and postpones the next attempt.
-    pub(super) fn fail(&mut self, reason: &str, message: String) -> Next {
+    pub(super) fn record_failure(&mut self, reason: &str, message: String) -> Next {
         self.ledger.failures = self.ledger.failures.saturating_add(1);
-        let at = schedule::retry(self.now, self.ledger.failures);
-        self.fail_until(reason, message, at)
+        let at = schedule::find_retry_time(self.now, self.ledger.failures);
+        self.record_failure_until(reason, message, at)
     }
 
     /// Records a failure with a known end. While the other side waits after a failure of its own, both wait for the later end.
-    pub(super) fn fail_until(&mut self, reason: &str, message: String, at: Timestamp) -> Next {
+    pub(super) fn record_failure_until(&mut self, reason: &str, message: String, at: Timestamp) -> Next {
         let side = FailingSide::of_reason(reason);
         let other = self.find_failing_side().filter(|other| *other != side);
         let earlier = self
             .find_wait()
             .and_then(|until| Some((until, other.and(self.ledger.trouble.clone())?)));
-        let at = later(at, Duration::from_secs(1));
+        let at = add_duration(at, Duration::from_secs(1));
         let (reason, message, at) = match earlier {
             // The message names both failures already.
             Some((until, trouble)) if trouble.reason == HOST_AND_CLUSTER => {
@@ -77,19 +77,19 @@ impl StateMachine<'_> {
     }
 
     /// Clears a recorded failure.
-    pub(super) fn recover(&mut self) {
+    pub(super) fn clear_failure(&mut self) {
         self.ledger.failures = 0;
         self.ledger.retry_at = None;
         self.ledger.trouble = None;
     }
 
     /// Clears a recorded failure of this side, or of both. A failure of the other side alone stays.
-    pub(super) fn recover_side(&mut self, side: FailingSide) {
+    pub(super) fn clear_failure_of(&mut self, side: FailingSide) {
         if self
             .find_failing_side()
             .is_some_and(|failing| failing == side || failing == FailingSide::Both)
         {
-            self.recover();
+            self.clear_failure();
         }
     }
 }

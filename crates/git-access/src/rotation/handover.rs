@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 
-use super::schedule::{self, later};
+use super::schedule::{self, add_duration};
 use super::state_machine::{Next, StateMachine};
 use super::{SecretFacts, SecretState, Snapshot};
 
@@ -89,10 +89,12 @@ impl<'a> StateMachine<'a> {
     pub(super) fn hand_over(&mut self, heir: &Successor) -> Next {
         if let Some(next) = self.ledger.next.clone() {
             return match next.phase {
-                CredentialPhase::Intent => self.advance(&next),
+                CredentialPhase::Intent => self.advance_credential(&next),
                 // Sources may have fetched with the credential, even if the ledger has no record that it was written.
                 CredentialPhase::Staged | CredentialPhase::Distributed => self.promote_unproven(&next),
-                CredentialPhase::Minted => self.discard(&next, "another request of the same entry has the Secret now"),
+                CredentialPhase::Minted => {
+                    self.discard_credential(&next, "another request of the same entry has the Secret now")
+                }
             };
         }
         if heir.is_proven {
@@ -120,7 +122,7 @@ impl<'a> StateMachine<'a> {
         if let Some(next) = self.end_retired() {
             return next;
         }
-        let idle = later(self.now, schedule::IDLE_LOOK);
+        let idle = add_duration(self.now, schedule::IDLE_LOOK);
         Next::Wait(self.find_retirement().map_or(idle, |at| idle.min(at)))
     }
 }
@@ -130,12 +132,12 @@ mod tests {
     use tenure_api::Time;
 
     use super::super::conditions::About;
-    use super::super::tests::{now, snapshot};
+    use super::super::tests::{make_snapshot, now};
     use super::super::{Order, Step, WantedState, plan};
     use super::*;
 
     fn has_heir(is_proven: bool) -> Snapshot {
-        let mut seen = snapshot();
+        let mut seen = make_snapshot();
         seen.ledger.retiring.clear();
         seen.heir = Some(Successor {
             request_name: "request-2".to_owned(),
@@ -145,7 +147,7 @@ mod tests {
     }
 
     /// Marks the Secret as another request's.
-    fn taken(mut seen: Snapshot) -> Snapshot {
+    fn make_taken_over(mut seen: Snapshot) -> Snapshot {
         if let SecretState::Present(secret) = &mut seen.secret {
             secret.marked_for = Some("request-2".to_owned());
             secret.fingerprint = Some("another".to_owned());
@@ -159,22 +161,22 @@ mod tests {
         let planned = plan(&has_heir(false), now());
         assert!(planned.step.is_none() && planned.findings.is_empty(), "{planned:?}");
         // Another request has the Secret: no credential is made, none ends, and a finding names that request.
-        let planned = plan(&taken(has_heir(false)), now());
-        let said: Vec<_> = planned
+        let planned = plan(&make_taken_over(has_heir(false)), now());
+        let findings: Vec<_> = planned
             .findings
             .iter()
             .map(|finding| (finding.about, finding.reason.as_str()))
             .collect();
-        assert_eq!((planned.step, said), (None, vec![(About::Progress, "HandingOver")]));
+        assert_eq!((planned.step, findings), (None, vec![(About::Progress, "HandingOver")]));
         // The other request was proven once, and has since handed over to this one: this one's Secret is in use.
         assert!(plan(&has_heir(true), now()).step.is_none());
         // The new credential is proven: the old one retires, and ends at its time.
-        let mut seen = taken(has_heir(true));
+        let mut seen = make_taken_over(has_heir(true));
         let planned = plan(&seen, now());
         assert_eq!(planned.step, Some(Step::Record));
         assert!(planned.ledger.current.is_none());
         let retire_at = planned.ledger.retiring[0].retire_at.clone().unwrap().0;
-        assert_eq!(retire_at, later(now(), Duration::from_secs(3_600)));
+        assert_eq!(retire_at, add_duration(now(), Duration::from_secs(3_600)));
         seen.ledger = planned.ledger;
         assert_eq!(plan(&seen, now()).step, None);
         assert!(matches!(plan(&seen, retire_at).step, Some(Step::Revoke { id: 12, .. })));
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn only_the_secret_that_was_written_for_the_other_one_is_taken_over() {
-        let mut seen = snapshot();
+        let mut seen = make_snapshot();
         seen.request_name = "request-2".to_owned();
         (seen.ledger.current, seen.ledger.secret_uid) = (None, None);
         seen.ledger.retiring.clear();
@@ -211,8 +213,8 @@ mod tests {
         alone.predecessors.clear();
         for foreign in [forged, unmarked, alone] {
             let planned = plan(&foreign, now());
-            let is_told = planned.findings.iter().any(|finding| finding.reason == "ForeignSecret");
-            assert!(planned.step.is_none() && is_told, "{planned:?}");
+            let is_reported = planned.findings.iter().any(|finding| finding.reason == "ForeignSecret");
+            assert!(planned.step.is_none() && is_reported, "{planned:?}");
         }
         // An unwanted request leaves the Secret to its new owner.
         seen.wanted = WantedState::Revoked("the grant was deleted".to_owned());

@@ -5,13 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::access::request::HeldCredential;
 
-use super::schedule::{self, later};
+use super::schedule::{self, add_duration};
 use super::state_machine::{Next, StateMachine};
 use super::{Answer, Step};
 
 impl StateMachine<'_> {
     /// Probes a credential at the host, if the limits allow it now.
-    pub(super) fn probe(&self, step: Step) -> Next {
+    pub(super) fn probe_at_host(&self, step: Step) -> Next {
         match self.seen.restraint.probe_from.filter(|from| *from > self.now) {
             Some(from) => Next::Wait(from),
             None => Next::Do(step),
@@ -24,14 +24,14 @@ impl StateMachine<'_> {
         let running = self.seen.sources.iter().filter(|source| !source.is_suspended);
         let refused_at = running.filter_map(|source| source.refused_at).max()?;
         // Hosts may list new credentials a moment later. Times of conditions are in whole seconds.
-        let settled = later(held.begun_at.0, schedule::SETTLE);
-        let needed = later(refused_at, Duration::from_secs(1)).max(settled);
+        let settled = add_duration(held.begun_at.0, schedule::SETTLE);
+        let needed = add_duration(refused_at, Duration::from_secs(1)).max(settled);
         let listed_at = self.seen.listing.as_ref().map(|listing| listing.asked_at);
         let is_known = listed_at.is_some_and(|at| at >= needed);
         if is_known || matches!(self.seen.answer, Some(Answer::Listed(Ok(_)))) {
             return None;
         }
-        let from = listed_at.map_or(self.now, |at| later(at, schedule::LEAST_BETWEEN_LOOKS));
+        let from = listed_at.map_or(self.now, |at| add_duration(at, schedule::LEAST_BETWEEN_LOOKS));
         let from = from.max(settled);
         Some(from.max(self.seen.restraint.look_from.unwrap_or(from)))
     }

@@ -3,19 +3,19 @@
 use tenure_api::access::request::CredentialPhase;
 
 use super::conditions::About;
-use super::tests::{answered, at, moving, now, reasons, secret, snapshot};
+use super::tests::{list_reasons, make_in_phase, make_secret, make_snapshot, now, parse_time, plan_answer};
 use super::*;
 
 /// If the host refuses a source, the plan requests the list at once, and only once.
 #[test]
 fn a_refused_source_has_the_host_looked_at() {
-    let mut seen = snapshot();
-    seen.sources[0].refused_at = Some(at("2026-06-01T11:59:58Z"));
+    let mut seen = make_snapshot();
+    seen.sources[0].refused_at = Some(parse_time("2026-06-01T11:59:58Z"));
     let list = Some(Step::List(seen.target.clone()));
     assert_eq!(plan(&seen, now()).step, list);
     let listing = |asked_at: &str| {
         Some(Listing {
-            asked_at: at(asked_at),
+            asked_at: parse_time(asked_at),
             credentials: vec![],
         })
     };
@@ -32,16 +32,25 @@ fn a_refused_source_has_the_host_looked_at() {
     });
     seen.listing = Some(alive.clone());
     let planned = plan(&seen, now());
-    assert_eq!((planned.step, planned.again), (None, at("2026-06-01T13:00:00Z")));
-    alive.asked_at = at("2026-06-01T11:59:57Z");
+    assert_eq!(
+        (planned.step, planned.again),
+        (None, parse_time("2026-06-01T13:00:00Z"))
+    );
+    alive.asked_at = parse_time("2026-06-01T11:59:57Z");
     seen.listing = Some(alive);
     let planned = plan(&seen, now());
-    assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:00:57Z")));
+    assert_eq!(
+        (planned.step, planned.again),
+        (None, parse_time("2026-06-01T12:00:57Z"))
+    );
     // The limit of lists is reached.
     seen.listing = None;
-    seen.restraint.look_from = Some(at("2026-06-01T12:00:30Z"));
+    seen.restraint.look_from = Some(parse_time("2026-06-01T12:00:30Z"));
     let planned = plan(&seen, now());
-    assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:00:30Z")));
+    assert_eq!(
+        (planned.step, planned.again),
+        (None, parse_time("2026-06-01T12:00:30Z"))
+    );
     seen.restraint.look_from = None;
     // A credential that can't be listed, or a suspended source, causes no list.
     seen.sources[0].is_suspended = true;
@@ -52,9 +61,9 @@ fn a_refused_source_has_the_host_looked_at() {
     seen.capabilities.listed = true;
     // A failed list is retried, and changes nothing.
     let failed = Answer::Listed(Err(HostError::Unreachable("timeout".to_owned())));
-    let planned = answered(seen.clone(), failed);
+    let planned = plan_answer(seen.clone(), failed);
     assert_eq!((planned.step, &planned.ledger), (None, &seen.ledger));
-    assert_eq!(planned.again, at("2026-06-01T12:01:00Z"));
+    assert_eq!(planned.again, parse_time("2026-06-01T12:01:00Z"));
     // The credential is gone at the host: another one is made.
     seen.listing = listing("2026-06-01T12:00:00Z");
     assert_eq!(plan(&seen, now()).step, Some(Step::Preflight));
@@ -63,11 +72,11 @@ fn a_refused_source_has_the_host_looked_at() {
 /// Tenure's mark is only a label: its removal doesn't make the Secret another writer's.
 #[test]
 fn a_secret_without_our_mark_is_still_ours() {
-    let mut seen = snapshot();
-    seen.secret = secret("two", false);
+    let mut seen = make_snapshot();
+    seen.secret = make_secret("two", false);
     assert!(matches!(plan(&seen, now()).step, Some(Step::Mark(_))));
     // After an additional edit of the value, another credential is delivered.
-    seen.secret = secret("somebody's", false);
+    seen.secret = make_secret("somebody's", false);
     assert_eq!(plan(&seen, now()).step, Some(Step::Preflight));
     // The control: another user created this Secret after deleting Tenure's.
     let SecretState::Present(other) = &mut seen.secret else {
@@ -76,18 +85,18 @@ fn a_secret_without_our_mark_is_still_ours() {
     other.uid = "s-2".to_owned();
     let planned = plan(&seen, now());
     assert_eq!(planned.step, None);
-    assert_eq!(reasons(&planned, About::Failure), ["ForeignSecret"]);
+    assert_eq!(list_reasons(&planned, About::Failure), ["ForeignSecret"]);
 }
 
 #[test]
 fn a_leaked_credential_ends_though_a_source_never_fetches() {
-    let mut seen = moving(CredentialPhase::Distributed);
+    let mut seen = make_in_phase(CredentialPhase::Distributed);
     let next = seen.ledger.next.as_mut().unwrap();
     next.cause = "Leak".to_owned();
-    let token = format!("{}-n3", at("2026-06-01T11:59:30Z"));
+    let token = format!("{}-n3", parse_time("2026-06-01T11:59:30Z"));
     seen.sources[0].asked = Some(token);
     assert_eq!(plan(&seen, now()).step, None);
-    let late = at("2026-06-01T12:14:30Z");
+    let late = parse_time("2026-06-01T12:14:30Z");
     assert_eq!(plan(&seen, late).step, Some(Step::ProbeDelivered));
     seen.ledger.next.as_mut().unwrap().cause = "Due".to_owned();
     assert_eq!(plan(&seen, late).step, None);

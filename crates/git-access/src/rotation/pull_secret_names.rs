@@ -10,7 +10,7 @@ use tenure_api::access::request::CredentialPhase;
 
 use super::conditions::Finding;
 use super::failures::FailingSide;
-use super::schedule::{LOOK, later};
+use super::schedule::{LOOK, add_duration};
 use super::state_machine::{Next, StateMachine};
 use super::{Answer, Step, WantedState};
 use crate::pull_secrets::{AccountFacts, ObservedAccounts, PullSecretAction, name_in, remove_pull_secret};
@@ -20,7 +20,7 @@ const ACCOUNT_LOOK: Duration = Duration::from_secs(600);
 
 impl StateMachine<'_> {
     /// Returns the observed accounts.
-    fn accounts(&self) -> &[AccountFacts] {
+    fn observed_accounts(&self) -> &[AccountFacts] {
         match &self.seen.accounts {
             ObservedAccounts::Seen(accounts) => accounts,
             ObservedAccounts::NotAsked | ObservedAccounts::Unknown(_) => &[],
@@ -34,7 +34,7 @@ impl StateMachine<'_> {
             self.ledger.current.is_some() || self.ledger.next.as_ref().is_some_and(|next| is_spread(next.phase));
         let accounts = match &self.seen.accounts {
             ObservedAccounts::NotAsked => return Next::Wait(until),
-            ObservedAccounts::Unknown(_) => return Next::Wait(until.min(later(self.now, LOOK))),
+            ObservedAccounts::Unknown(_) => return Next::Wait(until.min(add_duration(self.now, LOOK))),
             ObservedAccounts::Seen(accounts) => accounts,
         };
         if self.seen.wanted != WantedState::Delivered || !is_delivered || self.own_secret().is_none() {
@@ -47,7 +47,7 @@ impl StateMachine<'_> {
                 PullSecretAction::Missing => {
                     self.findings
                         .push(Finding::missing_account(&self.ledger.namespace, &account.name));
-                    until = until.min(later(self.now, ACCOUNT_LOOK));
+                    until = until.min(add_duration(self.now, ACCOUNT_LOOK));
                 }
                 PullSecretAction::Applied(by) => {
                     let place = (self.ledger.namespace.as_str(), account.name.as_str());
@@ -59,7 +59,7 @@ impl StateMachine<'_> {
         }
         if changes.is_empty() {
             // Any earlier failure of a write is over, because there is nothing to write.
-            self.recover_side(FailingSide::Cluster);
+            self.clear_failure_of(FailingSide::Cluster);
             return Next::Wait(until);
         }
         if !self.ledger.image_pull_secrets {
@@ -68,7 +68,7 @@ impl StateMachine<'_> {
         }
         // If another writer or a webhook removes the entry at once, the next attempt waits.
         match &self.seen.answer {
-            Some(Answer::Named(_)) => Next::Wait(later(self.now, LOOK)),
+            Some(Answer::Named(_)) => Next::Wait(add_duration(self.now, LOOK)),
             _ => Next::Do(Step::ChangeAccounts(changes)),
         }
     }
@@ -80,7 +80,7 @@ impl StateMachine<'_> {
             return None;
         }
         let take = |account| remove_pull_secret(account, &self.seen.request_name, &self.seen.secret_name);
-        let changes: Vec<_> = self.accounts().iter().filter_map(take).collect();
+        let changes: Vec<_> = self.observed_accounts().iter().filter_map(take).collect();
         if changes.is_empty() {
             self.ledger.image_pull_secrets = false;
             return Some(Next::Record);
@@ -96,14 +96,14 @@ mod tests {
 
     use super::super::conditions::About;
     use super::super::failures::MISSING_RIGHTS;
-    use super::super::tests::{now, snapshot};
+    use super::super::tests::{make_snapshot, now};
     use super::super::{NamespaceState, Plan, SecretState, Snapshot, WriteFailure, plan};
     use super::*;
     use crate::pull_secrets::read_account;
 
     /// Returns the state of a delivered credential that these accounts also use for images.
-    fn asked(is_noted: bool, accounts: &[(&str, Option<Value>)]) -> Snapshot {
-        let mut seen = snapshot();
+    fn make_with_accounts(is_noted: bool, accounts: &[(&str, Option<Value>)]) -> Snapshot {
+        let mut seen = make_snapshot();
         seen.ledger.retiring.clear();
         seen.ledger.image_pull_secrets = is_noted;
         let read = accounts
@@ -113,18 +113,18 @@ mod tests {
         seen
     }
 
-    fn without() -> Option<Value> {
+    fn make_account_without() -> Option<Value> {
         Some(json!({ "metadata": { "uid": "a-1", "resourceVersion": "7" } }))
     }
 
-    fn with() -> Option<Value> {
+    fn make_account_with() -> Option<Value> {
         Some(
             json!({ "metadata": { "annotations": { "pull-secrets.access.tenure.dev/request-1": "gitlab-flux-token" } },
             "imagePullSecrets": [{ "name": "gitlab-flux-token" }] }),
         )
     }
 
-    fn changed(planned: &Plan) -> Vec<&str> {
+    fn list_changed(planned: &Plan) -> Vec<&str> {
         match &planned.step {
             Some(Step::ChangeAccounts(changes)) => changes.iter().map(|change| change.name.as_str()).collect(),
             _ => Vec::new(),
@@ -133,66 +133,66 @@ mod tests {
 
     #[test]
     fn that_something_is_added_is_recorded_before_it_is() {
-        let accounts = [("a", without()), ("b", with()), ("c", None)];
-        let planned = plan(&asked(false, &accounts), now());
+        let accounts = [("a", make_account_without()), ("b", make_account_with()), ("c", None)];
+        let planned = plan(&make_with_accounts(false, &accounts), now());
         assert_eq!(planned.step, Some(Step::Record));
         assert!(planned.ledger.image_pull_secrets);
-        let planned = plan(&asked(true, &accounts), now());
-        assert_eq!(changed(&planned), ["a"]);
-        let told: Vec<&str> = planned.findings.iter().map(|finding| finding.reason.as_str()).collect();
-        assert_eq!(told, ["AccountMissing"]);
+        let planned = plan(&make_with_accounts(true, &accounts), now());
+        assert_eq!(list_changed(&planned), ["a"]);
+        let reasons: Vec<&str> = planned.findings.iter().map(|finding| finding.reason.as_str()).collect();
+        assert_eq!(reasons, ["AccountMissing"]);
         // Without an entry to add, nothing is recorded. A missing account is checked again soon.
-        let planned = plan(&asked(false, &accounts[1..]), now());
-        assert!(planned.step.is_none() && planned.again == later(now(), ACCOUNT_LOOK));
+        let planned = plan(&make_with_accounts(false, &accounts[1..]), now());
+        assert!(planned.step.is_none() && planned.again == add_duration(now(), ACCOUNT_LOOK));
     }
 
     #[test]
     fn nothing_is_added_before_the_secret_is_there_or_while_nobody_may() {
-        let accounts = [("a", without())];
+        let accounts = [("a", make_account_without())];
         for spoil in [
             (|seen| seen.wanted = WantedState::HeldBack("suspended".to_owned())) as fn(&mut Snapshot),
             |seen| seen.secret = SecretState::Absent,
             |seen| seen.accounts = ObservedAccounts::Unknown("forbidden".to_owned()),
             |seen| seen.accounts = ObservedAccounts::NotAsked,
         ] {
-            let mut seen = asked(true, &accounts);
+            let mut seen = make_with_accounts(true, &accounts);
             spoil(&mut seen);
-            assert!(changed(&plan(&seen, now())).is_empty());
+            assert!(list_changed(&plan(&seen, now())).is_empty());
         }
-        assert_eq!(changed(&plan(&asked(true, &accounts), now())), ["a"]);
+        assert_eq!(list_changed(&plan(&make_with_accounts(true, &accounts), now())), ["a"]);
         // A missing right is reported and delays no credential: a due credential is begun.
-        let mut seen = asked(true, &accounts);
+        let mut seen = make_with_accounts(true, &accounts);
         seen.answer = Some(Answer::Named(Err(WriteFailure::Refused("may not patch".to_owned()))));
         let planned = plan(&seen, now());
         assert_eq!(
             planned.ledger.trouble.as_ref().map(|trouble| trouble.reason.as_str()),
             Some(MISSING_RIGHTS)
         );
-        let due = later(now(), Duration::from_secs(90 * 86_400));
+        let due = add_duration(now(), Duration::from_secs(90 * 86_400));
         seen.answer = None;
         seen.ledger = planned.ledger.clone();
         assert_eq!(plan(&seen, due).step, Some(Step::Preflight));
         // After another writer has added the Secret, nothing blocks the plan any more.
-        seen.accounts = ObservedAccounts::Seen(vec![read_account("a", with().as_ref())]);
-        let planned = plan(&seen, later(now(), Duration::from_secs(3_600)));
+        seen.accounts = ObservedAccounts::Seen(vec![read_account("a", make_account_with().as_ref())]);
+        let planned = plan(&seen, add_duration(now(), Duration::from_secs(3_600)));
         assert!(planned.ledger.trouble.is_none() && planned.step == Some(Step::Record));
     }
 
     #[test]
     fn who_takes_the_entry_out_at_once_is_not_raced() {
-        let mut seen = asked(true, &[("a", without())]);
+        let mut seen = make_with_accounts(true, &[("a", make_account_without())]);
         seen.answer = Some(Answer::Named(Ok(())));
         let planned = plan(&seen, now());
-        assert_eq!((planned.step, planned.again), (None, later(now(), LOOK)));
+        assert_eq!((planned.step, planned.again), (None, add_duration(now(), LOOK)));
     }
 
     #[test]
     fn it_is_over_once_no_account_names_it_or_the_namespace_goes() {
-        let mut seen = asked(true, &[("a", with()), ("b", without())]);
+        let mut seen = make_with_accounts(true, &[("a", make_account_with()), ("b", make_account_without())]);
         seen.wanted = WantedState::Revoked("the grant was deleted".to_owned());
         seen.secret = SecretState::Absent;
         (seen.ledger.current, seen.ledger.secret_uid) = (None, None);
-        assert_eq!(changed(&plan(&seen, now())), ["a"]);
+        assert_eq!(list_changed(&plan(&seen, now())), ["a"]);
         let over = |seen: &Snapshot| {
             let planned = plan(seen, now());
             (planned.is_over, planned.step)
@@ -204,7 +204,7 @@ mod tests {
         unreadable.namespace = NamespaceState::Terminating;
         unreadable.ledger = plan(&unreadable, now()).ledger;
         assert_eq!(over(&unreadable), (true, None));
-        seen.accounts = ObservedAccounts::Seen(vec![read_account("a", without().as_ref())]);
+        seen.accounts = ObservedAccounts::Seen(vec![read_account("a", make_account_without().as_ref())]);
         assert_eq!(over(&seen), (false, Some(Step::Record)));
         seen.ledger = plan(&seen, now()).ledger;
         assert_eq!(over(&seen), (true, None));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::schedule::{later, retry, wait_for};
+use super::schedule::{add_duration, find_retry_time, wait_for};
 use tenure_remote_requests::git_host::{HostError, Scope, Target};
 
 /// The window in which refusals and lists are counted.
@@ -92,7 +92,7 @@ impl HostRateLimiter {
     }
 
     /// Counts a new credential that its host finally refused.
-    pub fn note_refusal(&mut self, target: &Target, now: Timestamp) {
+    pub fn record_refusal(&mut self, target: &Target, now: Timestamp) {
         let is_new = !self.targets.contains_key(&(target.scope, target.id));
         if is_new && self.targets.len() >= MOST_TARGETS {
             let oldest = self.targets.iter().min_by_key(|(_, refusals)| refusals.until);
@@ -102,19 +102,19 @@ impl HostRateLimiter {
         }
         let before = self.targets.get(&(target.scope, target.id));
         let count = before.map_or(0, |refusals| refusals.count).saturating_add(1);
-        let until = retry(now, count);
+        let until = find_retry_time(now, count);
         self.targets
             .insert((target.scope, target.id), Refusals { count, until });
     }
 
     /// Forgets the refusals of a target, because a new credential works.
-    pub fn note_acceptance(&mut self, target: &Target) {
+    pub fn record_acceptance(&mut self, target: &Target) {
         self.targets.remove(&(target.scope, target.id));
     }
 
     /// Returns the current limits for a target.
     #[must_use]
-    pub fn see(&self, target: &Target, now: Timestamp) -> RateLimitState {
+    pub fn find_state(&self, target: &Target, now: Timestamp) -> RateLimitState {
         let still = |at: Option<Timestamp>| at.filter(|at| *at > now);
         let probe_from = still(find_free(&self.refused, MOST_REFUSED));
         let refusals = self.targets.get(&(target.scope, target.id));
@@ -136,7 +136,7 @@ fn push(times: &mut VecDeque<Timestamp>, most: usize, now: Timestamp) {
 /// Returns the time at which the limit allows another attempt, if it forbids one now.
 fn find_free(times: &VecDeque<Timestamp>, most: usize) -> Option<Timestamp> {
     let oldest = times.front().filter(|_| times.len() >= most)?;
-    Some(later(*oldest, WINDOW))
+    Some(add_duration(*oldest, WINDOW))
 }
 
 #[cfg(test)]
@@ -161,20 +161,20 @@ mod tests {
         let mut restraint = HostRateLimiter::default();
         let waits: Vec<Option<i64>> = (0..8)
             .map(|_| {
-                restraint.note_refusal(&target(1), now());
-                seconds(now(), restraint.see(&target(1), now()).mint_from)
+                restraint.record_refusal(&target(1), now());
+                seconds(now(), restraint.find_state(&target(1), now()).mint_from)
             })
             .collect();
         assert_eq!(waits, [60, 120, 240, 480, 960, 1_920, 3_600, 3_600].map(Some));
-        assert_eq!(restraint.see(&target(2), now()), RateLimitState::default());
+        assert_eq!(restraint.find_state(&target(2), now()), RateLimitState::default());
         assert_eq!(
             restraint
-                .see(&target(1), later(now(), Duration::from_secs(3_600)))
+                .find_state(&target(1), add_duration(now(), Duration::from_secs(3_600)))
                 .mint_from,
             None
         );
-        restraint.note_acceptance(&target(1));
-        assert_eq!(restraint.see(&target(1), now()), RateLimitState::default());
+        restraint.record_acceptance(&target(1));
+        assert_eq!(restraint.find_state(&target(1), now()), RateLimitState::default());
     }
 
     #[test]
@@ -182,16 +182,19 @@ mod tests {
         let mut restraint = HostRateLimiter::default();
         let (mut at, mut tried) = (now(), Vec::new());
         for number in 0..100 {
-            let seen = restraint.see(&target(number), at);
+            let seen = restraint.find_state(&target(number), at);
             at = seen.probe_from.unwrap_or(at);
             restraint.record_refused_probe(at);
             tried.push(at);
-            at = later(at, Duration::from_secs(1));
+            at = add_duration(at, Duration::from_secs(1));
         }
         for window in tried.windows(MOST_REFUSED + 1) {
             assert!(window[MOST_REFUSED].duration_since(window[0]).as_secs() >= 60);
         }
-        assert_eq!(restraint.see(&target(1), later(at, WINDOW)), RateLimitState::default());
+        assert_eq!(
+            restraint.find_state(&target(1), add_duration(at, WINDOW)),
+            RateLimitState::default()
+        );
     }
 
     #[test]
@@ -218,12 +221,15 @@ mod tests {
     fn looks_are_counted_and_targets_forgotten() {
         let mut restraint = HostRateLimiter::default();
         for _ in 0..MOST_LOOKS {
-            assert_eq!(restraint.see(&target(1), now()).look_from, None);
+            assert_eq!(restraint.find_state(&target(1), now()).look_from, None);
             restraint.record_list(now());
         }
-        assert_eq!(seconds(now(), restraint.see(&target(1), now()).look_from), Some(60));
+        assert_eq!(
+            seconds(now(), restraint.find_state(&target(1), now()).look_from),
+            Some(60)
+        );
         for id in 0..20_000 {
-            restraint.note_refusal(&target(id), now());
+            restraint.record_refusal(&target(id), now());
         }
         assert_eq!(restraint.targets.len(), MOST_TARGETS);
     }
@@ -232,12 +238,12 @@ mod tests {
     fn a_counted_target_keeps_its_count_when_the_table_is_full() {
         let mut restraint = HostRateLimiter::default();
         for id in 0..u64::try_from(MOST_TARGETS).unwrap() {
-            restraint.note_refusal(&target(id), now());
+            restraint.record_refusal(&target(id), now());
         }
         let waits: Vec<Option<i64>> = (0..2)
             .map(|_| {
-                restraint.note_refusal(&target(0), now());
-                seconds(now(), restraint.see(&target(0), now()).mint_from)
+                restraint.record_refusal(&target(0), now());
+                seconds(now(), restraint.find_state(&target(0), now()).mint_from)
             })
             .collect();
         assert_eq!(waits, [120, 240].map(Some));

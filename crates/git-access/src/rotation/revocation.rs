@@ -6,13 +6,13 @@
 use tenure_api::access::request::CredentialPhase;
 
 use super::failures::FailingSide;
-use super::schedule::{self, later};
+use super::schedule::{self, add_duration};
 use super::state_machine::{Next, StateMachine};
 use super::{NamespaceState, SecretState, StagingState, Step};
 
 impl StateMachine<'_> {
     /// Returns the next step to the end. `is_abandoned`: the plan sends no request to the host.
-    pub(super) fn end(&mut self, cause: &str, is_abandoned: bool) -> Next {
+    pub(super) fn end_credentials(&mut self, cause: &str, is_abandoned: bool) -> Next {
         let waits_until = self.find_wait();
         // A failure in the cluster doesn't delay revocations at the host, and a failure at the host doesn't delay the cluster's steps.
         let waiting = waits_until.and(self.find_failing_side());
@@ -34,10 +34,10 @@ impl StateMachine<'_> {
             self.is_over = true;
             self.ledger.secret_uid = None;
             self.ledger.image_pull_secrets = false;
-            self.recover();
-            return Next::Wait(later(self.now, schedule::IDLE_LOOK));
+            self.clear_failure();
+            return Next::Wait(add_duration(self.now, schedule::IDLE_LOOK));
         }
-        Next::Wait(waits_until.unwrap_or_else(|| later(self.now, schedule::LOOK)))
+        Next::Wait(waits_until.unwrap_or_else(|| add_duration(self.now, schedule::LOOK)))
     }
 
     /// Deletes the Secret of the namespace, and the staged value that is no longer needed.
@@ -50,13 +50,13 @@ impl StateMachine<'_> {
         if let Some(next) = self.remove_from_accounts() {
             return Some(next);
         }
-        let staged = self.staged()?;
+        let staged = self.staged_facts()?;
         if let Some(next) = &self.ledger.next
             && next.phase == CredentialPhase::Intent
             && staged.nonce == next.nonce
         {
             // The staged facts identify the credential that was made.
-            return staged.is_minted.then(|| self.adopt(&staged.clone()));
+            return staged.is_minted.then(|| self.adopt_staged(&staged.clone()));
         }
         Some(Next::Do(Step::ClearStaging))
     }
@@ -74,10 +74,10 @@ impl StateMachine<'_> {
             if all.is_empty() && next.is_none() {
                 return None;
             }
-            for told in all {
-                self.tell(
+            for credential in all {
+                self.record_event(
                     "Forgotten",
-                    told,
+                    credential,
                     format!("{cause}: it lives on at the host until it ends there or is revoked by hand"),
                 );
             }
@@ -87,13 +87,13 @@ impl StateMachine<'_> {
             return Some(Next::Record);
         }
         // A credential without a number can't be revoked, and ends within the hour.
-        if let Some(told) = all.iter().find(|(_, id)| id.is_none()) {
-            self.tell(
+        if let Some(credential) = all.iter().find(|(_, id)| id.is_none()) {
+            self.record_event(
                 "Forgotten",
-                *told,
+                *credential,
                 format!("{cause}: it can't be revoked, and ends by itself"),
             );
-            let is_kept = |generation: u64| generation != told.0;
+            let is_kept = |generation: u64| generation != credential.0;
             self.ledger.next.take_if(|next| !is_kept(next.generation));
             self.ledger.current.take_if(|held| !is_kept(held.generation));
             self.ledger.retiring.retain(|held| is_kept(held.generation));

@@ -47,7 +47,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(HOUR);
 /// The longest wait that a host can demand.
 const LONGEST_WAIT: Duration = Duration::from_secs(DAY);
 
-pub(crate) fn later(moment: Timestamp, span: Duration) -> Timestamp {
+pub(crate) fn add_duration(moment: Timestamp, span: Duration) -> Timestamp {
     SignedDuration::try_from(span)
         .ok()
         .and_then(|span| moment.checked_add(span).ok())
@@ -75,7 +75,7 @@ pub fn find_expiry(host_now: Timestamp, rotate: Period, sources: &[SourceState])
         .duration()
         .saturating_add(find_overlap(sources))
         .saturating_add(OUTAGE);
-    let ends = later(host_now, lives);
+    let ends = add_duration(host_now, lives);
     // Whole seconds, rounded up.
     Timestamp::from_second(ends.as_second().saturating_add(1)).unwrap_or(ends)
 }
@@ -87,25 +87,25 @@ pub fn find_due_time(held: &HeldCredential, rotate: Period, uid: &str, host_ahea
     let begun = held.begun_at.0;
     let fraction = choose_fraction(&format!("{uid}/{}", held.generation), begun);
     let period = rotate.duration();
-    let by_period = later(begun, period.saturating_sub(period.mul_f64(fraction / 20.0)));
+    let by_period = add_duration(begun, period.saturating_sub(period.mul_f64(fraction / 20.0)));
     let Some(ends) = &held.expires_at else {
         return by_period;
     };
     let host_begun = begun.checked_add(host_ahead).unwrap_or(begun);
     let life = Duration::try_from(ends.0.duration_since(host_begun)).unwrap_or_default();
     if life < period.saturating_add(SHORTEST_OVERLAP) {
-        return by_period.min(later(begun, life / 2));
+        return by_period.min(add_duration(begun, life / 2));
     }
     by_period
 }
 
 /// Returns the time of the next attempt after this number of failures in a row.
 #[must_use]
-pub(crate) fn retry(now: Timestamp, failures: u32) -> Timestamp {
+pub(crate) fn find_retry_time(now: Timestamp, failures: u32) -> Timestamp {
     let factor = 1_u32
         .checked_shl(failures.saturating_sub(1).min(16))
         .unwrap_or(u32::MAX);
-    later(now, FIRST_RETRY.saturating_mul(factor).min(LONGEST_RETRY))
+    add_duration(now, FIRST_RETRY.saturating_mul(factor).min(LONGEST_RETRY))
 }
 
 /// Computes the wait until a delivered Secret is read again. In all, 20 Secrets are read in a second at most, and each is read once an hour at least. A watch would
@@ -120,13 +120,16 @@ pub fn find_reread_interval(delivered: usize) -> Duration {
 #[must_use]
 pub(super) fn find_next_probe(begun_at: Timestamp, now: Timestamp) -> Timestamp {
     let waited = Duration::try_from(now.duration_since(begun_at)).unwrap_or_default();
-    later(now, LOOK.max(waited / 2).min(PATIENCE))
+    add_duration(now, LOOK.max(waited / 2).min(PATIENCE))
 }
 
 /// Limits a host's demand for a later attempt: at least one second, and at most a day.
 #[must_use]
 pub(crate) fn wait_for(now: Timestamp, until: Timestamp) -> Timestamp {
-    until.clamp(later(now, Duration::from_secs(1)), later(now, LONGEST_WAIT))
+    until.clamp(
+        add_duration(now, Duration::from_secs(1)),
+        add_duration(now, LONGEST_WAIT),
+    )
 }
 
 #[cfg(test)]
@@ -183,21 +186,26 @@ mod tests {
         assert!(days.iter().all(|days| (85.49..=90.0).contains(days)), "{days:?}");
         assert!(days.iter().any(|days| *days < 86.0) && days.iter().any(|days| *days > 89.5));
         // A token with a life of one hour is due after half of it.
-        let short = later(now, Duration::from_secs(HOUR));
+        let short = add_duration(now, Duration::from_secs(HOUR));
         assert_eq!(
             find_due_time(&held(1, Some(short)), rotate, "uid", SignedDuration::ZERO),
-            later(now, Duration::from_secs(HOUR / 2))
+            add_duration(now, Duration::from_secs(HOUR / 2))
         );
         // If the host ends no credentials, only the period counts. No number causes an overflow.
-        assert!(find_due_time(&held(1, None), rotate, "uid", SignedDuration::ZERO) <= later(now, rotate.duration()));
+        assert!(
+            find_due_time(&held(1, None), rotate, "uid", SignedDuration::ZERO) <= add_duration(now, rotate.duration())
+        );
         assert_eq!(
             find_due_time(&held(1, Some(Timestamp::MIN)), rotate, "uid", SignedDuration::ZERO),
             now
         );
-        assert!(retry(now, u32::MAX) == later(now, LONGEST_RETRY) && retry(now, 0) == later(now, FIRST_RETRY));
-        assert_eq!(wait_for(now, Timestamp::MAX), later(now, LONGEST_WAIT));
+        assert!(
+            find_retry_time(now, u32::MAX) == add_duration(now, LONGEST_RETRY)
+                && find_retry_time(now, 0) == add_duration(now, FIRST_RETRY)
+        );
+        assert_eq!(wait_for(now, Timestamp::MAX), add_duration(now, LONGEST_WAIT));
         let looks = [0, 300, 1_000, 72_000, usize::MAX].map(|delivered| find_reread_interval(delivered).as_secs());
         assert_eq!(looks, [15, 15, 50, HOUR, HOUR]);
-        assert_eq!(later(now, Duration::MAX), Timestamp::MAX);
+        assert_eq!(add_duration(now, Duration::MAX), Timestamp::MAX);
     }
 }

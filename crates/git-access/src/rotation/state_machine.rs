@@ -7,7 +7,7 @@ use tenure_api::access::request::{CredentialLedger, CredentialPhase, HeldCredent
 
 use super::conditions::{self, Finding};
 use super::name::CredentialName;
-use super::schedule::{self, later, record_time};
+use super::schedule::{self, add_duration, record_time};
 use super::{
     Answer, NamespaceState, Order, Plan, RotationEvent, SecretFacts, SecretState, Snapshot, StagedFacts, StagingState,
     Step, WantedState,
@@ -63,17 +63,17 @@ impl<'a> StateMachine<'a> {
     }
 
     pub(super) fn run(mut self) -> Plan {
-        let next = self.take_answer().unwrap_or_else(|| self.decide());
+        let next = self.take_answer().unwrap_or_else(|| self.decide_next());
         // A part that changed the ledger returns `Record`. The record comes first even if that part returned something else.
         let is_changed = self.ledger != self.seen.ledger;
         let (step, again) = match next {
             Next::Begin => (Some(Step::Begin), self.now),
             Next::Record | Next::Do(_) | Next::Wait(_) if is_changed => (Some(Step::Record), self.now),
-            Next::Record => (None, later(self.now, schedule::LOOK)),
+            Next::Record => (None, add_duration(self.now, schedule::LOOK)),
             Next::Do(step) => (Some(step), self.now),
-            Next::Wait(until) => (None, until.min(later(self.now, schedule::IDLE_LOOK))),
+            Next::Wait(until) => (None, until.min(add_duration(self.now, schedule::IDLE_LOOK))),
         };
-        let mut findings = conditions::describe(self.seen, &self.ledger, self.now);
+        let mut findings = conditions::list_findings(self.seen, &self.ledger, self.now);
         findings.append(&mut self.findings);
         Plan {
             is_over: self.is_over && step.is_none(),
@@ -101,7 +101,7 @@ impl<'a> StateMachine<'a> {
         target
     }
 
-    pub(super) fn tell(
+    pub(super) fn record_event(
         &mut self,
         action: &'static str,
         (generation, id): (u64, Option<u64>),
@@ -115,7 +115,7 @@ impl<'a> StateMachine<'a> {
         });
     }
 
-    pub(super) fn staged(&self) -> Option<&'a StagedFacts> {
+    pub(super) fn staged_facts(&self) -> Option<&'a StagedFacts> {
         match &self.seen.staging {
             StagingState::Present(staged) => Some(staged),
             StagingState::Absent | StagingState::Unknown(_) => None,
@@ -137,14 +137,14 @@ impl<'a> StateMachine<'a> {
     }
 
     /// Decides the next step, independent of the last answer.
-    pub(super) fn decide(&mut self) -> Next {
+    pub(super) fn decide_next(&mut self) -> Next {
         match (&self.seen.wanted, self.seen.namespace) {
-            (WantedState::Revoked(cause), _) => return self.end(&cause.clone(), false),
-            (WantedState::Abandoned(cause), _) => return self.end(&cause.clone(), true),
+            (WantedState::Revoked(cause), _) => return self.end_credentials(&cause.clone(), false),
+            (WantedState::Abandoned(cause), _) => return self.end_credentials(&cause.clone(), true),
             (_, NamespaceState::Terminating | NamespaceState::Gone) => {
-                return self.end("the namespace is gone, or going", false);
+                return self.end_credentials("the namespace is gone, or going", false);
             }
-            (_, NamespaceState::Unknown) => return Next::Wait(later(self.now, schedule::LOOK)),
+            (_, NamespaceState::Unknown) => return Next::Wait(add_duration(self.now, schedule::LOOK)),
             (WantedState::Delivered | WantedState::HeldBack(_), NamespaceState::Present) => {}
         }
         if self.forget_expired() {
@@ -157,14 +157,14 @@ impl<'a> StateMachine<'a> {
         }
         if let (StagingState::Unknown(_), _) | (_, SecretState::Unknown(_)) = (&self.seen.staging, &self.seen.secret) {
             // An unknown namespace is not a missing one.
-            return Next::Wait(later(self.now, schedule::LOOK));
+            return Next::Wait(add_duration(self.now, schedule::LOOK));
         }
         if let Some(heir) = self.seen.find_heir() {
             return self.hand_over(heir);
         }
         let next = match self.ledger.next.clone() {
-            Some(next) => self.advance(&next),
-            None => self.keep(),
+            Some(next) => self.advance_credential(&next),
+            None => self.maintain_current(),
         };
         // Accounts are changed last, so a problem with them delays no credential.
         match next {
@@ -180,43 +180,45 @@ impl<'a> StateMachine<'a> {
         let (over, retiring): (Vec<_>, Vec<_>) = self.ledger.retiring.drain(..).partition(is_over);
         self.ledger.retiring = retiring;
         for held in &over {
-            self.tell("Expired", (held.generation, held.id), "the host ended it");
+            self.record_event("Expired", (held.generation, held.id), "the host ended it");
         }
         !over.is_empty()
     }
 
     /// Advances a credential that is being made.
-    pub(super) fn advance(&mut self, next: &NextCredential) -> Next {
+    pub(super) fn advance_credential(&mut self, next: &NextCredential) -> Next {
         let is_held_back = matches!(self.seen.wanted, WantedState::HeldBack(_));
-        let staged = self.staged().filter(|staged| staged.nonce == next.nonce);
+        let staged = self.staged_facts().filter(|staged| staged.nonce == next.nonce);
         match next.phase {
             CredentialPhase::Intent => match staged {
                 // The value was staged before the controller died.
-                Some(staged) if staged.is_minted => self.adopt(&staged.clone()),
+                Some(staged) if staged.is_minted => self.adopt_staged(&staged.clone()),
                 _ => self.look_for(next),
             },
-            CredentialPhase::Minted => self.discard(next, "its value is lost"),
+            CredentialPhase::Minted => self.discard_credential(next, "its value is lost"),
             CredentialPhase::Staged if is_held_back => self
                 .promote_expired(next)
-                .unwrap_or_else(|| Next::Wait(later(self.now, schedule::IDLE_LOOK))),
+                .unwrap_or_else(|| Next::Wait(add_duration(self.now, schedule::IDLE_LOOK))),
             CredentialPhase::Staged => match staged {
-                _ if self.is_lost(next.id, next.begun_at.0) => self.discard(next, "it was revoked at the host"),
-                None => self.discard(next, "its value is no longer in the staging Secret"),
-                Some(_) => self.probe(Step::ProbeStaged),
+                _ if self.is_lost(next.id, next.begun_at.0) => {
+                    self.discard_credential(next, "it was revoked at the host")
+                }
+                None => self.discard_credential(next, "its value is no longer in the staging Secret"),
+                Some(_) => self.probe_at_host(Step::ProbeStaged),
             },
-            CredentialPhase::Distributed => self.verify(next, staged.is_some()),
+            CredentialPhase::Distributed => self.verify_credential(next, staged.is_some()),
         }
     }
 
     /// Looks for the result of an order without an answer, after the order must have arrived if it arrived at all.
     pub(super) fn look_for(&mut self, next: &NextCredential) -> Next {
-        let settled = later(next.begun_at.0, schedule::SETTLE);
+        let settled = add_duration(next.begun_at.0, schedule::SETTLE);
         if self.now < settled {
             return Next::Wait(settled);
         }
         if !self.seen.capabilities.listed {
             // The credential ends by itself soon, and the host has no list to search.
-            self.tell(
+            self.record_event(
                 "Lost",
                 (next.generation, None),
                 "it is unknown whether it was made, and the host lists none",
@@ -228,11 +230,11 @@ impl<'a> StateMachine<'a> {
     }
 
     /// Revokes a credential whose value is lost or refused. A later plan makes another one.
-    pub(super) fn discard(&mut self, next: &NextCredential, cause: &str) -> Next {
+    pub(super) fn discard_credential(&mut self, next: &NextCredential, cause: &str) -> Next {
         if next.phase != CredentialPhase::Minted {
             let mut changed = next.clone();
             changed.phase = CredentialPhase::Minted;
-            self.tell("Lost", (next.generation, next.id), cause);
+            self.record_event("Lost", (next.generation, next.id), cause);
             self.ledger.next = Some(changed);
             return Next::Record;
         }
@@ -250,16 +252,16 @@ impl<'a> StateMachine<'a> {
     }
 
     /// Adopts a credential whose value is staged.
-    pub(super) fn adopt(&mut self, staged: &StagedFacts) -> Next {
+    pub(super) fn adopt_staged(&mut self, staged: &StagedFacts) -> Next {
         if let Some(next) = &mut self.ledger.next {
             next.phase = CredentialPhase::Staged;
             next.id = staged.id;
             next.fingerprint.clone_from(&staged.fingerprint);
             next.expires_at = staged.expires_at.map(record_time);
-            let told = (next.generation, next.id);
+            let credential = (next.generation, next.id);
             let cause = next.cause.clone();
-            self.recover();
-            self.tell("Minted", told, cause);
+            self.clear_failure();
+            self.record_event("Minted", credential, cause);
         }
         Next::Record
     }
@@ -270,7 +272,7 @@ impl<'a> StateMachine<'a> {
             return false;
         };
         // Hosts may list new credentials a moment later.
-        if !self.seen.capabilities.listed || listing.asked_at < later(begun_at, schedule::SETTLE) {
+        if !self.seen.capabilities.listed || listing.asked_at < add_duration(begun_at, schedule::SETTLE) {
             return false;
         }
         let found = listing.credentials.iter().find(|listed| listed.id == id);
@@ -278,7 +280,7 @@ impl<'a> StateMachine<'a> {
     }
 
     /// Checks a credential in the Secret, until all sources are seen to use it.
-    fn verify(&mut self, next: &NextCredential, is_staged: bool) -> Next {
+    fn verify_credential(&mut self, next: &NextCredential, is_staged: bool) -> Next {
         let is_there = match (self.find_writable(), &self.seen.secret) {
             (Some(secret), _) => secret.fingerprint.as_deref() == Some(next.fingerprint.as_str()),
             (None, SecretState::Present(_)) => return self.refuse_foreign(),
@@ -290,7 +292,7 @@ impl<'a> StateMachine<'a> {
         if !is_there {
             return match is_staged {
                 true if matches!(self.seen.wanted, WantedState::HeldBack(_)) => {
-                    Next::Wait(later(self.now, schedule::IDLE_LOOK))
+                    Next::Wait(add_duration(self.now, schedule::IDLE_LOOK))
                 }
                 true => Next::Do(Step::Spread(self.find_writable().cloned())),
                 // Only the sources that fetched with the value still have it. They keep it until another one exists.
@@ -306,7 +308,7 @@ impl<'a> StateMachine<'a> {
         if let Some(done) = self.promote_expired(next) {
             return done;
         }
-        let token = token_of(next);
+        let token = make_source_token(next);
         let running = || self.seen.sources.iter().filter(|source| !source.is_suspended);
         let unasked: Vec<String> = running()
             .filter(|source| source.asked.as_ref() != Some(&token) && source.last_handled.as_ref() != Some(&token))
@@ -320,62 +322,62 @@ impl<'a> StateMachine<'a> {
             });
         }
         if running().all(|source| source.has_used(&token)) {
-            return self.probe(Step::ProbeDelivered);
+            return self.probe_at_host(Step::ProbeDelivered);
         }
         // After a leak, a source that never fetches must not keep the old credential open, and not delay its replacement either.
-        let deadline = later(distributed_at(next), schedule::LEAK_DEADLINE);
+        let deadline = add_duration(find_distribution_time(next), schedule::LEAK_DEADLINE);
         if (next.cause == LEAK || self.is_leak_ordered()) && self.now >= deadline {
-            return self.probe(Step::ProbeDelivered);
+            return self.probe_at_host(Step::ProbeDelivered);
         }
-        Next::Wait(later(self.now, schedule::LOOK))
+        Next::Wait(add_duration(self.now, schedule::LOOK))
     }
 
     /// Handles a credential that is due before its proof. A distributed one becomes current, and the old ones end by themselves. Any other one is discarded.
     fn promote_expired(&mut self, next: &NextCredential) -> Option<Next> {
-        let held = hold(next);
-        let is_due = self.due(&held) <= self.now;
+        let held = make_held_credential(next);
+        let is_due = self.find_due_time(&held) <= self.now;
         if !is_due {
             return None;
         }
         Some(match next.phase {
             CredentialPhase::Distributed => self.promote_unproven(next),
-            _ => self.discard(next, "it grew old before it could be spread"),
+            _ => self.discard_credential(next, "it grew old before it could be spread"),
         })
     }
 
     pub(super) fn promote_unproven(&mut self, next: &NextCredential) -> Next {
-        let old = self.ledger.current.replace(hold(next));
+        let old = self.ledger.current.replace(make_held_credential(next));
         self.ledger.retiring.extend(old);
         self.ledger.next = None;
         // The leaked credential still works. Its order is executed once a successor is proven.
         if next.cause != LEAK {
-            self.note_order(next);
+            self.record_order(next);
         }
         Next::Record
     }
 
     /// Makes the credential current: all sources use it.
-    pub(super) fn promote(&mut self, next: &NextCredential) -> Next {
+    pub(super) fn promote_credential(&mut self, next: &NextCredential) -> Next {
         let overlap = match next.cause.as_str() {
             LEAK => Duration::ZERO,
             _ => schedule::find_overlap(&self.seen.sources),
         };
         let old = self.ledger.current.replace(HeldCredential {
             verified_at: Some(record_time(self.now)),
-            ..hold(next)
+            ..make_held_credential(next)
         });
         self.ledger.retiring.extend(old);
         self.retire_all(overlap);
         self.ledger.next = None;
-        self.note_order(next);
-        self.recover();
-        self.tell("Verified", (next.generation, next.id), next.cause.clone());
+        self.record_order(next);
+        self.clear_failure();
+        self.record_event("Verified", (next.generation, next.id), next.cause.clone());
         Next::Record
     }
 
     /// Sets the end of all retiring credentials to the end of the overlap, or keeps an earlier end.
     pub(super) fn retire_all(&mut self, overlap: Duration) {
-        let retire_at = record_time(later(self.now, overlap));
+        let retire_at = record_time(add_duration(self.now, overlap));
         for held in &mut self.ledger.retiring {
             let is_sooner = held.retire_at.as_ref().is_some_and(|at| at.0 <= retire_at.0);
             if !is_sooner {
@@ -385,7 +387,7 @@ impl<'a> StateMachine<'a> {
     }
 
     /// Notes that the order for this credential was executed.
-    fn note_order(&mut self, next: &NextCredential) {
+    fn record_order(&mut self, next: &NextCredential) {
         if next.order.is_some() {
             self.ledger.handled_order.clone_from(&next.order);
         }
@@ -399,7 +401,7 @@ impl<'a> StateMachine<'a> {
         let marked_for = marked_for.filter(|request| *request != self.seen.request_name);
         self.findings
             .push(Finding::foreign_secret(&self.ledger.namespace, marked_for));
-        Next::Wait(later(self.now, schedule::IDLE_LOOK))
+        Next::Wait(add_duration(self.now, schedule::IDLE_LOOK))
     }
 
     /// Restores Tenure's mark and the host's authority on a Secret with the right credential. Sources can't use a Secret with a wrong authority.
@@ -410,13 +412,13 @@ impl<'a> StateMachine<'a> {
         }
         // If another writer undoes the change at once, the next attempt waits.
         Some(match &self.seen.answer {
-            Some(Answer::Spread(Ok(_))) => Next::Wait(later(self.now, schedule::LOOK)),
+            Some(Answer::Spread(Ok(_))) => Next::Wait(add_duration(self.now, schedule::LOOK)),
             _ => Next::Do(Step::Mark(secret.clone())),
         })
     }
 
     /// Keeps a credential in use: restores its Secret, ends its predecessors, and makes another credential when it is due.
-    fn keep(&mut self) -> Next {
+    fn maintain_current(&mut self) -> Next {
         let own = self.own_secret();
         let current = self.ledger.current.clone();
         if let Some(mark) = own
@@ -446,7 +448,7 @@ impl<'a> StateMachine<'a> {
         if self.ledger.retiring.len() >= most {
             self.findings
                 .push(Finding::too_many_retiring(self.ledger.retiring.len()));
-            return wait(later(self.now, schedule::IDLE_LOOK));
+            return wait(add_duration(self.now, schedule::IDLE_LOOK));
         }
         if let Some(from) = self.seen.restraint.mint_from.filter(|from| *from > self.now) {
             self.findings.push(Finding::too_many_refusals(from));
@@ -454,7 +456,7 @@ impl<'a> StateMachine<'a> {
         }
         // Begin only right after a successful preflight.
         match &self.seen.answer {
-            Some(Answer::Preflight(Ok(()))) => self.begin(cause),
+            Some(Answer::Preflight(Ok(()))) => self.begin_credential(cause),
             _ => Next::Do(Step::Preflight),
         }
     }
@@ -469,7 +471,7 @@ impl<'a> StateMachine<'a> {
                 id,
             }));
         }
-        self.staged().map(|_| Next::Do(Step::ClearStaging))
+        self.staged_facts().map(|_| Next::Do(Step::ClearStaging))
     }
 
     /// Returns the time of the next end among the retiring credentials. A credential without a number ends by itself.
@@ -495,7 +497,7 @@ impl<'a> StateMachine<'a> {
         };
         // The minimum interval also limits a user that orders, or removes the Secret, in a loop.
         let unplanned = self.ledger.unplanned_at.as_ref();
-        let soon = unplanned.map_or(Timestamp::MIN, |at| later(at.0, schedule::LEAST_BETWEEN));
+        let soon = unplanned.map_or(Timestamp::MIN, |at| add_duration(at.0, schedule::LEAST_BETWEEN));
         if self.is_lost(held.id, held.begun_at.0) {
             return ("RevokedAtHost".to_owned(), soon);
         }
@@ -510,16 +512,18 @@ impl<'a> StateMachine<'a> {
             let cause = if order.is_leak { LEAK } else { ORDERED };
             return (cause.to_owned(), soon);
         }
-        let due = self.due(held).max(later(held.begun_at.0, schedule::LEAST_BETWEEN));
+        let due = self
+            .find_due_time(held)
+            .max(add_duration(held.begun_at.0, schedule::LEAST_BETWEEN));
         (DUE.to_owned(), due)
     }
 
-    fn due(&self, held: &HeldCredential) -> Timestamp {
+    fn find_due_time(&self, held: &HeldCredential) -> Timestamp {
         schedule::find_due_time(held, self.seen.rotate, &self.seen.request_uid, self.seen.host_ahead)
     }
 
     /// Records the next order.
-    fn begin(&mut self, cause: String) -> Next {
+    fn begin_credential(&mut self, cause: String) -> Next {
         let generation = self.ledger.generation.saturating_add(1);
         let name = CredentialName::new(
             &self.seen.cluster_uid,
@@ -534,7 +538,7 @@ impl<'a> StateMachine<'a> {
         if ![FIRST, DUE].contains(&cause.as_str()) {
             self.ledger.unplanned_at = Some(record_time(self.now));
         }
-        self.tell("Begun", (generation, None), cause.clone());
+        self.record_event("Begun", (generation, None), cause.clone());
         self.ledger.generation = generation;
         self.ledger.next = Some(NextCredential {
             phase: CredentialPhase::Intent,
@@ -553,7 +557,7 @@ impl<'a> StateMachine<'a> {
     }
 
     /// Returns the order for the host.
-    pub(super) fn mint(&self, next: &NextCredential) -> Step {
+    pub(super) fn make_mint_step(&self, next: &NextCredential) -> Step {
         Step::MintAndStage(MintRequest {
             target: self.target(),
             kind: self.seen.kind,
@@ -567,15 +571,15 @@ impl<'a> StateMachine<'a> {
 }
 
 /// Returns the annotation value for sources: a different value for each credential.
-pub(super) fn token_of(next: &NextCredential) -> String {
-    format!("{}-{}", distributed_at(next), next.nonce)
+pub(super) fn make_source_token(next: &NextCredential) -> String {
+    format!("{}-{}", find_distribution_time(next), next.nonce)
 }
 
-fn distributed_at(next: &NextCredential) -> Timestamp {
+fn find_distribution_time(next: &NextCredential) -> Timestamp {
     next.distributed_at.as_ref().unwrap_or(&next.begun_at).0
 }
 
-fn hold(next: &NextCredential) -> HeldCredential {
+fn make_held_credential(next: &NextCredential) -> HeldCredential {
     HeldCredential {
         generation: next.generation,
         id: next.id,

@@ -11,15 +11,15 @@ use super::conditions::{About, assess_manual_secret, make_conditions};
 use super::*;
 use tenure_remote_requests::git_host::Scope;
 
-pub(super) fn at(text: &str) -> Timestamp {
+pub(super) fn parse_time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
 pub(super) fn now() -> Timestamp {
-    at("2026-06-01T12:00:00Z")
+    parse_time("2026-06-01T12:00:00Z")
 }
 
-pub(super) fn secret(fingerprint: &str, marked: bool) -> SecretState {
+pub(super) fn make_secret(fingerprint: &str, marked: bool) -> SecretState {
     SecretState::Present(SecretFacts {
         uid: "s-1".to_owned(),
         resource_version: "7".to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn secret(fingerprint: &str, marked: bool) -> SecretState {
 }
 
 /// Returns a credential that is in use and verified, with a predecessor that retires in an hour.
-pub(super) fn snapshot() -> Snapshot {
+pub(super) fn make_snapshot() -> Snapshot {
     let ledger: CredentialLedger = serde_json::from_value(json!({
         "namespace": "team-a", "generation": 2, "secretUid": "s-1",
         "current": { "generation": 2, "id": 12, "name": "fa/c0ffee00/0badcafe/2/1780300000/b", "fingerprint": "two",
@@ -67,7 +67,7 @@ pub(super) fn snapshot() -> Snapshot {
         order: None,
         ledger,
         namespace: NamespaceState::Present,
-        secret: secret("two", true),
+        secret: make_secret("two", true),
         staging: StagingState::Absent,
         accounts: ObservedAccounts::NotAsked,
         sources: vec![SourceState {
@@ -88,20 +88,20 @@ pub(super) fn snapshot() -> Snapshot {
 }
 
 /// Returns the state before any credential was made.
-fn fresh() -> Snapshot {
+fn make_fresh() -> Snapshot {
     Snapshot {
         ledger: CredentialLedger {
             namespace: "team-a".to_owned(),
             ..CredentialLedger::default()
         },
         secret: SecretState::Absent,
-        ..snapshot()
+        ..make_snapshot()
     }
 }
 
 /// Returns the state with a third credential in this phase.
-pub(super) fn moving(phase: CredentialPhase) -> Snapshot {
-    let mut seen = snapshot();
+pub(super) fn make_in_phase(phase: CredentialPhase) -> Snapshot {
+    let mut seen = make_snapshot();
     seen.ledger.next = serde_json::from_value(json!({
         "phase": phase, "generation": 3, "nonce": "n3", "name": "fa/c0ffee00/0badcafe/3/1780315140/n3", "cause": "Due",
         "begunAt": "2026-06-01T11:59:00Z", "id": 13, "fingerprint": "three", "expiresAt": "2026-09-15T00:00:00Z",
@@ -109,7 +109,7 @@ pub(super) fn moving(phase: CredentialPhase) -> Snapshot {
     }))
     .unwrap();
     if phase == CredentialPhase::Distributed {
-        seen.secret = secret("three", true);
+        seen.secret = make_secret("three", true);
     }
     if phase != CredentialPhase::Intent {
         seen.staging = StagingState::Present(StagedFacts {
@@ -123,12 +123,12 @@ pub(super) fn moving(phase: CredentialPhase) -> Snapshot {
     seen
 }
 
-pub(super) fn reasons(plan: &Plan, about: About) -> Vec<&str> {
+pub(super) fn list_reasons(plan: &Plan, about: About) -> Vec<&str> {
     let found = plan.findings.iter().filter(|finding| finding.about == about);
     found.map(|finding| finding.reason.as_str()).collect()
 }
 
-pub(super) fn answered(seen: Snapshot, answer: Answer) -> Plan {
+pub(super) fn plan_answer(seen: Snapshot, answer: Answer) -> Plan {
     let seen = Snapshot {
         answer: Some(answer),
         ..seen
@@ -138,32 +138,35 @@ pub(super) fn answered(seen: Snapshot, answer: Answer) -> Plan {
 
 #[test]
 fn what_is_as_wanted_is_left_alone() {
-    let planned = plan(&snapshot(), now());
-    assert_eq!((planned.step, planned.again), (None, at("2026-06-01T13:00:00Z")));
-    assert_eq!((planned.findings, planned.ledger), (Vec::new(), snapshot().ledger));
+    let planned = plan(&make_snapshot(), now());
+    assert_eq!(
+        (planned.step, planned.again),
+        (None, parse_time("2026-06-01T13:00:00Z"))
+    );
+    assert_eq!((planned.findings, planned.ledger), (Vec::new(), make_snapshot().ledger));
 }
 
 #[test]
 fn nothing_is_ordered_before_all_writes_were_tried_and_the_order_is_recorded() {
-    assert_eq!(plan(&fresh(), now()).step, Some(Step::Preflight));
-    let refused = answered(
-        fresh(),
+    assert_eq!(plan(&make_fresh(), now()).step, Some(Step::Preflight));
+    let refused = plan_answer(
+        make_fresh(),
         Answer::Preflight(Err("tenure-access-writer may not create secrets in team-a".to_owned())),
     );
     assert_eq!(
         (refused.step.clone(), refused.ledger.next.clone()),
         (Some(Step::Record), None)
     );
-    assert_eq!(reasons(&refused, About::Failure), ["MissingRights"]);
-    let begun = answered(fresh(), Answer::Preflight(Ok(())));
+    assert_eq!(list_reasons(&refused, About::Failure), ["MissingRights"]);
+    let begun = plan_answer(make_fresh(), Answer::Preflight(Ok(())));
     let next = begun.ledger.next.clone().unwrap();
     assert_eq!((begun.step, next.phase), (Some(Step::Begin), CredentialPhase::Intent));
     assert_eq!(next.name, "fa/c0ffee00/0badcafe/1/1780315200/n0nce");
     // 90 days, the overlap of an hour, and two weeks.
-    assert_eq!(next.expires_at.unwrap().0, at("2026-09-13T13:00:01Z"));
-    let mut seen = fresh();
+    assert_eq!(next.expires_at.unwrap().0, parse_time("2026-09-13T13:00:01Z"));
+    let mut seen = make_fresh();
     seen.ledger = begun.ledger;
-    let ordered = answered(seen.clone(), Answer::Begun);
+    let ordered = plan_answer(seen.clone(), Answer::Begun);
     assert!(
         matches!(&ordered.step, Some(Step::MintAndStage(request)) if request.name == next.name && request.target.id == 42)
     );
@@ -171,24 +174,24 @@ fn nothing_is_ordered_before_all_writes_were_tried_and_the_order_is_recorded() {
     for answer in [None, Some(Answer::Recorded), Some(Answer::Preflight(Ok(())))] {
         let seen = Snapshot { answer, ..seen.clone() };
         assert_eq!(plan(&seen, now()).step, None);
-        let later = plan(&seen, at("2026-06-01T12:01:00Z")).step;
+        let later = plan(&seen, parse_time("2026-06-01T12:01:00Z")).step;
         assert!(matches!(later, Some(Step::List(_))), "{later:?}");
     }
     // A withdrawn credential isn't ordered either.
     seen.wanted = WantedState::HeldBack("strict".to_owned());
-    let held = answered(seen, Answer::Begun);
+    let held = plan_answer(seen, Answer::Begun);
     assert_eq!((held.step, held.ledger.next), (Some(Step::Record), None));
 }
 
 #[test]
 fn a_lost_answer_is_looked_for_and_never_ordered_again() {
     let seen = {
-        let mut seen = moving(CredentialPhase::Intent);
+        let mut seen = make_in_phase(CredentialPhase::Intent);
         let next = seen.ledger.next.as_mut().unwrap();
         (next.id, next.fingerprint) = (None, String::new());
         seen
     };
-    let lost = answered(
+    let lost = plan_answer(
         seen.clone(),
         Answer::MintFailed(HostError::Unknown("cut off".to_owned())),
     );
@@ -206,7 +209,7 @@ fn a_lost_answer_is_looked_for_and_never_ordered_again() {
         last_used_at: None,
     };
     let name = "fa/c0ffee00/0badcafe/3/1780315140/n3";
-    let found = answered(seen.clone(), Answer::Listed(Ok(vec![listed(name, false)])));
+    let found = plan_answer(seen.clone(), Answer::Listed(Ok(vec![listed(name, false)])));
     let next = found.ledger.next.clone().unwrap();
     assert_eq!((next.phase, next.id), (CredentialPhase::Minted, Some(13)));
     let mut minted = seen.clone();
@@ -214,12 +217,12 @@ fn a_lost_answer_is_looked_for_and_never_ordered_again() {
     let revoked = plan(&minted, now()).step;
     assert!(matches!(revoked, Some(Step::Revoke { id: 13, .. })), "{revoked:?}");
     for list in [vec![], vec![listed("somebody's own", false)], vec![listed(name, true)]] {
-        let absent = answered(seen.clone(), Answer::Listed(Ok(list)));
+        let absent = plan_answer(seen.clone(), Answer::Listed(Ok(list)));
         assert_eq!(absent.ledger.next, None);
     }
     // The controller staged the value and died: the value exists.
     let staged = Snapshot {
-        staging: moving(CredentialPhase::Staged).staging,
+        staging: make_in_phase(CredentialPhase::Staged).staging,
         ..seen
     };
     let adopted = plan(&staged, now()).ledger.next.unwrap();
@@ -228,27 +231,27 @@ fn a_lost_answer_is_looked_for_and_never_ordered_again() {
 
 #[test]
 fn what_the_host_says_of_itself_is_waited_for() {
-    let until = at("2026-06-01T13:00:00Z");
+    let until = parse_time("2026-06-01T13:00:00Z");
     for (trouble, reason, again) in [
         (
             HostError::Limited { until },
             "LimitedByHost",
-            Some(at("2026-06-01T13:00:01Z")),
+            Some(parse_time("2026-06-01T13:00:01Z")),
         ),
         (
             HostError::Banned { until },
             "BannedByHost",
-            Some(at("2026-06-01T13:00:01Z")),
+            Some(parse_time("2026-06-01T13:00:01Z")),
         ),
         (
             HostError::Banned { until: Timestamp::MAX },
             "BannedByHost",
-            Some(at("2026-06-02T12:00:01Z")),
+            Some(parse_time("2026-06-02T12:00:01Z")),
         ),
         (
             HostError::Limited { until: Timestamp::MIN },
             "LimitedByHost",
-            Some(at("2026-06-01T12:00:02Z")),
+            Some(parse_time("2026-06-01T12:00:02Z")),
         ),
         (HostError::Unauthenticated, "AuthoriserRefused", None),
         (HostError::Forbidden("no".to_owned()), "TargetUnavailable", None),
@@ -261,32 +264,32 @@ fn what_the_host_says_of_itself_is_waited_for() {
             None,
         ),
     ] {
-        let planned = answered(moving(CredentialPhase::Intent), Answer::MintFailed(trouble));
+        let planned = plan_answer(make_in_phase(CredentialPhase::Intent), Answer::MintFailed(trouble));
         assert_eq!(planned.ledger.next, None, "{reason}");
-        assert_eq!(reasons(&planned, About::Failure), [reason]);
+        assert_eq!(list_reasons(&planned, About::Failure), [reason]);
         let retry = planned.ledger.retry_at.clone().unwrap().0;
         assert!(again.is_none_or(|again| again == retry), "{reason}: {retry}");
         // Until then the plan sends no request, and the credential in use stays.
-        let mut waiting = snapshot();
+        let mut waiting = make_snapshot();
         waiting.ledger = planned.ledger;
         waiting.secret = SecretState::Absent;
         assert_eq!(plan(&waiting, now()).step, None, "{reason}");
-        assert_eq!(plan(&waiting, now()).ledger.current, snapshot().ledger.current);
+        assert_eq!(plan(&waiting, now()).ledger.current, make_snapshot().ledger.current);
     }
 }
 
 #[test]
 fn a_new_one_is_tried_before_it_is_spread() {
-    let seen = moving(CredentialPhase::Staged);
+    let seen = make_in_phase(CredentialPhase::Staged);
     assert_eq!(plan(&seen, now()).step, Some(Step::ProbeStaged));
-    let works = answered(seen.clone(), Answer::Probed(Probe::Works));
+    let works = plan_answer(seen.clone(), Answer::Probed(Probe::Works));
     assert!(matches!(works.step, Some(Step::Spread(Some(_)))));
     for probe in [
         Probe::Refused("401".to_owned()),
-        Probe::Banned(at("2026-06-01T13:00:00Z")),
+        Probe::Banned(parse_time("2026-06-01T13:00:00Z")),
         Probe::Unreachable("timeout".to_owned()),
     ] {
-        let planned = answered(seen.clone(), Answer::Probed(probe));
+        let planned = plan_answer(seen.clone(), Answer::Probed(probe));
         assert_eq!(planned.step, Some(Step::Record));
         assert_eq!(
             planned.ledger.next.map(|next| next.phase),
@@ -294,10 +297,13 @@ fn a_new_one_is_tried_before_it_is_spread() {
         );
     }
     // A credential that is refused for too long is given up. A ban doesn't count as a refusal.
-    let late = at("2026-06-01T12:30:00Z");
+    let late = parse_time("2026-06-01T12:30:00Z");
     for (probe, phase) in [
         (Probe::Refused("401".to_owned()), CredentialPhase::Minted),
-        (Probe::Banned(at("2026-06-01T13:00:00Z")), CredentialPhase::Staged),
+        (
+            Probe::Banned(parse_time("2026-06-01T13:00:00Z")),
+            CredentialPhase::Staged,
+        ),
     ] {
         let seen = Snapshot {
             answer: Some(Answer::Probed(probe)),
@@ -310,12 +316,12 @@ fn a_new_one_is_tried_before_it_is_spread() {
 #[test]
 fn a_foreign_secret_is_never_touched() {
     for (foreign, marked) in [("theirs", false), ("theirs", true)] {
-        let SecretState::Present(mut facts) = secret(foreign, marked) else {
+        let SecretState::Present(mut facts) = make_secret(foreign, marked) else {
             unreachable!()
         };
         facts.uid = "s-theirs".to_owned();
         for phase in [None, Some(CredentialPhase::Staged), Some(CredentialPhase::Distributed)] {
-            let mut seen = phase.map_or_else(fresh, moving);
+            let mut seen = phase.map_or_else(make_fresh, make_in_phase);
             seen.secret = SecretState::Present(facts.clone());
             for answer in [
                 None,
@@ -335,34 +341,46 @@ fn a_foreign_secret_is_never_touched() {
         }
         let seen = Snapshot {
             secret: SecretState::Present(facts),
-            ..fresh()
+            ..make_fresh()
         };
-        assert_eq!(reasons(&plan(&seen, now()), About::Failure), ["ForeignSecret"]);
+        assert_eq!(list_reasons(&plan(&seen, now()), About::Failure), ["ForeignSecret"]);
     }
 }
 
 #[test]
 fn what_was_done_to_the_secret_is_told_apart() {
-    let step = |secret: SecretState| plan(&Snapshot { secret, ..snapshot() }, now()).step;
+    let step = |secret: SecretState| {
+        plan(
+            &Snapshot {
+                secret,
+                ..make_snapshot()
+            },
+            now(),
+        )
+        .step
+    };
     // Without Tenure's mark, the Secret still has the value. After an edit of the value, it still has the mark.
-    assert!(matches!(step(secret("two", false)), Some(Step::Mark(_))));
-    assert_eq!(step(secret("edited", true)), Some(Step::Preflight));
+    assert!(matches!(step(make_secret("two", false)), Some(Step::Mark(_))));
+    assert_eq!(step(make_secret("edited", true)), Some(Step::Preflight));
     assert_eq!(step(SecretState::Absent), Some(Step::Preflight));
     assert_eq!(step(SecretState::Unknown("no answer".to_owned())), None);
     // After the first deletion another credential is made at once. The next deletions wait.
-    let mut seen = snapshot();
+    let mut seen = make_snapshot();
     seen.secret = SecretState::Absent;
-    seen.ledger.current.as_mut().unwrap().begun_at = schedule::record_time(at("2026-06-01T11:55:00Z"));
-    let planned = answered(seen.clone(), Answer::Preflight(Ok(())));
+    seen.ledger.current.as_mut().unwrap().begun_at = schedule::record_time(parse_time("2026-06-01T11:55:00Z"));
+    let planned = plan_answer(seen.clone(), Answer::Preflight(Ok(())));
     assert_eq!(planned.ledger.unplanned_at.unwrap().0, now());
-    seen.ledger.unplanned_at = Some(schedule::record_time(at("2026-06-01T11:55:00Z")));
+    seen.ledger.unplanned_at = Some(schedule::record_time(parse_time("2026-06-01T11:55:00Z")));
     let planned = plan(&seen, now());
-    assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:05:00Z")));
+    assert_eq!(
+        (planned.step, planned.again),
+        (None, parse_time("2026-06-01T12:05:00Z"))
+    );
 }
 
 #[test]
 fn sources_are_asked_and_proof_is_both() {
-    let mut seen = moving(CredentialPhase::Distributed);
+    let mut seen = make_in_phase(CredentialPhase::Distributed);
     seen.sources.push(SourceState {
         name: "GitRepository/off".to_owned(),
         is_suspended: true,
@@ -374,7 +392,7 @@ fn sources_are_asked_and_proof_is_both() {
     };
     assert_eq!(sources, ["GitRepository/apps"]);
     assert_eq!(
-        reasons(&asked, About::Unverified),
+        list_reasons(&asked, About::Unverified),
         ["WaitingForSources", "SourceSuspended"]
     );
     seen.sources[0].asked = Some(token.clone());
@@ -384,7 +402,7 @@ fn sources_are_asked_and_proof_is_both() {
     assert_eq!(plan(&seen, now()).step, None);
     seen.sources[0].refused_at = None;
     assert_eq!(plan(&seen, now()).step, Some(Step::ProbeDelivered));
-    let verified = answered(seen, Answer::Probed(Probe::Works)).ledger;
+    let verified = plan_answer(seen, Answer::Probed(Probe::Works)).ledger;
     assert_eq!(verified.current.unwrap().verified_at.unwrap().0, now());
     // The previous credential continues for the overlap. The one before it keeps its earlier end.
     let retire: Vec<Timestamp> = verified
@@ -392,30 +410,33 @@ fn sources_are_asked_and_proof_is_both() {
         .iter()
         .filter_map(|held| held.retire_at.as_ref().map(|at| at.0))
         .collect();
-    assert_eq!(retire, [at("2026-06-01T13:00:00Z"), at("2026-06-01T13:00:00Z")]);
+    assert_eq!(
+        retire,
+        [parse_time("2026-06-01T13:00:00Z"), parse_time("2026-06-01T13:00:00Z")]
+    );
 }
 
 #[test]
 fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
-    let mut seen = snapshot();
-    let mut trouble = answered(
-        moving(CredentialPhase::Intent),
+    let mut seen = make_snapshot();
+    let mut trouble = plan_answer(
+        make_in_phase(CredentialPhase::Intent),
         Answer::MintFailed(HostError::Unauthenticated),
     )
     .ledger;
     trouble.next = None;
     seen.ledger = trouble;
-    let late = at("2026-09-10T00:00:00Z");
+    let late = parse_time("2026-09-10T00:00:00Z");
     let planned = plan(&seen, late);
-    assert_eq!(planned.ledger.current, snapshot().ledger.current);
-    assert_eq!(reasons(&planned, About::Expiry), ["NotReplaced"]);
+    assert_eq!(planned.ledger.current, make_snapshot().ledger.current);
+    assert_eq!(list_reasons(&planned, About::Expiry), ["NotReplaced"]);
     let conditions = make_conditions(&[("team-a", &planned)], late);
-    let told: Vec<(&str, ConditionStatus, &str)> = conditions
+    let reported: Vec<(&str, ConditionStatus, &str)> = conditions
         .iter()
         .map(|condition| (condition.type_.as_str(), condition.status, condition.reason.as_str()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("Ready", ConditionStatus::False, "AuthoriserRefused"),
             ("Verified", ConditionStatus::True, "InUse"),
@@ -423,10 +444,10 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
         ]
     );
     assert_eq!(
-        reasons(&plan(&seen, at("2026-09-15T00:00:00Z")), About::Failure),
+        list_reasons(&plan(&seen, parse_time("2026-09-15T00:00:00Z")), About::Failure),
         ["AuthoriserRefused", "Expired"]
     );
-    let fine = make_conditions(&[("team-a", &plan(&snapshot(), now()))], now());
+    let fine = make_conditions(&[("team-a", &plan(&make_snapshot(), now()))], now());
     assert!(
         fine.iter().all(|condition| condition.status == ConditionStatus::True) && fine.len() == 2,
         "{fine:?}"
@@ -437,13 +458,13 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
 fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
     let mut seen = Snapshot {
         wanted: WantedState::Revoked("the grant was deleted".to_owned()),
-        ..snapshot()
+        ..make_snapshot()
     };
     let first = plan(&seen, now());
     assert!(matches!(first.step, Some(Step::DeleteSecret(_))));
     seen.secret = SecretState::Absent;
     assert!(matches!(plan(&seen, now()).step, Some(Step::Revoke { id: 12, .. })));
-    let dead = answered(seen.clone(), Answer::Revoked(12, Err(HostError::Unauthenticated)));
+    let dead = plan_answer(seen.clone(), Answer::Revoked(12, Err(HostError::Unauthenticated)));
     assert_eq!(dead.step, Some(Step::Record));
     seen.ledger = dead.ledger;
     let waiting = plan(&seen, now());
@@ -462,9 +483,13 @@ fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
     seen.wanted = WantedState::Abandoned("the provider was deleted".to_owned());
     let forgotten = plan(&seen, now());
     assert_eq!(forgotten.step, Some(Step::Record));
-    assert_eq!(reasons(&forgotten, About::LivesOn), ["NotRevokedYet"]);
+    assert_eq!(list_reasons(&forgotten, About::LivesOn), ["NotRevokedYet"]);
     assert_eq!(
-        forgotten.happened.iter().filter_map(|told| told.id).collect::<Vec<_>>(),
+        forgotten
+            .happened
+            .iter()
+            .filter_map(|event| event.id)
+            .collect::<Vec<_>>(),
         [12, 11]
     );
     seen.ledger = forgotten.ledger;
@@ -479,13 +504,13 @@ fn a_namespace_that_goes_is_not_held_and_its_credentials_are_ended() {
         let seen = Snapshot {
             namespace,
             secret: SecretState::Unknown("it is going".to_owned()),
-            ..snapshot()
+            ..make_snapshot()
         };
         assert!(matches!(plan(&seen, now()).step, Some(Step::Revoke { id: 12, .. })));
     }
     let unknown = Snapshot {
         namespace: NamespaceState::Unknown,
-        ..snapshot()
+        ..make_snapshot()
     };
     assert_eq!(plan(&unknown, now()).step, None);
 }
@@ -496,13 +521,13 @@ fn what_may_not_be_delivered_is_neither_made_nor_spread() {
         wanted: WantedState::HeldBack("mallory reads it (RoleBinding edit)".to_owned()),
         ..seen
     };
-    for seen in [fresh(), moving(CredentialPhase::Staged)] {
+    for seen in [make_fresh(), make_in_phase(CredentialPhase::Staged)] {
         let planned = plan(&held(seen), now());
         assert_eq!(planned.step, None);
-        assert_eq!(reasons(&planned, About::Failure), ["HeldBack"]);
+        assert_eq!(list_reasons(&planned, About::Failure), ["HeldBack"]);
     }
     // A delivered credential stays, and a retiring one is revoked at its time.
-    let planned = plan(&held(snapshot()), at("2026-06-01T13:00:00Z"));
+    let planned = plan(&held(make_snapshot()), parse_time("2026-06-01T13:00:00Z"));
     assert!(matches!(planned.step, Some(Step::Revoke { id: 11, .. })));
 }
 
@@ -510,7 +535,7 @@ fn what_may_not_be_delivered_is_neither_made_nor_spread() {
 fn old_ones_do_not_pile_up_whoever_takes_the_secret_away() {
     for (host_ends, most) in [(false, 4), (true, 32)] {
         let with = |count: u64| {
-            let mut seen = snapshot();
+            let mut seen = make_snapshot();
             seen.capabilities.expiry = host_ends;
             let held = seen.ledger.retiring[0].clone();
             seen.ledger.retiring = (0..count)
@@ -526,23 +551,29 @@ fn old_ones_do_not_pile_up_whoever_takes_the_secret_away() {
         assert_eq!(with(most - 1).step, Some(Step::Preflight));
         let planned = with(most);
         assert_eq!(planned.step, None);
-        assert_eq!(reasons(&planned, About::Failure), ["NotVerified"]);
+        assert_eq!(list_reasons(&planned, About::Failure), ["NotVerified"]);
     }
 }
 
 #[test]
 fn what_the_host_ends_at_once_is_not_made_again_at_once() {
-    let mut seen = snapshot();
+    let mut seen = make_snapshot();
     let current = seen.ledger.current.as_mut().unwrap();
-    current.begun_at = schedule::record_time(at("2026-06-01T11:55:00Z"));
-    current.expires_at = Some(schedule::record_time(at("2026-06-01T11:55:00Z")));
+    current.begun_at = schedule::record_time(parse_time("2026-06-01T11:55:00Z"));
+    current.expires_at = Some(schedule::record_time(parse_time("2026-06-01T11:55:00Z")));
     let planned = plan(&seen, now());
-    assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:05:00Z")));
+    assert_eq!(
+        (planned.step, planned.again),
+        (None, parse_time("2026-06-01T12:05:00Z"))
+    );
 }
 
 #[test]
 fn a_target_that_moved_is_followed_by_its_number() {
-    let moved = answered(moving(CredentialPhase::Intent), Answer::MintFailed(HostError::Moved));
+    let moved = plan_answer(
+        make_in_phase(CredentialPhase::Intent),
+        Answer::MintFailed(HostError::Moved),
+    );
     assert!(matches!(moved.step, Some(Step::Find(_))));
     let found = |id: u64, path: &str| TargetDescription {
         target: Target {
@@ -554,16 +585,16 @@ fn a_target_that_moved_is_followed_by_its_number() {
         ssh_url: None,
         registry_prefix: None,
     };
-    let there = answered(
-        moving(CredentialPhase::Intent),
+    let there = plan_answer(
+        make_in_phase(CredentialPhase::Intent),
         Answer::Found(Ok(Some(found(42, "group-1/b")))),
     );
     assert_eq!(there.ledger.path.as_deref(), Some("group-1/b"));
     // Another project that now has the path is another target.
     for found in [None, Some(found(43, "group-1/a"))] {
-        let gone = answered(moving(CredentialPhase::Intent), Answer::Found(Ok(found)));
+        let gone = plan_answer(make_in_phase(CredentialPhase::Intent), Answer::Found(Ok(found)));
         assert_eq!(
-            (gone.ledger.path.clone(), reasons(&gone, About::Failure)),
+            (gone.ledger.path.clone(), list_reasons(&gone, About::Failure)),
             (None, vec!["TargetUnavailable"])
         );
     }
@@ -573,10 +604,10 @@ fn a_target_that_moved_is_followed_by_its_number() {
 fn the_age_of_what_is_written_by_hand_is_watched() {
     let rotate = "90d".parse().unwrap();
     assert_eq!(
-        assess_manual_secret(Some(at("2026-05-01T00:00:00Z")), rotate, now()),
+        assess_manual_secret(Some(parse_time("2026-05-01T00:00:00Z")), rotate, now()),
         None
     );
-    let old = assess_manual_secret(Some(at("2026-01-01T00:00:00Z")), rotate, now()).unwrap();
+    let old = assess_manual_secret(Some(parse_time("2026-01-01T00:00:00Z")), rotate, now()).unwrap();
     assert!(old.message.contains("replace it by hand") && old.reason == "TooOld");
     assert_eq!(
         assess_manual_secret(None, rotate, now()).unwrap().reason,

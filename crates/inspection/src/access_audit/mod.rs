@@ -111,7 +111,7 @@ impl Row {
 
     /// Returns the verdict on the credential.
     #[must_use]
-    pub fn judge(&self, older_than: Period, now: Timestamp) -> Verdict {
+    pub fn judge_age(&self, older_than: Period, now: Timestamp) -> Verdict {
         let facts = match &self.look {
             SecretRead::Seen(facts) => facts,
             SecretRead::Absent => return Verdict::Absent,

@@ -89,7 +89,7 @@ struct Bounded<V> {
 }
 
 impl<V: Default> Bounded<V> {
-    fn enter(&mut self, name: NamedObject) -> Option<&mut V> {
+    fn add_value(&mut self, name: NamedObject) -> Option<&mut V> {
         if !self.values.contains_key(&name) {
             let is_full = self.values.len() >= MOST;
             let count = self.counts.get(&name.namespace).copied().unwrap_or_default();
@@ -117,7 +117,7 @@ impl Inventory {
         };
         for (field, secret) in list_credential_fields(object) {
             let address = find_address(kind, object, &field);
-            self.enter(namespace, secret, by(field), address);
+            self.add_use(namespace, secret, by(field), address);
         }
         for (index, source) in view.list_views("/spec/sources").enumerate() {
             if kind != "Surface" || !source.has("/deployKey") {
@@ -126,7 +126,7 @@ impl Inventory {
             let source_name = source.read_text("/name");
             let field = by(format!(".spec.sources[{index}].deployKey"));
             let address = source.find_text("/url").map(show_address);
-            let Some(usage) = self.enter(namespace, &name_key(name, source_name), field, address) else {
+            let Some(usage) = self.add_use(namespace, &name_key(name, source_name), field, address) else {
                 continue;
             };
             let mut statuses = view.list_views("/status/deployKeys");
@@ -139,7 +139,7 @@ impl Inventory {
         let account = view.read_text("/spec/serviceAccountName");
         if ["OCIRepository", "ImageRepository"].contains(&kind)
             && let Some(account) = find_named(namespace, account)
-            && let Some(users) = self.accounts.enter(account)
+            && let Some(users) = self.accounts.add_value(account)
             && users.len() < MOST_USES
         {
             users.push((
@@ -164,7 +164,7 @@ impl Inventory {
                     field: format!("{}: imagePullSecrets of {}", user.field, account.name),
                     ..user.clone()
                 };
-                self.enter(&account.namespace, secret, by, address.clone());
+                self.add_use(&account.namespace, secret, by, address.clone());
             }
         }
     }
@@ -181,8 +181,8 @@ impl Inventory {
         left_out.map(String::as_str).collect()
     }
 
-    fn enter(&mut self, namespace: &str, secret: &str, by: Use, address: Option<String>) -> Option<&mut Usage> {
-        let usage = self.secrets.enter(find_named(namespace, secret)?)?;
+    fn add_use(&mut self, namespace: &str, secret: &str, by: Use, address: Option<String>) -> Option<&mut Usage> {
+        let usage = self.secrets.add_value(find_named(namespace, secret)?)?;
         usage.is_shown |= !by.field.starts_with(".spec.verify.");
         if usage.uses.len() < MOST_USES {
             usage.uses.insert(by);

@@ -39,7 +39,8 @@ pub struct Step {
     /// The step: `entry`, `target`, `grant`, `namespace`, `receiver`, `writer`, `ledger`, `secret` or `proof`.
     pub step: &'static str,
     /// The state of the step.
-    pub standing: StepState,
+    #[serde(rename = "standing")]
+    pub state: StepState,
     /// The message, with advice.
     pub says: String,
 }
@@ -64,8 +65,8 @@ impl Chain {
     /// Returns the step that blocks the Secret: the first that fails, else the first that doesn't hold.
     #[must_use]
     pub fn find_reason(&self) -> Option<&Step> {
-        let fails = self.steps.iter().find(|step| step.standing == StepState::Fails);
-        fails.or_else(|| self.steps.iter().find(|step| step.standing != StepState::Holds))
+        let fails = self.steps.iter().find(|step| step.state == StepState::Fails);
+        fails.or_else(|| self.steps.iter().find(|step| step.state != StepState::Holds))
     }
 }
 
@@ -184,7 +185,7 @@ fn find_ledger<'a>(request: &'a FluxAccessRequest, namespace: &str) -> Option<&'
 
 /// Checks all steps from the entry to the proof.
 #[must_use]
-pub fn explain(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Chain {
+pub fn explain_delivery(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Chain {
     let ledger = find_ledger(request, &place.namespace);
     let steps = vec![
         judge_entry(request, place),
@@ -201,34 +202,34 @@ pub fn explain(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Namesp
         request: name_of(request).to_owned(),
         namespace: place.namespace.clone(),
         secret: request.spec.secret_name.clone(),
-        is_delivered: steps.iter().all(|step| step.standing == StepState::Holds),
+        is_delivered: steps.iter().all(|step| step.state == StepState::Holds),
         steps,
     }
 }
 
-fn step(step: &'static str, standing: StepState, says: impl Into<String>) -> Step {
+fn new_step(step: &'static str, state: StepState, message: impl Into<String>) -> Step {
     Step {
         step,
-        standing,
-        says: says.into(),
+        state,
+        says: message.into(),
     }
 }
 
 fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
-    let say = |standing, says: String| step("entry", standing, says);
+    let make_step = |state, message: String| new_step("entry", state, message);
     let (asker, by) = (name_asker(request), &request.spec.requested_by);
     if request.metadata.deletion_timestamp.is_some() {
-        return say(
+        return make_step(
             StepState::Fails,
             format!("{asker} no longer asks for it: this request is being deleted, together with its credentials"),
         );
     }
     if request.spec.asked_in.kind == "Agent" {
-        return say(StepState::Holds, format!("{asker} asks for it, by its configuration"));
+        return make_step(StepState::Holds, format!("{asker} asks for it, by its configuration"));
     }
     match &place.asked {
-        Err(why) => say(StepState::Unknown, format!("{asker} could not be looked at: {why}")),
-        Ok(None) => say(
+        Err(why) => make_step(StepState::Unknown, format!("{asker} could not be looked at: {why}")),
+        Ok(None) => make_step(
             StepState::Fails,
             format!("{asker} is gone, so the request goes, too: write it again to keep the access"),
         ),
@@ -236,11 +237,11 @@ fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
             let requests = access.status.iter().flat_map(|status| &status.requests);
             let mut own = requests.filter(|one| one.request == name_of(request));
             match own.next() {
-                Some(one) => say(
+                Some(one) => make_step(
                     StepState::Holds,
                     format!("{asker} asks for it ({}), by {by}", one.entry),
                 ),
-                None => say(
+                None => make_step(
                     StepState::Waits,
                     format!(
                         "{asker} asks for something else now, and this request is an earlier version: tenure access list shows what is asked now"
@@ -252,17 +253,17 @@ fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
 }
 
 fn judge_target(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
-    let say = |standing, says: String| step("target", standing, says);
+    let make_step = |state, message: String| new_step("target", state, message);
     let (target, path) = (target_of(request), &request.spec.target.path);
     match seen.find_provider(&request.spec.provider) {
         Err(why) => {
-            return say(
+            return make_step(
                 StepState::Unknown,
                 format!("the AccessProvider could not be looked at: {why}"),
             );
         }
         Ok(None) => {
-            return say(
+            return make_step(
                 StepState::Fails,
                 format!(
                     "there is no AccessProvider {} in namespace {}: no requests go to that host",
@@ -271,7 +272,7 @@ fn judge_target(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Names
             );
         }
         Ok(Some(provider)) if provider.spec.suspend => {
-            return say(
+            return make_step(
                 StepState::Waits,
                 format!(
                     "AccessProvider {} is suspended: nothing is made or replaced until spec.suspend is false",
@@ -282,25 +283,25 @@ fn judge_target(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Names
         Ok(Some(_)) => {}
     }
     match &place.target {
-        Err(why) => say(
+        Err(why) => make_step(
             StepState::Unknown,
             format!("FluxAccessTarget {target} could not be looked at: {why}"),
         ),
-        Ok(None) => say(
+        Ok(None) => make_step(
             StepState::Waits,
             format!("there is no FluxAccessTarget {target} yet: the controllers make it when they see the request"),
         ),
         Ok(Some(found)) => {
             let now = found.status.as_ref().and_then(|status| status.path.as_ref());
             match now.filter(|now| *now != path) {
-                Some(now) => say(
+                Some(now) => make_step(
                     StepState::Holds,
                     format!(
                         "{} {target}, which was {path} when it was asked for and is {now} now",
                         request.spec.target.scope
                     ),
                 ),
-                None => say(
+                None => make_step(
                     StepState::Holds,
                     format!("{} {target} is {path}", request.spec.target.scope),
                 ),
@@ -310,24 +311,24 @@ fn judge_target(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Names
 }
 
 fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
-    let say = |standing, says: String| step("grant", standing, says);
-    let state = seen.judge(request);
+    let make_step = |state, message: String| new_step("grant", state, message);
+    let state = seen.find_state(request);
     let notes = match state.notes.is_empty() {
         true => String::new(),
         false => format!(": {}", state.notes.join("; ")),
     };
-    if seen.grants.is_err() || seen.standing.is_err() {
-        let standing = match state.recorded.as_deref() {
+    if seen.grants.is_err() || seen.standing_grants.is_err() {
+        let step_state = match state.recorded.as_deref() {
             Some(APPROVED) => StepState::Holds,
             Some(_) => StepState::Fails,
             None => StepState::Unknown,
         };
-        let said = state.recorded.as_deref().unwrap_or("nothing");
-        return say(standing, format!("the controllers have recorded {said}{notes}"));
+        let recorded = state.recorded.as_deref().unwrap_or("nothing");
+        return make_step(step_state, format!("the controllers have recorded {recorded}{notes}"));
     }
     let Some(answer) = &state.answer else {
         let target = target_of(request);
-        return say(
+        return make_step(
             StepState::Fails,
             format!(
                 "no grant approves it{notes}; an account with the verb approve on fluxaccesstargets/{target} answers: tenure access approve {}",
@@ -342,7 +343,7 @@ fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
     };
     if state.word == DENIED {
         let reason = answer.reason.as_deref().unwrap_or("no reason is given");
-        return say(
+        return make_step(
             StepState::Fails,
             format!("{} denied it ({kind} {}): {reason}", answer.by, answer.object),
         );
@@ -354,8 +355,8 @@ fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
         .unwrap_or_default();
     let says = format!("{} approves it ({kind} {}){until}", answer.by, answer.object);
     match state.recorded.as_deref() {
-        Some(APPROVED) => say(StepState::Holds, says),
-        recorded => say(
+        Some(APPROVED) => make_step(StepState::Holds, says),
+        recorded => make_step(
             StepState::Waits,
             format!(
                 "{says}; the controllers have recorded {}: they haven't seen it yet, or admission is off here",
@@ -366,14 +367,14 @@ fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
 }
 
 fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
-    let say = |standing, says: String| step("namespace", standing, says);
+    let make_step = |state, message: String| new_step("namespace", state, message);
     let name = place.namespace.as_str();
     let matching = request.spec.namespaces.iter().find(|text| {
         let pattern = text.parse::<NamespacePattern>();
         pattern.is_ok_and(|pattern| pattern.matches(name, &seen.platform))
     });
     let Some(pattern) = matching else {
-        return say(
+        return make_step(
             StepState::Fails,
             format!(
                 "{name} is not one of the requested namespaces: {}",
@@ -384,7 +385,7 @@ fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Na
     let surrounding = match &seen.surrounding {
         Ok(surrounding) => surrounding,
         Err(why) => {
-            return say(
+            return make_step(
                 StepState::Unknown,
                 format!("{pattern} matches it; whether the namespace exists is unknown: {why}"),
             );
@@ -392,47 +393,47 @@ fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Na
     };
     let found = surrounding.namespaces.iter().find(|namespace| namespace.name == name);
     match found {
-        None => say(
+        None => make_step(
             StepState::Waits,
             format!("{pattern} matches it, and there is no namespace {name} yet"),
         ),
-        Some(found) if found.is_deleting => say(StepState::Fails, format!("namespace {name} is being deleted")),
-        Some(_) => say(StepState::Holds, format!("{pattern} matches it")),
+        Some(found) if found.is_deleting => make_step(StepState::Fails, format!("namespace {name} is being deleted")),
+        Some(_) => make_step(StepState::Holds, format!("{pattern} matches it")),
     }
 }
 
 fn judge_receiver(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
-    let say = |standing, says: String| step("receiver", standing, says);
+    let make_step = |state, message: String| new_step("receiver", state, message);
     let receivers = match receivers::list(seen, request) {
         Ok(receivers) => receivers,
-        Err(why) => return say(StepState::Unknown, format!("whether it may have it isn't known: {why}")),
+        Err(why) => return make_step(StepState::Unknown, format!("whether it may have it isn't known: {why}")),
     };
     let receiver = receivers
         .into_iter()
         .find(|receiver| receiver.namespace == place.namespace);
     match receiver {
-        None => say(StepState::Fails, "the request does not name this namespace".to_owned()),
+        None => make_step(StepState::Fails, "the request does not name this namespace".to_owned()),
         Some(receiver) => match receiver.why {
-            None => say(StepState::Holds, format!("{} may have it", place.namespace)),
-            Some(why) => say(StepState::Fails, why),
+            None => make_step(StepState::Holds, format!("{} may have it", place.namespace)),
+            Some(why) => make_step(StepState::Fails, why),
         },
     }
 }
 
 fn judge_writer(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
-    let say = |standing, says: String| step("writer", standing, says);
+    let make_step = |state, message: String| new_step("writer", state, message);
     let provider = match seen.find_provider(&request.spec.provider) {
         Ok(Some(provider)) => provider,
-        Ok(None) | Err(_) => return say(StepState::Unknown, "its writer isn't known".to_owned()),
+        Ok(None) | Err(_) => return make_step(StepState::Unknown, "its writer isn't known".to_owned()),
     };
     let writer = format!("ServiceAccount {}/{}", seen.platform, provider.spec.name_writer());
     match &place.lacking {
-        Err(why) => say(
+        Err(why) => make_step(
             StepState::Unknown,
             format!("{writer} writes it; whether it may isn't known: {why}"),
         ),
-        Ok(lacking) if lacking.is_empty() => say(StepState::Holds, format!("{writer} may write it")),
-        Ok(lacking) => say(
+        Ok(lacking) if lacking.is_empty() => make_step(StepState::Holds, format!("{writer} may write it")),
+        Ok(lacking) => make_step(
             StepState::Fails,
             format!(
                 "{writer} lacks in namespace {}: {}; an administrator binds it there by a RoleBinding",
@@ -444,24 +445,24 @@ fn judge_writer(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Names
 }
 
 fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
-    let say = |standing, says: String| step("ledger", standing, says);
+    let make_step = |state, message: String| new_step("ledger", state, message);
     let Some(ledger) = ledger else {
-        return say(StepState::Waits, "nothing was made for it yet".to_owned());
+        return make_step(StepState::Waits, "nothing was made for it yet".to_owned());
     };
     if let Some(trouble) = &ledger.trouble {
         let again = ledger.retry_at.as_ref();
         let again = again
             .map(|at| format!("; it is tried again at {}", at.0))
             .unwrap_or_default();
-        let standing = match ledger.current {
+        let step_state = match ledger.current {
             // A delivered credential continues to work.
             Some(_) => StepState::Waits,
             None => StepState::Fails,
         };
-        return say(standing, format!("{}: {}{again}", trouble.reason, trouble.message));
+        return make_step(step_state, format!("{}: {}{again}", trouble.reason, trouble.message));
     }
     let Some(held) = &ledger.current else {
-        let said = match ledger.next.as_ref().map(|next| next.phase) {
+        let message = match ledger.next.as_ref().map(|next| next.phase) {
             Some(CredentialPhase::Intent) => "it is being made at the host",
             Some(CredentialPhase::Minted) => {
                 "one was made and its value is lost: it is revoked, and another one is made"
@@ -477,9 +478,9 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
             .next
             .as_ref()
             .is_some_and(|next| next.phase == CredentialPhase::Distributed);
-        return say(
+        return make_step(
             if is_there { StepState::Holds } else { StepState::Waits },
-            said.to_owned(),
+            message.to_owned(),
         );
     };
     let number = held
@@ -491,7 +492,7 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
         .as_ref()
         .map(|end| format!(", ends {}", end.0))
         .unwrap_or_default();
-    say(
+    make_step(
         StepState::Holds,
         format!(
             "{number}, made {}{end}, fingerprint {}",
@@ -501,29 +502,29 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
 }
 
 fn judge_secret(request: &FluxAccessRequest, place: &NamespaceReads, ledger: Option<&CredentialLedger>) -> Step {
-    let say = |standing, says: String| step("secret", standing, says);
+    let make_step = |state, message: String| new_step("secret", state, message);
     let name = format!("{}/{}", place.namespace, request.spec.secret_name);
     match &place.secret {
-        Err(why) => say(
+        Err(why) => make_step(
             StepState::Unknown,
             format!("Secret {name} could not be looked at: {why}"),
         ),
-        Ok(None) if ledger.is_some_and(|ledger| ledger.current.is_some()) => say(
+        Ok(None) if ledger.is_some_and(|ledger| ledger.current.is_some()) => make_step(
             StepState::Waits,
             format!("Secret {name} was delivered and is gone: another credential is made"),
         ),
-        Ok(None) => say(StepState::Waits, format!("there is no Secret {name} yet")),
-        Ok(Some(label)) if label.as_deref() == Some(name_of(request)) => say(
+        Ok(None) => make_step(StepState::Waits, format!("there is no Secret {name} yet")),
+        Ok(Some(label)) if label.as_deref() == Some(name_of(request)) => make_step(
             StepState::Holds,
             format!("Secret {name} exists, and was made for this request"),
         ),
-        Ok(Some(Some(other))) => say(
+        Ok(Some(Some(other))) => make_step(
             StepState::Fails,
             format!(
                 "Secret {name} is labelled for FluxAccessRequest {other}: one of both has to choose another secret_name"
             ),
         ),
-        Ok(Some(None)) => say(
+        Ok(Some(None)) => make_step(
             StepState::Fails,
             format!(
                 "Secret {name} exists and is not Tenure's, so it is not touched: delete it, or choose another secret_name"
@@ -533,19 +534,19 @@ fn judge_secret(request: &FluxAccessRequest, place: &NamespaceReads, ledger: Opt
 }
 
 fn judge_proof(request: &FluxAccessRequest, ledger: Option<&CredentialLedger>) -> Step {
-    let say = |standing, says: String| step("proof", standing, says);
+    let make_step = |state, message: String| new_step("proof", state, message);
     let held = ledger.and_then(|ledger| ledger.current.as_ref());
     if let Some(at) = held.and_then(|held| held.verified_at.as_ref()) {
-        return say(
+        return make_step(
             StepState::Holds,
             format!("seen in use by every source that has it, last at {}", at.0),
         );
     }
     let status = request.status.as_ref();
-    let said = status.and_then(|status| condition::find(&status.conditions, VERIFIED));
-    let said = said.filter(|verified| verified.status != ConditionStatus::True);
-    let said = said
+    let verified = status.and_then(|status| condition::find(&status.conditions, VERIFIED));
+    let unproven = verified.filter(|verified| verified.status != ConditionStatus::True);
+    let details = unproven
         .map(|verified| format!(": {}", verified.message))
         .unwrap_or_default();
-    say(StepState::Waits, format!("it was not seen in use yet{said}"))
+    make_step(StepState::Waits, format!("it was not seen in use yet{details}"))
 }

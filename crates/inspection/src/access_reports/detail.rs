@@ -107,21 +107,21 @@ impl OtherReaders {
     /// Converts the readers that were found.
     #[must_use]
     pub fn of(namespace: &str, readers: Readers) -> Self {
-        let tell = |found: ReadResult<Vec<OtherReader>>| {
-            let told = found.map(|found| {
-                let told = found.into_iter().map(|reader| SecretReader {
+        let convert_readers = |found: ReadResult<Vec<OtherReader>>| {
+            let readers = found.map(|found| {
+                let readers = found.into_iter().map(|reader| SecretReader {
                     way: reader.way.to_string(),
                     who: reader.who,
                     binding: reader.binding,
                 });
-                told.collect()
+                readers.collect()
             });
-            MaybeUnknown::from(told)
+            MaybeUnknown::from(readers)
         };
         Self {
             namespace: namespace.to_owned(),
-            by_namespace: tell(readers.by_namespace),
-            by_cluster: tell(readers.by_cluster),
+            by_namespace: convert_readers(readers.by_namespace),
+            by_cluster: convert_readers(readers.by_cluster),
         }
     }
 }
@@ -197,11 +197,11 @@ impl CredentialDetail {
 
 /// Returns all facts about one request. The caller finds the readers of its Secrets with RBAC in each namespace, and passes them.
 #[must_use]
-pub fn describe(seen: &ObservedFacts, request: &FluxAccessRequest, readers: Vec<OtherReaders>) -> Detail {
+pub fn describe_request(seen: &ObservedFacts, request: &FluxAccessRequest, readers: Vec<OtherReaders>) -> Detail {
     let spec_hash = hash_spec(&request.spec);
     let status = request.status.clone().unwrap_or_default();
     Detail {
-        row: rows::describe(seen, request),
+        row: rows::describe_row(seen, request),
         hash_matches: spec_hash == request.spec.spec_hash,
         spec_hash,
         receivers: receivers::list(seen, request).into(),
@@ -213,7 +213,7 @@ pub fn describe(seen: &ObservedFacts, request: &FluxAccessRequest, readers: Vec<
         ledger: status
             .credentials
             .iter()
-            .map(|ledger| tell(request, ledger, &seen.now))
+            .map(|ledger| describe_credential(request, ledger, &seen.now))
             .collect(),
         orders: rotation_order::list_all(request.metadata.annotations.as_ref()),
         history: status.history,
@@ -235,7 +235,7 @@ pub(super) fn name_phase(ledger: &CredentialLedger) -> &'static str {
     }
 }
 
-fn tell(request: &FluxAccessRequest, ledger: &CredentialLedger, now: &Time) -> Credential {
+fn describe_credential(request: &FluxAccessRequest, ledger: &CredentialLedger, now: &Time) -> Credential {
     let handled = ledger.handled_order.as_deref();
     let order = rotation_order::find(request.metadata.annotations.as_ref(), &ledger.namespace, handled);
     Credential {

@@ -37,7 +37,7 @@ pub struct ObservedFacts {
     /// Grants in the platform namespace.
     pub grants: ReadResult<Vec<FluxAccessGrant>>,
     /// Standing grants in the platform namespace.
-    pub standing: ReadResult<Vec<FluxAccessStandingGrant>>,
+    pub standing_grants: ReadResult<Vec<FluxAccessStandingGrant>>,
     /// AccessProviders in the platform namespace.
     pub providers: ReadResult<Vec<AccessProvider>>,
     /// Namespaces and their tenants.
@@ -58,9 +58,9 @@ impl ObservedFacts {
 
     /// Returns the state of a request.
     #[must_use]
-    pub fn judge(&self, request: &FluxAccessRequest) -> State {
+    pub fn find_state(&self, request: &FluxAccessRequest) -> State {
         let recorded = request.status.as_ref().and_then(|status| status.state.clone());
-        let (grants, standing) = match (&self.grants, &self.standing) {
+        let (grants, standing_grants) = match (&self.grants, &self.standing_grants) {
             (Ok(grants), Ok(standing)) => (grants, standing),
             (Err(why), _) | (_, Err(why)) => {
                 return State {
@@ -73,11 +73,11 @@ impl ObservedFacts {
         };
         let answers = Answers {
             grants,
-            standing,
+            standing_grants,
             platform: &self.platform,
             now: &self.now,
         };
-        let (word, said, notes) = match answers.judge(request) {
+        let (word, answer, notes) = match answers.judge(request) {
             Verdict::Approved(word) => (APPROVED, Some(word), Vec::new()),
             Verdict::Denied(word) => (DENIED, Some(word), Vec::new()),
             Verdict::Pending(notes) => {
@@ -89,7 +89,7 @@ impl ObservedFacts {
         };
         State {
             word: word.to_owned(),
-            answer: said.map(RequestAnswer::from),
+            answer: answer.map(RequestAnswer::from),
             notes,
             recorded,
         }

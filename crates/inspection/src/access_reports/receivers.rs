@@ -12,7 +12,7 @@ use tenure_tenancy::access::{NamespacePattern, ReceivingNamespace};
 use tenure_tenancy::{Placement, TenancyFacts};
 
 use super::{APPROVED, ObservedFacts, ReadResult, name_of};
-use tenure_git_access::configuration::assignment::{Claim, Source, assign};
+use tenure_git_access::configuration::assignment::{Claim, Source, assign_secrets};
 use tenure_git_access::configuration::{Entry, Place};
 use tenure_git_access::request::read_target;
 use tenure_remote_requests::git_host::Role;
@@ -21,7 +21,7 @@ use tenure_remote_requests::git_host::Role;
 #[derive(Clone, Debug, Default)]
 pub struct KnownPlacements {
     /// Tenants and namespaces.
-    pub realm: TenancyFacts,
+    pub tenancy: TenancyFacts,
     /// All known namespaces, as receivers.
     pub namespaces: Vec<ReceivingNamespace>,
 }
@@ -57,7 +57,7 @@ pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec
     let others = others.iter().filter(|other| {
         name_of(other) != name_of(request)
             && !is_of_same_entry(&other.spec, &request.spec)
-            && seen.judge(other).word == APPROVED
+            && seen.find_state(other).word == APPROVED
     });
     let requests: Vec<&FluxAccessRequest> = std::iter::once(request).chain(others).collect();
     let entries: Vec<Entry> = requests.iter().map(|request| read_entry(request)).collect();
@@ -84,7 +84,7 @@ pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec
         if !asked.is_empty() {
             placements
                 .entry(asked)
-                .or_insert_with(|| surrounding.realm.place(asked));
+                .or_insert_with(|| surrounding.tenancy.place(asked));
         }
     }
     let reaches: BTreeMap<&str, ProviderReach> = requests
@@ -112,7 +112,7 @@ pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec
         let Some(reach) = reaches.get(request.spec.provider.as_str()) else {
             return Err(format!("there is no AccessProvider {}", request.spec.provider));
         };
-        let holder = surrounding.realm.find_holder(namespace);
+        let holder = surrounding.tenancy.find_holder(namespace);
         check_receiver(asker, reach, group, (receiver, &holder), installation).map_err(|denial| denial.message)
     };
     let all: BTreeSet<&str> = by_name.keys().copied().collect();
@@ -120,7 +120,7 @@ pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec
         Some(request) => check(request, namespace),
         None => Err(String::new()),
     };
-    let assigned = assign(&claims, &all, &seen.platform, may_reach);
+    let assigned = assign_secrets(&claims, &all, &seen.platform, may_reach);
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for pattern in entries.first().into_iter().flat_map(|entry| &entry.namespaces) {
         match pattern.is_name() {

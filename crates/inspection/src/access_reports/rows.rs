@@ -61,20 +61,20 @@ pub struct Row {
 /// The requests could not be read.
 pub fn list(seen: &ObservedFacts) -> super::ReadResult<Vec<Row>> {
     let requests = seen.requests.as_ref().map_err(Clone::clone)?;
-    let mut rows: Vec<Row> = requests.iter().map(|request| describe(seen, request)).collect();
+    let mut rows: Vec<Row> = requests.iter().map(|request| describe_row(seen, request)).collect();
     rows.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(rows)
 }
 
 /// Returns the row of one request.
 #[must_use]
-pub fn describe(seen: &ObservedFacts, request: &FluxAccessRequest) -> Row {
+pub fn describe_row(seen: &ObservedFacts, request: &FluxAccessRequest) -> Row {
     let (spec, status) = (&request.spec, request.status.as_ref());
     let ledgers = || status.into_iter().flat_map(|status| &status.credentials);
     let ready = status.and_then(|status| condition::find(&status.conditions, READY));
     Row {
         name: name_of(request).to_owned(),
-        state: seen.judge(request),
+        state: seen.find_state(request),
         target: target_of(request),
         scope: spec.target.scope.clone(),
         path: status

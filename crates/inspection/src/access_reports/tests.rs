@@ -11,7 +11,7 @@ use super::*;
 use tenure_git_access::request::hash_spec;
 
 /// Sets values at JSON pointers. A null removes the field.
-fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
+fn change_fields(mut object: Value, changes: &[(&str, Value)]) -> Value {
     for (pointer, value) in changes {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         let parent = object.pointer_mut(parent).unwrap().as_object_mut().unwrap();
@@ -23,7 +23,7 @@ fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-fn request(changes: &[(&str, Value)]) -> FluxAccessRequest {
+fn make_request(changes: &[(&str, Value)]) -> FluxAccessRequest {
     let object = json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest",
         "metadata": { "name": "work-42-x", "namespace": "tenure-system", "uid": "u-r", "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": {} },
@@ -48,14 +48,14 @@ fn request(changes: &[(&str, Value)]) -> FluxAccessRequest {
             "history": [{ "at": "2026-05-20T00:00:00Z", "actor": "tenure", "action": "Minted", "namespace": "team-a", "id": 17, "cause": "Due" }]
         }
     });
-    let mut request: FluxAccessRequest = serde_json::from_value(with(object, changes)).unwrap();
+    let mut request: FluxAccessRequest = serde_json::from_value(change_fields(object, changes)).unwrap();
     if request.spec.spec_hash.is_empty() {
         request.spec.spec_hash = hash_spec(&request.spec);
     }
     request
 }
 
-fn grant(request: &FluxAccessRequest, decision: &str) -> FluxAccessGrant {
+fn make_grant(request: &FluxAccessRequest, decision: &str) -> FluxAccessGrant {
     let object = json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessGrant", "metadata": { "name": "g", "namespace": "tenure-system" },
         "spec": { "requestRef": { "name": "work-42-x", "uid": "u-r" }, "target": "work-42", "specHash": request.spec.spec_hash, "requestedBy": "alice",
@@ -64,16 +64,16 @@ fn grant(request: &FluxAccessRequest, decision: &str) -> FluxAccessGrant {
     serde_json::from_value(object).unwrap()
 }
 
-fn provider(changes: &[(&str, Value)]) -> AccessProvider {
+fn make_provider(changes: &[(&str, Value)]) -> AccessProvider {
     let object = json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "AccessProvider", "metadata": { "name": "work", "namespace": "tenure-system" },
         "spec": { "kind": "gitlab", "address": "https://gitlab.example.org", "topLevelGroup": "group-1", "namespaces": ["team-*"],
             "writerServiceAccountName": "access-writer" }
     });
-    serde_json::from_value(with(object, changes)).unwrap()
+    serde_json::from_value(change_fields(object, changes)).unwrap()
 }
 
-fn surrounding(names: &[&str]) -> KnownPlacements {
+fn make_placements(names: &[&str]) -> KnownPlacements {
     let namespaces = names.iter().map(|name| ReceivingNamespace {
         name: (*name).to_owned(),
         ..ReceivingNamespace::default()
@@ -83,7 +83,7 @@ fn surrounding(names: &[&str]) -> KnownPlacements {
         ..NamespaceFacts::default()
     });
     KnownPlacements {
-        realm: TenancyFacts {
+        tenancy: TenancyFacts {
             namespaces: facts.collect(),
             ..TenancyFacts::default()
         },
@@ -91,19 +91,19 @@ fn surrounding(names: &[&str]) -> KnownPlacements {
     }
 }
 
-fn seen(request: &FluxAccessRequest) -> ObservedFacts {
+fn make_facts(request: &FluxAccessRequest) -> ObservedFacts {
     ObservedFacts {
         requests: Ok(vec![request.clone()]),
-        grants: Ok(vec![grant(request, "Approved")]),
-        standing: Ok(Vec::new()),
-        providers: Ok(vec![provider(&[])]),
-        surrounding: Ok(surrounding(&["tenure-system", "team-a", "new-b", "other"])),
+        grants: Ok(vec![make_grant(request, "Approved")]),
+        standing_grants: Ok(Vec::new()),
+        providers: Ok(vec![make_provider(&[])]),
+        surrounding: Ok(make_placements(&["tenure-system", "team-a", "new-b", "other"])),
         platform: "tenure-system".to_owned(),
         now: serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap(),
     }
 }
 
-fn place() -> NamespaceReads {
+fn make_reads() -> NamespaceReads {
     let access: FluxAccess = serde_json::from_value(json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccess", "metadata": { "name": "apps", "namespace": "tenure-system" }, "spec": { "provider": "work" },
         "status": { "requests": [{ "entry": "spec.projects[0]", "request": "work-42-x", "state": "Approved" }] }
@@ -125,9 +125,9 @@ fn place() -> NamespaceReads {
 
 #[test]
 fn a_row_says_how_a_request_stands() {
-    let asked = request(&[]);
-    let rows = rows::list(&seen(&asked)).unwrap();
-    let told = serde_json::to_value(&rows[0]).unwrap();
+    let asked = make_request(&[]);
+    let rows = rows::list(&make_facts(&asked)).unwrap();
+    let reported = serde_json::to_value(&rows[0]).unwrap();
     for (pointer, expected) in [
         ("/state", json!("Approved")),
         ("/answer/by", json!("olga")),
@@ -141,25 +141,25 @@ fn a_row_says_how_a_request_stands() {
         ("/since", json!("2026-01-01T00:00:00Z")),
         ("/ready", json!("True")),
     ] {
-        assert_eq!(told.pointer(pointer), Some(&expected), "{pointer} of {told:#}");
+        assert_eq!(reported.pointer(pointer), Some(&expected), "{pointer} of {reported:#}");
     }
     // A month after its start, and a little earlier to spread the load.
-    let next = told["nextRotation"].as_str().unwrap();
+    let next = reported["nextRotation"].as_str().unwrap();
     assert!(
         ("2026-06-17T12:00:00Z"..="2026-06-19T00:00:00Z").contains(&next),
         "{next}"
     );
     // Without grants, the recorded state counts, and a note says why.
-    let mut blind = seen(&asked);
+    let mut blind = make_facts(&asked);
     blind.grants = Err("olga may not list them".to_owned());
-    let state = blind.judge(&asked);
+    let state = blind.find_state(&asked);
     assert_eq!((state.word.as_str(), state.notes.len()), (APPROVED, 1));
     // A request that was approved earlier is revoked, not pending.
-    let mut without = seen(&asked);
+    let mut without = make_facts(&asked);
     without.grants = Ok(Vec::new());
-    assert_eq!(without.judge(&asked).word, REVOKED);
-    let fresh = request(&[("/status", Value::Null)]);
-    assert_eq!(without.judge(&fresh).word, PENDING);
+    assert_eq!(without.find_state(&asked).word, REVOKED);
+    let fresh = make_request(&[("/status", Value::Null)]);
+    assert_eq!(without.find_state(&fresh).word, PENDING);
     without.requests = Err("no".to_owned());
     assert!(rows::list(&without).is_err());
 }
@@ -168,9 +168,9 @@ fn a_row_says_how_a_request_stands() {
 fn all_about_one_has_numbers_and_no_value() {
     let ordered =
         json!({ "rotate.access.tenure.dev/team-a": "leak/by: olga\nat: 2026-05-30T00:00:00Z\ncause: a laptop\n" });
-    let asked = request(&[("/metadata/annotations", ordered)]);
-    let detail = detail::describe(&seen(&asked), &asked, Vec::new());
-    let told = serde_json::to_value(&detail).unwrap();
+    let asked = make_request(&[("/metadata/annotations", ordered)]);
+    let detail = detail::describe_request(&make_facts(&asked), &asked, Vec::new());
+    let reported = serde_json::to_value(&detail).unwrap();
     for (pointer, expected) in [
         ("/hashMatches", json!(true)),
         ("/ledger/0/phase", json!("InUse")),
@@ -185,20 +185,20 @@ fn all_about_one_has_numbers_and_no_value() {
         ("/receivers/known/0/receives", json!(false)),
         ("/receivers/known/1/receives", json!(true)),
     ] {
-        assert_eq!(told.pointer(pointer), Some(&expected), "{pointer} of {told:#}");
+        assert_eq!(reported.pointer(pointer), Some(&expected), "{pointer} of {reported:#}");
     }
-    let mut blind = seen(&asked);
+    let mut blind = make_facts(&asked);
     blind.surrounding = Err("may not list namespaces".to_owned());
-    let told = serde_json::to_value(detail::describe(&blind, &asked, Vec::new())).unwrap();
-    assert_eq!(told["receivers"]["unknown"], "may not list namespaces");
+    let reported = serde_json::to_value(detail::describe_request(&blind, &asked, Vec::new())).unwrap();
+    assert_eq!(reported["receivers"]["unknown"], "may not list namespaces");
 }
 
 #[test]
 fn who_has_a_secret_that_two_want_is_told() {
-    let asked = request(&[]);
-    let mut all = seen(&asked);
+    let asked = make_request(&[]);
+    let mut all = make_facts(&asked);
     // An agent's configuration comes first.
-    let other = request(&[
+    let other = make_request(&[
         ("/metadata/name", json!("work-7-y")),
         ("/metadata/uid", json!("u-o")),
         (
@@ -207,7 +207,7 @@ fn who_has_a_secret_that_two_want_is_told() {
         ),
         ("/spec/askedIn", json!({ "kind": "Agent", "name": "prod" })),
     ]);
-    let mut granted = grant(&other, "Approved");
+    let mut granted = make_grant(&other, "Approved");
     granted.spec.target = "work-7".to_owned();
     granted.spec.request_ref.name = "work-7-y".to_owned();
     granted.spec.request_ref.uid = "u-o".to_owned();
@@ -231,22 +231,22 @@ fn who_has_a_secret_that_two_want_is_told() {
 }
 
 fn check(chain: &Chain, expected: (&str, StepState, &str)) {
-    let (step, standing, part) = expected;
+    let (step, state, part) = expected;
     let found = chain.steps.iter().find(|one| one.step == step).unwrap();
-    assert_eq!(found.standing, standing, "{step}: {chain:#?}");
+    assert_eq!(found.state, state, "{step}: {chain:#?}");
     assert!(found.says.contains(part), "{part:?} is not in {:?}", found.says);
     let reason = chain.find_reason();
     assert_eq!(
         reason.map(|reason| reason.step),
-        (standing != StepState::Holds).then_some(step),
+        (state != StepState::Holds).then_some(step),
         "{chain:#?}"
     );
 }
 
 #[test]
 fn every_step_says_why_it_does_not_hold() {
-    let asked = request(&[]);
-    let whole = chain::explain(&seen(&asked), &asked, &place());
+    let asked = make_request(&[]);
+    let whole = chain::explain_delivery(&make_facts(&asked), &asked, &make_reads());
     assert!(whole.is_delivered, "{whole:#?}");
     assert_eq!(whole.find_reason(), None);
     let names: Vec<&str> = whole.steps.iter().map(|step| step.step).collect();
@@ -305,7 +305,7 @@ fn every_step_says_why_it_does_not_hold() {
             "no FluxAccessTarget work-42 yet",
         ),
         (
-            |seen, _| seen.providers = Ok(vec![provider(&[("/spec/suspend", json!(true))])]),
+            |seen, _| seen.providers = Ok(vec![make_provider(&[("/spec/suspend", json!(true))])]),
             "target",
             StepState::Waits,
             "is suspended",
@@ -337,13 +337,13 @@ fn every_step_says_why_it_does_not_hold() {
             "its specHash differs",
         ),
         (
-            |seen, _| seen.providers = Ok(vec![provider(&[("/spec/namespaces", json!(["other"]))])]),
+            |seen, _| seen.providers = Ok(vec![make_provider(&[("/spec/namespaces", json!(["other"]))])]),
             "receiver",
             StepState::Fails,
             "for the platform namespace: ask an administrator",
         ),
         (
-            |seen, _| seen.providers = Ok(vec![provider(&[("/spec/writerServiceAccountName", Value::Null)])]),
+            |seen, _| seen.providers = Ok(vec![make_provider(&[("/spec/writerServiceAccountName", Value::Null)])]),
             "writer",
             StepState::Holds,
             "ServiceAccount tenure-system/tenure-secret-writer may write it",
@@ -385,16 +385,16 @@ fn every_step_says_why_it_does_not_hold() {
             "could not be looked at: no",
         ),
     ];
-    for (change, step, standing, part) in cases {
-        let (mut all, mut place) = (seen(&asked), place());
+    for (change, step, state, part) in cases {
+        let (mut all, mut place) = (make_facts(&asked), make_reads());
         change(&mut all, &mut place);
-        check(&chain::explain(&all, &asked, &place), (step, standing, part));
+        check(&chain::explain_delivery(&all, &asked, &place), (step, state, part));
     }
 }
 
 #[test]
 fn what_the_ledger_says_is_told() {
-    for (changes, step, standing, part) in [
+    for (changes, step, state, part) in [
         (
             vec![("/metadata/deletionTimestamp", json!("2026-05-31T00:00:00Z"))],
             "entry",
@@ -414,17 +414,17 @@ fn what_the_ledger_says_is_told() {
             "admission is off here",
         ),
     ] {
-        let asked = request(&changes);
-        let chain = chain::explain(&seen(&asked), &asked, &place());
+        let asked = make_request(&changes);
+        let chain = chain::explain_delivery(&make_facts(&asked), &asked, &make_reads());
         let found = chain.find_reason().unwrap();
-        assert_eq!((found.step, found.standing), (step, standing), "{chain:#?}");
+        assert_eq!((found.step, found.state), (step, state), "{chain:#?}");
         assert!(found.says.contains(part), "{}", found.says);
     }
-    let ledger = |ledger: Value| request(&[("/status/credentials", json!([ledger]))]);
+    let ledger = |ledger: Value| make_request(&[("/status/credentials", json!([ledger]))]);
     let says = |asked: &FluxAccessRequest, step: &str| {
-        let chain = chain::explain(&seen(asked), asked, &place());
+        let chain = chain::explain_delivery(&make_facts(asked), asked, &make_reads());
         let found = chain.steps.into_iter().find(|one| one.step == step).unwrap();
-        (found.standing, found.says)
+        (found.state, found.says)
     };
     let troubled = ledger(
         json!({ "namespace": "team-a", "trouble": { "reason": "AuthoriserRefused", "message": "the host says no" },
@@ -439,16 +439,16 @@ fn what_the_ledger_says_is_told() {
     );
     let held = json!({ "generation": 1, "id": 7, "name": "n", "fingerprint": "f", "begunAt": "2026-06-01T00:00:00Z", "retireAt": "2026-06-01T02:00:00Z" });
     let handed = ledger(json!({ "namespace": "team-a", "retiring": [held] }));
-    let (standing, said) = says(&handed, "ledger");
+    let (state, message) = says(&handed, "ledger");
     assert!(
-        standing == StepState::Waits && said.contains("another request of the same entry has the Secret now"),
-        "{said}"
+        state == StepState::Waits && message.contains("another request of the same entry has the Secret now"),
+        "{message}"
     );
     let next = json!({ "phase": "Distributed", "generation": 1, "nonce": "n", "name": "n", "cause": "First", "begunAt": "2026-06-01T00:00:00Z" });
     let fresh = ledger(json!({ "namespace": "team-a", "next": next }));
     assert_eq!(says(&fresh, "ledger").0, StepState::Holds);
-    let (standing, text) = says(&fresh, "proof");
-    assert_eq!(standing, StepState::Waits);
+    let (state, text) = says(&fresh, "proof");
+    assert_eq!(state, StepState::Waits);
     assert!(text.contains("GitRepository/apps has not fetched with it"), "{text}");
     assert_eq!(
         says(&ledger(json!({ "namespace": "team-b" })), "ledger").0,
@@ -458,7 +458,7 @@ fn what_the_ledger_says_is_told() {
 
 #[test]
 fn a_secret_is_asked_about_by_its_name() {
-    let asked = request(&[]);
+    let asked = make_request(&[]);
     for (namespace, secret, expected) in [
         ("team-a", "git", true),
         ("new-c", "git", true),
@@ -469,7 +469,7 @@ fn a_secret_is_asked_about_by_its_name() {
         let is_about = chain::is_about(&asked, namespace, secret, "tenure-system");
         assert_eq!(is_about, expected, "{namespace}/{secret}");
     }
-    assert_eq!(chain::list_namespaces(&seen(&asked), &asked), ["new-b", "team-a"]);
+    assert_eq!(chain::list_namespaces(&make_facts(&asked), &asked), ["new-b", "team-a"]);
 }
 
 #[test]
@@ -489,12 +489,12 @@ fn an_entry_that_is_no_request_says_why_in_its_object() {
     .unwrap();
     let all = [access];
     let found = chain::find_entries(&all, "team-a", "git", "tenure-system");
-    let told: Vec<_> = found
+    let readers: Vec<_> = found
         .iter()
         .map(|one| (one.entry.as_str(), one.problem.as_deref(), one.request.as_deref()))
         .collect();
     assert_eq!(
-        told,
+        readers,
         [
             ("spec.projects[0]", None, Some("work-1-x")),
             ("spec.projects[2]", Some("role api is refused"), None)

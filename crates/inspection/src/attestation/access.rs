@@ -9,7 +9,7 @@ use tenure_api::metadata::SECRET_WRITER;
 use tenure_tenancy::make_owner_reference;
 use tenure_tenancy::rights::APPROVE;
 
-use super::rights::config_map;
+use super::rights::make_config_map;
 use super::{Attack, AttackRequest, ExpectedDefense, ImpersonationRight, Names, Sender, Verb};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -89,7 +89,7 @@ fn list_bindings(names: &Names) -> Vec<Attack> {
         Sender::Account,
         Verb::Create,
         format!("/api/v1/namespaces/{home}/configmaps"),
-        config_map("own"),
+        make_config_map("own"),
     );
     vec![
         Attack::new(
@@ -187,7 +187,7 @@ fn list_approvals(names: &Names) -> Vec<Attack> {
         "a user approves in another user's name",
         answer(way, &strange, &user(ImpersonationRight::Pod)),
     );
-    let standing = |tenant: &str| {
+    let standing_grant = |tenant: &str| {
         let object = json!({
             "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "FluxAccessStandingGrant",
             "metadata": { "name": format!("{home}-approval") },
@@ -207,8 +207,8 @@ fn list_approvals(names: &Names) -> Vec<Attack> {
         "standing-grant-for-an-own-tenant",
         "an owner that may approve approves all requests of its own tenant in advance",
         stop,
-        standing(&other),
-        standing(&home),
+        standing_grant(&other),
+        standing_grant(&home),
     ));
     attacks
 }

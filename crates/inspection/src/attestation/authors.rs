@@ -8,7 +8,7 @@ use tenure_admission_rules::Rule;
 use tenure_api::metadata::AUTHOR_CLUSTER_ROLE;
 use tenure_tenancy::make_owner_reference;
 
-use super::flux::kustomization;
+use super::flux::make_kustomization_request;
 use super::rights::set;
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
@@ -47,12 +47,12 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 fn write_kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> AttackRequest {
     AttackRequest {
         who: Sender::Author,
-        ..kustomization(names, change)
+        ..make_kustomization_request(names, change)
     }
 }
 
 /// Returns an author's request for a new object.
-fn create(namespace: &str, (group, version, plural): (&str, &str, &str), object: Value) -> AttackRequest {
+fn make_create_request(namespace: &str, (group, version, plural): (&str, &str, &str), object: Value) -> AttackRequest {
     let path = format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}");
     AttackRequest::new(Sender::Author, Verb::Create, path, object)
 }
@@ -66,7 +66,7 @@ fn write_surface(namespace: &str, source: Value) -> AttackRequest {
         "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": { "name": "attest" },
         "spec": { "suspend": true, "sources": sources },
     });
-    create(namespace, ("tenure.dev", "v1alpha1", "surfaces"), object)
+    make_create_request(namespace, ("tenure.dev", "v1alpha1", "surfaces"), object)
 }
 
 fn list_by_rights(names: &Names) -> Vec<Attack> {
@@ -178,14 +178,14 @@ fn list_by_others(names: &Names) -> Vec<Attack> {
             "apiVersion": format!("{SOURCE}/v1"), "kind": "GitRepository", "metadata": { "name": "attest" },
             "spec": { "interval": "1h", "url": "https://git.attest.invalid/a.git", "secretRef": secret(namespace) },
         });
-        create(&home, (SOURCE, "v1", "gitrepositories"), object)
+        make_create_request(&home, (SOURCE, "v1", "gitrepositories"), object)
     };
     let provider = |namespace: Option<&str>| {
         let object = json!({
             "apiVersion": format!("{NOTIFICATION}/v1beta3"), "kind": "Provider", "metadata": { "name": "attest" },
             "spec": { "type": "slack", "address": "https://own.attest.invalid/", "secretRef": secret(namespace) },
         });
-        create(&home, (NOTIFICATION, "v1beta3", "providers"), object)
+        make_create_request(&home, (NOTIFICATION, "v1beta3", "providers"), object)
     };
     let receiver = |namespace: Option<&str>| {
         let object = json!({
@@ -194,7 +194,7 @@ fn list_by_others(names: &Names) -> Vec<Attack> {
                 "type": "generic", "secretRef": secret(namespace), "resources": [{ "kind": "GitRepository", "name": "none" }],
             },
         });
-        create(&home, (NOTIFICATION, "v1", "receivers"), object)
+        make_create_request(&home, (NOTIFICATION, "v1", "receivers"), object)
     };
     let surface = |namespace: Option<&str>| write_surface(&home, json!({ "secretRef": secret(namespace) }));
     let neighbour = Some(other.as_str());

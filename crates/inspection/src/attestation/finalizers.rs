@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure_admission_rules::Rule;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, OWNER_CLUSTER_ROLE, TENANT_LABEL};
 
-use super::rights::config_map;
+use super::rights::make_config_map;
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 use tenure_planner::binding_name::name_owner_binding;
 
@@ -22,7 +22,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let account = format!("/api/v1/namespaces/{home}/serviceaccounts/{}", names.account());
     let namespace = format!("/api/v1/namespaces/{home}");
     let make_map = |finalizers: Value| {
-        let mut object = config_map("attest-held");
+        let mut object = make_config_map("attest-held");
         super::rights::set(&mut object, "/metadata", "finalizers", finalizers);
         AttackRequest::new(
             Sender::Owner,

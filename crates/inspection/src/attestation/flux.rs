@@ -9,7 +9,7 @@ use super::rights::set;
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 /// Returns an owner's valid Kustomization, apart from `change`.
-pub(super) fn kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> AttackRequest {
+pub(super) fn make_kustomization_request(names: &Names, change: &dyn Fn(&mut Value)) -> AttackRequest {
     let mut object = json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "attest" },
         "spec": {
@@ -31,7 +31,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         let path = format!("/apis/{group}/{version}/namespaces/{home}/{plural}");
         AttackRequest::new(Sender::Owner, Verb::Create, path, object)
     };
-    let kustomization = |change: &dyn Fn(&mut Value)| kustomization(names, change);
+    let kustomization = |change: &dyn Fn(&mut Value)| make_kustomization_request(names, change);
     let surface = |change: &dyn Fn(&mut Value)| {
         let mut object = json!({
             "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": { "name": "attest" },
@@ -168,7 +168,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
                     object,
                     "/spec",
                     "postBuild",
-                    beside(&json!([{ "kind": "Secret", "name": "x", "namespace": other }])),
+                    substitute_from(&json!([{ "kind": "Secret", "name": "x", "namespace": other }])),
                 )
             }),
             kustomization(&|object| {
@@ -176,7 +176,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
                     object,
                     "/spec",
                     "postBuild",
-                    beside(&json!([{ "kind": "Secret", "name": "x" }])),
+                    substitute_from(&json!([{ "kind": "Secret", "name": "x" }])),
                 )
             }),
         )
@@ -240,6 +240,6 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 }
 
 /// Returns the sources of variables.
-fn beside(sources: &Value) -> Value {
+fn substitute_from(sources: &Value) -> Value {
     json!({ "substituteFrom": sources })
 }

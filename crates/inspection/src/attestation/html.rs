@@ -20,10 +20,10 @@ pub fn write_html(report: &Report) -> String {
     let _written = write!(
         page,
         "<title>tenure attest</title><style>{STYLE}</style>\n<h1>{}</h1>\n<p>{} · {} · tenure {}</p>\n",
-        escape(&report.summarize()),
-        escape(&report.cluster),
-        escape(&report.started),
-        escape(&report.version),
+        escape_html(&report.summarize_counts()),
+        escape_html(&report.cluster),
+        escape_html(&report.started),
+        escape_html(&report.version),
     );
     page.push_str("<table><tr><th>attack</th><th>outcome</th><th>what stops it</th><th>what was said</th></tr>\n");
     for outcome in [Outcome::NotHeld, Outcome::NotTried, Outcome::Held] {
@@ -36,12 +36,12 @@ pub fn write_html(report: &Report) -> String {
             let _written = writeln!(
                 page,
                 "<tr><td><code>{}</code><br>{}</td><td class=\"{class}\">{}</td><td><code>{}</code></td><td>{}<br><small>{}</small></td></tr>",
-                escape(&result.name),
-                escape(&result.tries),
+                escape_html(&result.name),
+                escape_html(&result.tries),
                 outcome.as_str(),
-                escape(&result.stop),
-                escape(&result.said),
-                escape(&result.remedy),
+                escape_html(&result.stop),
+                escape_html(&result.message),
+                escape_html(&result.remedy),
             );
         }
     }
@@ -49,7 +49,7 @@ pub fn write_html(report: &Report) -> String {
     page
 }
 
-fn escape(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     let text = visible_line(text);
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -81,7 +81,7 @@ mod tests {
                 tries: "tries".to_owned(),
                 stop: "rbac".to_owned(),
                 outcome: Outcome::NotHeld,
-                said: "<script src=\"//x\">'&\u{202e}".to_owned(),
+                message: "<script src=\"//x\">'&\u{202e}".to_owned(),
                 remedy: String::new(),
             }],
         };

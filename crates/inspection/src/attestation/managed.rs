@@ -64,7 +64,7 @@ pub fn list_managed_props(names: &Names) -> Vec<AttackRequest> {
     let git = |path: String| format!("{path}?fieldManager={KUSTOMIZE_CONTROLLER}");
     for name in [SHARED, MANAGED] {
         let path = git(find_config_map(names, name));
-        let object = config_map(names, name, json!({ "git": "applied" }));
+        let object = make_config_map(names, name, json!({ "git": "applied" }));
         props.push(lay(Verb::Apply, path, object));
     }
     let mut deployment = write_deployment(MANAGED);
@@ -86,7 +86,7 @@ fn write_mark(names: &Names, name: &str) -> Value {
     json!({ OWNER_NAME: name, OWNER_NAMESPACE: names.tenant() })
 }
 
-fn config_map(names: &Names, name: &str, data: Value) -> Value {
+fn make_config_map(names: &Names, name: &str, data: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "labels": write_mark(names, name) },
         "data": data,
@@ -98,7 +98,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let change = |name: &str, body: Value| AttackRequest::new(Sender::Owner, Verb::Change, path(name), body);
     let data = |data: Value| json!({ "data": data });
     let replace = |who: Sender, change: &dyn Fn(&mut Value)| {
-        let mut object = config_map(names, MANAGED, json!({ "git": "applied" }));
+        let mut object = make_config_map(names, MANAGED, json!({ "git": "applied" }));
         change(&mut object);
         AttackRequest::new(who, Verb::Replace, path(MANAGED), object)
     };
@@ -167,7 +167,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             stop,
             apply(
                 KUSTOMIZE_CONTROLLER,
-                config_map(names, MANAGED, json!({ "git": "edited" })),
+                make_config_map(names, MANAGED, json!({ "git": "edited" })),
             ),
             apply("attest", own),
         ),

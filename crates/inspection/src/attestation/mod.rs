@@ -1,7 +1,7 @@
 //! The attacks on tenancy that admission and RBAC have to stop, as data. Each attack says what it tries, as which identity, and which rule should stop it. Each has a
 //! control: a request that must succeed, so that a refusal of the attack proves something.
 //!
-//! The module has the table ([`list_attacks`]), the objects that are created for it ([`list_fixtures`]), the meaning of an answer ([`assess`]), the report ([`Report`]),
+//! The module has the table ([`list_attacks`]), the objects that are created for it ([`list_fixtures`]), the meaning of an answer ([`assess_attack`]), the report ([`Report`]),
 //! and the end of the created objects ([`tenure_planner::attestation_cleanup`]). An attack is never reported as held if its control did not succeed. A request that would reach beyond the created
 //! objects is always a dry run.
 
@@ -31,7 +31,7 @@ pub use self::fixtures::{CONTROLLER, Names, list_fixtures, list_props};
 pub use self::managed::list_managed_props;
 pub use self::pattern::{assess_pattern, find_pattern_status, list_pattern_props};
 pub use self::reach::assess_reach;
-pub use self::verdict::{AttackResult, AttemptResult, Outcome, Report, assess};
+pub use self::verdict::{AttackResult, AttemptResult, Outcome, Report, assess_attack};
 
 /// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,7 +14,7 @@ const LABEL: &str = "/metadata/labels/capsule.clastix.io~1tenant";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
 
 /// Returns a namespace that is labelled for a tenant.
-fn namespace(name: &str, tenant: &str) -> Value {
+fn make_namespace(name: &str, tenant: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": { TENANT_LABEL: tenant } } })
 }
 
@@ -22,7 +22,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let (tenant, neighbour) = (names.tenant(), names.neighbour());
     let membership = ExpectedDefense::Rule(Rule::NamespaceMembership);
     let make = |object: Value| AttackRequest::new(Sender::Owner, Verb::Create, NAMESPACES, object);
-    let own = || make(namespace(&format!("{tenant}-dev"), &tenant));
+    let own = || make(make_namespace(&format!("{tenant}-dev"), &tenant));
     let change = |who: Sender, path: String, metadata: Value| {
         AttackRequest::new(who, Verb::Change, path, json!({ "metadata": metadata }))
     };
@@ -46,13 +46,13 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": format!("{tenant}-alone"), "ownerReferences": [make_owner_reference(&neighbour, &names.neighbour_uid)] },
     });
-    let replaced = |tenant: &str| namespace(&names.tenant(), tenant);
+    let replaced = |tenant: &str| make_namespace(&names.tenant(), tenant);
     let mut attacks = vec![
         Attack::new(
             "namespace-for-a-neighbour",
             "an owner makes a namespace and labels it for another tenant",
             membership,
-            make(namespace(&format!("{neighbour}-dev"), &neighbour)),
+            make(make_namespace(&format!("{neighbour}-dev"), &neighbour)),
             own(),
         ),
         Attack::new(
@@ -73,7 +73,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "namespace-of-kubernetes",
             "an owner makes a namespace that is named as Kubernetes' own are",
             membership,
-            make(namespace(&format!("kube-{tenant}"), &tenant)),
+            make(make_namespace(&format!("kube-{tenant}"), &tenant)),
             own(),
         ),
         Attack::new(
@@ -127,7 +127,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "an owner makes a namespace with a label that the Tenant denies",
             ExpectedDefense::Rule(Rule::NamespaceOptions),
             make({
-                let mut object = namespace(&format!("{tenant}-dev"), &tenant);
+                let mut object = make_namespace(&format!("{tenant}-dev"), &tenant);
                 if let Some(labels) = object.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
                     labels.insert(DENIED.to_owned(), json!("yes"));
                 }
@@ -139,21 +139,21 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "namespace-of-an-add-on",
             "an owner creates a namespace with the name of a common add-on, which rights may name",
             ExpectedDefense::Rule(Rule::NamespaceMembership),
-            make(namespace(&format!("istio-{}", names.suffix), &tenant)),
+            make(make_namespace(&format!("istio-{}", names.suffix), &tenant)),
             own(),
         ),
         Attack::new(
             "namespace-that-a-binding-names",
             "an owner creates a namespace whose ServiceAccount a ClusterRoleBinding names already",
             ExpectedDefense::Rule(Rule::NamespaceMembership),
-            make(namespace(&names.left_over(), &tenant)),
+            make(make_namespace(&names.left_over(), &tenant)),
             own(),
         ),
         Attack::new(
             "namespace-without-the-prefix",
             "an owner makes a namespace whose name doesn't begin with the tenant's",
             ExpectedDefense::Rule(Rule::NamespaceOptions),
-            make(namespace(&format!("stranger-{}", names.suffix), &tenant)),
+            make(make_namespace(&format!("stranger-{}", names.suffix), &tenant)),
             own(),
         ),
     ];
@@ -317,7 +317,7 @@ fn list_tenants(names: &Names) -> Vec<Attack> {
 pub(super) fn list_quota(names: &Names) -> Vec<Attack> {
     let tenant = names.tenant();
     let make = |name: &str| {
-        let object = namespace(&format!("{tenant}-{name}"), &tenant);
+        let object = make_namespace(&format!("{tenant}-{name}"), &tenant);
         AttackRequest::new(Sender::Owner, Verb::Create, NAMESPACES, object)
     };
     let stop = ExpectedDefense::Rule(Rule::NamespaceOptions);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure_admission_rules::Rule;
 
 use super::fixtures::{CLASS, HOST, REGISTRY};
-use super::rights::{pod, set};
+use super::rights::{make_pod, set};
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
@@ -17,7 +17,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             object,
         )
     };
-    let make_pod = |change: &dyn Fn(&mut Value)| core("pods", pod("attest", change));
+    let make_pod = |change: &dyn Fn(&mut Value)| core("pods", make_pod("attest", change));
     let claim = |class: &str| {
         let object = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "attest" },

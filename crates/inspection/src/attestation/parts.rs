@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tenure_admission_rules::Rule;
 
 use super::fixtures::{CLASS, PROP, REGISTRY};
-use super::flux::kustomization;
-use super::rights::{config_map, pod, set};
+use super::flux::make_kustomization_request;
+use super::rights::{make_config_map, make_pod, set};
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 /// The size of an object that is nearly the largest that an API server accepts: 3 MiB, minus the rest of the request.
@@ -34,7 +34,7 @@ fn list_parts(names: &Names) -> Vec<Attack> {
     };
     let runs = |change: &dyn Fn(&mut Value)| {
         let path = format!("/api/v1/namespaces/{home}/pods");
-        AttackRequest::new(Sender::Owner, Verb::Create, path, pod("attest", change))
+        AttackRequest::new(Sender::Owner, Verb::Create, path, make_pod("attest", change))
     };
     vec![
         Attack::new(
@@ -161,7 +161,7 @@ fn list_facts(names: &Names) -> Vec<Attack> {
 fn list_large(names: &Names) -> Vec<Attack> {
     let (home, other) = (names.tenant(), names.neighbour());
     let large = |namespace: Option<&str>| {
-        kustomization(names, &|object| {
+        make_kustomization_request(names, &|object| {
             set(object, "/spec", "patches", json!([{ "patch": "x".repeat(LARGE) }]));
             if let Some(namespace) = namespace {
                 set(object, "/spec/sourceRef", "namespace", json!(namespace));
@@ -170,7 +170,7 @@ fn list_large(names: &Names) -> Vec<Attack> {
     };
     let own = |who: Sender| {
         let path = format!("/api/v1/namespaces/{home}/configmaps");
-        AttackRequest::new(who, Verb::Create, path, config_map("own"))
+        AttackRequest::new(who, Verb::Create, path, make_config_map("own"))
     };
     let package = |who: Sender| {
         let path = "/apis/cozystack.io/v1alpha1/packages/cozystack.attest";

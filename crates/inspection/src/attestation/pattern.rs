@@ -72,11 +72,11 @@ pub fn assess_pattern(problems: Result<&[EntryProblem], &str>) -> AttackResult {
     let mut others = problems.unwrap_or_default().iter();
     let other = others.find(|problem| !ENTRIES.contains(&problem.entry.as_str()));
     let failed = other.map(|problem| problem.message.as_str()).or(listed);
-    let (outcome, said, remedy) = match (problems, own, failed) {
+    let (outcome, message, remedy) = match (problems, own, failed) {
         (Err(why), ..) => (Outcome::NotTried, why.to_owned(), untried),
         (Ok(_), _, Some(why)) => {
-            let said = format!("the allowed request of the control failed, so a refusal proves nothing: {why}");
-            (Outcome::NotTried, said, untried)
+            let message = format!("the allowed request of the control failed, so a refusal proves nothing: {why}");
+            (Outcome::NotTried, message, untried)
         }
         (Ok(_), Some(why), None) => (Outcome::Held, why.to_owned(), ""),
         (Ok(_), None, None) => (
@@ -92,7 +92,7 @@ pub fn assess_pattern(problems: Result<&[EntryProblem], &str>) -> AttackResult {
                 .to_owned(),
         stop: STOP.to_owned(),
         outcome,
-        said,
+        message,
         remedy: remedy.to_owned(),
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     fn the_pattern_holds_where_only_the_unlisted_tenant_is_refused() {
         let own = problem("spec.projects[0]", "belongs to a tenant that is not listed");
         let listed = problem("spec.projects[1]", "isn't there");
-        for (problems, outcome, said) in [
+        for (problems, outcome, message) in [
             (Ok(vec![own.clone()]), Outcome::Held, "not listed"),
             (Ok(vec![]), Outcome::NotHeld, "receives the credential"),
             (Ok(vec![own, listed.clone()]), Outcome::NotTried, "isn't there"),
@@ -131,7 +131,7 @@ mod tests {
         ] {
             let judged = assess_pattern(problems.as_ref().map(Vec::as_slice).map_err(|why| *why));
             assert_eq!(judged.outcome, outcome, "{judged:?}");
-            assert!(judged.said.contains(said), "{judged:?}");
+            assert!(judged.message.contains(message), "{judged:?}");
             assert_eq!(judged.remedy.is_empty(), outcome == Outcome::Held);
         }
     }

@@ -10,14 +10,14 @@ const MOST_QUOTED: usize = 3;
 /// Judges the result of the search for the tenant's authority: each finding is a path. `unknown` lists the objects that could not be read.
 #[must_use]
 pub fn assess_reach(beyond: &[String], unknown: &[String]) -> AttackResult {
-    let (outcome, said, remedy) = if !beyond.is_empty() {
+    let (outcome, message, remedy) = if !beyond.is_empty() {
         let quoted: Vec<&str> = beyond.iter().take(MOST_QUOTED).map(String::as_str).collect();
-        let said = format!("{} beyond its own namespaces: {}", beyond.len(), quoted.join("; "));
+        let message = format!("{} beyond its own namespaces: {}", beyond.len(), quoted.join("; "));
         let remedy = "take away the binding, or the name, that the path begins with: tenure reach tenant NAME --paths";
-        (Outcome::NotHeld, said, remedy)
+        (Outcome::NotHeld, message, remedy)
     } else if !unknown.is_empty() {
-        let said = format!("these could not be read: {}", unknown.join(", "));
-        (Outcome::NotTried, said, "attest with the rights of an administrator")
+        let message = format!("these could not be read: {}", unknown.join(", "));
+        (Outcome::NotTried, message, "attest with the rights of an administrator")
     } else {
         (Outcome::Held, "nothing beyond its own namespaces".to_owned(), "")
     };
@@ -26,7 +26,7 @@ pub fn assess_reach(beyond: &[String], unknown: &[String]) -> AttackResult {
         tries: "reaches authority outside its own namespaces, step by step".to_owned(),
         stop: NAME.to_owned(),
         outcome,
-        said,
+        message,
         remedy: remedy.to_owned(),
     }
 }
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn a_path_out_does_not_hold_and_a_gap_says_nothing() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        for (beyond, unknown, outcome, said) in [
+        for (beyond, unknown, outcome, message) in [
             (vec![], vec![], Outcome::Held, "nothing beyond"),
             (
                 texts(&["cluster-admin: a > b"]),
@@ -50,7 +50,7 @@ mod tests {
         ] {
             let judged = assess_reach(&beyond, &unknown);
             assert_eq!(judged.outcome, outcome, "{judged:?}");
-            assert!(judged.said.contains(said), "{judged:?}");
+            assert!(judged.message.contains(message), "{judged:?}");
             assert_eq!(judged.remedy.is_empty(), outcome == Outcome::Held);
         }
     }

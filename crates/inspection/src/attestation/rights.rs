@@ -8,12 +8,12 @@ use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-pub(super) fn config_map(name: &str) -> Value {
+pub(super) fn make_config_map(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } })
 }
 
 /// Returns a valid Pod, apart from `more`.
-pub(super) fn pod(name: &str, more: impl FnOnce(&mut Value)) -> Value {
+pub(super) fn make_pod(name: &str, more: impl FnOnce(&mut Value)) -> Value {
     let mut object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
         "spec": { "containers": [{ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" }] },
@@ -69,9 +69,9 @@ fn list_account(names: &Names) -> Vec<Attack> {
             owner(
                 Verb::Create,
                 "pods",
-                pod("thief", |pod| set(pod, "/spec", "serviceAccountName", json!(account))),
+                make_pod("thief", |pod| set(pod, "/spec", "serviceAccountName", json!(account))),
             ),
-            owner(Verb::Create, "pods", pod("thief", |_| ())),
+            owner(Verb::Create, "pods", make_pod("thief", |_| ())),
         ),
         // A dry run in the name of that account is allowed, because users preview changes with it.
         Attack::new(
@@ -82,10 +82,10 @@ fn list_account(names: &Names) -> Vec<Attack> {
                 Sender::OwnerAsAccount,
                 Verb::Create,
                 at("configmaps"),
-                config_map("spoken"),
+                make_config_map("spoken"),
             )
             .for_real(),
-            owner(Verb::Create, "configmaps", config_map("spoken")),
+            owner(Verb::Create, "configmaps", make_config_map("spoken")),
         ),
     ]
 }
@@ -102,7 +102,7 @@ fn list_neighbour(names: &Names) -> Vec<Attack> {
     };
     let write = |who: Sender, namespace: &str| {
         let path = format!("/api/v1/namespaces/{namespace}/configmaps");
-        AttackRequest::new(who, Verb::Create, path, config_map("reach"))
+        AttackRequest::new(who, Verb::Create, path, make_config_map("reach"))
     };
     vec![
         Attack::new(
@@ -179,7 +179,7 @@ fn list_cluster(names: &Names) -> Vec<Attack> {
             who,
             Verb::Create,
             format!("/api/v1/namespaces/{home}/configmaps"),
-            config_map("own"),
+            make_config_map("own"),
         )
     };
     let create = |who: Sender, path: String, body: Value| AttackRequest::new(who, Verb::Create, path, body);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_admission_rules::Rule;
 
 use super::fixtures::CLASS;
-use super::rights::{pod, set};
+use super::rights::{make_pod, set};
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
@@ -23,7 +23,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         create("persistentvolumeclaims", object)
     };
     let plain_claim = || claim("volumeMode", json!("Filesystem"));
-    let make_pod = |change: &dyn Fn(&mut Value)| create("pods", pod("attest", change));
+    let make_pod = |change: &dyn Fn(&mut Value)| create("pods", make_pod("attest", change));
     let volumes = ExpectedDefense::Rule(Rule::PersistentVolumes);
     vec![
         Attack::new(

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tenure_admission_rules::Rule;
 use tenure_tenancy::make_owner_reference;
 
-use super::rights::pod;
+use super::rights::make_pod;
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -120,7 +120,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         lane_attack(
             "lane-creates-a-pod",
             "a lane, bound to too much by mistake, creates a Pod in its tenant's namespace",
-            lane("pods", pod("attest-lane", |_| {})),
+            lane("pods", make_pod("attest-lane", |_| {})),
         ),
     ]
 }

@@ -34,7 +34,7 @@ impl AttemptResult {
         Some(rule)
     }
 
-    fn said(&self) -> String {
+    fn describe(&self) -> String {
         let line = visible_line(&self.message).into_owned();
         let end = line.char_indices().map(|(at, _)| at).find(|at| *at >= LONGEST);
         let text = end.and_then(|end| line.get(..end)).unwrap_or(&line);
@@ -78,21 +78,22 @@ pub struct AttackResult {
     /// Whether the attack was stopped.
     pub outcome: Outcome,
     /// The API server's message, or the reason for which the attack couldn't be tried.
-    pub said: String,
+    #[serde(rename = "said")]
+    pub message: String,
     /// The advice; empty if the attack was stopped.
     pub remedy: String,
 }
 
 /// Judges the answers to an attempt, several for a burst, and the answer to its control, which was sent before.
 #[must_use]
-pub fn assess(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) -> AttackResult {
-    let (outcome, said) = decide(attack, attempts, control);
+pub fn assess_attack(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) -> AttackResult {
+    let (outcome, message) = decide_outcome(attack, attempts, control);
     AttackResult {
         name: attack.name.to_owned(),
         tries: attack.tries.to_owned(),
         stop: attack.stop.as_str().to_owned(),
         outcome,
-        said,
+        message,
         remedy: match outcome {
             Outcome::Held => String::new(),
             Outcome::NotHeld => attack.stop.remedy().to_owned(),
@@ -108,7 +109,7 @@ fn find_unserved_kind<'a>(attack: &'a Attack, control: &AttemptResult) -> Option
     attack.control.body.get("kind")?.as_str().filter(|_| is_unserved)
 }
 
-fn decide(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) -> (Outcome, String) {
+fn decide_outcome(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) -> (Outcome, String) {
     let done = attempts
         .iter()
         .filter(|tried| tried.is_done() && tried.has_effect)
@@ -116,21 +117,21 @@ fn decide(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) 
     let room = attack.burst.map_or(0, |burst| burst.room);
     // An attack that succeeded beyond its bound counts as a success, whatever the result of the control.
     if done > usize::try_from(room).unwrap_or(usize::MAX) {
-        let said = match attack.burst {
+        let message = match attack.burst {
             Some(burst) => format!("{done} of {} succeeded, and there was room for {room}", burst.count),
             None => "it was accepted".to_owned(),
         };
-        return (Outcome::NotHeld, said);
+        return (Outcome::NotHeld, message);
     }
     if let Some(kind) = find_unserved_kind(attack, control) {
         return (Outcome::NotTried, format!("{kind} is not installed here"));
     }
     if !control.is_done() {
-        let said = format!(
+        let message = format!(
             "the allowed request of the control failed, so a refusal proves nothing: {}",
-            control.said()
+            control.describe()
         );
-        return (Outcome::NotTried, said);
+        return (Outcome::NotTried, message);
     }
     if attack.burst.is_some() && done == 0 {
         return (
@@ -143,11 +144,11 @@ fn decide(attack: &Attack, attempts: &[AttemptResult], control: &AttemptResult) 
     if let Some(other) = refused.clone().find(|tried| !is_stopped(attack.stop, tried)) {
         return (
             Outcome::NotTried,
-            format!("it was refused for another reason: {}", other.said()),
+            format!("it was refused for another reason: {}", other.describe()),
         );
     }
     match refused.next() {
-        Some(refused) => (Outcome::Held, refused.said()),
+        Some(refused) => (Outcome::Held, refused.describe()),
         None if attack.effect.is_some() => (Outcome::Held, "it was accepted, and had no effect".to_owned()),
         None => (Outcome::NotTried, "nothing was refused".to_owned()),
     }
@@ -177,7 +178,7 @@ pub struct Report {
 impl Report {
     /// Counts the results with this outcome.
     #[must_use]
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count_outcomes(&self, outcome: Outcome) -> usize {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
@@ -185,7 +186,7 @@ impl Report {
     /// kinds, doesn't count, and the report still names it.
     #[must_use]
     pub fn has_held(&self) -> bool {
-        self.count(Outcome::NotHeld) == 0 && self.count(Outcome::Held) > 0
+        self.count_outcomes(Outcome::NotHeld) == 0 && self.count_outcomes(Outcome::Held) > 0
     }
 
     /// Writes the report for people, a line for each attack, the worst first.
@@ -196,24 +197,24 @@ impl Report {
             for result in self.results.iter().filter(|result| result.outcome == outcome) {
                 let _written = writeln!(text, "{}: {}: {}", outcome.as_str(), result.name, result.tries);
                 if outcome != Outcome::Held {
-                    let _written = writeln!(text, "    {}", result.said);
+                    let _written = writeln!(text, "    {}", result.message);
                     let _written = writeln!(text, "    {}: {}", result.stop, result.remedy);
                 }
             }
         }
-        let _written = writeln!(text, "{}", self.summarize());
+        let _written = writeln!(text, "{}", self.summarize_counts());
         text
     }
 
     /// Returns the numbers, in a sentence.
     #[must_use]
-    pub fn summarize(&self) -> String {
+    pub fn summarize_counts(&self) -> String {
         format!(
             "{} attacks: {} held, {} did not hold, {} could not be tried",
             self.results.len(),
-            self.count(Outcome::Held),
-            self.count(Outcome::NotHeld),
-            self.count(Outcome::NotTried)
+            self.count_outcomes(Outcome::Held),
+            self.count_outcomes(Outcome::NotHeld),
+            self.count_outcomes(Outcome::NotTried)
         )
     }
 }
@@ -226,7 +227,7 @@ mod tests {
     use super::super::{AttackRequest, ConcurrentRequests, Sender};
     use super::*;
 
-    fn attack(stop: ExpectedDefense, burst: Option<ConcurrentRequests>) -> Attack {
+    fn make_attack(stop: ExpectedDefense, burst: Option<ConcurrentRequests>) -> Attack {
         let ask = |path: &str| AttackRequest::new(Sender::Owner, Verb::Read, path, Value::Null);
         Attack {
             burst,
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    fn tried(code: u16, message: &str) -> AttemptResult {
+    fn make_result(code: u16, message: &str) -> AttemptResult {
         AttemptResult {
             code,
             message: message.to_owned(),
@@ -244,24 +245,24 @@ mod tests {
 
     #[test]
     fn only_what_was_refused_beside_a_control_that_succeeded_has_held() {
-        let done = tried(201, "");
+        let done = make_result(201, "");
         let (rule, rbac) = (ExpectedDefense::Rule(Rule::Cordoned), ExpectedDefense::Rbac);
         let cases = [
-            (rule, tried(403, "no (cordoned)"), &done, Outcome::Held),
-            (rule, tried(422, "no (cordoned)"), &done, Outcome::Held),
-            (rule, tried(422, "no (tenant)"), &done, Outcome::NotTried),
-            (rule, tried(422, "spec.a is not valid"), &done, Outcome::NotTried),
-            (rule, tried(403, "RBAC comes first"), &done, Outcome::Held),
-            (rule, tried(200, ""), &done, Outcome::NotHeld),
-            (rbac, tried(403, "no"), &done, Outcome::Held),
-            (rbac, tried(404, "not found"), &done, Outcome::NotTried),
-            (rbac, tried(0, "no answer"), &done, Outcome::NotTried),
-            (rbac, tried(403, "no"), &tried(403, "no"), Outcome::NotTried),
+            (rule, make_result(403, "no (cordoned)"), &done, Outcome::Held),
+            (rule, make_result(422, "no (cordoned)"), &done, Outcome::Held),
+            (rule, make_result(422, "no (tenant)"), &done, Outcome::NotTried),
+            (rule, make_result(422, "spec.a is not valid"), &done, Outcome::NotTried),
+            (rule, make_result(403, "RBAC comes first"), &done, Outcome::Held),
+            (rule, make_result(200, ""), &done, Outcome::NotHeld),
+            (rbac, make_result(403, "no"), &done, Outcome::Held),
+            (rbac, make_result(404, "not found"), &done, Outcome::NotTried),
+            (rbac, make_result(0, "no answer"), &done, Outcome::NotTried),
+            (rbac, make_result(403, "no"), &make_result(403, "no"), Outcome::NotTried),
             // The attack got through, whatever the result of the control.
-            (rbac, tried(200, ""), &tried(500, "no"), Outcome::NotHeld),
+            (rbac, make_result(200, ""), &make_result(500, "no"), Outcome::NotHeld),
         ];
         for (stop, attempt, control, outcome) in cases {
-            let found = assess(&attack(stop, None), std::slice::from_ref(&attempt), control);
+            let found = assess_attack(&make_attack(stop, None), std::slice::from_ref(&attempt), control);
             assert_eq!(found.outcome, outcome, "{attempt:?} beside {control:?}: {found:?}");
             assert_eq!(found.remedy.is_empty(), outcome == Outcome::Held);
         }
@@ -269,24 +270,28 @@ mod tests {
 
     #[test]
     fn unserved_kind_is_named() {
-        let mut attack = attack(ExpectedDefense::Rbac, None);
+        let mut attack = make_attack(ExpectedDefense::Rbac, None);
         attack.control.verb = Verb::Create;
         attack.control.body = serde_json::json!({ "kind": "HelmRelease" });
-        let said = |message: &str| assess(&attack, &[tried(403, "no")], &tried(404, message)).said;
-        assert_eq!(said(""), "HelmRelease is not installed here");
-        assert_eq!(said("404 page not found"), "HelmRelease is not installed here");
-        assert!(said("namespaces \"a\" not found").contains("a refusal proves nothing"));
+        let assess_message =
+            |message: &str| assess_attack(&attack, &[make_result(403, "no")], &make_result(404, message)).message;
+        assert_eq!(assess_message(""), "HelmRelease is not installed here");
+        assert_eq!(
+            assess_message("404 page not found"),
+            "HelmRelease is not installed here"
+        );
+        assert!(assess_message("namespaces \"a\" not found").contains("a refusal proves nothing"));
     }
 
     #[test]
     fn what_is_accepted_and_does_nothing_has_held() {
-        let attack = attack(ExpectedDefense::Rbac, None).seen_by("/a", Value::from("b"));
+        let attack = make_attack(ExpectedDefense::Rbac, None).seen_by("/a", Value::from("b"));
         let outcome = |answer: Value| {
             let tried = AttemptResult {
                 has_effect: attack.has_effect(&answer),
-                ..tried(200, "")
+                ..make_result(200, "")
             };
-            assess(&attack, &[tried], &self::tried(200, "")).outcome
+            assess_attack(&attack, &[tried], &self::make_result(200, "")).outcome
         };
         assert_eq!(outcome(serde_json::json!({"a": "b"})), Outcome::NotHeld);
         assert_eq!(outcome(serde_json::json!({"a": "c"})), Outcome::Held);
@@ -295,14 +300,14 @@ mod tests {
 
     #[test]
     fn a_burst_holds_if_as_many_succeed_as_there_is_room_for() {
-        let burst = attack(
+        let burst = make_attack(
             ExpectedDefense::Rule(Rule::NamespaceOptions),
             Some(ConcurrentRequests { count: 3, room: 1 }),
         );
-        let (done, refused) = (tried(201, ""), tried(403, "no (namespace-options)"));
+        let (done, refused) = (make_result(201, ""), make_result(403, "no (namespace-options)"));
         let judge = |attempts: &[&AttemptResult]| {
             let attempts: Vec<AttemptResult> = attempts.iter().map(|tried| (*tried).clone()).collect();
-            assess(&burst, &attempts, &done).outcome
+            assess_attack(&burst, &attempts, &done).outcome
         };
         assert_eq!(judge(&[&done, &refused, &refused]), Outcome::Held);
         assert_eq!(judge(&[&done, &done, &refused]), Outcome::NotHeld);
@@ -312,10 +317,10 @@ mod tests {
     #[test]
     fn a_report_tells_the_worst_first() {
         let judged = |code: u16| {
-            assess(
-                &attack(ExpectedDefense::Rbac, None),
-                &[tried(code, "said\u{1b}")],
-                &tried(200, ""),
+            assess_attack(
+                &make_attack(ExpectedDefense::Rbac, None),
+                &[make_result(code, "said\u{1b}")],
+                &make_result(200, ""),
             )
         };
         let mut report = Report {

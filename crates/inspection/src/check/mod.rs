@@ -140,12 +140,12 @@ impl Finding {
             category,
             object: None,
             origin: None,
-            message: shorten(message),
+            message: shorten_message(message),
             remedy: remedy.into(),
         }
     }
 
-    fn about(mut self, id: &ObjectId) -> Self {
+    fn with_object(mut self, id: &ObjectId) -> Self {
         let subject = id.subject();
         // Some messages begin with it.
         if let Some(rest) = self.message.strip_prefix(&format!("{subject}: ")) {
@@ -155,7 +155,7 @@ impl Finding {
         self
     }
 
-    fn at(mut self, origin: Option<Origin>) -> Self {
+    fn with_origin(mut self, origin: Option<Origin>) -> Self {
         self.origin = origin.filter(|origin| !origin.path.is_empty());
         self
     }
@@ -204,7 +204,7 @@ pub fn limit_findings(findings: &mut Vec<Finding>) {
 }
 
 /// Returns a message in one line and not too long.
-fn shorten(message: &str) -> String {
+fn shorten_message(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let text: Cow<'_, str> = match line.char_indices().find(|(at, _)| *at >= LONGEST_MESSAGE) {
         Some((at, _)) => format!("{}…", line.get(..at).unwrap_or_default()).into(),
@@ -219,10 +219,11 @@ mod tests {
 
     #[test]
     fn a_finding_is_one_line_whatever_is_in_it() {
-        let finding = Finding::new(Level::Error, Category::Schema, "a\nb\u{1b}[31m", "do\nit").at(Some(Origin {
-            path: "x\n.yaml".to_owned(),
-            line: 3,
-        }));
+        let finding =
+            Finding::new(Level::Error, Category::Schema, "a\nb\u{1b}[31m", "do\nit").with_origin(Some(Origin {
+                path: "x\n.yaml".to_owned(),
+                line: 3,
+            }));
         assert_eq!(
             finding.to_string(),
             "x\\n.yaml:3: error: schema: a b\\u{1b}[31m; do\\nit"
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn what_is_large_is_told_in_part() {
         let long = "ä".repeat(LONGEST_MESSAGE);
-        assert!(shorten(&long).len() <= LONGEST_MESSAGE + 4);
+        assert!(shorten_message(&long).len() <= LONGEST_MESSAGE + 4);
         let note = Finding::new(Level::Note, Category::Schema, "note", "none");
         let mut findings = vec![note; MOST_FINDINGS];
         findings.push(Finding::new(Level::Error, Category::Schema, "error", "none"));

@@ -53,7 +53,7 @@ impl Prerequisites {
 
     /// Returns a finding if an object can't be judged yet. `is_served` says whether the cluster knows its kind.
     #[must_use]
-    pub fn find(&self, id: &ObjectId, is_served: bool, origin: Option<Origin>) -> Option<Finding> {
+    pub fn find_missing(&self, id: &ObjectId, is_served: bool, origin: Option<Origin>) -> Option<Finding> {
         let kind = (id.group.clone(), id.kind.clone());
         let what = match self.kinds.get(&kind) {
             Some(definition) if !is_served => format!("CustomResourceDefinition/{definition}"),
@@ -62,7 +62,7 @@ impl Prerequisites {
         };
         let message = format!("can't be checked before {what} exists, which the same folder creates");
         let note = Finding::new(Level::Note, Category::Schema, &message, "check again once it does");
-        Some(note.about(id).at(origin))
+        Some(note.with_object(id).with_origin(origin))
     }
 }
 
@@ -85,7 +85,9 @@ mod tests {
         let awaited = awaited.keep_missing(&BTreeSet::from(["new".to_owned()]));
         let find = |id: &str, is_served| {
             let id: ObjectId = id.parse().unwrap();
-            awaited.find(&id, is_served, None).map(|finding| finding.message)
+            awaited
+                .find_missing(&id, is_served, None)
+                .map(|finding| finding.message)
         };
         let says = |found: Option<String>, what: &str| {
             assert!(found.as_ref().is_some_and(|found| found.contains(what)), "{found:?}")

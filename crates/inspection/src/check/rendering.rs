@@ -9,19 +9,19 @@ use tenure_planner::object::Origin;
 #[must_use]
 pub fn list_rendering_problems(error: &Error) -> Vec<Finding> {
     let mut findings = Vec::new();
-    list(error, None, &mut findings);
+    collect_problems(error, None, &mut findings);
     findings
 }
 
-fn list(error: &Error, chain: Option<&str>, findings: &mut Vec<Finding>) {
+fn collect_problems(error: &Error, chain: Option<&str>, findings: &mut Vec<Finding>) {
     let (path, line) = match error {
         Error::Several(errors) => {
             for error in errors {
-                list(error, chain, findings);
+                collect_problems(error, chain, findings);
             }
             return;
         }
-        Error::InBase { chain, source } => return list(source, Some(&chain.join(" -> ")), findings),
+        Error::InBase { chain, source } => return collect_problems(source, Some(&chain.join(" -> ")), findings),
         Error::Yaml { path, line, .. }
         | Error::Object { path, line, .. }
         | Error::Field { path, line, .. }
@@ -43,7 +43,7 @@ fn list(error: &Error, chain: Option<&str>, findings: &mut Vec<Finding>) {
         path: path.to_owned(),
         line,
     };
-    findings.push(Finding::new(Level::Error, Category::Rendering, &message, remedy).at(Some(origin)));
+    findings.push(Finding::new(Level::Error, Category::Rendering, &message, remedy).with_origin(Some(origin)));
 }
 
 #[cfg(test)]

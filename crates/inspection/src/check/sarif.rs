@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_log_has_what_the_schema_requires() {
         let finding = Finding::new(Level::Error, Category::Rbac, "no\u{1b}", "ask");
-        let located = finding.clone().at(Some(Origin {
+        let located = finding.clone().with_origin(Some(Origin {
             path: "a:b/c d.yaml".to_owned(),
             line: 7,
         }));

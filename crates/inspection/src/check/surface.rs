@@ -9,13 +9,13 @@ pub fn find_target_namespace(surface: &Surface, folder: &str) -> Option<String> 
     for source in &surface.spec.sources {
         let own = source.target_namespace.as_ref();
         if source.paths.is_empty() {
-            folders.push((clean(source.path.as_deref().unwrap_or_default()), own));
+            folders.push((clean_path(source.path.as_deref().unwrap_or_default()), own));
         }
         for path in &source.paths {
-            folders.push((clean(&path.path), path.target_namespace.as_ref().or(own)));
+            folders.push((clean_path(&path.path), path.target_namespace.as_ref().or(own)));
         }
     }
-    let folder = clean(folder);
+    let folder = clean_path(folder);
     let named = folders.iter().find(|(path, _)| *path == folder);
     let meant = match (named, folders.as_slice()) {
         (Some(named), _) => Some(named),
@@ -25,7 +25,7 @@ pub fn find_target_namespace(surface: &Surface, folder: &str) -> Option<String> 
     meant.and_then(|(_, namespace)| namespace.cloned())
 }
 
-fn clean(path: &str) -> String {
+fn clean_path(path: &str) -> String {
     let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
     parts.collect::<Vec<_>>().join("/")
 }

@@ -59,17 +59,26 @@ pub enum Verdict {
 }
 
 impl CheckedObject<'_> {
-    fn find(&self, level: Level, category: Category, field: &str, message: &str, remedy: impl Into<String>) -> Finding {
+    fn make_finding(
+        &self,
+        level: Level,
+        category: Category,
+        field: &str,
+        message: &str,
+        remedy: impl Into<String>,
+    ) -> Finding {
         let pointer = find_pointer(self.object, field);
         let origin = (self.locate)(&pointer).or_else(|| (self.locate)(""));
-        Finding::new(level, category, message, remedy).about(self.id).at(origin)
+        Finding::new(level, category, message, remedy)
+            .with_object(self.id)
+            .with_origin(origin)
     }
 
-    fn whole(&self, category: Category, message: &str, remedy: impl Into<String>) -> Finding {
-        self.find(Level::Error, category, "", message, remedy)
+    fn make_error(&self, category: Category, message: &str, remedy: impl Into<String>) -> Finding {
+        self.make_finding(Level::Error, category, "", message, remedy)
     }
 
-    fn place(&self) -> String {
+    fn describe_scope(&self) -> String {
         match self.id.namespace.as_str() {
             "" => "for the whole cluster".to_owned(),
             namespace => format!("in namespace {namespace}"),
@@ -99,20 +108,20 @@ pub fn interpret_refusal(subject: &CheckedObject<'_>, failure: Failure, rights: 
     let message = failure.message.as_str();
     let one = |finding: Finding| Verdict::Findings(vec![finding]);
     match (failure.code, &failure.reason) {
-        (_, Reason::NoKindMatch) => one(subject.whole(
+        (_, Reason::NoKindMatch) => one(subject.make_error(
             Category::Schema,
             message,
             "correct apiVersion and kind, or ask an administrator to install its definition",
         )),
-        (_, Reason::BadObject) => one(subject.whole(Category::Schema, message, "correct the file")),
+        (_, Reason::BadObject) => one(subject.make_error(Category::Schema, message, "correct the file")),
         (403, _) => one(judge_forbidden(subject, message, is_quota, rights)),
-        (404, _) => one(subject.whole(
+        (404, _) => one(subject.make_error(
             Category::Admission,
             message,
             "name an existing namespace, or create it first",
         )),
         (409, _) if has_conflict(&failure) => Verdict::Findings(list_conflicts(subject, &failure)),
-        (409, _) => one(subject.whole(
+        (409, _) => one(subject.make_error(
             Category::Ownership,
             message,
             "another owner has an object of that name: choose another name, or delete that object first",
@@ -129,25 +138,25 @@ fn judge_forbidden(subject: &CheckedObject<'_>, message: &str, is_quota: bool, r
     let account = subject.identity;
     match rights {
         Rights::Lacking(verbs) => {
-            let (verbs, place) = (verbs.join(" and "), subject.place());
-            let said = format!("{account} may not {verbs} {} {place}", subject.resource);
+            let (verbs, place) = (verbs.join(" and "), subject.describe_scope());
+            let message = format!("{account} may not {verbs} {} {place}", subject.resource);
             let remedy = match subject.id.namespace.as_str() {
                 "" => "leave it to the platform repository, or ask an administrator for a ClusterRole with these verbs",
                 _ => "ask an administrator of the namespace for a Role with these verbs, or leave it out",
             };
-            subject.whole(Category::Rbac, &said, remedy)
+            subject.make_error(Category::Rbac, &message, remedy)
         }
-        _ if subject.is_rights() => subject.whole(
+        _ if subject.is_rights() => subject.make_error(
             Category::Rbac,
             message,
             format!("grant no more than {account} has itself, or leave it to the platform repository"),
         ),
-        _ if is_quota => subject.whole(
+        _ if is_quota => subject.make_error(
             Category::Quota,
             message,
             "ask for less, remove another object, or ask the owner of the quota for more",
         ),
-        _ => subject.whole(
+        _ => subject.make_error(
             Category::Admission,
             message,
             "change it as the message says, or ask the owner of that rule",
@@ -164,9 +173,9 @@ fn list_conflicts(subject: &CheckedObject<'_>, failure: &Failure) -> Vec<Finding
     let conflicts = failure.causes.iter();
     let conflicts = conflicts.filter(|cause| cause.kind == CauseKind::FieldManagerConflict);
     let findings = conflicts.map(|cause| {
-        let said = format!("{}: {}", cause.field, cause.message);
+        let message = format!("{}: {}", cause.field, cause.message);
         let remedy = "a reconciliation takes the field over: leave it out of the files if its manager is to keep it";
-        subject.find(Level::Warning, Category::Ownership, &cause.field, &said, remedy)
+        subject.make_finding(Level::Warning, Category::Ownership, &cause.field, &message, remedy)
     });
     shorten_list(subject, Level::Warning, Category::Ownership, findings.collect())
 }
@@ -176,11 +185,17 @@ fn list_invalid(subject: &CheckedObject<'_>, failure: &Failure) -> Vec<Finding> 
     let of_fields = causes.filter(|cause| !cause.field.is_empty() || cause.kind != CauseKind::Unknown);
     let findings: Vec<Finding> = of_fields
         .map(|cause| {
-            let said = match cause.field.as_str() {
+            let message = match cause.field.as_str() {
                 "" => cause.message.clone(),
                 field => format!("{field}: {}", cause.message),
             };
-            subject.find(Level::Error, Category::Schema, &cause.field, &said, "correct the field")
+            subject.make_finding(
+                Level::Error,
+                Category::Schema,
+                &cause.field,
+                &message,
+                "correct the field",
+            )
         })
         .collect();
     if !findings.is_empty() {
@@ -195,7 +210,7 @@ fn list_invalid(subject: &CheckedObject<'_>, failure: &Failure) -> Vec<Finding> 
         Category::Admission => "change it as the policy says, or ask its owner",
         _ => "correct the file",
     };
-    vec![subject.whole(category, &failure.message, remedy)]
+    vec![subject.make_error(category, &failure.message, remedy)]
 }
 
 fn shorten_list(
@@ -206,8 +221,14 @@ fn shorten_list(
 ) -> Vec<Finding> {
     if let Some(more) = findings.len().checked_sub(MOST_OF_ONE).filter(|more| *more > 0) {
         findings.truncate(MOST_OF_ONE);
-        let said = format!("{more} more of the same object");
-        findings.push(subject.find(level, category, "", &said, "correct these, and run tenure check again"));
+        let message = format!("{more} more of the same object");
+        findings.push(subject.make_finding(
+            level,
+            category,
+            "",
+            &message,
+            "correct these, and run tenure check again",
+        ));
     }
     findings
 }
@@ -223,22 +244,22 @@ pub fn check_placement(subject: &CheckedObject<'_>, placement: &Placement, scope
             "move it into a namespace of the tenant's, or leave it to the platform repository",
         ),
     };
-    Some(subject.whole(category, &denial.message, remedy))
+    Some(subject.make_error(category, &denial.message, remedy))
 }
 
 /// Makes a finding of an API server's warning about an accepted object. A warning can quote the object.
 #[must_use]
 pub fn make_warning_finding(subject: &CheckedObject<'_>, warning: &str) -> Option<Finding> {
     let remedy = "it is accepted all the same";
-    let note = || subject.find(Level::Note, Category::Admission, "", warning, remedy);
+    let note = || subject.make_finding(Level::Note, Category::Admission, "", warning, remedy);
     (!subject.is_confidential).then(note)
 }
 
 /// Makes the finding that the encrypted parts of an object aren't checked.
 #[must_use]
 pub fn make_encrypted_finding(subject: &CheckedObject<'_>) -> Finding {
-    let said = "is encrypted with SOPS: encrypted values are not checked";
-    subject.find(Level::Note, Category::Schema, "", said, "all other values are")
+    let message = "is encrypted with SOPS: encrypted values are not checked";
+    subject.make_finding(Level::Note, Category::Schema, "", message, "all other values are")
 }
 
 #[cfg(test)]
@@ -250,11 +271,11 @@ mod tests {
     use tenure_planner::refusal::Cause;
 
     fn identity() -> Identity {
-        let nobody = Placement::Unclaimed {
+        let unclaimed = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
             is_protected: false,
         };
-        identity::decide_for_kustomization(&nobody, "team", None)
+        identity::decide_for_kustomization(&unclaimed, "team", None)
             .unwrap()
             .into()
     }
@@ -404,14 +425,14 @@ mod tests {
     #[test]
     fn a_secret_is_not_quoted_and_what_is_much_is_cut() {
         let object = json!({"data": {"password": "hunter2"}});
-        let said = failure(
+        let answer = failure(
             422,
             "Invalid",
             "hunter2",
             &[("FieldValueInvalid", "data[password]", "Invalid value: \"hunter2\"")],
         );
-        let told = judge_of("team_s__Secret", &object, said, &Rights::Held);
-        assert!(!format!("{told:?}").contains("hunter2"), "{told:?}");
+        let finding = judge_of("team_s__Secret", &object, answer, &Rights::Held);
+        assert!(!format!("{finding:?}").contains("hunter2"), "{finding:?}");
         let cause = ("FieldValueInvalid", "spec.a", "no");
         let many = failure(422, "Invalid", "no", &[cause; 100]);
         let Verdict::Findings(findings) = judge_of("team_w__Pod", &json!({}), many, &Rights::Held) else {

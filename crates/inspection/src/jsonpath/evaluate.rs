@@ -43,9 +43,9 @@ pub(super) fn evaluate<'a>(actions: &[Action], data: &'a Value) -> Result<Vec<Ve
     let mut results = Vec::new();
     for action in actions {
         match action {
-            Action::Print(nodes) => results.push(walk(vec![Found::Data(data)], nodes)?),
+            Action::Print(nodes) => results.push(walk_nodes(vec![Found::Data(data)], nodes)?),
             Action::Range { nodes, body, is_closed } => {
-                for found in walk(vec![Found::Data(data)], nodes)? {
+                for found in walk_nodes(vec![Found::Data(data)], nodes)? {
                     if let Some(part) = found.data() {
                         results.extend(evaluate(body, part)?);
                     }
@@ -60,11 +60,11 @@ pub(super) fn evaluate<'a>(actions: &[Action], data: &'a Value) -> Result<Vec<Ve
     Ok(results)
 }
 
-fn walk<'a>(input: Vec<Found<'a>>, nodes: &[Node]) -> Result<Vec<Found<'a>>, String> {
-    nodes.iter().try_fold(input, step)
+fn walk_nodes<'a>(input: Vec<Found<'a>>, nodes: &[Node]) -> Result<Vec<Found<'a>>, String> {
+    nodes.iter().try_fold(input, evaluate_node)
 }
 
-fn step<'a>(input: Vec<Found<'a>>, node: &Node) -> Result<Vec<Found<'a>>, String> {
+fn evaluate_node<'a>(input: Vec<Found<'a>>, node: &Node) -> Result<Vec<Found<'a>>, String> {
     let data = || input.iter().filter_map(Found::data);
     match node {
         // A text has one result. Numbers and Booleans have one for each input.
@@ -82,7 +82,9 @@ fn step<'a>(input: Vec<Found<'a>>, node: &Node) -> Result<Vec<Found<'a>>, String
             let mut results = Vec::new();
             for found in input.iter().filter(|found| !found.value().is_null()) {
                 match found.data() {
-                    Some(Value::Array(items)) => results.extend(slice.select(items)?.into_iter().map(Found::Data)),
+                    Some(Value::Array(items)) => {
+                        results.extend(slice.select_items(items)?.into_iter().map(Found::Data))
+                    }
                     _ => return Err(format!("{} is not array or slice", name_type(found.value()))),
                 }
             }
@@ -91,7 +93,7 @@ fn step<'a>(input: Vec<Found<'a>>, node: &Node) -> Result<Vec<Found<'a>>, String
         Node::Union(members) => {
             let mut results = Vec::new();
             for member in members {
-                results.extend(walk(input.clone(), member)?);
+                results.extend(walk_nodes(input.clone(), member)?);
             }
             Ok(results)
         }
@@ -103,7 +105,7 @@ fn step<'a>(input: Vec<Found<'a>>, node: &Node) -> Result<Vec<Found<'a>>, String
                     return Err(format!("{value} is not array or slice and cannot be filtered"));
                 };
                 for item in items {
-                    if passes(item, left, comparison.as_ref())? {
+                    if passes_filter(item, left, comparison.as_ref())? {
                         results.push(Found::Data(item));
                     }
                 }
@@ -115,7 +117,7 @@ fn step<'a>(input: Vec<Found<'a>>, node: &Node) -> Result<Vec<Found<'a>>, String
 
 impl Slice {
     /// Selects elements. Errors are kubectl's.
-    fn select(self, items: &[Value]) -> Result<Vec<&Value>, String> {
+    fn select_items(self, items: &[Value]) -> Result<Vec<&Value>, String> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let from_end = |index: i64| if index < 0 { index.saturating_add(length) } else { index };
         let from = from_end(self.from.unwrap_or(0));
@@ -169,15 +171,15 @@ fn collect_containers<'a>(value: &'a Value, results: &mut Vec<Found<'a>>) {
 }
 
 /// Whether an element passes a filter.
-fn passes(item: &Value, left: &[Node], comparison: Option<&(String, Vec<Node>)>) -> Result<bool, String> {
-    let lefts = walk(vec![Found::Data(item)], left);
+fn passes_filter(item: &Value, left: &[Node], comparison: Option<&(String, Vec<Node>)>) -> Result<bool, String> {
+    let lefts = walk_nodes(vec![Found::Data(item)], left);
     let Some((operator, right)) = comparison else {
         return Ok(lefts.is_ok_and(|lefts| !lefts.is_empty()));
     };
     let Some(left) = take_one(lefts?)? else {
         return Ok(false);
     };
-    let Some(right) = take_one(walk(vec![Found::Data(item)], right)?)? else {
+    let Some(right) = take_one(walk_nodes(vec![Found::Data(item)], right)?)? else {
         return Ok(false);
     };
     let wanted: &[Ordering] = match operator.as_str() {

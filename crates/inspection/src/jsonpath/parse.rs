@@ -15,7 +15,7 @@ pub(super) fn parse_template(template: &str) -> Result<Vec<Action>, String> {
             (text, after.strip_prefix('{'))
         });
         if !text.is_empty() {
-            add(&mut open, Action::Print(vec![Node::Constant(Value::from(text))]));
+            add_action(&mut open, Action::Print(vec![Node::Constant(Value::from(text))]));
         }
         let Some(after) = after else { break };
         let mut reader = Reader::new(after, 0);
@@ -24,8 +24,8 @@ pub(super) fn parse_template(template: &str) -> Result<Vec<Action>, String> {
         let is_word = |node: &Node, word: &str| matches!(node, Node::Word(found) if found == word);
         if nodes.iter().any(|node| is_word(node, "end")) {
             match open.len() {
-                1 => add(&mut open, Action::StrayEnd),
-                _ => close(&mut open, true),
+                1 => add_action(&mut open, Action::StrayEnd),
+                _ => close_range(&mut open, true),
             }
         } else if nodes.iter().any(|node| is_word(node, "range")) {
             if open.len() > DEEPEST {
@@ -34,24 +34,24 @@ pub(super) fn parse_template(template: &str) -> Result<Vec<Action>, String> {
             let nodes = nodes.into_iter().filter(|node| !is_word(node, "range")).collect();
             open.push((nodes, Vec::new()));
         } else {
-            add(&mut open, Action::Print(nodes));
+            add_action(&mut open, Action::Print(nodes));
         }
     }
     while open.len() > 1 {
-        close(&mut open, false);
+        close_range(&mut open, false);
     }
     Ok(open.pop().map(|(_, actions)| actions).unwrap_or_default())
 }
 
-fn add(open: &mut [(Vec<Node>, Vec<Action>)], action: Action) {
+fn add_action(open: &mut [(Vec<Node>, Vec<Action>)], action: Action) {
     if let Some((_, actions)) = open.last_mut() {
         actions.push(action);
     }
 }
 
-fn close(open: &mut Vec<(Vec<Node>, Vec<Action>)>, is_closed: bool) {
+fn close_range(open: &mut Vec<(Vec<Node>, Vec<Action>)>, is_closed: bool) {
     if let Some((nodes, body)) = open.pop() {
-        add(open, Action::Range { nodes, body, is_closed });
+        add_action(open, Action::Range { nodes, body, is_closed });
     }
 }
 
@@ -87,7 +87,7 @@ impl<'t> Reader<'t> {
         self.rest.chars().next()
     }
 
-    fn skip(&mut self, prefix: &str) -> bool {
+    fn skip_prefix(&mut self, prefix: &str) -> bool {
         match self.rest.strip_prefix(prefix) {
             Some(rest) => {
                 self.rest = rest;
@@ -109,14 +109,14 @@ impl<'t> Reader<'t> {
     fn read_action(&mut self) -> Result<Vec<Node>, String> {
         let mut nodes = Vec::new();
         loop {
-            if self.skip("}") {
+            if self.skip_prefix("}") {
                 return Ok(nodes);
             }
-            if self.skip("[?(") {
+            if self.skip_prefix("[?(") {
                 nodes.push(self.read_filter()?);
                 continue;
             }
-            if self.skip("..") {
+            if self.skip_prefix("..") {
                 if nodes.last() == Some(&Node::Recursive) {
                     return Err("invalid multiple recursive descent".to_owned());
                 }
@@ -190,7 +190,7 @@ impl<'t> Reader<'t> {
     /// Reads what follows an opening bracket: a slice, a field, or a union of both.
     fn read_brackets(&mut self, nodes: &mut Vec<Node>) -> Result<(), String> {
         let text = self.take_until(|character| character == ']' || character == '\n');
-        if !self.skip("]") {
+        if !self.skip_prefix("]") {
             return Err("unterminated array".to_owned());
         }
         if text.contains(',') {
@@ -265,7 +265,7 @@ impl<'t> Reader<'t> {
                 None | Some('\n') => return Err("unterminated quoted string".to_owned()),
                 Some(end) if end == quote && before != '\\' => {
                     let inner = start.strip_suffix(at).unwrap_or(start);
-                    let text = unquote(inner, quote)
+                    let text = unquote_text(inner, quote)
                         .ok_or_else(|| format!("unquote string {quote}{inner}{quote} error invalid syntax"))?;
                     return Ok(Node::Constant(Value::String(text)));
                 }
@@ -308,7 +308,7 @@ fn is_terminator(character: char) -> bool {
 }
 
 /// Resolves the escapes of a quoted text, as Go has them.
-fn unquote(text: &str, quote: char) -> Option<String> {
+fn unquote_text(text: &str, quote: char) -> Option<String> {
     let mut result = String::new();
     let mut characters = text.chars();
     while let Some(character) = characters.next() {

@@ -40,7 +40,7 @@ pub fn write_json(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
         Value::Number(number) => write_json_number(number),
-        Value::String(text) => quote(text),
+        Value::String(text) => quote_as_go(text),
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(write_json).collect();
             format!("[{}]", items.join(","))
@@ -50,7 +50,7 @@ pub fn write_json(value: &Value) -> String {
             fields.sort_by_key(|(name, _)| *name);
             let fields: Vec<String> = fields
                 .into_iter()
-                .map(|(name, value)| format!("{}:{}", quote(name), write_json(value)))
+                .map(|(name, value)| format!("{}:{}", quote_as_go(name), write_json(value)))
                 .collect();
             format!("{{{}}}", fields.join(","))
         }
@@ -77,7 +77,7 @@ pub(super) fn write_pretty(value: &Value, depth: usize, text: &mut String) {
         text.push('\n');
         text.extend(std::iter::repeat_n("    ", depth + 1));
         if let Some(name) = name {
-            text.push_str(&format!("{}: ", quote(name)));
+            text.push_str(&format!("{}: ", quote_as_go(name)));
         }
         write_pretty(part, depth + 1, text);
         sign = ',';
@@ -87,7 +87,7 @@ pub(super) fn write_pretty(value: &Value, depth: usize, text: &mut String) {
     text.push(close);
 }
 
-fn quote(text: &str) -> String {
+fn quote_as_go(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted
         .replace('<', "\\u003c")
@@ -104,7 +104,7 @@ fn write_number(number: &Number) -> String {
             let (digits, exponent) = split_float(float);
             match (-4..6).contains(&exponent) {
                 true => float.to_string(),
-                false => format!("{digits}e{}{:02}", sign(exponent), exponent.unsigned_abs()),
+                false => format!("{digits}e{}{:02}", write_sign(exponent), exponent.unsigned_abs()),
             }
         }
         _ => number.to_string(),
@@ -117,14 +117,14 @@ fn write_json_number(number: &Number) -> String {
             let (digits, exponent) = split_float(float);
             match (-6..21).contains(&exponent) {
                 true => float.to_string(),
-                false => format!("{digits}e{}{}", sign(exponent), exponent.unsigned_abs()),
+                false => format!("{digits}e{}{}", write_sign(exponent), exponent.unsigned_abs()),
             }
         }
         _ => number.to_string(),
     }
 }
 
-fn sign(exponent: i32) -> char {
+fn write_sign(exponent: i32) -> char {
     if exponent < 0 { '-' } else { '+' }
 }
 

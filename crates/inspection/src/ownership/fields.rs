@@ -66,7 +66,7 @@ pub fn list_owned_fields(object: &Value, within: Option<&FieldPath>) -> Result<V
         };
         for path in paths {
             if let Some(value) = owners::value_at(object, &path)
-                && shown(value, &entry.fields, &path)
+                && has_own_line(value, &entry.fields, &path)
             {
                 fields.push(OwnedField {
                     value: describe_value(object, &path, value),
@@ -152,7 +152,7 @@ fn has_children(set: &FieldSet, path: &[PathElement]) -> bool {
 }
 
 /// Whether a field has a line of its own. A map or list has one only if it is owned as a whole; else its fields have lines.
-fn shown(value: &Value, set: &FieldSet, path: &FieldPath) -> bool {
+fn has_own_line(value: &Value, set: &FieldSet, path: &FieldPath) -> bool {
     !(value.is_object() || value.is_array()) || !has_children(set, &path.0)
 }
 
@@ -168,11 +168,11 @@ fn describe_value(object: &Value, path: &FieldPath, value: &Value) -> String {
     let whole = value
         .as_str()
         .map_or_else(|| value.to_string(), |text| text.replace('\n', "⏎"));
-    shorten(&whole)
+    shorten_value(&whole)
 }
 
 /// Cuts a long value after a word. A value without spaces is cut anywhere.
-fn shorten(value: &str) -> String {
+fn shorten_value(value: &str) -> String {
     let Some((end, _)) = value.char_indices().nth(LONGEST_VALUE) else {
         return value.to_owned();
     };
@@ -252,8 +252,11 @@ mod tests {
 
     #[test]
     fn a_long_value_ends_after_a_word() {
-        assert_eq!(shorten("short"), "short");
-        assert_eq!(shorten(&"word ".repeat(20)), format!("{} …", ["word"; 9].join(" ")));
-        assert_eq!(shorten(&"x".repeat(60)), format!("{} …", "x".repeat(48)));
+        assert_eq!(shorten_value("short"), "short");
+        assert_eq!(
+            shorten_value(&"word ".repeat(20)),
+            format!("{} …", ["word"; 9].join(" "))
+        );
+        assert_eq!(shorten_value(&"x".repeat(60)), format!("{} …", "x".repeat(48)));
     }
 }

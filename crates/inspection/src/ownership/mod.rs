@@ -113,7 +113,7 @@ pub struct Finding {
 ///
 /// # Errors
 /// The object's managedFields can't be read.
-pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> {
+pub fn audit_fields(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> {
     // Other subresources, such as `scale`, write fields of the spec.
     let entries: Vec<ManagedFieldsEntry> = Managed::of_object(subject.object)?
         .entries()
@@ -125,7 +125,7 @@ pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> 
     findings.extend(find_claimants(subject));
     let Some(git) = git.into_iter().next() else {
         if subject.keeper == Keeper::Keeps {
-            findings.push(finding(
+            findings.push(make_finding(
                 subject,
                 None,
                 Fault::Abandoned,
@@ -137,7 +137,14 @@ pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> 
         return Ok(findings);
     };
     if let Some((why, remedy)) = describe_abandonment(subject) {
-        findings.push(finding(subject, None, Fault::Abandoned, vec![git.clone()], why, remedy));
+        findings.push(make_finding(
+            subject,
+            None,
+            Fault::Abandoned,
+            vec![git.clone()],
+            why,
+            remedy,
+        ));
         // No writer is left with which the others could contend.
         return Ok(findings);
     }
@@ -150,7 +157,7 @@ fn is_git(entry: &ManagedFieldsEntry) -> bool {
     entry.manager == KUSTOMIZE_CONTROLLER && entry.operation == Operation::Apply && entry.subresource.is_empty()
 }
 
-fn finding(
+fn make_finding(
     subject: &Subject<'_>,
     field: Option<FieldPath>,
     fault: Fault,
@@ -174,7 +181,7 @@ fn find_claimants(subject: &Subject<'_>) -> Option<Finding> {
         return None;
     }
     let others: Vec<String> = subject.claimants.iter().map(ToString::to_string).collect();
-    Some(finding(
+    Some(make_finding(
         subject,
         None,
         Fault::Contested,
@@ -220,7 +227,7 @@ fn find_contested(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[Man
             "Git and another manager own it with the same value; the next change of either decides for both".to_owned();
         let remedy =
             "leave it to one of them: remove it from the repository, or from the writes of the other".to_owned();
-        finding(subject, Some(path), Fault::Contested, holders, why, remedy)
+        make_finding(subject, Some(path), Fault::Contested, holders, why, remedy)
     };
     shared.into_values().map(describe).collect()
 }
@@ -232,7 +239,7 @@ fn find_stolen(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[Manage
     let mut taken: BTreeMap<String, (FieldPath, Vec<ManagedFieldsEntry>)> = BTreeMap::new();
     for other in others {
         for path in list_leaves(&other.fields) {
-            if owners::value_at(declared, &path).is_some() && !owns(&git.fields, &path.0) {
+            if owners::value_at(declared, &path).is_some() && !owns_path(&git.fields, &path.0) {
                 let (_, holders) = taken.entry(path.to_string()).or_insert_with(|| (path, Vec::new()));
                 holders.push(other.clone());
             }
@@ -246,7 +253,7 @@ fn find_stolen(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[Manage
     );
     let describe = |(path, holders): (FieldPath, Vec<ManagedFieldsEntry>)| {
         let why = "Git sets it, and its manager doesn't own it".to_owned();
-        finding(subject, Some(path), Fault::Stolen, holders, why, suspended.clone())
+        make_finding(subject, Some(path), Fault::Stolen, holders, why, suspended.clone())
     };
     taken.into_values().map(describe).collect()
 }
@@ -276,7 +283,7 @@ fn is_leaf(set: &FieldSet, path: &[PathElement]) -> bool {
 }
 
 /// Checks whether the field, something inside it, or something around it as a whole is owned.
-fn owns(set: &FieldSet, path: &[PathElement]) -> bool {
+fn owns_path(set: &FieldSet, path: &[PathElement]) -> bool {
     let mut below = set;
     for element in path {
         match below.node(element) {

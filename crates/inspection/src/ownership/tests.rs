@@ -6,12 +6,12 @@ use super::*;
 
 const OWNER: &str = "web/site";
 
-fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+fn make_entry(manager: &str, operation: &str, fields: Value) -> Value {
     json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields})
 }
 
-fn git(fields: Value) -> Value {
-    entry("kustomize-controller", "Apply", fields)
+fn make_git_entry(fields: Value) -> Value {
+    make_entry("kustomize-controller", "Apply", fields)
 }
 
 /// Returns the findings: field, fault, and the managers that have it.
@@ -39,22 +39,22 @@ fn find(entries: Value, keeper: Keeper, claimants: &[&str], declared: Option<Val
         let holders: Vec<String> = finding.holders.into_iter().map(|holder| holder.manager).collect();
         (field, finding.fault, holders.join(" "))
     };
-    audit(&subject)
+    audit_fields(&subject)
         .expect("managedFields")
         .into_iter()
         .map(describe)
         .collect()
 }
 
-fn found(field: &str, fault: Fault, holders: &str) -> (String, Fault, String) {
+fn make_found(field: &str, fault: Fault, holders: &str) -> (String, Fault, String) {
     (field.to_owned(), fault, holders.to_owned())
 }
 
 #[test]
 fn what_git_alone_has_is_in_order() {
     let entries = json!([
-        git(json!({"f:data": {"f:a": {}}})),
-        entry("someone", "Update", json!({"f:data": {"f:b": {}}}))
+        make_git_entry(json!({"f:data": {"f:a": {}}})),
+        make_entry("someone", "Update", json!({"f:data": {"f:b": {}}}))
     ]);
     assert_eq!(find(entries, Keeper::Keeps, &[], Some(json!({"data": {"a": "1"}}))), []);
 }
@@ -62,11 +62,11 @@ fn what_git_alone_has_is_in_order() {
 #[test]
 fn what_two_have_is_contested() {
     let entries = json!([
-        git(json!({"f:data": {"f:a": {}, "f:b": {}}})),
-        entry("one", "Apply", json!({"f:data": {"f:a": {}}})),
-        entry("two", "Update", json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}}))
+        make_git_entry(json!({"f:data": {"f:a": {}, "f:b": {}}})),
+        make_entry("one", "Apply", json!({"f:data": {"f:a": {}}})),
+        make_entry("two", "Update", json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}}))
     ]);
-    let want = [found(".data.a", Fault::Contested, "kustomize-controller one two")];
+    let want = [make_found(".data.a", Fault::Contested, "kustomize-controller one two")];
     assert_eq!(find(entries, Keeper::Keeps, &[], None), want);
 }
 
@@ -77,10 +77,16 @@ fn the_key_of_an_item_is_not_contested() {
         fields[format!("f:{field}")] = json!({});
         json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": fields}}})
     };
-    let entries = json!([git(item("image")), entry("injector", "Update", item("env"))]);
+    let entries = json!([
+        make_git_entry(item("image")),
+        make_entry("injector", "Update", item("env"))
+    ]);
     assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
-    let entries = json!([git(item("image")), entry("injector", "Update", item("image"))]);
-    let want = [found(
+    let entries = json!([
+        make_git_entry(item("image")),
+        make_entry("injector", "Update", item("image"))
+    ]);
+    let want = [make_found(
         ".spec.containers[name=\"web\"].image",
         Fault::Contested,
         "kustomize-controller injector",
@@ -91,11 +97,11 @@ fn the_key_of_an_item_is_not_contested() {
 #[test]
 fn what_git_says_and_another_has_is_stolen() {
     let entries = json!([
-        git(json!({"f:data": {"f:a": {}}})),
-        entry("thief", "Update", json!({"f:data": {"f:b": {}, "f:c": {}}}))
+        make_git_entry(json!({"f:data": {"f:a": {}}})),
+        make_entry("thief", "Update", json!({"f:data": {"f:b": {}, "f:c": {}}}))
     ]);
     let declared = json!({"data": {"a": "1", "b": "2"}});
-    let want = [found(".data.b", Fault::Stolen, "thief")];
+    let want = [make_found(".data.b", Fault::Stolen, "thief")];
     assert_eq!(find(entries.clone(), Keeper::Keeps, &[], Some(declared)), want);
     // If Git's content is unknown, nothing is reported.
     assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
@@ -104,13 +110,13 @@ fn what_git_says_and_another_has_is_stolen() {
 /// `kubectl scale` writes a field of the spec through a subresource.
 #[test]
 fn what_a_subresource_took_is_stolen_and_a_status_is_not() {
-    let mut scale = entry("kubectl", "Update", json!({"f:spec": {"f:replicas": {}}}));
+    let mut scale = make_entry("kubectl", "Update", json!({"f:spec": {"f:replicas": {}}}));
     let declared = json!({"spec": {"replicas": 1, "paused": true}, "status": {"replicas": 1}});
-    let entries = |other: &Value| json!([git(json!({"f:spec": {"f:paused": {}}})), other]);
+    let entries = |other: &Value| json!([make_git_entry(json!({"f:spec": {"f:paused": {}}})), other]);
     scale["subresource"] = json!("scale");
-    let want = [found(".spec.replicas", Fault::Stolen, "kubectl")];
+    let want = [make_found(".spec.replicas", Fault::Stolen, "kubectl")];
     assert_eq!(find(entries(&scale), Keeper::Keeps, &[], Some(declared.clone())), want);
-    let mut status = entry("controller", "Update", json!({"f:status": {"f:replicas": {}}}));
+    let mut status = make_entry("controller", "Update", json!({"f:status": {"f:replicas": {}}}));
     status["subresource"] = json!("status");
     assert_eq!(find(entries(&status), Keeper::Keeps, &[], Some(declared)), []);
 }
@@ -118,8 +124,8 @@ fn what_a_subresource_took_is_stolen_and_a_status_is_not() {
 #[test]
 fn what_git_has_around_it_as_a_whole_is_not_stolen() {
     let entries = json!([
-        git(json!({"f:spec": {"f:selector": {}}})),
-        entry("other", "Update", json!({"f:spec": {"f:selector": {"f:app": {}}}}))
+        make_git_entry(json!({"f:spec": {"f:selector": {}}})),
+        make_entry("other", "Update", json!({"f:spec": {"f:selector": {"f:app": {}}}}))
     ]);
     let declared = json!({"spec": {"selector": {"app": "web"}}});
     assert_eq!(find(entries, Keeper::Keeps, &[], Some(declared)), []);
@@ -128,38 +134,38 @@ fn what_git_has_around_it_as_a_whole_is_not_stolen() {
 #[test]
 fn what_nobody_keeps_is_abandoned_as_a_whole() {
     let entries = json!([
-        git(json!({"f:data": {"f:a": {}}})),
-        entry("one", "Apply", json!({"f:data": {"f:a": {}}}))
+        make_git_entry(json!({"f:data": {"f:a": {}}})),
+        make_entry("one", "Apply", json!({"f:data": {"f:a": {}}}))
     ]);
     for keeper in [Keeper::Gone, Keeper::Dropped] {
-        let want = [found("", Fault::Abandoned, "kustomize-controller")];
+        let want = [make_found("", Fault::Abandoned, "kustomize-controller")];
         assert_eq!(find(entries.clone(), keeper, &[], None), want, "{keeper:?}");
     }
     // A Kustomization that may not be read doesn't count as deleted.
-    let want = [found(".data.a", Fault::Contested, "kustomize-controller one")];
+    let want = [make_found(".data.a", Fault::Contested, "kustomize-controller one")];
     assert_eq!(find(entries, Keeper::Unseen, &[], None), want);
 }
 
 #[test]
 fn what_was_taken_out_of_managed_fields_is_nobodys() {
-    let entries = json!([entry("someone", "Update", json!({"f:data": {"f:a": {}}}))]);
-    let want = [found("", Fault::Abandoned, "")];
+    let entries = json!([make_entry("someone", "Update", json!({"f:data": {"f:a": {}}}))]);
+    let want = [make_found("", Fault::Abandoned, "")];
     assert_eq!(find(entries.clone(), Keeper::Keeps, &[], None), want);
     assert_eq!(find(entries, Keeper::Gone, &[], None), []);
 }
 
 #[test]
 fn two_kustomizations_contend_under_one_name() {
-    let entries = json!([git(json!({"f:data": {"f:a": {}}}))]);
-    let want = [found("", Fault::Contested, "")];
+    let entries = json!([make_git_entry(json!({"f:data": {"f:a": {}}}))]);
+    let want = [make_found("", Fault::Contested, "")];
     assert_eq!(find(entries, Keeper::Keeps, &["web/other"], None), want);
 }
 
 #[test]
 fn a_status_is_not_the_objects() {
-    let mut status = entry("kubelet", "Update", json!({"f:status": {"f:phase": {}}}));
+    let mut status = make_entry("kubelet", "Update", json!({"f:status": {"f:phase": {}}}));
     status["subresource"] = json!("status");
-    let entries = json!([git(json!({"f:status": {"f:phase": {}}})), status]);
+    let entries = json!([make_git_entry(json!({"f:status": {"f:phase": {}}})), status]);
     assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
 }
 
@@ -179,7 +185,7 @@ fn managed_fields_that_cant_be_read_are_an_error() {
         claimants: &[],
         declared: None,
     };
-    assert!(audit(&subject).is_err());
+    assert!(audit_fields(&subject).is_err());
 }
 
 #[test]

@@ -114,7 +114,7 @@ struct Status {
 
 impl Search {
     /// Adds an object with the entries of its managedFields.
-    pub fn seek<'e>(&mut self, address: Address, entries: impl IntoIterator<Item = &'e ManagedFieldsEntry>) {
+    pub fn add_object<'e>(&mut self, address: Address, entries: impl IntoIterator<Item = &'e ManagedFieldsEntry>) {
         let sought = self.sought.entry(address).or_default();
         for entry in entries {
             sought.entry(EntryKey::from(entry)).or_default();
@@ -127,14 +127,14 @@ impl Search {
             return;
         }
         match serde_json::from_slice::<Event>(line) {
-            Ok(event) => self.take(&event),
+            Ok(event) => self.take_event(&event),
             Err(_) => self.unreadable += 1,
         }
     }
 
     /// Returns the number of lines that were no events.
     #[must_use]
-    pub fn unreadable(&self) -> usize {
+    pub fn count_unreadable(&self) -> usize {
         self.unreadable
     }
 
@@ -144,8 +144,8 @@ impl Search {
         self.sought.get(address)?.get(&EntryKey::from(entry))
     }
 
-    fn take(&mut self, event: &Event) {
-        let Some(reference) = event.object_ref.as_ref().filter(|_| changed_something(event)) else {
+    fn take_event(&mut self, event: &Event) {
+        let Some(reference) = event.object_ref.as_ref().filter(|_| has_changed(event)) else {
             return;
         };
         let address = Address {
@@ -167,7 +167,7 @@ impl Search {
                 continue;
             }
             // An entry has no time where its writer came to have fields and changed none: then any of its requests may have been that.
-            let at_its_time = entry.time.as_deref().is_none_or(|time| lies_within(event, time));
+            let at_its_time = entry.time.as_deref().is_none_or(|time| is_within(event, time));
             let list = if at_its_time {
                 &mut writers.at_its_time
             } else {
@@ -181,7 +181,7 @@ impl Search {
 }
 
 /// Checks whether the request was answered, accepted, and meant.
-fn changed_something(event: &Event) -> bool {
+fn has_changed(event: &Event) -> bool {
     let code = event.response_status.as_ref().and_then(|status| status.code);
     event.stage == "ResponseComplete"
         && ["create", "update", "patch"].contains(&event.verb.as_str())
@@ -217,7 +217,7 @@ fn find_parameter(uri: &str, wanted: &str) -> Option<String> {
 }
 
 /// Checks whether the entry was written during the request. The entry's time is cut to a second.
-fn lies_within(event: &Event, time: &str) -> bool {
+fn is_within(event: &Event, time: &str) -> bool {
     let Ok(time) = time.parse::<Timestamp>() else {
         return false;
     };
@@ -276,12 +276,12 @@ mod tests {
 
     fn search(lines: &[Vec<u8>]) -> Search {
         let mut search = Search::default();
-        search.seek(address(), &entries());
+        search.add_object(address(), &entries());
         lines.iter().for_each(|line| search.read_line(line));
         search
     }
 
-    fn found(lines: &[Vec<u8>], manager: &str) -> (Vec<String>, Vec<String>) {
+    fn list_found(lines: &[Vec<u8>], manager: &str) -> (Vec<String>, Vec<String>) {
         let search = search(lines);
         let entry = entries()
             .into_iter()
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn an_entry_finds_the_request_that_wrote_it() {
-        assert_eq!(found(&[event(|_| {})], "kubectl-edit"), (name(&["alice"]), vec![]));
+        assert_eq!(list_found(&[event(|_| {})], "kubectl-edit"), (name(&["alice"]), vec![]));
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         ];
         for (index, change) in without.into_iter().enumerate() {
             assert_eq!(
-                found(&[event(change)], "kubectl-edit"),
+                list_found(&[event(change)], "kubectl-edit"),
                 (vec![], vec![]),
                 "change {index}"
             );
@@ -339,7 +339,7 @@ mod tests {
             event["stageTimestamp"] = json!("2026-01-01T10:00:02.100000Z");
         });
         assert_eq!(
-            found(&[later, long, event(|_| {})], "kubectl-edit"),
+            list_found(&[later, long, event(|_| {})], "kubectl-edit"),
             (name(&["alice", "bob"]), name(&["mallory"]))
         );
     }
@@ -351,7 +351,7 @@ mod tests {
             event["objectRef"]["subresource"] = json!("scale");
             event["verb"] = json!("update");
         });
-        assert_eq!(found(&[nameless], "kubectl"), (name(&["alice"]), vec![]));
+        assert_eq!(list_found(&[nameless], "kubectl"), (name(&["alice"]), vec![]));
     }
 
     #[test]
@@ -360,7 +360,7 @@ mod tests {
         timeless.time = None;
         let manager = timeless.manager.clone();
         let mut search = Search::default();
-        search.seek(address(), [&timeless]);
+        search.add_object(address(), [&timeless]);
         search.read_line(&event(|event| {
             event["requestURI"] = json!(format!("/x?fieldManager={manager}"));
         }));
@@ -376,15 +376,18 @@ mod tests {
                 event["verb"] = json!(verb);
             })
         };
-        assert_eq!(found(&[write("update")], "kustomize-controller"), (vec![], vec![]));
-        assert_eq!(found(&[write("patch")], "kustomize-controller").0, name(&["alice"]));
+        assert_eq!(list_found(&[write("update")], "kustomize-controller"), (vec![], vec![]));
+        assert_eq!(
+            list_found(&[write("patch")], "kustomize-controller").0,
+            name(&["alice"])
+        );
     }
 
     #[test]
     fn who_acts_as_somebody_is_told_with_whom() {
         let line = event(|event| event["impersonatedUser"] = json!({"username": "system:serviceaccount:web:gitops"}));
         assert_eq!(
-            found(&[line], "kubectl-edit").0,
+            list_found(&[line], "kubectl-edit").0,
             name(&["system:serviceaccount:web:gitops, impersonated by alice"])
         );
     }
@@ -394,7 +397,7 @@ mod tests {
         let mut lines = vec![b"{".to_vec(), b"[]".to_vec(), b"".to_vec(), b"\xff\xfe".to_vec()];
         lines.extend((0..50).map(|number| event(|event| event["user"]["username"] = json!(format!("user-{number}")))));
         let search = search(&lines);
-        assert_eq!(search.unreadable(), 3);
+        assert_eq!(search.count_unreadable(), 3);
         let entry = entries()
             .into_iter()
             .find(|entry| entry.manager == "kubectl-edit")

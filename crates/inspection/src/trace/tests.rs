@@ -17,7 +17,7 @@ struct World {
     placement: Result<Placement, String>,
 }
 
-fn unclaimed() -> Placement {
+fn make_unclaimed() -> Placement {
     Placement::Unclaimed {
         default_service_account: "default".to_owned(),
         is_protected: false,
@@ -32,14 +32,14 @@ impl World {
             .collect();
         Self {
             objects,
-            placement: Ok(unclaimed()),
+            placement: Ok(make_unclaimed()),
         }
     }
 
     fn trace(&self, start: &str) -> Trace {
         let mut found = Findings::default();
         loop {
-            match trace(&id(start), &found) {
+            match trace_origin(&id(start), &found) {
                 Ok(trace) => return trace,
                 Err(MissingFacts::Object(id)) => {
                     let live = self.objects.iter().find(|(known, _)| *known == id);
@@ -60,18 +60,21 @@ impl World {
         if doubt.is_empty() {
             assert!(trace.doubts.is_empty(), "{trace:#?}");
         } else {
-            assert!(trace.doubts.iter().any(|told| told.contains(doubt)), "{trace:#?}");
+            assert!(
+                trace.doubts.iter().any(|found_doubt| found_doubt.contains(doubt)),
+                "{trace:#?}"
+            );
         }
         trace
     }
 }
 
-fn deployment() -> Value {
+fn make_deployment() -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop", "uid": "d",
         "labels": {"kustomize.toolkit.fluxcd.io/name": "web", "kustomize.toolkit.fluxcd.io/namespace": "shop"}}})
 }
 
-fn kustomization(entries: &[&str]) -> Value {
+fn make_kustomization(entries: &[&str]) -> Value {
     let entries: Vec<Value> = entries.iter().map(|entry| json!({"id": entry, "v": "v1"})).collect();
     json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": "web", "namespace": "shop", "uid": "k",
             "ownerReferences": [{"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "name": "web", "uid": "s", "controller": true}]},
@@ -80,37 +83,37 @@ fn kustomization(entries: &[&str]) -> Value {
             "conditions": [{"type": "Ready", "status": "False", "reason": "BuildFailed", "message": "no such file", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
 }
 
-fn repository() -> Value {
+fn make_repository() -> Value {
     json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "web-web", "namespace": "shop"},
         "spec": {"url": "https://user:sesame@git.example/web", "ref": {"branch": "main"}},
         "status": {"artifact": {"revision": "main@sha1:def"}}})
 }
 
-fn surface(source: &str) -> Value {
+fn make_surface(source: &str) -> Value {
     json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": {"name": "web", "namespace": "shop", "uid": "s"},
         "spec": {"sources": [{"name": source, "url": "https://git.example/web"}]}, "status": {"tier": "Tenant"}})
 }
 
 const DEPLOYMENT: &str = "shop_web_apps_Deployment";
 
-fn whole() -> Vec<Value> {
-    let mut kustomization = kustomization(&[DEPLOYMENT]);
+fn list_whole_chain() -> Vec<Value> {
+    let mut kustomization = make_kustomization(&[DEPLOYMENT]);
     kustomization["metadata"]["name"] = json!("web-web");
-    let mut deployment = deployment();
+    let mut deployment = make_deployment();
     deployment["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] = json!("web-web");
-    vec![deployment, kustomization, repository(), surface("web")]
+    vec![deployment, kustomization, make_repository(), make_surface("web")]
 }
 
 #[test]
 fn the_whole_way_up() {
-    let trace = World::new(whole()).check(DEPLOYMENT, Verdict::Managed, "");
-    let told: Vec<(Role, &str)> = trace
+    let trace = World::new(list_whole_chain()).check(DEPLOYMENT, Verdict::Managed, "");
+    let roles: Vec<(Role, &str)> = trace
         .links
         .iter()
         .map(|link| (link.role, link.object.as_str()))
         .collect();
     assert_eq!(
-        told,
+        roles,
         [
             (Role::Object, "Deployment/shop/web"),
             (Role::Applier, "Kustomization/shop/web-web"),
@@ -137,20 +140,20 @@ fn the_whole_way_up() {
 fn what_an_object_claims_and_nobody_confirms_is_said() {
     // Labels that were copied.
     let world = World::new(vec![
-        deployment(),
-        kustomization(&["shop_other_apps_Deployment"]),
-        repository(),
-        surface("web"),
+        make_deployment(),
+        make_kustomization(&["shop_other_apps_Deployment"]),
+        make_repository(),
+        make_surface("web"),
     ]);
     world.check(DEPLOYMENT, Verdict::Unconfirmed, "whose inventory doesn't list it");
     // Labels of one that is gone.
-    World::new(vec![deployment()]).check(DEPLOYMENT, Verdict::Unconfirmed, "which does not exist");
+    World::new(vec![make_deployment()]).check(DEPLOYMENT, Verdict::Unconfirmed, "which does not exist");
     // Labels with a name that no object can have.
-    let mut forged = deployment();
+    let mut forged = make_deployment();
     forged["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] = json!("../../secrets/x");
     World::new(vec![forged]).check(DEPLOYMENT, Verdict::Unconfirmed, "can't be one");
     // An object that may not be read.
-    let mut world = World::new(vec![deployment()]);
+    let mut world = World::new(vec![make_deployment()]);
     let failure = Failure {
         code: 403,
         reason: Reason::Forbidden,
@@ -160,11 +163,15 @@ fn what_an_object_claims_and_nobody_confirms_is_said() {
     world.objects.push((id(KUSTOMIZATION), Live::Failed(failure)));
     world.check(DEPLOYMENT, Verdict::Unknown, "you may not");
     // A Kustomization whose objects are in another cluster.
-    let mut elsewhere = kustomization(&[DEPLOYMENT]);
+    let mut elsewhere = make_kustomization(&[DEPLOYMENT]);
     elsewhere["spec"]["kubeConfig"] = json!({"secretRef": {"name": "x"}});
-    World::new(vec![deployment(), elsewhere]).check(DEPLOYMENT, Verdict::Unconfirmed, "another cluster");
+    World::new(vec![make_deployment(), elsewhere]).check(DEPLOYMENT, Verdict::Unconfirmed, "another cluster");
     // The control: the same with an inventory that lists it.
-    let world = World::new(vec![deployment(), kustomization(&[DEPLOYMENT]), repository()]);
+    let world = World::new(vec![
+        make_deployment(),
+        make_kustomization(&[DEPLOYMENT]),
+        make_repository(),
+    ]);
     world.check(
         DEPLOYMENT,
         Verdict::Managed,
@@ -175,10 +182,10 @@ fn what_an_object_claims_and_nobody_confirms_is_said() {
 /// Any account with rights on a status can forge it: an inventory proves nothing about objects that its namespace may not apply.
 #[test]
 fn a_forged_inventory_confirms_nothing() {
-    let mut victim = deployment();
+    let mut victim = make_deployment();
     victim["metadata"]["namespace"] = json!("victim");
     let victims = "victim_web_apps_Deployment";
-    let mut world = World::new(vec![victim, kustomization(&[victims]), repository()]);
+    let mut world = World::new(vec![victim, make_kustomization(&[victims]), make_repository()]);
     // The control: without tenants, Kubernetes' rights alone bound the applied objects.
     world.check(victims, Verdict::Managed, "Surface");
     let tenant = json!({"tenant": {"tenant": "shop", "home": "shop", "namespaces": ["shop"],
@@ -195,7 +202,7 @@ fn a_forged_inventory_confirms_nothing() {
 fn owners_are_followed_by_their_uid() {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "shop",
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": true}]}});
-    let mut objects = whole();
+    let mut objects = list_whole_chain();
     objects.push(pod.clone());
     let world = World::new(objects);
     let trace = world.check("shop_web-1__Pod", Verdict::Managed, "");
@@ -208,28 +215,28 @@ fn owners_are_followed_by_their_uid() {
 
     let mut other = pod;
     other["metadata"]["ownerReferences"][0]["uid"] = json!("another");
-    let mut objects = whole();
+    let mut objects = list_whole_chain();
     objects.push(other);
     World::new(objects).check("shop_web-1__Pod", Verdict::Unconfirmed, "means another one");
 
     // A Surface that does not generate it.
-    let mut objects = whole();
+    let mut objects = list_whole_chain();
     objects.pop();
-    objects.push(surface("other"));
+    objects.push(make_surface("other"));
     World::new(objects).check(DEPLOYMENT, Verdict::Managed, "generates nothing of that name");
 }
 
 #[test]
 fn what_is_nobodys_is_said_plainly_and_a_ring_ends() {
-    let mut plain = deployment();
+    let mut plain = make_deployment();
     plain["metadata"]["labels"] = json!({});
     let trace = World::new(vec![plain]).check(DEPLOYMENT, Verdict::Unmanaged, "");
     assert!(trace.summary.contains("nothing here manages it"), "{}", trace.summary);
     assert_eq!(World::new(Vec::new()).trace(DEPLOYMENT).links.len(), 1);
 
-    let mut own = kustomization(&[KUSTOMIZATION]);
-    own["metadata"]["labels"] = deployment()["metadata"]["labels"].clone();
+    let mut own = make_kustomization(&[KUSTOMIZATION]);
+    own["metadata"]["labels"] = make_deployment()["metadata"]["labels"].clone();
     own["metadata"]["ownerReferences"] = json!([]);
-    let trace = World::new(vec![own, repository()]).check(KUSTOMIZATION, Verdict::Managed, "part of a cycle");
+    let trace = World::new(vec![own, make_repository()]).check(KUSTOMIZATION, Verdict::Managed, "part of a cycle");
     assert_eq!(trace.links.len(), 2, "{trace:#?}");
 }

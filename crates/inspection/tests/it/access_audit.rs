@@ -19,22 +19,22 @@ const CANARY: &str = "canary-77c2";
 const PUBLIC: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFG+TWz9HSuUoQA7o3wjbisd4Sdh9VuRN4pVYfdyaeyp c";
 const FINGERPRINT: &str = "SHA256:VFujM5k/lqpCmwwyCY9WqjvuWbaCfGdXgtR4w/5qXMY";
 
-fn at(text: &str) -> Timestamp {
+fn parse_time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn named(namespace: &str, name: &str) -> NamedObject {
+fn make_name(namespace: &str, name: &str) -> NamedObject {
     NamedObject {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     }
 }
 
-fn object(namespace: &str, name: &str, spec: &Value) -> Value {
+fn make_object(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name}, "spec": spec})
 }
 
-fn secret(data: &[(&str, &str)]) -> Contents {
+fn make_contents(data: &[(&str, &str)]) -> Contents {
     let data: serde_json::Map<String, Value> = data
         .iter()
         .map(|(key, value)| ((*key).to_owned(), Value::from(STANDARD.encode(value))))
@@ -44,7 +44,7 @@ fn secret(data: &[(&str, &str)]) -> Contents {
 
 fn facts_of(data: &[(&str, &str)]) -> Facts {
     let mut facts = Facts::default();
-    facts.take(&secret(data), None);
+    facts.take_contents(&make_contents(data), None);
     facts
 }
 
@@ -88,9 +88,9 @@ fn every_field_that_names_a_credential_is_found() {
         ),
     ];
     for (kind, spec) in &objects {
-        inventory.add(kind, &object("a", "it", spec));
+        inventory.add(kind, &make_object("a", "it", spec));
     }
-    let mut surface = object(
+    let mut surface = make_object(
         "a",
         "web",
         &json!({"sources": [{"name": "one", "url": "https://git.example/c", "secretRef": {"name": "git"}},
@@ -99,7 +99,7 @@ fn every_field_that_names_a_credential_is_found() {
     surface["status"] = json!({"deployKeys": [{"source": "two", "fingerprint": "SHA256:x"}]});
     inventory.add("Surface", &surface);
     let accounts: Vec<NamedObject> = inventory.list_accounts().cloned().collect();
-    assert_eq!(accounts, [named("a", "puller")]);
+    assert_eq!(accounts, [make_name("a", "puller")]);
     inventory.add_account(&accounts[0], &json!({"imagePullSecrets": [{"name": "pull"}, {}]}));
     assert_eq!(
         describe(&inventory),
@@ -132,9 +132,12 @@ fn who_names_too_much_takes_nobody_elses_place() {
     let spec =
         |name: &str| json!({"url": "https://git.example", "secretRef": {"name": name}, "serviceAccountName": name});
     for index in 0..10 * MOST_OF_NAMESPACE {
-        inventory.add("OCIRepository", &object("hostile", "it", &spec(&format!("s{index}"))));
+        inventory.add(
+            "OCIRepository",
+            &make_object("hostile", "it", &spec(&format!("s{index}"))),
+        );
     }
-    inventory.add("OCIRepository", &object("quiet", "it", &spec("git")));
+    inventory.add("OCIRepository", &make_object("quiet", "it", &spec("git")));
     let count = |namespace: &str| {
         inventory
             .list_secrets()
@@ -145,8 +148,11 @@ fn who_names_too_much_takes_nobody_elses_place() {
     assert_eq!(inventory.list_left_out(), BTreeSet::from(["hostile"]));
     // The result is bounded for any number of namespaces, and of uses of one Secret.
     for index in 0..2 * MOST {
-        inventory.add("GitRepository", &object(&format!("n{index}"), "it", &spec("git")));
-        inventory.add("GitRepository", &object("quiet", &format!("g{index}"), &spec("git")));
+        inventory.add("GitRepository", &make_object(&format!("n{index}"), "it", &spec("git")));
+        inventory.add(
+            "GitRepository",
+            &make_object("quiet", &format!("g{index}"), &spec("git")),
+        );
     }
     assert_eq!(inventory.list_secrets().count(), MOST);
     let (_, usage) = inventory
@@ -157,13 +163,16 @@ fn who_names_too_much_takes_nobody_elses_place() {
     assert!(usage.uses.len() < 100);
     // No name of an object is so long.
     let before = inventory.list_secrets().count();
-    inventory.add("GitRepository", &object("quiet", "it", &spec(&"x".repeat(1 << 20))));
+    inventory.add(
+        "GitRepository",
+        &make_object("quiet", "it", &spec(&"x".repeat(1 << 20))),
+    );
     assert_eq!(inventory.list_secrets().count(), before);
 }
 
 #[test]
 fn an_age_is_when_the_data_were_written_and_not_what_somebody_says() {
-    let now = at("2026-06-01T00:00:00Z");
+    let now = parse_time("2026-06-01T00:00:00Z");
     let entry = |time: &str, fields: Value| json!({"manager": "m", "time": time, "fieldsV1": fields});
     let read = |entries: Value| {
         let object = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": entries}});
@@ -192,7 +201,7 @@ fn an_age_is_when_the_data_were_written_and_not_what_somebody_says() {
         ),
         (json!([entry("yesterday", data.clone())]), "2026-01-01T00:00:00Z"),
     ] {
-        assert_eq!(read(entries.clone()).written_at, Some(at(written)), "{entries}");
+        assert_eq!(read(entries.clone()).written_at, Some(parse_time(written)), "{entries}");
     }
     // A password has no public part, so its content isn't requested. Content with a public part, or of an unknown kind, is.
     let wants = |fields: Value| read(json!([entry("2026-03-01T00:00:00Z", fields)])).wants_contents();
@@ -241,21 +250,21 @@ fn forms_are_told_by_keys() {
 fn public_facts_are_told_and_values_never() {
     let config = json!({"auths": {"ghcr.io": {"auth": CANARY}, "https://user:canary-77c2@other.example": {}}});
     let config = config.to_string();
-    let contents = secret(&[
+    let contents = make_contents(&[
         (".dockerconfigjson", config.as_str()),
         ("identity", CANARY),
         ("identity.pub", PUBLIC),
         ("tls.crt", CANARY),
     ]);
     let mut facts = Facts::default();
-    facts.take(&contents, None);
+    facts.take_contents(&contents, None);
     let registries = ["(a registry that can't be shown)", "ghcr.io"].map(str::to_owned);
     assert_eq!(facts.registries, BTreeSet::from(registries));
     assert_eq!(facts.fingerprint.as_deref(), Some(FINGERPRINT));
-    for told in [format!("{facts:?}"), format!("{contents:?}")] {
+    for text in [format!("{facts:?}"), format!("{contents:?}")] {
         assert!(
-            !told.contains(CANARY) && !told.contains(&STANDARD.encode(CANARY)),
-            "{told}"
+            !text.contains(CANARY) && !text.contains(&STANDARD.encode(CANARY)),
+            "{text}"
         );
     }
     // A private key under the name of a public one doesn't count as public, and neither does an unreadable one.
@@ -300,7 +309,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
         &cluster_roles,
     );
     let (own, cluster) = (Ok(own), Ok(cluster));
-    let readers = find_readers(&named("a", "git"), &own, &cluster);
+    let readers = find_readers(&make_name("a", "git"), &own, &cluster);
     let ways: Vec<(String, AccessPath)> = readers
         .by_namespace
         .unwrap()
@@ -322,7 +331,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
     );
     assert_eq!(by_cluster.first().unwrap().way, AccessPath::Reads);
     // The control: no user reads the Secret that the role doesn't name, so no token opens it.
-    let other = find_readers(&named("a", "other"), &own, &Err("no".to_owned()));
+    let other = find_readers(&make_name("a", "other"), &own, &Err("no".to_owned()));
     assert_eq!(other.by_namespace, Ok(vec![]));
     assert_eq!(other.by_cluster, Err("no".to_owned()));
 
@@ -333,7 +342,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
         &roles,
         &Roles::unread(),
     );
-    let readers = find_readers(&named("a", "git"), &Ok(unread), &cluster);
+    let readers = find_readers(&make_name("a", "git"), &Ok(unread), &cluster);
     assert_eq!(readers.by_namespace.unwrap()[0].way, AccessPath::Unknown);
     let names: Vec<String> = (0..300_000).map(|index| format!("n{index}")).collect();
     let mut large = Roles::default();
@@ -343,7 +352,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
     ));
     let mut bindings = Bindings::default();
     bindings.add(&bind("b", "Role", "reader", user("victor")), &large, &cluster_roles);
-    let readers = find_readers(&named("a", "git"), &Ok(bindings), &cluster);
+    let readers = find_readers(&make_name("a", "git"), &Ok(bindings), &cluster);
     assert_eq!(readers.by_namespace.unwrap()[0].way, AccessPath::Unknown);
     let mut many = Bindings::default();
     for index in 0..300_000 {
@@ -361,24 +370,30 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
 
 #[test]
 fn what_is_old_ended_or_unknown_is_found() {
-    let now = at("2026-06-01T00:00:00Z");
-    let nobody = || find_readers(&named("a", "git"), &Ok(Bindings::default()), &Ok(Bindings::default()));
+    let now = parse_time("2026-06-01T00:00:00Z");
+    let no_readers = || {
+        find_readers(
+            &make_name("a", "git"),
+            &Ok(Bindings::default()),
+            &Ok(Bindings::default()),
+        )
+    };
     let judge = |look: SecretRead| {
         let row = Row {
-            secret: named("a", "git"),
+            secret: make_name("a", "git"),
             usage: Usage {
                 is_shown: true,
                 ..Usage::default()
             },
             look,
-            readers: nobody(),
+            readers: no_readers(),
         };
-        row.judge("90d".parse().unwrap(), now)
+        row.judge_age("90d".parse().unwrap(), now)
     };
     let seen = |keys: &[(&str, &str)], written: &str, ends: Option<&str>| {
         let mut facts = facts_of(keys);
         facts.written_at = written.parse().ok();
-        facts.ends_at = ends.map(at);
+        facts.ends_at = ends.map(parse_time);
         SecretRead::Seen(facts)
     };
     let basic = [("username", ""), ("password", "")];

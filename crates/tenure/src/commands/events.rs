@@ -119,7 +119,7 @@ impl Events {
             .iter()
             .map(|event| event_table::write_row(event, with_namespace, now))
             .collect();
-        let layout = TextTable::fitting(&headers, &rows, output::width());
+        let layout = TextTable::fit_widths(&headers, &rows, output::width());
         if !self.no_headers {
             let headers: Vec<Cell> = headers.into_iter().map(Cell::from).collect();
             output::print_line(output::lay_out(&layout, &headers));

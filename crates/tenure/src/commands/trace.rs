@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 use tenure_api::text::visible_line;
-use tenure_inspection::trace::{Link, Role, Trace as Traced, Verdict, trace};
+use tenure_inspection::trace::{Link, Role, Trace as Traced, Verdict, trace_origin};
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ impl Trace {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         let (mut lookout, id) = InspectionClient::begin(&self.object, &self.connect, &self.scope).await?;
         let traced = loop {
-            match trace(&id, &lookout.found) {
+            match trace_origin(&id, &lookout.found) {
                 Ok(traced) => break traced,
                 Err(sought) => lookout.find(sought).await,
             }
@@ -73,7 +73,7 @@ fn write_link(link: &Link) -> Vec<String> {
     };
     let mut lines = vec![
         write_line(role, &output::bold(&visible_line(&link.object))),
-        write_line("  Status", &describe(&link.standing)),
+        write_line("  Status", &describe(&link.object_state)),
     ];
     lines.extend(
         link.details

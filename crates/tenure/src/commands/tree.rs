@@ -69,7 +69,7 @@ impl Tree {
             compact: self.compact,
         };
         let root = loop {
-            match tree::tree(&id, &lookout.found, &extent) {
+            match tree::build_tree(&id, &lookout.found, &extent) {
                 Ok(root) => break root,
                 Err(wanted) => lookout.look(wanted).await,
             }

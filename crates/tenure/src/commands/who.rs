@@ -146,7 +146,7 @@ impl Who {
             return Ok(None);
         }
         let mut search = Search::default();
-        search.seek(address.clone(), owned.iter().map(|field| &*field.entry));
+        search.add_object(address.clone(), owned.iter().map(|field| &*field.entry));
         self.log.read(&mut search)?;
         Ok(Some(search))
     }

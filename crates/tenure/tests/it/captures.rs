@@ -14,7 +14,7 @@ use tenure_inspection::object_facts::Findings;
 use tenure_inspection::object_table::{ObjectTable, Selection};
 use tenure_inspection::ownership::fields::{list_owned_fields, write_table};
 use tenure_inspection::text_table::{Cell, TextTable, Tone};
-use tenure_inspection::tree::{Extent, tree};
+use tenure_inspection::tree::{Extent, build_tree};
 use tenure_inspection::tree_lines::write_tree;
 use tenure_planner::{Live, Object};
 
@@ -47,10 +47,10 @@ fn check(name: &str, width: usize, lines: &[String]) {
 }
 
 fn lay_out(headers: &[String], rows: &[Vec<Cell>], width: usize) -> Vec<String> {
-    let layout = TextTable::fitting(headers, rows, Some(width));
+    let layout = TextTable::fit_widths(headers, rows, Some(width));
     let headers: Vec<Cell> = headers.iter().map(|header| header.as_str().into()).collect();
     let rows = std::iter::once(&headers).chain(rows);
-    rows.flat_map(|row| layout.lines(row, plain)).collect()
+    rows.flat_map(|row| layout.format_row(row, plain)).collect()
 }
 
 /// Returns the kinds of Tenure and Flux with their definitions.
@@ -301,7 +301,7 @@ fn tree_shows_messages_below_objects() {
         objects: 100,
         compact: false,
     };
-    let root = tree(&root, &found, &extent).unwrap();
+    let root = build_tree(&root, &found, &extent).unwrap();
     for width in WIDTHS {
         check("tree", width, &write_tree(&root, Some(width), &plain));
     }

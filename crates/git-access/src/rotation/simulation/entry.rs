@@ -37,7 +37,7 @@ impl Side {
 
 impl World {
     /// Lets the other request of the entry act from now on.
-    pub(super) fn swap(&mut self) {
+    pub(super) fn swap_entry(&mut self) {
         use std::mem::swap;
         let Some(other) = &mut self.other else { return };
         swap(&mut self.name, &mut other.name);

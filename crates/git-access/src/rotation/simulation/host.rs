@@ -11,7 +11,7 @@ use tenure_remote_requests::git_host::{HostError, ListedCredential, MintRequest,
 pub(super) struct Chance(pub(super) u64);
 
 impl Chance {
-    pub(super) fn draw(&mut self, below: u64) -> u64 {
+    pub(super) fn draw_below(&mut self, below: u64) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -21,7 +21,7 @@ impl Chance {
     }
 
     pub(super) fn is_one_of(&mut self, percent: u64) -> bool {
-        self.draw(100) < percent
+        self.draw_below(100) < percent
     }
 }
 
@@ -83,19 +83,19 @@ pub(super) struct Credential {
 
 impl World {
     /// Returns a time until which the host is unavailable.
-    pub(super) fn until(&mut self) -> Timestamp {
-        let wait = 1 + self.chance.draw(self.longest_trouble.min(1_800));
+    pub(super) fn draw_end(&mut self) -> Timestamp {
+        let wait = 1 + self.chance.draw_below(self.longest_trouble.min(1_800));
         Timestamp::from_second(self.now + i64::try_from(wait).unwrap() + self.host_ahead).unwrap()
     }
 
     pub(super) fn trouble_of(&mut self, harm: Harm) -> Option<HostError> {
         Some(match harm {
             Harm::LostAfter | Harm::LostBefore | Harm::Late => HostError::Unknown("502".to_owned()),
-            Harm::Limited => HostError::Limited { until: self.until() },
-            Harm::Banned => HostError::Banned { until: self.until() },
+            Harm::Limited => HostError::Limited { until: self.draw_end() },
+            Harm::Banned => HostError::Banned { until: self.draw_end() },
             Harm::Unauthenticated => {
                 // The trouble lasts for a while.
-                let wait = i64::try_from(self.chance.draw(self.longest_trouble)).unwrap();
+                let wait = i64::try_from(self.chance.draw_below(self.longest_trouble)).unwrap();
                 self.unavailable = Some((self.now + wait, HostError::Unauthenticated));
                 HostError::Unauthenticated
             }
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Sends a request, unless the host takes none now: then the shell itself answers.
-    pub(super) fn meet(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, HostError)> {
+    pub(super) fn check_request(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, HostError)> {
         if let Some(block) = self.restraint.find_block(self.moment()) {
             return Err((false, block));
         }
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    pub(super) fn make(&mut self, request: &MintRequest, fingerprint: &str) -> MintedCredential {
+    pub(super) fn make_credential(&mut self, request: &MintRequest, fingerprint: &str) -> MintedCredential {
         let id = self.next_id;
         self.next_id += 1;
         self.minted += 1;
@@ -187,7 +187,7 @@ impl World {
             Flavour::Key => None,
             Flavour::Hourly => Some(host_now + 3_600),
         };
-        let slow = i64::try_from(self.chance.draw(20)).unwrap();
+        let slow = i64::try_from(self.chance.draw_below(20)).unwrap();
         self.host.insert(
             id,
             Credential {
@@ -213,10 +213,10 @@ impl World {
         }
     }
 
-    pub(super) fn mint(&mut self, request: &MintRequest, harm: Option<Harm>) -> Answer {
+    pub(super) fn answer_mint(&mut self, request: &MintRequest, harm: Option<Harm>) -> Answer {
         self.orders += 1;
         let nonce = request.name.rsplit('/').next().unwrap().to_owned();
-        let fingerprint = format!("value-{nonce}-{}", self.chance.draw(1 << 40));
+        let fingerprint = format!("value-{nonce}-{}", self.chance.draw_below(1 << 40));
         if self.flavour == Flavour::Key {
             self.staging = Some(StagedFacts {
                 nonce: nonce.clone(),
@@ -229,19 +229,19 @@ impl World {
         if harm == Some(Harm::KillBetween) && self.flavour == Flavour::Key {
             return Answer::Recorded;
         }
-        match self.meet(harm, &request.target) {
+        match self.check_request(harm, &request.target) {
             Err((has_effect, trouble)) => {
                 if has_effect {
-                    let _lost = self.make(request, &fingerprint);
+                    let _lost = self.make_credential(request, &fingerprint);
                 }
                 if harm == Some(Harm::Late) && trouble.leaves_effect_unknown() {
-                    let at = self.now + 1 + i64::try_from(self.chance.draw(50)).unwrap();
+                    let at = self.now + 1 + i64::try_from(self.chance.draw_below(50)).unwrap();
                     self.late.push((at, request.clone(), fingerprint));
                 }
                 Answer::MintFailed(trouble)
             }
             Ok(()) => {
-                let minted = self.make(request, &fingerprint);
+                let minted = self.make_credential(request, &fingerprint);
                 if harm == Some(Harm::KillBetween) {
                     return Answer::Recorded;
                 }
@@ -269,10 +269,10 @@ impl World {
         let all = self.list();
         let pages = (all.len() as u64).div_ceil(self.page_size.max(1)).max(1);
         // The trouble comes with one of the pages.
-        let troubled = self.chance.draw(pages);
+        let troubled = self.chance.draw_below(pages);
         for page in 0..pages {
             let harm = harm.filter(|_| page == troubled);
-            self.meet(harm, target).map_err(|(_, trouble)| trouble)?;
+            self.check_request(harm, target).map_err(|(_, trouble)| trouble)?;
         }
         Ok(all)
     }
@@ -299,7 +299,7 @@ impl World {
         others.chain(list).collect()
     }
 
-    pub(super) fn probe(&mut self, fingerprint: Option<&str>, harm: Option<Harm>) -> Probe {
+    pub(super) fn answer_probe(&mut self, fingerprint: Option<&str>, harm: Option<Harm>) -> Probe {
         if let Some(HostError::Banned { until } | HostError::Limited { until }) =
             self.restraint.find_block(self.moment())
         {
@@ -310,7 +310,7 @@ impl World {
         }
         match harm {
             Some(Harm::Banned | Harm::Limited) => {
-                let until = self.until();
+                let until = self.draw_end();
                 self.note_block(&HostError::Banned { until });
                 Probe::Banned(until)
             }

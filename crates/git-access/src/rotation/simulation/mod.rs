@@ -40,12 +40,12 @@ fn run_for(world: &mut World, span: i64) {
     let end = world.now + span;
     world.wake();
     while world.now < end {
-        world.turn();
+        world.take_turn();
     }
 }
 
 /// Without further trouble, the machine comes to rest in the wanted state.
-fn settle(world: &mut World) {
+fn run_until_settled(world: &mut World) {
     world.trouble = 0;
     world.kills = 0;
     world.heal();
@@ -67,7 +67,7 @@ fn settle(world: &mut World) {
 }
 
 /// After a revocation, nothing is left.
-fn revoke(world: &mut World) {
+fn revoke_and_settle(world: &mut World) {
     world.wanted = WantedState::Revoked("the grant was deleted".to_owned());
     let mut last = None;
     for _ in 0..50 {
@@ -100,11 +100,11 @@ fn whatever_happens_no_source_is_without_a_credential_and_none_is_forgotten() {
         world.trouble = 25;
         world.kills = 8;
         run_for(&mut world, 2 * DAY);
-        settle(&mut world);
+        run_until_settled(&mut world);
         minted += world.minted;
         world.trouble = 25;
         world.kills = 8;
-        revoke(&mut world);
+        revoke_and_settle(&mut world);
     }
     // The machine did real work.
     assert!(minted > count_seeds() * 2, "{minted}");
@@ -112,9 +112,9 @@ fn whatever_happens_no_source_is_without_a_credential_and_none_is_forgotten() {
 
 /// Alternates randomly between two requests. A request that just got an answer continues before the other one acts.
 fn take_turns(world: &mut World) {
-    world.turn();
+    world.take_turn();
     if world.answer.is_none() && world.chance.is_one_of(50) {
-        world.swap();
+        world.swap_entry();
         world.wake();
     }
 }
@@ -125,7 +125,7 @@ fn hand_over(world: &mut World) {
     let had_any = world.ledger.current.is_some();
     let end = world.now + 20 * DAY;
     // Some users change their entry back, and some of them again.
-    let mut turns = world.chance.draw(4).saturating_sub(1);
+    let mut turns = world.chance.draw_below(4).saturating_sub(1);
     loop {
         take_turns(world);
         let both = [Some(&world.wanted), world.other.as_ref().map(|side| &side.wanted)];
@@ -161,9 +161,9 @@ fn hand_over(world: &mut World) {
         }
     }
     while world.answer.is_some() {
-        world.turn();
+        world.take_turn();
     }
-    world.swap();
+    world.swap_entry();
     world.other = None;
 }
 
@@ -174,14 +174,14 @@ fn more_is_had_without_a_moment_of_having_nothing() {
         let mut world = World::new(seed, [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()]);
         world.trouble = if seed % 3 == 0 { 0 } else { 20 };
         world.kills = world.trouble / 3;
-        let established = i64::try_from(world.chance.draw(3 * 86_400)).unwrap();
+        let established = i64::try_from(world.chance.draw_below(3 * 86_400)).unwrap();
         run_for(&mut world, established);
         hand_over(&mut world);
-        settle(&mut world);
+        run_until_settled(&mut world);
         let secret = world.secret.as_ref().unwrap();
         assert_eq!(secret.marked_for.as_deref(), Some(world.name), "seed {seed}");
         names.insert(world.name);
-        revoke(&mut world);
+        revoke_and_settle(&mut world);
     }
     // Each request had the Secret at some time.
     assert_eq!(names.len(), 2);
@@ -194,10 +194,10 @@ fn a_thousand_rotations_in_a_clone_loop_without_a_failure() {
         world.trouble = trouble;
         world.kills = trouble / 5;
         while world.verified < 1_000 {
-            world.turn();
+            world.take_turn();
         }
         assert!(world.fetches > 10_000, "{}", world.fetches);
-        settle(&mut world);
+        run_until_settled(&mut world);
         if trouble == 0 {
             // Each credential has one order, and no source was asked to try twice.
             assert_eq!(world.orders, world.minted);
@@ -216,7 +216,7 @@ fn tokens_of_an_hour_are_replaced_at_half_of_it() {
         let days = world.minted / 2;
         assert!((45..=70).contains(&days), "{days}");
         world.trouble = 0;
-        revoke(&mut world);
+        revoke_and_settle(&mut world);
     }
 }
 
@@ -230,9 +230,9 @@ fn a_kill_at_any_step_loses_nothing() {
                 let mut world = World::new(at, flavour);
                 world.planned_harm = Some((at, harm));
                 run_for(&mut world, 3 * DAY);
-                settle(&mut world);
+                run_until_settled(&mut world);
                 // The remaining steps run while the credential ends.
-                revoke(&mut world);
+                revoke_and_settle(&mut world);
                 killed += u64::from(world.planned_harm.is_none());
             }
         }
@@ -250,8 +250,8 @@ fn each_trouble_at_any_step_is_got_over() {
             world.planned_harm = Some((at, harm));
             run_for(&mut world, 3 * DAY);
             met += u64::from(world.planned_harm.is_none());
-            settle(&mut world);
-            revoke(&mut world);
+            run_until_settled(&mut world);
+            revoke_and_settle(&mut world);
         }
         assert!(met > 0, "{harm:?} was never met");
     }
@@ -291,7 +291,7 @@ fn what_others_do_to_it_is_repaired() {
             let mut world = World::new(seed, Flavour::Token);
             world.trouble = if seed % 2 == 0 { 10 } else { 0 };
             let mut chance = Chance(seed);
-            run_for(&mut world, DAY + i64::try_from(chance.draw(100_000)).unwrap());
+            run_for(&mut world, DAY + i64::try_from(chance.draw_below(100_000)).unwrap());
             // Damage by another user stays until it is repaired.
             world.is_strict = false;
             if world.secret.is_some() {
@@ -300,7 +300,7 @@ fn what_others_do_to_it_is_repaired() {
             run_for(&mut world, DAY);
             world.heal_sources();
             world.is_strict = true;
-            settle(&mut world);
+            run_until_settled(&mut world);
             let secret = world.secret.as_ref().unwrap_or_else(|| panic!("{what}: seed {seed}"));
             assert_eq!(secret.marked_for.as_deref(), Some("request-1"), "{what}: seed {seed}");
             assert_eq!(secret.authority, world.authority, "{what}: seed {seed}");
@@ -321,7 +321,7 @@ fn a_project_that_refuses_its_tokens_gets_few_of_them() {
         assert!(world.ledger.trouble.is_some() && world.live().len() <= 1);
         // As soon as the project accepts new credentials, the next one is delivered.
         world.refuses_new = false;
-        settle(&mut world);
+        run_until_settled(&mut world);
         assert_eq!(world.ledger.refusals, 0);
     }
 }
@@ -341,13 +341,13 @@ fn a_token_that_is_revoked_at_the_host_is_replaced_once_a_source_is_refused() {
             .as_ref()
             .is_none_or(|held| held.name == revoked.name)
         {
-            world.turn();
+            world.take_turn();
             // The longest interval of a source is 130 minutes, and the host is also listed each hour.
             assert!(world.now < begun + 2 * 3_600, "seed {seed}");
         }
         world.heal_sources();
         world.is_strict = true;
-        settle(&mut world);
+        run_until_settled(&mut world);
     }
 }
 
@@ -363,7 +363,7 @@ fn a_leak_ends_the_old_one_as_soon_as_the_new_one_is_proven() {
     });
     let begun = world.now;
     while world.live().iter().any(|credential| credential.name == leaked.name) {
-        world.turn();
+        world.take_turn();
     }
     assert!(world.now - begun < 15 * 60, "{}", world.now - begun);
     assert_eq!(world.ledger.handled_order.as_deref(), Some("2026-01-01"));
@@ -379,7 +379,7 @@ fn a_clock_that_is_wrong_by_a_day_changes_nothing() {
         let mut world = World::new(5, Flavour::Token);
         world.host_ahead = ahead;
         run_for(&mut world, 5 * DAY);
-        settle(&mut world);
+        run_until_settled(&mut world);
         let end = world.ledger.current.as_ref().unwrap().expires_at.clone().unwrap().0;
         let host_now = Timestamp::from_second(world.now + ahead).unwrap();
         let days = end.duration_since(host_now).as_secs() / DAY;

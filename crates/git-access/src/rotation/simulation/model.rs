@@ -111,8 +111,8 @@ impl World {
             is_dead: false,
         };
         let sources = vec![
-            source("GitRepository/a", 60 * (10 + chance.draw(60)), false),
-            source("GitRepository/b", 60 * (10 + chance.draw(120)), false),
+            source("GitRepository/a", 60 * (10 + chance.draw_below(60)), false),
+            source("GitRepository/b", 60 * (10 + chance.draw_below(120)), false),
             source("GitRepository/off", 86_400 * 30, true),
         ];
         Self {
@@ -202,7 +202,7 @@ impl World {
     }
 
     pub(super) fn snapshot(&mut self) -> Snapshot {
-        let nonce = format!("{:08x}", self.chance.draw(1 << 32));
+        let nonce = format!("{:08x}", self.chance.draw_below(1 << 32));
         Snapshot {
             request_uid: self.uid.to_owned(),
             request_name: self.name.to_owned(),
@@ -237,7 +237,7 @@ impl World {
             sources: self.sources.iter().map(|source| source.seen.clone()).collect(),
             authority: self.authority.clone(),
             listing: self.listing.clone(),
-            restraint: self.restraint.see(&self.target(), self.moment()),
+            restraint: self.restraint.find_state(&self.target(), self.moment()),
             host_ahead: SignedDuration::from_secs(self.host_ahead),
             nonce,
             answer: self.answer.take(),
@@ -250,8 +250,8 @@ impl World {
     }
 
     /// Runs one round of the shell, or waits until a step is due.
-    pub(super) fn turn(&mut self) {
-        self.pass();
+    pub(super) fn take_turn(&mut self) {
+        self.pass_time();
         self.interfere();
         if self.now < self.again {
             self.sleep();
@@ -271,28 +271,34 @@ impl World {
         );
         self.steps += 1;
         if is_record {
-            self.verified +=
-                u64::try_from(planned.happened.iter().filter(|told| told.action == "Verified").count()).unwrap();
+            self.verified += u64::try_from(
+                planned
+                    .happened
+                    .iter()
+                    .filter(|event| event.action == "Verified")
+                    .count(),
+            )
+            .unwrap();
         }
         if planned.is_refused {
-            self.restraint.note_refusal(&self.target(), self.moment());
+            self.restraint.record_refusal(&self.target(), self.moment());
         }
         let harm = self.choose_harm(&step);
         if harm == Some(Harm::KillBefore) {
-            self.die();
+            self.kill_controller();
             return;
         }
-        let answer = self.execute(step, planned.ledger, harm);
+        let answer = self.execute_step(step, planned.ledger, harm);
         if let Some(Answer::Probed(Probe::Refused(_))) = &answer {
             self.refused += 1;
             self.restraint.record_refused_probe(self.moment());
         }
         self.check();
         match harm {
-            Some(Harm::KillAfter | Harm::KillBetween) => self.die(),
+            Some(Harm::KillAfter | Harm::KillBetween) => self.kill_controller(),
             _ => self.answer = answer,
         }
-        self.now += i64::try_from(self.chance.draw(3)).unwrap();
+        self.now += i64::try_from(self.chance.draw_below(3)).unwrap();
     }
 
     /// Waits until the next plan, or until an event of the model.
@@ -311,12 +317,12 @@ impl World {
         self.now = self.again.min(next);
     }
 
-    fn die(&mut self) {
+    fn kill_controller(&mut self) {
         self.answer = None;
         // The limits are in memory only, and so is what the host said last.
         self.restraint = HostRateLimiter::default();
         self.closed_until = 0;
-        self.now += i64::try_from(self.chance.draw(90)).unwrap();
+        self.now += i64::try_from(self.chance.draw_below(90)).unwrap();
     }
 
     fn choose_harm(&mut self, step: &Step) -> Option<Harm> {
@@ -330,11 +336,11 @@ impl World {
         }
         if self.chance.is_one_of(self.kills) {
             let kills = [Harm::KillBefore, Harm::KillAfter, Harm::KillBetween];
-            return Some(kills[usize::try_from(self.chance.draw(3)).unwrap()]);
+            return Some(kills[usize::try_from(self.chance.draw_below(3)).unwrap()]);
         }
         self.chance.is_one_of(self.trouble).then(|| {
             let count = u64::try_from(Harm::TROUBLES.len()).unwrap();
-            Harm::TROUBLES[usize::try_from(self.chance.draw(count)).unwrap()]
+            Harm::TROUBLES[usize::try_from(self.chance.draw_below(count)).unwrap()]
         })
     }
 
@@ -372,7 +378,7 @@ impl World {
         uid
     }
 
-    fn execute(&mut self, step: Step, ledger: CredentialLedger, harm: Option<Harm>) -> Option<Answer> {
+    fn execute_step(&mut self, step: Step, ledger: CredentialLedger, harm: Option<Harm>) -> Option<Answer> {
         Some(match step {
             Step::Record | Step::Begin => {
                 let is_begun = step == Step::Begin;
@@ -392,7 +398,7 @@ impl World {
                 Err(WriteFailure::Refused(why) | WriteFailure::Unknown(why)) => Err(why),
                 _ => Ok(()),
             }),
-            Step::MintAndStage(request) => self.mint(&request, harm),
+            Step::MintAndStage(request) => self.answer_mint(&request, harm),
             Step::List(target) => {
                 self.restraint.record_list(self.moment());
                 let listed = self.list_pages(harm, &target);
@@ -407,7 +413,7 @@ impl World {
             Step::Find(mut target) => {
                 // A lookup by number needs no path, so it can't be moved.
                 target.path.clone_from(&self.path);
-                let met = self.meet(harm, &target);
+                let met = self.check_request(harm, &target);
                 Answer::Found(match met {
                     Err((_, trouble)) => Err(trouble),
                     Ok(()) => Ok(Some(TargetDescription {
@@ -420,7 +426,7 @@ impl World {
             }
             Step::Revoke { target, id } => Answer::Revoked(
                 id,
-                match self.meet(harm, &target) {
+                match self.check_request(harm, &target) {
                     Err((has_effect, trouble)) => {
                         if has_effect {
                             self.host.remove(&id);
@@ -435,11 +441,11 @@ impl World {
             ),
             Step::ProbeStaged => {
                 let fingerprint = self.staging.as_ref().map(|staged| staged.fingerprint.clone());
-                Answer::Probed(self.probe(fingerprint.as_deref(), harm))
+                Answer::Probed(self.answer_probe(fingerprint.as_deref(), harm))
             }
             Step::ProbeDelivered => {
                 let fingerprint = self.secret.as_ref().and_then(|secret| secret.fingerprint.clone());
-                Answer::Probed(self.probe(fingerprint.as_deref(), harm))
+                Answer::Probed(self.answer_probe(fingerprint.as_deref(), harm))
             }
             Step::Spread(expected) => {
                 let is_as_seen = expected == self.secret;
@@ -464,7 +470,7 @@ impl World {
                 {
                     source.seen.asked = Some(token.clone());
                     if !source.is_dead {
-                        source.next_fetch = self.now + i64::try_from(self.chance.draw(40)).unwrap();
+                        source.next_fetch = self.now + i64::try_from(self.chance.draw_below(40)).unwrap();
                     }
                 }
                 Answer::Asked
@@ -493,12 +499,12 @@ impl World {
     }
 
     /// Runs the events of the model: late orders arrive, sources fetch, the host is listed every hour.
-    fn pass(&mut self) {
+    fn pass_time(&mut self) {
         let now = self.now;
         let (arrived, late): (Vec<_>, Vec<_>) = self.late.drain(..).partition(|(at, _, _)| *at <= now);
         self.late = late;
         for (_, request, fingerprint) in arrived {
-            let _nobody = self.make(&request, &fingerprint);
+            let _arrived = self.make_credential(&request, &fingerprint);
             self.check();
         }
         let is_wanted = self.wanted == WantedState::Delivered;

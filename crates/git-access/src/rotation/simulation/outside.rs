@@ -6,7 +6,7 @@ use super::super::rate_limits::HostRateLimiter;
 use super::super::{Order, SecretFacts, WantedState, plan};
 use super::host::Flavour;
 use super::model::World;
-use super::{DAY, run_for, settle};
+use super::{DAY, run_for, run_until_settled};
 
 const HOUR: i64 = 3_600;
 /// The longest life of a leaked credential after the order, if nothing fails any more. A replacement in progress, and then the one for the leak, may each wait for
@@ -23,7 +23,7 @@ impl World {
         }
         // Sources fail until the damage is repaired.
         self.is_strict = false;
-        let kind = self.chance.draw(9);
+        let kind = self.chance.draw_below(9);
         if kind == 8 {
             self.replace_authority();
             return;
@@ -60,7 +60,7 @@ impl World {
 
     /// The host gets a certificate of another authority, and an administrator tells the provider.
     fn replace_authority(&mut self) {
-        let authority = Some(format!("authority-{}", self.chance.draw(1 << 20)));
+        let authority = Some(format!("authority-{}", self.chance.draw_below(1 << 20)));
         self.host_authority.clone_from(&authority);
         self.authority = authority;
         self.wake();
@@ -130,7 +130,7 @@ fn run_to_rest(world: &mut World) {
     run_for(world, DAY);
     world.heal_sources();
     world.is_strict = true;
-    settle(world);
+    run_until_settled(world);
     let secret = world
         .secret
         .as_ref()
@@ -145,7 +145,7 @@ fn whatever_others_do_it_is_delivered_once_they_stop() {
     for seed in 1..=super::count_seeds() {
         let flavour = [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()];
         let mut world = World::new(seed, flavour);
-        world.others = world.chance.draw(260);
+        world.others = world.chance.draw_below(260);
         world.page_size = [100, 30, 1][usize::try_from(seed % 3).unwrap()];
         world.trouble = 10;
         world.kills = 3;
@@ -182,7 +182,7 @@ fn a_host_of_an_unknown_authority_is_not_reached_and_what_was_delivered_stays() 
         assert_eq!(left.authority.as_deref(), Some("own"), "seed {seed}");
         assert!(world.works(left.fingerprint.as_deref()), "seed {seed}");
         world.authority = Some("own".to_owned());
-        settle(&mut world);
+        run_until_settled(&mut world);
     }
 }
 
@@ -193,17 +193,17 @@ fn what_leaked_ends_by_its_deadline_whatever_else_happens() {
         let flavour = [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()];
         let mut world = World::new(seed, flavour);
         world.longest_trouble = 600;
-        let established = i64::try_from(world.chance.draw(3 * 86_400)).unwrap();
+        let established = i64::try_from(world.chance.draw_below(3 * 86_400)).unwrap();
         run_for(&mut world, established);
         world.is_strict = false;
         if seed % 3 == 0 {
             world.stop_sources();
         }
-        let before = i64::try_from(world.chance.draw(7_200)).unwrap();
+        let before = i64::try_from(world.chance.draw_below(7_200)).unwrap();
         run_for(&mut world, before);
         let leaked = world.order_leak("leak");
         // Others interfere once more while the leaked one is replaced.
-        let meanwhile = i64::try_from(world.chance.draw(1_800)).unwrap();
+        let meanwhile = i64::try_from(world.chance.draw_below(1_800)).unwrap();
         let begun = world.now;
         run_for(&mut world, meanwhile);
         if seed % 4 != 0 && world.secret.is_some() {
@@ -249,7 +249,7 @@ fn projects_of_a_host_that_refuses_its_tokens_share_its_patience() {
             let before = world.refused;
             std::mem::swap(&mut restraint, &mut world.restraint);
             let now = world.now;
-            world.turn();
+            world.take_turn();
             std::mem::swap(&mut restraint, &mut world.restraint);
             if world.refused > before {
                 refused.push(now);

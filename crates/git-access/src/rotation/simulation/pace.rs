@@ -3,7 +3,7 @@
 use super::super::WantedState;
 use super::host::{Chance, Flavour};
 use super::model::World;
-use super::{DAY, run_for, settle};
+use super::{DAY, run_for, run_until_settled};
 use tenure_remote_requests::git_host::HostError;
 
 /// The largest number of attempts in three days: after 1, 2, 4, 8, 16 and 32 minutes, and then each hour.
@@ -48,8 +48,8 @@ fn end_trouble(world: &mut World) {
     world.heal_sources();
     world.is_strict = true;
     match world.wanted {
-        WantedState::Revoked(_) => super::revoke(world),
-        _ => settle(world),
+        WantedState::Revoked(_) => super::revoke_and_settle(world),
+        _ => run_until_settled(world),
     }
 }
 
@@ -148,8 +148,8 @@ fn a_wrong_authority_is_replaced_at_once_with_the_same_credential() {
             let mut chance = Chance(seed);
             // Some changes come while a new credential is distributed.
             let established = [
-                DAY / 2 + i64::try_from(chance.draw(86_400)).unwrap(),
-                i64::try_from(chance.draw(90)).unwrap(),
+                DAY / 2 + i64::try_from(chance.draw_below(86_400)).unwrap(),
+                i64::try_from(chance.draw_below(90)).unwrap(),
             ];
             run_for(&mut world, established[usize::try_from(seed / 2 % 2).unwrap()]);
             world.is_strict = false;
@@ -171,7 +171,7 @@ fn a_wrong_authority_is_replaced_at_once_with_the_same_credential() {
             );
             world.heal_sources();
             world.is_strict = true;
-            settle(&mut world);
+            run_until_settled(&mut world);
         }
     }
     assert!(during_rotation > 10, "{during_rotation}");

@@ -342,7 +342,7 @@ impl Revoke {
         let mut denial = None;
         if let Some(grant) = &revocation.denial {
             let made = name_of(&answering.write(grant).await?);
-            let standing = revocation.standing.as_deref().unwrap_or_default();
+            let standing = revocation.standing_grant.as_deref().unwrap_or_default();
             done.push(format!(
                 "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing} approves it and also approves others"
             ));
@@ -355,7 +355,7 @@ impl Revoke {
         let follows = answer::list_consequences(&answering.request);
         let deleted: Vec<&String> = revocation.deleted.iter().map(|(name, _)| name).collect();
         let told = json!({
-            "request": self.name, "namespace": PLATFORM_NAMESPACE, "deleted": deleted, "denial": denial, "standing": revocation.standing, "follows": follows
+            "request": self.name, "namespace": PLATFORM_NAMESPACE, "deleted": deleted, "denial": denial, "standing": revocation.standing_grant, "follows": follows
         });
         if self.how.form.print(&told)? == Printed::ForPeople {
             for line in done.iter().chain(&follows) {

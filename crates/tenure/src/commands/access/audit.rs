@@ -50,7 +50,7 @@ impl Audit {
         let judged: Vec<(&Row, Verdict)> = survey
             .rows
             .iter()
-            .map(|row| (row, row.judge(self.older_than, now)))
+            .map(|row| (row, row.judge_age(self.older_than, now)))
             .collect();
         let found = judged.iter().filter(|(_, verdict)| verdict.is_finding()).count();
         match self.output {

@@ -225,7 +225,7 @@ async fn look_at_secret(client: &kube::Client, secret: &NamedObject, now: Timest
             Ok(contents) => {
                 let certificate = contents.find_certificate();
                 let end = certificate.and_then(|certificate| find_end(&certificate));
-                facts.take(&contents, end);
+                facts.take_contents(&contents, end);
             }
             Err(error) => return SecretRead::Failed(error.to_string()),
         }

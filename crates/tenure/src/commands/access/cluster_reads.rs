@@ -122,7 +122,7 @@ impl AccessReader {
         ObservedFacts {
             requests: self.list(requests).await,
             grants: self.list(grants).await,
-            standing: self.list(standing).await,
+            standing_grants: self.list(standing).await,
             providers: self.list(providers).await,
             surrounding: self.look_around().await,
             platform: PLATFORM_NAMESPACE.to_owned(),
@@ -136,7 +136,7 @@ impl AccessReader {
         let tenants = self.list::<Tenant>("/apis/capsule.clastix.io/v1beta2/tenants").await;
         let tenants = tenants.map_err(|why| format!("Tenants: {why}"))?;
         let mut surrounding = KnownPlacements {
-            realm: TenancyFacts {
+            tenancy: TenancyFacts {
                 settings: Settings {
                     platform_namespace: PLATFORM_NAMESPACE.to_owned(),
                     is_guarded: true,
@@ -152,7 +152,7 @@ impl AccessReader {
             let Ok(metadata) = serde_json::from_value::<ObjectMeta>(metadata) else {
                 continue;
             };
-            surrounding.realm.namespaces.push(NamespaceFacts::from(&metadata));
+            surrounding.tenancy.namespaces.push(NamespaceFacts::from(&metadata));
             surrounding.namespaces.push(ReceivingNamespace {
                 is_deleting: metadata.deletion_timestamp.is_some(),
                 name: metadata.name.unwrap_or_default(),
@@ -197,7 +197,7 @@ impl ExistingAnswers {
     pub(super) fn as_answers<'a>(&'a self, now: &'a Time) -> Answers<'a> {
         Answers {
             grants: &self.grants,
-            standing: &self.standing,
+            standing_grants: &self.standing,
             platform: PLATFORM_NAMESPACE,
             now,
         }

@@ -48,7 +48,7 @@ impl Show {
         let request = look.find_request(&self.name).await?;
         let seen = look.see().await;
         let readers = find_readers(&look, &seen, &request).await;
-        let told = detail::describe(&seen, &request, readers);
+        let told = detail::describe_request(&seen, &request, readers);
         if self.form.print(&told)? == Printed::ForPeople {
             print(&told);
         }

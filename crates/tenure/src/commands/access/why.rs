@@ -139,7 +139,7 @@ async fn about_secret(
 async fn explain_all(look: &AccessReader, seen: &ObservedFacts, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {
     let looks = pairs.into_iter().map(|(request, namespace)| async move {
         let place = look_at(look, seen, &request, namespace).await;
-        chain::explain(seen, &request, &place)
+        chain::explain_delivery(seen, &request, &place)
     });
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
@@ -232,7 +232,7 @@ fn print(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
             output::bold(&visible_line(&name))
         ));
         for step in &chain.steps {
-            let sign = match step.standing {
+            let sign = match step.state {
                 StepState::Holds => output::good("✓"),
                 StepState::Waits => output::faint("…"),
                 StepState::Fails => output::bad("✗"),

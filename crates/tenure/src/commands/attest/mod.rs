@@ -12,7 +12,7 @@ use http::Method;
 use jiff::Timestamp;
 use tenure_api::metadata::ATTEST_PREFIX;
 use tenure_inspection::attestation::{
-    Attack, AttackRequest, AttemptResult, Outcome, Report, Sender, Verb, assess, list_attacks, write_html,
+    Attack, AttackRequest, AttemptResult, Outcome, Report, Sender, Verb, assess_attack, list_attacks, write_html,
 };
 
 mod fixtures;
@@ -164,9 +164,9 @@ impl Attest {
         }
         output::print_line(write(report, self.output)?.trim_end());
         if self.output != Form::Text {
-            output::print_note(report.summarize());
+            output::print_note(report.summarize_counts());
         }
-        if report.count(Outcome::Held) == 0 {
+        if report.count_outcomes(Outcome::Held) == 0 {
             output::print_note("nothing held: either admission is off here, or nothing could be tried");
         }
         Ok(())
@@ -190,7 +190,7 @@ async fn try_one(cast: &Cast, attack: &Attack) -> tenure_inspection::attestation
     let count = attack.burst.map_or(1, |burst| burst.count);
     let attempts = (0..count).map(|number| ask(cast, &attack.attempt, number, |answer| attack.has_effect(answer)));
     let attempts = futures::future::join_all(attempts).await;
-    assess(attack, &attempts, &control)
+    assess_attack(attack, &attempts, &control)
 }
 
 /// Waits until a refusal that needs a moment takes effect, at most until the deadline. The later result counts in both cases.

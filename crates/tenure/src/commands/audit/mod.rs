@@ -12,7 +12,7 @@ use structured_merge::ManagedFieldsEntry;
 use tenure_api::ObjectId;
 use tenure_api::text::{count_of, visible_line};
 use tenure_inspection::ownership::writers::Search;
-use tenure_inspection::ownership::{Finding, Subject, audit};
+use tenure_inspection::ownership::{Finding, Subject, audit_fields};
 
 use self::object_reads::ObjectReads;
 use crate::artifact_client::ArtifactFlags;
@@ -103,7 +103,7 @@ impl Audit {
         let mut search = Search::default();
         for finding in findings {
             if let Some(address) = survey.address_of(&finding.id) {
-                search.seek(address, &finding.holders);
+                search.add_object(address, &finding.holders);
             }
         }
         self.log.read(&mut search)?;
@@ -123,7 +123,7 @@ fn find(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
             claimants: &seen.claimants,
             declared: seen.declared,
         };
-        match audit(&subject) {
+        match audit_fields(&subject) {
             Ok(found) => findings.extend(found),
             Err(error) => unreadable.push(format!("{}: {error}", seen.id.subject())),
         }

@@ -169,7 +169,7 @@ impl Asker<'_> {
             is_confidential: built.is_confidential() || is_encrypted,
             locate: &locate,
         };
-        if let Some(note) = self.awaited.find(&id, resource.is_ok(), locate("")) {
+        if let Some(note) = self.awaited.find_missing(&id, resource.is_ok(), locate("")) {
             return Answer::Found(vec![note]);
         }
         let resource = match resource {

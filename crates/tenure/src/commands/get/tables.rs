@@ -83,7 +83,7 @@ impl Tables<'_> {
     pub(super) fn lay_out(&self, resource: &Resource, answer: &Value) -> Layout {
         let table = ObjectTable::of(answer, &self.select(resource, self.is_wide));
         let width = if self.is_wide { None } else { output::width() };
-        let widths = TextTable::fitting(&table.headers, &table.rows(answer, self.now), width);
+        let widths = TextTable::fit_widths(&table.headers, &table.rows(answer, self.now), width);
         Layout { table, widths }
     }
 

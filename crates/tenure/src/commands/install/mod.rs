@@ -17,7 +17,7 @@ use tenure_api::text::count_of;
 use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
 use tenure_controllers::EnabledKinds;
-use tenure_inspection::installation_summary::{Protection, summarize};
+use tenure_inspection::installation_summary::{Protection, summarize_protection};
 use tenure_tenancy::{Settings, ShardName, identity};
 
 use super::diff::print_comparison;
@@ -221,7 +221,7 @@ impl Install {
                 tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT
             ));
         }
-        for line in summarize(self.describe_protection(enforcing, &abilities)) {
+        for line in summarize_protection(self.describe_protection(enforcing, &abilities)) {
             match line.is_kept {
                 true => progress.succeed(&line.text),
                 false => progress.warn(&line.text),
