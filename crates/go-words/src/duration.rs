@@ -14,16 +14,16 @@ const LARGEST: u64 = 1 << 63;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// The text does not follow the grammar.
-    #[error("time: invalid duration {}", quoted(.0))]
+    #[error("time: invalid duration {}", quote_bytes(.0))]
     Invalid(String),
     /// The duration does not fit in 64 bits of nanoseconds. Go has no separate message for this case.
-    #[error("time: invalid duration {}", quoted(.0))]
+    #[error("time: invalid duration {}", quote_bytes(.0))]
     TooLong(String),
     /// A number is not followed by a unit.
-    #[error("time: missing unit in duration {}", quoted(.0))]
+    #[error("time: missing unit in duration {}", quote_bytes(.0))]
     MissingUnit(String),
     /// A number is followed by an unknown unit.
-    #[error("time: unknown unit {} in duration {}", quoted(.unit), quoted(.text))]
+    #[error("time: unknown unit {} in duration {}", quote_bytes(.unit), quote_bytes(.text))]
     UnknownUnit {
         /// The text in place of the unit.
         unit: String,
@@ -86,7 +86,7 @@ pub fn parse(text: &str) -> Result<i64, DurationError> {
         };
         let part = whole
             .checked_mul(nanoseconds)
-            .and_then(|part| part.checked_add(share(fraction, nanoseconds)))
+            .and_then(|part| part.checked_add(fraction_of_unit(fraction, nanoseconds)))
             .ok_or_else(too_long)?;
         total = total
             .checked_add(part)
@@ -106,7 +106,7 @@ fn split_digits(text: &str) -> (&str, &str) {
 }
 
 /// Returns a decimal fraction of a unit, calculated with a float as in Go. Digits that do not fit in 63 bits are ignored.
-fn share(fraction: &str, unit: u64) -> u64 {
+fn fraction_of_unit(fraction: &str, unit: u64) -> u64 {
     let mut number: u64 = 0;
     let mut scale = 1.0;
     for digit in fraction.bytes() {
@@ -202,7 +202,7 @@ pub fn print(nanoseconds: i64) -> String {
 }
 
 /// Quotes a text as package `time` does. Unlike [`crate::quote::quote`], the function escapes each byte that is not ASCII.
-fn quoted(text: &str) -> String {
+fn quote_bytes(text: &str) -> String {
     let mut out = String::from('"');
     for byte in text.bytes() {
         match byte {

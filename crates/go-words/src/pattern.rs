@@ -127,7 +127,7 @@ impl Group {
         self.last = Some(times);
     }
 
-    fn alternate(&mut self) {
+    fn end_alternative(&mut self) {
         self.most = self.most.max(self.last.take().unwrap_or(0));
     }
 }
@@ -148,36 +148,36 @@ impl<'text> Translator<'text> {
         // The text that begins with the last repetition operator.
         let mut repeated: Option<&str> = None;
         while let Some(first) = rest.chars().next() {
-            let tail = behind(rest, first);
+            let tail = skip_letter(rest, first);
             let before = rest;
             let mut repeats = false;
             match first {
-                '\\' => rest = self.escape(rest)?,
+                '\\' => rest = self.translate_escape(rest)?,
                 '[' => {
-                    rest = class::bracketed(rest, self.last_name, &mut self.into)?;
+                    rest = class::translate_brackets(rest, self.last_name, &mut self.into)?;
                     self.here.push(0);
                 }
-                '(' => rest = self.open(rest)?,
+                '(' => rest = self.open_group(rest)?,
                 ')' => {
-                    self.close()?;
+                    self.close_group()?;
                     rest = tail;
                 }
                 '|' => {
                     self.into.push('|');
-                    self.here.alternate();
+                    self.here.end_alternative();
                     rest = tail;
                 }
                 '*' | '+' | '?' => {
-                    rest = self.repeat(before, tail, None, repeated)?;
+                    rest = self.write_repetition(before, tail, None, repeated)?;
                     repeats = true;
                 }
-                '{' => match counts(tail) {
+                '{' => match read_counts(tail) {
                     Some((counts, after)) => {
-                        rest = self.repeat(before, after, Some(counts), repeated)?;
+                        rest = self.write_repetition(before, after, Some(counts), repeated)?;
                         repeats = true;
                     }
                     None => {
-                        self.literal('{');
+                        self.write_literal('{');
                         rest = tail;
                     }
                 },
@@ -187,7 +187,7 @@ impl<'text> Translator<'text> {
                     rest = tail;
                 }
                 letter => {
-                    self.literal(letter);
+                    self.write_literal(letter);
                     rest = tail;
                 }
             }
@@ -200,13 +200,13 @@ impl<'text> Translator<'text> {
         }
     }
 
-    fn literal(&mut self, letter: char) {
+    fn write_literal(&mut self, letter: char) {
         push_letter(letter, &mut self.into);
         self.here.push(0);
     }
 
     /// Writes a repetition of the last item. `after` begins behind the operator. `repeated` begins with the previous repetition operator.
-    fn repeat(
+    fn write_repetition(
         &mut self,
         before: &'text str,
         after: &'text str,
@@ -250,14 +250,14 @@ impl<'text> Translator<'text> {
     }
 
     /// Reads an item that begins with a parenthesis: a group, or flags.
-    fn open(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
+    fn open_group(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
         let Some(inside) = rest.strip_prefix("(?") else {
             self.into.push('(');
             self.begin_group();
-            return Ok(behind(rest, '('));
+            return Ok(skip_letter(rest, '('));
         };
         if let Some(named) = inside.strip_prefix("P<").or_else(|| inside.strip_prefix('<')) {
-            return self.open_named(rest, named);
+            return self.open_named_group(rest, named);
         }
         let (mut is_negative, mut has_flag) = (false, false);
         for (at, letter) in inside.char_indices() {
@@ -286,7 +286,7 @@ impl<'text> Translator<'text> {
         Err(PatternError::new(Problem::PerlSyntax, rest))
     }
 
-    fn open_named(&mut self, rest: &'text str, named: &'text str) -> Result<&'text str, PatternError> {
+    fn open_named_group(&mut self, rest: &'text str, named: &'text str) -> Result<&'text str, PatternError> {
         let Some((name, after)) = named.split_once('>') else {
             return Err(PatternError::new(Problem::NamedCapture, rest));
         };
@@ -314,24 +314,24 @@ impl<'text> Translator<'text> {
         self.groups.push(std::mem::take(&mut self.here));
     }
 
-    fn close(&mut self) -> Result<(), PatternError> {
+    fn close_group(&mut self) -> Result<(), PatternError> {
         let Some(outside) = self.groups.pop() else {
             return Err(PatternError::new(Problem::UnexpectedParenthesis, self.pattern));
         };
         let mut inside = std::mem::replace(&mut self.here, outside);
-        inside.alternate();
+        inside.end_alternative();
         self.here.push(inside.most);
         self.into.push(')');
         Ok(())
     }
 
     /// Reads an escape outside of a class.
-    fn escape(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
-        let tail = behind(rest, '\\');
+    fn translate_escape(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
+        let tail = skip_letter(rest, '\\');
         let Some(letter) = tail.chars().next() else {
             return Err(PatternError::new(Problem::TrailingBackslash, ""));
         };
-        let after = behind(tail, letter);
+        let after = skip_letter(tail, letter);
         match letter {
             'A' | 'z' => {
                 self.into.push('\\');
@@ -341,16 +341,16 @@ impl<'text> Translator<'text> {
             'B' => self.into.push_str("(?-u:\\B)"),
             'Q' => {
                 let (quoted, after) = after.split_once("\\E").unwrap_or((after, ""));
-                quoted.chars().for_each(|letter| self.literal(letter));
+                quoted.chars().for_each(|letter| self.write_literal(letter));
                 return Ok(after);
             }
             _ => {
-                if let Some(after) = class::escaped(rest, false, &mut self.into)? {
+                if let Some(after) = class::translate_escaped(rest, false, &mut self.into)? {
                     self.here.push(0);
                     return Ok(after);
                 }
-                let (letter, after) = escaped_letter(rest)?;
-                self.literal(letter);
+                let (letter, after) = read_escaped_letter(rest)?;
+                self.write_literal(letter);
                 return Ok(after);
             }
         }
@@ -377,14 +377,14 @@ impl Counts {
 
 /// Reads the counts behind an opening brace, `2`, `2,` or `2,3`, and returns them with the text behind the brace. `None` if the text has no
 /// counts.
-fn counts(tail: &str) -> Option<(Counts, &str)> {
-    let (least, rest) = number(tail)?;
+fn read_counts(tail: &str) -> Option<(Counts, &str)> {
+    let (least, rest) = read_number(tail)?;
     if let Some(after) = rest.strip_prefix('}') {
         let most = Some(least);
         return Some((Counts { least, most }, after));
     }
     let rest = rest.strip_prefix(',')?;
-    let (most, rest) = match number(rest) {
+    let (most, rest) = match read_number(rest) {
         Some((most, rest)) => (Some(most), rest),
         None => (None, rest),
     };
@@ -393,7 +393,7 @@ fn counts(tail: &str) -> Option<(Counts, &str)> {
 
 /// Reads a number without leading zeros and returns it with the rest of the text. A number that is too large becomes `u32::MAX`, which is
 /// above every limit.
-fn number(text: &str) -> Option<(u32, &str)> {
+fn read_number(text: &str) -> Option<(u32, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     let is_padded = digits > 1 && number.starts_with('0');
@@ -401,12 +401,12 @@ fn number(text: &str) -> Option<(u32, &str)> {
 }
 
 /// Reads the letter of an escape and returns it with the rest of the text. `rest` begins with the backslash.
-fn escaped_letter(rest: &str) -> Result<(char, &str), PatternError> {
-    let tail = behind(rest, '\\');
+fn read_escaped_letter(rest: &str) -> Result<(char, &str), PatternError> {
+    let tail = skip_letter(rest, '\\');
     let Some(letter) = tail.chars().next() else {
         return Err(PatternError::new(Problem::TrailingBackslash, ""));
     };
-    let after = behind(tail, letter);
+    let after = skip_letter(tail, letter);
     let invalid = |after: &str| {
         let end = rest.len() - after.len();
         PatternError::new(Problem::Escape, rest.get(..end).unwrap_or(rest))
@@ -418,7 +418,7 @@ fn escaped_letter(rest: &str) -> Result<(char, &str), PatternError> {
         'r' => '\r',
         't' => '\t',
         'v' => '\u{b}',
-        'x' => return hexadecimal(after).map_err(invalid),
+        'x' => return read_hexadecimal(after).map_err(invalid),
         '0'..='7' => {
             let digits = tail
                 .bytes()
@@ -441,11 +441,11 @@ fn escaped_letter(rest: &str) -> Result<(char, &str), PatternError> {
 
 /// Reads the number of a letter behind `\x`: two digits, or any number of digits in braces. The error contains the text that Go has not
 /// read at that point.
-fn hexadecimal(text: &str) -> Result<(char, &str), &str> {
+fn read_hexadecimal(text: &str) -> Result<(char, &str), &str> {
     let mut rest = text;
     let mut next = || {
         let letter = rest.chars().next();
-        rest = letter.map_or(rest, |letter| behind(rest, letter));
+        rest = letter.map_or(rest, |letter| skip_letter(rest, letter));
         (letter, rest)
     };
     let (first, mut after) = next();
@@ -483,6 +483,6 @@ fn push_letter(letter: char, into: &mut String) {
 }
 
 /// Returns the text after its first letter.
-fn behind(text: &str, first: char) -> &str {
+fn skip_letter(text: &str, first: char) -> &str {
     text.get(first.len_utf8()..).unwrap_or("")
 }

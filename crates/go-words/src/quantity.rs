@@ -77,7 +77,7 @@ struct Parts<'text> {
     has_digits: bool,
 }
 
-fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
+fn split_parts(text: &str) -> Result<Parts<'_>, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Format);
     }
@@ -138,7 +138,7 @@ fn read_suffix(suffix: &str) -> Option<(u32, i64, Format)> {
 
 /// Reads a quantity. The flag is true if the text is already canonical, as far as Kubernetes checks that.
 fn read(text: &str) -> Result<(Quantity, bool), QuantityError> {
-    let parts = split(text)?;
+    let parts = split_parts(text)?;
     let (binary, power, format) = read_suffix(parts.suffix).ok_or(QuantityError::Suffix)?;
     let length = (parts.whole.len() + parts.fraction.len()) as i64;
     let scale = power - parts.fraction.len() as i64;

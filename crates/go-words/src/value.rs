@@ -39,14 +39,14 @@ pub fn print(value: &Value) -> String {
         }
         Value::Number(number) if !number.is_i64() => {
             let shortest = number.as_f64().and_then(Number::from_f64);
-            float(&shortest.unwrap_or_else(|| number.clone()).to_string())
+            print_float(&shortest.unwrap_or_else(|| number.clone()).to_string())
         }
         other => other.to_string(),
     }
 }
 
 /// Returns a float's shortest form as Go writes it: whole ones without a fraction, exponents with a sign and two digits.
-fn float(shortest: &str) -> String {
+fn print_float(shortest: &str) -> String {
     let Some((digits, exponent)) = shortest.split_once('e') else {
         return shortest.trim_end_matches(".0").to_owned();
     };

@@ -40,7 +40,7 @@ pub fn parse(text: &str) -> Result<Version, VersionError> {
     let (Some(major), Some(minor), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(VersionError::new("No Major.Minor.Patch elements found"));
     };
-    let (major, minor) = (number(major, "Major")?, number(minor, "Minor")?);
+    let (major, minor) = (parse_number(major, "Major")?, parse_number(minor, "Minor")?);
     let (rest, build) = match rest.split_once('+') {
         Some((rest, build)) => (rest, Some(build)),
         None => (rest, None),
@@ -49,7 +49,7 @@ pub fn parse(text: &str) -> Result<Version, VersionError> {
         Some((patch, prerelease)) => (patch, Some(prerelease)),
         None => (rest, None),
     };
-    let mut version = Version::new(major, minor, number(patch, "Patch")?);
+    let mut version = Version::new(major, minor, parse_number(patch, "Patch")?);
     if let Some(prerelease) = prerelease {
         prerelease.split('.').try_for_each(check_prerelease)?;
         version.pre = Prerelease::new(prerelease).map_err(|error| VersionError::new(error.to_string()))?;
@@ -92,7 +92,7 @@ pub fn parse_normalized(text: &str) -> Result<Version, VersionError> {
     parse(&parts.join("."))
 }
 
-fn number(text: &str, name: &str) -> Result<u64, VersionError> {
+fn parse_number(text: &str, name: &str) -> Result<u64, VersionError> {
     if text.is_empty() {
         return Err(VersionError::new("strconv.ParseUint: parsing \"\": invalid syntax"));
     }

@@ -1,7 +1,7 @@
 //! Classes of characters: in brackets, by Perl's escapes and by Unicode's names. The `regex` crate knows nested classes and set operations,
 //! and Go knows neither. So each letter and each class in a bracket is written in a form that its neighbours can't change.
 
-use super::{PatternError, Problem, behind, escaped_letter, push_letter};
+use super::{PatternError, Problem, push_letter, read_escaped_letter, skip_letter};
 
 /// Classes that have names.
 const NAMED: [&str; 14] = [
@@ -11,12 +11,12 @@ const NAMED: [&str; 14] = [
 
 /// Reads a class in brackets and returns the rest of the text. `whole` begins with the opening bracket. `last_name` is the distance in
 /// bytes from the last `:]` to the end of the pattern.
-pub(super) fn bracketed<'text>(
+pub(super) fn translate_brackets<'text>(
     whole: &'text str,
     last_name: usize,
     into: &mut String,
 ) -> Result<&'text str, PatternError> {
-    let mut rest = behind(whole, '[');
+    let mut rest = skip_letter(whole, '[');
     into.push('[');
     if let Some(negated) = rest.strip_prefix('^') {
         into.push('^');
@@ -30,22 +30,22 @@ pub(super) fn bracketed<'text>(
         }
         is_first = false;
         if (1..=rest.len()).contains(&last_name)
-            && let Some(after) = named(rest, into)?
+            && let Some(after) = translate_named(rest, into)?
         {
             rest = after;
             continue;
         }
-        if let Some(after) = escaped(rest, true, into)? {
+        if let Some(after) = translate_escaped(rest, true, into)? {
             rest = after;
             continue;
         }
         let start = rest;
-        let (low, after) = member(rest, whole)?;
+        let (low, after) = read_member(rest, whole)?;
         rest = after;
         push_letter(low, into);
         // A hyphen before the closing bracket is one.
         if rest.starts_with('-') && !rest.starts_with("-]") && rest.len() > 1 {
-            let (high, after) = member(behind(rest, '-'), whole)?;
+            let (high, after) = read_member(skip_letter(rest, '-'), whole)?;
             rest = after;
             if high < low {
                 let end = start.len() - rest.len();
@@ -61,16 +61,16 @@ pub(super) fn bracketed<'text>(
 }
 
 /// Reads one letter of a class, which may be escaped.
-fn member<'text>(rest: &'text str, whole: &str) -> Result<(char, &'text str), PatternError> {
+fn read_member<'text>(rest: &'text str, whole: &str) -> Result<(char, &'text str), PatternError> {
     match rest.chars().next() {
         None => Err(PatternError::new(Problem::MissingBracket, whole)),
-        Some('\\') => escaped_letter(rest),
-        Some(letter) => Ok((letter, behind(rest, letter))),
+        Some('\\') => read_escaped_letter(rest),
+        Some(letter) => Ok((letter, skip_letter(rest, letter))),
     }
 }
 
 /// Reads a class such as `[:alpha:]` at the start of the text and returns the rest. `None` if no such class begins here.
-fn named<'text>(rest: &'text str, into: &mut String) -> Result<Option<&'text str>, PatternError> {
+fn translate_named<'text>(rest: &'text str, into: &mut String) -> Result<Option<&'text str>, PatternError> {
     let Some((name, after)) = rest.strip_prefix("[:").and_then(|inside| inside.split_once(":]")) else {
         return Ok(None);
     };
@@ -88,7 +88,7 @@ fn named<'text>(rest: &'text str, into: &mut String) -> Result<Option<&'text str
 }
 
 /// Reads a class such as `\d` or `\pL` at the start of the text and returns the rest. `None` if no such class begins here.
-pub(super) fn escaped<'text>(
+pub(super) fn translate_escaped<'text>(
     rest: &'text str,
     in_brackets: bool,
     into: &mut String,
@@ -106,7 +106,7 @@ pub(super) fn escaped<'text>(
         'D' => "^0-9",
         'W' => "^0-9A-Za-z_",
         'S' => "^\\t\\n\\x0C\\r ",
-        'p' | 'P' => return unicode(rest, letter == 'P', into).map(Some),
+        'p' | 'P' => return translate_unicode(rest, letter == 'P', into).map(Some),
         _ => return Ok(None),
     };
     if in_brackets && !members.starts_with('^') {
@@ -116,11 +116,11 @@ pub(super) fn escaped<'text>(
         into.push_str(members);
         into.push(']');
     }
-    Ok(Some(behind(tail, letter)))
+    Ok(Some(skip_letter(tail, letter)))
 }
 
 /// Reads a Unicode class. Its name is one letter, or a name in braces, behind the sign.
-fn unicode<'text>(rest: &'text str, is_negated: bool, into: &mut String) -> Result<&'text str, PatternError> {
+fn translate_unicode<'text>(rest: &'text str, is_negated: bool, into: &mut String) -> Result<&'text str, PatternError> {
     let invalid = |after: &str| {
         let end = rest.len() - after.len();
         PatternError::new(Problem::CharacterRange, rest.get(..end).unwrap_or(rest))

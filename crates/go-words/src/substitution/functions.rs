@@ -51,8 +51,8 @@ impl Function {
             Self::LowerFirst => letters::map_first(value, letters::to_lower),
             Self::Lower => letters::map_all(value, letters::to_lower),
             Self::Substring(position, length) => substring(value, &position, length.as_deref()).to_vec(),
-            Self::ReplaceFirst(old, new) => replace(value, &old, &new, 1, spend)?,
-            Self::ReplaceAll(old, new) => replace(value, &old, &new, usize::MAX, spend)?,
+            Self::ReplaceFirst(old, new) => replace_text(value, &old, &new, 1, spend)?,
+            Self::ReplaceAll(old, new) => replace_text(value, &old, &new, usize::MAX, spend)?,
             Self::ReplacePrefix(old, new) => match value.strip_prefix(old.as_slice()) {
                 Some(rest) => [new.as_slice(), rest].concat(),
                 None => value.to_vec(),
@@ -61,10 +61,10 @@ impl Function {
                 Some(rest) => [rest, new.as_slice()].concat(),
                 None => value.to_vec(),
             },
-            Self::TrimPrefix { pattern, is_longest } => trim(value, &pattern, is_longest, spend)?.to_vec(),
+            Self::TrimPrefix { pattern, is_longest } => trim_match(value, &pattern, is_longest, spend)?.to_vec(),
             Self::TrimSuffix { pattern, is_longest } => {
                 let (value, pattern) = (letters::reverse(value), letters::reverse(&pattern));
-                letters::reverse(trim(&value, &pattern, is_longest, spend)?)
+                letters::reverse(trim_match(&value, &pattern, is_longest, spend)?)
             }
         })
     }
@@ -93,9 +93,9 @@ fn substring<'value>(value: &'value [u8], position: &[u8], length: Option<&[u8]>
 }
 
 /// Replaces so many occurrences; the empty text occurs before every letter and at the end.
-fn replace(value: &[u8], old: &[u8], new: &[u8], most: usize, spend: &mut Spend<'_>) -> Option<Vec<u8>> {
+fn replace_text(value: &[u8], old: &[u8], new: &[u8], most: usize, spend: &mut Spend<'_>) -> Option<Vec<u8>> {
     let places: Box<dyn Iterator<Item = usize> + '_> = if old.is_empty() {
-        Box::new(letters::boundaries(value))
+        Box::new(letters::letter_boundaries(value))
     } else {
         Box::new(memmem::find_iter(value, old))
     };
@@ -118,7 +118,12 @@ fn replace(value: &[u8], old: &[u8], new: &[u8], most: usize, spend: &mut Spend<
 }
 
 /// Returns the value without the shortest or longest beginning, of at least a byte, that a pattern matches; all of it when the pattern is malformed.
-fn trim<'value>(value: &'value [u8], pattern: &[u8], is_longest: bool, spend: &mut Spend<'_>) -> Option<&'value [u8]> {
+fn trim_match<'value>(
+    value: &'value [u8],
+    pattern: &[u8],
+    is_longest: bool,
+    spend: &mut Spend<'_>,
+) -> Option<&'value [u8]> {
     let mut rest = value;
     for length in (1..=value.len()).rev() {
         let (beginning, after) = value.split_at(length);

@@ -76,7 +76,7 @@ fn match_piece<'text>(
         };
         let literal = match first {
             b'[' => {
-                let (letter, width) = letters::first(text);
+                let (letter, width) = letters::first_letter(text);
                 let (is_in, after) = match match_class(after_first, letter) {
                     Ok(matched) => matched,
                     Err(stop) => {
@@ -92,7 +92,7 @@ fn match_piece<'text>(
                 continue;
             }
             b'?' => {
-                let (_, width) = letters::first(text);
+                let (_, width) = letters::first_letter(text);
                 text = text.get(width..).unwrap_or_default();
                 piece = after_first;
                 continue;
@@ -126,9 +126,9 @@ fn match_class(class: &[u8], letter: char) -> Result<(bool, &[u8]), Stop> {
         if !is_first && let Some(after) = class.strip_prefix(b"]") {
             return Ok((is_in != is_negated, after));
         }
-        let (low, after) = member(class)?;
+        let (low, after) = read_member(class)?;
         let (high, after) = match after.strip_prefix(b"-") {
-            Some(after) => member(after)?,
+            Some(after) => read_member(after)?,
             None => (low, after),
         };
         is_in |= (low..=high).contains(&letter);
@@ -137,12 +137,12 @@ fn match_class(class: &[u8], letter: char) -> Result<(bool, &[u8]), Stop> {
 }
 
 /// Reads a letter of a class and returns it with the rest, which must not be empty.
-fn member(class: &[u8]) -> Result<(char, &[u8]), Stop> {
+fn read_member(class: &[u8]) -> Result<(char, &[u8]), Stop> {
     if class.first().is_none_or(|byte| matches!(byte, b'-' | b']')) {
         return Err(Stop::Malformed);
     }
     let class = class.strip_prefix(b"\\").unwrap_or(class);
-    let (letter, width) = letters::first(class);
+    let (letter, width) = letters::first_letter(class);
     let is_none = letter == char::REPLACEMENT_CHARACTER && width == 1;
     match class.get(width..) {
         Some(after) if !after.is_empty() && !is_none => Ok((letter, after)),

@@ -2,7 +2,7 @@
 //! letter.
 
 /// Returns the letters of bytes, each with its length in bytes.
-fn each(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
+fn split_letters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let valid = chunk.valid().chars().map(|letter| (letter, letter.len_utf8()));
         valid.chain(chunk.invalid().iter().map(|_| (char::REPLACEMENT_CHARACTER, 1)))
@@ -10,15 +10,15 @@ fn each(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
 }
 
 /// Returns the first letter and its length in bytes. The length is zero if there is no letter.
-pub(super) fn first(bytes: &[u8]) -> (char, usize) {
+pub(super) fn first_letter(bytes: &[u8]) -> (char, usize) {
     // No letter takes more than four bytes.
     let begin = bytes.get(..4).unwrap_or(bytes);
-    each(begin).next().unwrap_or((char::REPLACEMENT_CHARACTER, 0))
+    split_letters(begin).next().unwrap_or((char::REPLACEMENT_CHARACTER, 0))
 }
 
 /// Returns the offsets at which letters begin, and the end of the text.
-pub(super) fn boundaries(bytes: &[u8]) -> impl Iterator<Item = usize> {
-    let starts = each(bytes).scan(0, |at, (_, width)| {
+pub(super) fn letter_boundaries(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let starts = split_letters(bytes).scan(0, |at, (_, width)| {
         let start = *at;
         *at += width;
         Some(start)
@@ -28,13 +28,13 @@ pub(super) fn boundaries(bytes: &[u8]) -> impl Iterator<Item = usize> {
 
 /// Applies `other` to each letter.
 pub(super) fn map_all(bytes: &[u8], other: fn(char) -> char) -> Vec<u8> {
-    let text: String = each(bytes).map(|(letter, _)| other(letter)).collect();
+    let text: String = split_letters(bytes).map(|(letter, _)| other(letter)).collect();
     text.into_bytes()
 }
 
 /// Applies `other` to the first letter only.
 pub(super) fn map_first(bytes: &[u8], other: fn(char) -> char) -> Vec<u8> {
-    let (letter, width) = first(bytes);
+    let (letter, width) = first_letter(bytes);
     if width == 0 {
         return Vec::new();
     }
@@ -44,7 +44,7 @@ pub(super) fn map_first(bytes: &[u8], other: fn(char) -> char) -> Vec<u8> {
 
 /// Returns the letters from last to first.
 pub(super) fn reverse(bytes: &[u8]) -> Vec<u8> {
-    let letters: Vec<char> = each(bytes).map(|(letter, _)| letter).collect();
+    let letters: Vec<char> = split_letters(bytes).map(|(letter, _)| letter).collect();
     letters.into_iter().rev().collect::<String>().into_bytes()
 }
 
@@ -79,7 +79,7 @@ pub(super) fn to_upper(letter: char) -> char {
         // Greek letters with a small iota below: as a whole word they become two letters, by themselves one.
         0x1F80..=0x1F87 | 0x1F90..=0x1F97 | 0x1FA0..=0x1FA7 => code + 8,
         0x1FB3 | 0x1FC3 | 0x1FF3 => code + 9,
-        _ => return single(letter, letter.to_uppercase()),
+        _ => return only_letter(letter, letter.to_uppercase()),
     };
     char::from_u32(simple).unwrap_or(letter)
 }
@@ -88,12 +88,12 @@ pub(super) fn to_upper(letter: char) -> char {
 pub(super) fn to_lower(letter: char) -> char {
     match letter {
         'İ' => 'i',
-        _ => single(letter, letter.to_lowercase()),
+        _ => only_letter(letter, letter.to_lowercase()),
     }
 }
 
 /// Returns the only letter of `others`; returns `letter` if `others` has several letters or none.
-fn single(letter: char, mut others: impl ExactSizeIterator<Item = char>) -> char {
+fn only_letter(letter: char, mut others: impl ExactSizeIterator<Item = char>) -> char {
     match (others.len(), others.next()) {
         (1, Some(other)) => other,
         _ => letter,

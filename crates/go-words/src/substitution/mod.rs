@@ -129,7 +129,7 @@ pub fn substitute<'value>(text: &str, scope: &mut dyn Scope<'value>) -> Result<V
         missing: None,
         scope,
     };
-    let made = reader.template()?;
+    let made = reader.read_template()?;
     match reader.missing {
         None => Ok(made),
         Some(missing) => Err(missing),
@@ -169,7 +169,7 @@ impl<'text> Reader<'text, '_, '_> {
     }
 
     /// Skips a text if it comes next.
-    fn take(&mut self, text: &str) -> bool {
+    fn skip_text(&mut self, text: &str) -> bool {
         let is_next = self.rest().starts_with(text);
         if is_next {
             self.at += text.len();
@@ -201,7 +201,7 @@ impl<'text> Reader<'text, '_, '_> {
     }
 
     /// Reads the whole text.
-    fn template(&mut self) -> Made {
+    fn read_template(&mut self) -> Made {
         let mut made = Vec::new();
         loop {
             let rest = self.rest();
@@ -211,63 +211,63 @@ impl<'text> Reader<'text, '_, '_> {
             };
             self.append(&mut made, before.as_bytes())?;
             self.at += before.len();
-            if self.take("${") {
-                let value = self.expression()?;
+            if self.skip_text("${") {
+                let value = self.read_expression()?;
                 self.append(&mut made, &value)?;
             } else {
                 // Two signs mean one; a single sign means itself.
-                let _second = self.take("$") && self.take("$");
+                let _second = self.skip_text("$") && self.skip_text("$");
                 self.append(&mut made, b"$")?;
             }
         }
     }
 
     /// Reads an expression behind `${`, up to its `}`.
-    fn expression(&mut self) -> Made {
+    fn read_expression(&mut self) -> Made {
         if self.depth == MAXIMUM_DEPTH {
             return Err(self.fail(Problem::Depth));
         }
         self.depth += 1;
         let outer = std::mem::take(&mut self.name);
-        let made = self.function()?;
+        let made = self.read_function()?;
         self.name = outer;
         self.depth -= 1;
         Ok(made)
     }
 
-    fn function(&mut self) -> Made {
-        if self.take("#") {
-            self.name = self.identifier();
+    fn read_function(&mut self) -> Made {
+        if self.skip_text("#") {
+            self.name = self.read_name();
             if self.name.is_empty() {
                 return Err(self.fail(Problem::Substitution));
             }
-            self.close()?;
+            self.skip_brace()?;
             return self.evaluate(Function::Length);
         }
-        self.name = self.identifier();
+        self.name = self.read_name();
         if self.name.is_empty() {
             return Err(self.fail(Problem::Name));
         }
         match self.peek() {
             Some('}') => {
-                self.close()?;
+                self.skip_brace()?;
                 self.evaluate(Function::Value)
             }
-            Some(':') => self.default_or_substring(),
+            Some(':') => self.read_default_or_substring(),
             Some('=') => {
                 self.at += 1;
-                self.default()
+                self.read_default()
             }
-            Some(',' | '^') => self.casing(),
-            Some('/') => self.replacement(),
-            Some('#') => self.removal("#"),
-            Some('%') => self.removal("%"),
+            Some(',' | '^') => self.read_casing(),
+            Some('/') => self.read_replacement(),
+            Some('#') => self.read_removal("#"),
+            Some('%') => self.read_removal("%"),
             _ => Err(self.fail(Problem::ClosingBrace)),
         }
     }
 
     /// Reads a name. The result is empty if no name begins here.
-    fn identifier(&mut self) -> String {
+    fn read_name(&mut self) -> String {
         let rest = self.rest();
         let end = rest.find(|letter| !letters::is_of_name(letter));
         let name = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
@@ -275,19 +275,19 @@ impl<'text> Reader<'text, '_, '_> {
         name.to_owned()
     }
 
-    fn close(&mut self) -> Result<(), SubstitutionError> {
-        if self.take("}") {
+    fn skip_brace(&mut self) -> Result<(), SubstitutionError> {
+        if self.skip_text("}") {
             Ok(())
         } else {
             Err(self.fail(Problem::Substitution))
         }
     }
 
-    fn default_or_substring(&mut self) -> Made {
-        if self.take(":=") || self.take(":-") {
-            return self.default();
+    fn read_default_or_substring(&mut self) -> Made {
+        if self.skip_text(":=") || self.skip_text(":-") {
+            return self.read_default();
         }
-        if self.take(":?") || self.take(":+") {
+        if self.skip_text(":?") || self.skip_text(":+") {
             return Err(self.fail(Problem::Unsupported));
         }
         self.at += 1;
@@ -295,30 +295,30 @@ impl<'text> Reader<'text, '_, '_> {
         if !self.peek().is_some_and(|letter| letter.is_ascii()) {
             return Err(self.fail(Problem::Substitution));
         }
-        let position = self.argument(&[':', '}'], false)?;
-        if self.take("}") {
+        let position = self.read_argument(&[':', '}'], false)?;
+        if self.skip_text("}") {
             return self.evaluate(Function::Substring(position, None));
         }
-        if !self.take(":") {
+        if !self.skip_text(":") {
             return Err(self.fail(Problem::Substitution));
         }
-        while self.take(":") {}
-        let length = self.argument(&['}'], false)?;
-        self.close()?;
+        while self.skip_text(":") {}
+        let length = self.read_argument(&['}'], false)?;
+        self.skip_brace()?;
         self.evaluate(Function::Substring(position, Some(length)))
     }
 
     /// Texts and expressions up to `}`.
-    fn default(&mut self) -> Made {
+    fn read_default(&mut self) -> Made {
         let mut default = Vec::new();
-        while !self.take("}") {
-            let part = self.argument(&['}'], false)?;
+        while !self.skip_text("}") {
+            let part = self.read_argument(&['}'], false)?;
             self.append(&mut default, &part)?;
         }
         self.evaluate(Function::Default(default))
     }
 
-    fn casing(&mut self) -> Made {
+    fn read_casing(&mut self) -> Made {
         let rest = self.rest();
         let length = rest
             .chars()
@@ -334,15 +334,15 @@ impl<'text> Reader<'text, '_, '_> {
             _ => Function::Value,
         };
         self.at += length;
-        self.close()?;
+        self.skip_brace()?;
         self.evaluate(function)
     }
 
-    fn removal(&mut self, operator: &str) -> Made {
-        let _first = self.take(operator);
-        let is_longest = self.take(operator);
-        let pattern = self.argument(&['}'], false)?;
-        self.close()?;
+    fn read_removal(&mut self, operator: &str) -> Made {
+        let _first = self.skip_text(operator);
+        let is_longest = self.skip_text(operator);
+        let pattern = self.read_argument(&['}'], false)?;
+        self.skip_brace()?;
         self.evaluate(if operator == "#" {
             Function::TrimPrefix { pattern, is_longest }
         } else {
@@ -350,22 +350,22 @@ impl<'text> Reader<'text, '_, '_> {
         })
     }
 
-    fn replacement(&mut self) -> Made {
+    fn read_replacement(&mut self) -> Made {
         self.at += 1;
         let kind = ['/', '#', '%']
             .into_iter()
-            .find(|kind| self.take(kind.encode_utf8(&mut [0; 4])));
-        let old = self.argument(&['/'], true)?;
-        if !self.take("/") {
+            .find(|kind| self.skip_text(kind.encode_utf8(&mut [0; 4])));
+        let old = self.read_argument(&['/'], true)?;
+        if !self.skip_text("/") {
             return Err(self.fail(Problem::Substitution));
         }
-        while self.take("/") {}
+        while self.skip_text("/") {}
         let new = if self.peek() == Some('}') {
             None
         } else {
-            Some(self.argument(&['}'], true)?)
+            Some(self.read_argument(&['}'], true)?)
         };
-        self.close()?;
+        self.skip_brace()?;
         self.evaluate(match (kind, new) {
             (Some('/'), new) => Function::ReplaceAll(old, new.unwrap_or_default()),
             (Some('#'), Some(new)) => Function::ReplacePrefix(old, new),
@@ -377,9 +377,9 @@ impl<'text> Reader<'text, '_, '_> {
     }
 
     /// Reads a part of an expression: a nested expression, or text up to one, or text up to one of these characters.
-    fn argument(&mut self, ends: &[char], has_escapes: bool) -> Made {
-        if self.take("${") {
-            return self.expression();
+    fn read_argument(&mut self, ends: &[char], has_escapes: bool) -> Made {
+        if self.skip_text("${") {
+            return self.read_expression();
         }
         let mut made = Vec::new();
         let start = self.at;

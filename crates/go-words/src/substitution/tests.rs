@@ -28,12 +28,12 @@ impl<'value> Scope<'value> for One<'value> {
 const BYTES: usize = 1 << 20;
 const STEPS: usize = 1 << 20;
 
-fn bounded(text: &str, value: &[u8]) -> Result<Vec<u8>, SubstitutionError> {
+fn substitute_within_limits(text: &str, value: &[u8]) -> Result<Vec<u8>, SubstitutionError> {
     let (bytes, steps) = (BYTES, STEPS);
     substitute(text, &mut One { value, bytes, steps })
 }
 
-fn nested(depth: usize, before: &str, inside: &str, after: &str) -> String {
+fn nest_text(depth: usize, before: &str, inside: &str, after: &str) -> String {
     format!("{}{inside}{}", before.repeat(depth), after.repeat(depth))
 }
 
@@ -42,9 +42,9 @@ fn no_expression_makes_or_does_more_than_is_allowed() {
     let value = vec![b'a'; 10_000];
     let bombs = [
         // A hundred million bytes, and each level more that many times as much.
-        nested(1, "${v//a/", "${v}", "}"),
-        nested(20, "${v//a/", "${v}", "}"),
-        nested(20, "${v//${v:0:1}/", "${v}", "}"),
+        nest_text(1, "${v//a/", "${v}", "}"),
+        nest_text(20, "${v//a/", "${v}", "}"),
+        nest_text(20, "${v//${v:0:1}/", "${v}", "}"),
         "${v}".repeat(10_000),
         format!("${{n:={}}}", "${v}".repeat(1000)),
         // Every beginning of ten thousand is matched at every place of it.
@@ -54,7 +54,7 @@ fn no_expression_makes_or_does_more_than_is_allowed() {
         format!("${{v#*[{}]}}", "b-c".repeat(10_000)),
     ];
     for bomb in &bombs {
-        let refused = bounded(bomb, &value)
+        let refused = substitute_within_limits(bomb, &value)
             .map(|made| made.len())
             .map_err(|refused| refused.problem());
         assert_eq!(refused, Err(Problem::Spent), "{}", bomb.get(..10).unwrap());
@@ -63,9 +63,9 @@ fn no_expression_makes_or_does_more_than_is_allowed() {
 
 #[test]
 fn expressions_stand_in_each_other_only_so_deep() {
-    assert!(bounded(&nested(MAXIMUM_DEPTH, "${n:=", "x", "}"), b"").is_ok());
+    assert!(substitute_within_limits(&nest_text(MAXIMUM_DEPTH, "${n:=", "x", "}"), b"").is_ok());
     for depth in [MAXIMUM_DEPTH + 1, 100_000] {
-        let refused = bounded(&nested(depth, "${n:=", "x", "}"), b"").unwrap_err();
+        let refused = substitute_within_limits(&nest_text(depth, "${n:=", "x", "}"), b"").unwrap_err();
         assert_eq!(refused.problem(), Problem::Depth);
     }
 }
@@ -167,9 +167,9 @@ fn no_text_makes_it_panic() {
             .map(|_| *parts.get(random(parts.len())).unwrap())
             .collect();
         let value = *values.get(random(values.len())).unwrap();
-        let made = bounded(&text, value);
+        let made = substitute_within_limits(&text, value);
         assert!(
-            made.is_ok_and(|made| made.len() <= BYTES) || bounded(&text, value).is_err(),
+            made.is_ok_and(|made| made.len() <= BYTES) || substitute_within_limits(&text, value).is_err(),
             "{text:?}"
         );
     }

@@ -84,10 +84,10 @@ impl FromStr for Range {
                 if words.peek() == Some(&"-") {
                     words.next();
                     let end = words.next().ok_or_else(|| invalid(word))?;
-                    conditions.push(condition(&format!(">={word}")).ok_or_else(|| invalid(word))?);
-                    conditions.push(condition(&format!("<={end}")).ok_or_else(|| invalid(end))?);
+                    conditions.push(parse_condition(&format!(">={word}")).ok_or_else(|| invalid(word))?);
+                    conditions.push(parse_condition(&format!("<={end}")).ok_or_else(|| invalid(end))?);
                 } else {
-                    conditions.push(condition(word).ok_or_else(|| invalid(word))?);
+                    conditions.push(parse_condition(word).ok_or_else(|| invalid(word))?);
                 }
             }
             if conditions.is_empty() {
@@ -117,7 +117,7 @@ fn split_words(text: &str) -> Vec<String> {
     words
 }
 
-fn condition(word: &str) -> Option<Condition> {
+fn parse_condition(word: &str) -> Option<Condition> {
     let end = word.find(|c: char| !"=!<>~^".contains(c))?;
     let (operator, version) = word.split_at(end);
     let operator = match operator {
@@ -166,10 +166,10 @@ impl Condition {
         let own = &self.version;
         let order = version.cmp_precedence(own);
         match self.operator {
-            Operator::TildeOrEqual if self.partial => self.tilde(version),
+            Operator::TildeOrEqual if self.partial => self.matches_tilde(version),
             Operator::TildeOrEqual => order.is_eq(),
-            Operator::Tilde => self.tilde(version),
-            Operator::Caret => self.caret(version),
+            Operator::Tilde => self.matches_tilde(version),
+            Operator::Caret => self.matches_caret(version),
             Operator::GreaterOrEqual => order.is_ge(),
             Operator::Less => order.is_lt(),
             Operator::NotEqual if self.minor_open || self.patch_open => {
@@ -192,7 +192,7 @@ impl Condition {
         }
     }
 
-    fn tilde(&self, version: &Version) -> bool {
+    fn matches_tilde(&self, version: &Version) -> bool {
         let own = &self.version;
         let any = (own.major, own.minor, own.patch) == (0, 0, 0) && !self.minor_open && !self.patch_open;
         if version.cmp_precedence(own).is_lt() {
@@ -202,7 +202,7 @@ impl Condition {
         any || (version.major == own.major && (version.minor == own.minor || self.minor_open))
     }
 
-    fn caret(&self, version: &Version) -> bool {
+    fn matches_caret(&self, version: &Version) -> bool {
         let own = &self.version;
         if version.cmp_precedence(own).is_lt() {
             return false;

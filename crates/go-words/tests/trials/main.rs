@@ -30,7 +30,7 @@ fn compare(answers: Answers) -> Result<(), String> {
 }
 
 /// Returns a recorded answer of any JSON type as a text.
-fn recorded(case: &Value, field: &str) -> Option<String> {
+fn read_recorded(case: &Value, field: &str) -> Option<String> {
     case.get(field).map(|value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -39,7 +39,7 @@ fn recorded(case: &Value, field: &str) -> Option<String> {
 
 fn check_quote(case: &Value) -> Result<(), String> {
     let ours = quote::quote(case["text"].as_str().unwrap());
-    compare(vec![("quoted", recorded(case, "quoted"), Some(ours))])
+    compare(vec![("quoted", read_recorded(case, "quoted"), Some(ours))])
 }
 
 fn check_duration(case: &Value) -> Result<(), String> {
@@ -49,16 +49,20 @@ fn check_duration(case: &Value) -> Result<(), String> {
     compare(vec![
         (
             "error",
-            recorded(case, "error"),
+            read_recorded(case, "error"),
             parsed.clone().err().map(|error| error.to_string()),
         ),
         (
             "nanoseconds",
-            recorded(case, "nanoseconds"),
+            read_recorded(case, "nanoseconds"),
             parsed.clone().ok().map(|found| found.to_string()),
         ),
-        ("printed", recorded(case, "printed"), parsed.ok().map(duration::print)),
-        ("loose", recorded(case, "loose"), loose),
+        (
+            "printed",
+            read_recorded(case, "printed"),
+            parsed.ok().map(duration::print),
+        ),
+        ("loose", read_recorded(case, "loose"), loose),
     ])
 }
 
@@ -66,7 +70,7 @@ fn check_quantity(case: &Value) -> Result<(), String> {
     let text = case["text"].as_str().unwrap();
     let parsed = match Quantity::parse(text) {
         Ok(parsed) => parsed,
-        Err(error) => return compare(vec![("error", recorded(case, "error"), Some(error.to_string()))]),
+        Err(error) => return compare(vec![("error", read_recorded(case, "error"), Some(error.to_string()))]),
     };
     let float = case["float"].as_f64().unwrap_or(f64::NAN);
     // Larger amounts have no suffix: Go prints 1000E as 1. Also, this crate does not distinguish amounts beyond 10²⁹.
@@ -78,25 +82,29 @@ fn check_quantity(case: &Value) -> Result<(), String> {
     let integer = parsed.as_integer().map(|integer| integer.to_string());
     let above = parsed.compare(&other("1Ki")) as i8;
     compare(vec![
-        ("error", recorded(case, "error"), None),
-        ("canonical", recorded(case, "canonical"), quantity::canonical(text).ok()),
-        ("sign", recorded(case, "sign"), Some(parsed.sign().to_string())),
-        ("integer", recorded(case, "integer"), integer),
+        ("error", read_recorded(case, "error"), None),
+        (
+            "canonical",
+            read_recorded(case, "canonical"),
+            quantity::canonical(text).ok(),
+        ),
+        ("sign", read_recorded(case, "sign"), Some(parsed.sign().to_string())),
+        ("integer", read_recorded(case, "integer"), integer),
         ("float", Some("close".to_owned()), close.then(|| "close".to_owned())),
-        ("above", recorded(case, "above"), Some(above.to_string())),
+        ("above", read_recorded(case, "above"), Some(above.to_string())),
         (
             "plus",
-            recorded(case, "plus"),
+            read_recorded(case, "plus"),
             Some(parsed.plus(other("1500m")).canonical()),
         ),
         (
             "minus",
-            recorded(case, "minus"),
+            read_recorded(case, "minus"),
             Some(parsed.minus(other("1Ki")).canonical()),
         ),
     ])
     // Go may return a text that it has cached unchanged.
-    .and_then(|()| match recorded(case, "milli") {
+    .and_then(|()| match read_recorded(case, "milli") {
         kept if kept.as_deref() == Some(text) => Ok(()),
         real => compare(vec![("milli", real, Some(parsed.round_up_to_milli().canonical()))]),
     })
@@ -118,15 +126,15 @@ fn check_version(case: &Value) -> Result<(), String> {
     compare(vec![
         (
             "error",
-            recorded(case, "error"),
+            read_recorded(case, "error"),
             parsed.clone().err().map(|error| error.to_string()),
         ),
         (
             "printed",
-            recorded(case, "printed"),
+            read_recorded(case, "printed"),
             parsed.ok().map(|parsed| parsed.to_string()),
         ),
-        ("above", recorded(case, "above"), above),
+        ("above", read_recorded(case, "above"), above),
     ])
 }
 
@@ -139,7 +147,7 @@ fn check_pattern(case: &Value, texts: &[String]) -> Result<(), String> {
     if ODD_CLASSES.contains(&given) {
         return Ok(());
     }
-    let error = recorded(case, "error").map(|error| error.trim_start_matches("error parsing regexp: ").to_owned());
+    let error = read_recorded(case, "error").map(|error| error.trim_start_matches("error parsing regexp: ").to_owned());
     let translated = match pattern::translate(given) {
         Ok(translated) => translated,
         Err(ours) => return compare(vec![("error", error, Some(ours.to_string()))]),
@@ -161,12 +169,12 @@ fn check_pattern(case: &Value, texts: &[String]) -> Result<(), String> {
     let found = serde_json::to_string(&(!found.is_empty()).then_some(found)).unwrap();
     compare(vec![
         ("error", error, None),
-        ("matches", recorded(case, "matches"), Some(found)),
+        ("matches", read_recorded(case, "matches"), Some(found)),
     ])
 }
 
 /// Returns the cases of a file, each with the name that `field` gives it.
-fn cases(text: &str, field: &str) -> Vec<(String, Value)> {
+fn read_cases(text: &str, field: &str) -> Vec<(String, Value)> {
     let cases: Vec<Value> = serde_json::from_str(text).unwrap();
     let numbered = cases.into_iter().enumerate();
     numbered
@@ -177,7 +185,7 @@ fn cases(text: &str, field: &str) -> Vec<(String, Value)> {
 fn main() -> ExitCode {
     let mut suite = Suite::default();
     let mut add = |group: &str, least: usize, text: &str, check: fn(&Value) -> Result<(), String>| {
-        let cases = cases(text, "text").into_iter();
+        let cases = read_cases(text, "text").into_iter();
         suite.add(group, least, cases.map(|(name, case)| (name, move || check(&case))));
     };
     add("quote", 500, include_str!("../data/quote.json"), check_quote);
@@ -188,7 +196,7 @@ fn main() -> ExitCode {
     let texts: Vec<Value> = serde_json::from_str(patterns).unwrap();
     let texts = texts[0]["texts"].as_array().unwrap().iter();
     let texts: Arc<[String]> = texts.map(|text| text.as_str().unwrap().to_owned()).collect();
-    let cases = cases(patterns, "pattern").into_iter().map(|(name, case)| {
+    let cases = read_cases(patterns, "pattern").into_iter().map(|(name, case)| {
         let texts = texts.clone();
         (name, move || check_pattern(&case, &texts))
     });

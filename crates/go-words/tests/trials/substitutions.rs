@@ -27,7 +27,7 @@ impl<'value> Scope<'value> for Variables<'value> {
 }
 
 /// Substitutes in a text and returns the result in the recorder's notation.
-fn answer(text: &str, values: &BTreeMap<String, String>, is_strict: bool) -> Result<String, Problem> {
+fn record_answer(text: &str, values: &BTreeMap<String, String>, is_strict: bool) -> Result<String, Problem> {
     let made = substitute(text, &mut Variables { values, is_strict }).map_err(|error| error.problem())?;
     Ok(String::from_utf8(made).unwrap_or_else(|error| {
         let mut digits = String::from("bytes ");
@@ -38,7 +38,7 @@ fn answer(text: &str, values: &BTreeMap<String, String>, is_strict: bool) -> Res
     }))
 }
 
-fn recorded(case: &Value, field: &str) -> Option<String> {
+fn read_recorded(case: &Value, field: &str) -> Option<String> {
     let bytes = case.get(format!("{field}Bytes")).and_then(Value::as_str);
     let text = case.get(field).and_then(Value::as_str).map(str::to_owned);
     text.or_else(|| bytes.map(|digits| format!("bytes {digits}")))
@@ -65,13 +65,13 @@ fn check(case: &Value, values: &BTreeMap<String, String>) -> Result<(), String> 
         return Ok(());
     }
     let error = case.get("error").and_then(Value::as_str).map(str::to_owned);
-    let said = ours.err().map(|error| error.to_string());
-    if said != error {
-        return Err(format!("{text:?}\n  real: {error:?}\n  ours: {said:?}"));
+    let message = ours.err().map(|error| error.to_string());
+    if message != error {
+        return Err(format!("{text:?}\n  real: {error:?}\n  ours: {message:?}"));
     }
     for (field, is_strict) in [("output", true), ("lenient", false)] {
-        let real = recorded(case, field);
-        let ours = answer(text, values, is_strict);
+        let real = read_recorded(case, field);
+        let ours = record_answer(text, values, is_strict);
         if real.is_some() && ours != real.clone().ok_or(Problem::Spent) {
             return Err(format!("{text:?} {field}\n  real: {real:?}\n  ours: {ours:?}"));
         }
