@@ -83,7 +83,7 @@ struct Checker<'e> {
 }
 
 impl Checker<'_> {
-    fn problem(&mut self, at: &Expr, message: String) {
+    fn report_problem(&mut self, at: &Expr, message: String) {
         self.problems.push(Problem {
             position: at.position,
             message,
@@ -100,17 +100,17 @@ impl Checker<'_> {
         self.types.get(of.id).cloned().unwrap_or(Type::Dyn)
     }
 
-    fn fresh(&mut self) -> Type {
+    fn new_type_parameter(&mut self) -> Type {
         self.free += 1;
         Type::Parameter(format!("_var{}", self.free - 1).into())
     }
 
-    fn mismatch(&mut self, at: &Expr, expected: &Type, found: &Type) {
-        self.problem(at, format!("expected type '{expected}' but found '{found}'"));
+    fn report_mismatch(&mut self, at: &Expr, expected: &Type, found: &Type) {
+        self.report_problem(at, format!("expected type '{expected}' but found '{found}'"));
     }
 
-    fn undeclared(&mut self, at: &Expr, name: &str) {
-        self.problem(at, format!("undeclared reference to '{name}' (in container '')"));
+    fn report_undeclared(&mut self, at: &Expr, name: &str) {
+        self.report_problem(at, format!("undeclared reference to '{name}' (in container '')"));
         self.set(at, Type::Error);
     }
 
@@ -126,7 +126,7 @@ impl Checker<'_> {
                     self.set(expression, Type::Dyn);
                     self.references.insert(expression.id, Reference::Variable(name.clone()));
                 }
-                None => self.undeclared(expression, name),
+                None => self.report_undeclared(expression, name),
             },
             Kind::Select { operand, field, test } => self.check_select(expression, operand, field, *test),
             Kind::Call {
@@ -136,7 +136,7 @@ impl Checker<'_> {
             } => self.check_call(expression, function, target.as_deref(), arguments),
             Kind::List(elements) => self.check_list(expression, elements),
             Kind::Map(entries) => self.check_map(expression, entries),
-            Kind::Message(name) => self.undeclared(expression, name),
+            Kind::Message(name) => self.report_undeclared(expression, name),
             Kind::Comprehension(fold) => self.check_fold(expression, fold),
         }
     }
@@ -160,13 +160,13 @@ impl Checker<'_> {
             self.references.insert(expression.id, reference);
             return;
         }
-        let result = self.field(expression, operand, field, false);
+        let result = self.check_field(expression, operand, field, false);
         let result = if test { Type::Bool } else { result };
         let result = self.known.apply(&result, false);
         self.set(expression, result);
     }
 
-    fn field(&mut self, expression: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
+    fn check_field(&mut self, expression: &Expr, operand: &Expr, field: &str, optional: bool) -> Type {
         self.check(operand);
         let operand = self.known.apply(&self.get(operand), false);
         let (target, was_optional) = match &operand {
@@ -178,9 +178,9 @@ impl Checker<'_> {
             Type::Object(name) => match self.environment.field(name, field) {
                 Some(found) => found.clone(),
                 None => {
-                    self.problem(
+                    self.report_problem(
                         expression,
-                        if self.environment.knows(name) {
+                        if self.environment.declares_fields_of(name) {
                             format!("undefined field '{field}'")
                         } else {
                             format!("unexpected failed resolution of '{name}'")
@@ -195,7 +195,7 @@ impl Checker<'_> {
             }
             Type::Dyn | Type::Error => Type::Dyn,
             other => {
-                self.problem(expression, format!("type '{other}' does not support field selection"));
+                self.report_problem(expression, format!("type '{other}' does not support field selection"));
                 Type::Dyn
             }
         };
@@ -211,38 +211,38 @@ impl Checker<'_> {
             && let [operand, name] = arguments
             && let Kind::Literal(Literal::String(field)) = &name.kind
         {
-            let result = self.field(expression, operand, field, true);
+            let result = self.check_field(expression, operand, field, true);
             let result = self.known.apply(&result, false);
             self.set(expression, result);
-            self.refer(expression, function, false, vec!["select_optional_field"]);
+            self.record_reference(expression, function, false, vec!["select_optional_field"]);
             return;
         }
         arguments.iter().for_each(|argument| self.check(argument));
         let Some(target) = target else {
-            match declarations::function(function.trim_start_matches('.')) {
+            match declarations::find_function(function.trim_start_matches('.')) {
                 Some(overloads) => {
-                    self.resolve(expression, function.trim_start_matches('.'), overloads, None, arguments)
+                    self.resolve_call(expression, function.trim_start_matches('.'), overloads, None, arguments)
                 }
-                None => self.undeclared(expression, function),
+                None => self.report_undeclared(expression, function),
             }
             return;
         };
         // `a.b.c(…)` may be a function of that whole name.
         let whole = target.qualified_name().map(|prefix| format!("{prefix}.{function}"));
         if let Some(whole) = whole
-            && let Some(overloads) = declarations::function(&whole)
+            && let Some(overloads) = declarations::find_function(&whole)
         {
-            self.resolve(expression, &whole, overloads, None, arguments);
+            self.resolve_call(expression, &whole, overloads, None, arguments);
             return;
         }
         self.check(target);
-        match declarations::function(function) {
-            Some(overloads) => self.resolve(expression, function, overloads, Some(target), arguments),
-            None => self.undeclared(expression, function),
+        match declarations::find_function(function) {
+            Some(overloads) => self.resolve_call(expression, function, overloads, Some(target), arguments),
+            None => self.report_undeclared(expression, function),
         }
     }
 
-    fn refer(&mut self, expression: &Expr, name: &str, namespaced: bool, overloads: Vec<&'static str>) {
+    fn record_reference(&mut self, expression: &Expr, name: &str, namespaced: bool, overloads: Vec<&'static str>) {
         self.references.insert(
             expression.id,
             Reference::Function {
@@ -253,7 +253,7 @@ impl Checker<'_> {
         );
     }
 
-    fn resolve(
+    fn resolve_call(
         &mut self,
         expression: &Expr,
         name: &str,
@@ -266,12 +266,12 @@ impl Checker<'_> {
             for argument in arguments {
                 let found = self.get(argument);
                 if !self.known.accept(std::slice::from_ref(&found), &[Type::Bool]) {
-                    self.mismatch(argument, &Type::Bool, &found);
+                    self.report_mismatch(argument, &Type::Bool, &found);
                 }
             }
             self.set(expression, Type::Bool);
             let id = if name == "_&&_" { "logical_and" } else { "logical_or" };
-            self.refer(expression, name, false, vec![id]);
+            self.record_reference(expression, name, false, vec![id]);
             return;
         }
         let given: Vec<Type> = target.into_iter().chain(arguments).map(|one| self.get(one)).collect();
@@ -281,7 +281,7 @@ impl Checker<'_> {
             if overload.member != target.is_some() {
                 continue;
             }
-            let (parameters, returned) = self.instantiate(overload);
+            let (parameters, returned) = self.instantiate_overload(overload);
             if !self.known.accept(&given, &parameters) {
                 continue;
             }
@@ -296,7 +296,7 @@ impl Checker<'_> {
         match result {
             Some(result) => {
                 self.set(expression, result);
-                self.refer(expression, name, namespaced, fitting);
+                self.record_reference(expression, name, namespaced, fitting);
             }
             None => {
                 let shown: Vec<String> = given
@@ -308,20 +308,20 @@ impl Checker<'_> {
                     _ => format!("({})", shown.join(", ")),
                 };
                 let message = format!("found no matching overload for '{name}' applied to '{signature}'");
-                self.problem(expression, message);
+                self.report_problem(expression, message);
                 self.set(expression, Type::Error);
             }
         }
     }
 
     /// Returns an overload's types with type variables of their own.
-    fn instantiate(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
+    fn instantiate_overload(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
         if overload.variables.is_empty() {
             return (overload.parameters.clone(), overload.result.clone());
         }
         let mut own = Substitutions::default();
         for variable in &overload.variables {
-            let fresh = self.fresh();
+            let fresh = self.new_type_parameter();
             own.bind(variable, fresh);
         }
         let parameters = overload.parameters.iter().map(|one| own.apply(one, false)).collect();
@@ -329,7 +329,7 @@ impl Checker<'_> {
     }
 
     /// Returns the type of a value in a literal. An optional entry has the type inside its optional.
-    fn unwrapped(&mut self, value: &Expr, optional: bool) -> Type {
+    fn unwrap_type(&mut self, value: &Expr, optional: bool) -> Type {
         let found = self.get(value);
         if !optional {
             return found;
@@ -338,13 +338,13 @@ impl Checker<'_> {
             Type::Optional(inner) => (*inner).clone(),
             Type::Dyn => Type::Dyn,
             other => {
-                self.mismatch(value, &Type::optional(other.clone()), &other);
+                self.report_mismatch(value, &Type::optional(other.clone()), &other);
                 other
             }
         }
     }
 
-    fn join(&mut self, at: &Expr, before: Option<Type>, found: Type) -> Type {
+    fn join_types(&mut self, at: &Expr, before: Option<Type>, found: Type) -> Type {
         let Some(before) = before else { return found };
         if self
             .known
@@ -360,10 +360,10 @@ impl Checker<'_> {
         let mut joined = None;
         for element in elements {
             self.check(&element.value);
-            let found = self.unwrapped(&element.value, element.optional);
-            joined = Some(self.join(&element.value, joined, found));
+            let found = self.unwrap_type(&element.value, element.optional);
+            joined = Some(self.join_types(&element.value, joined, found));
         }
-        let items = joined.unwrap_or_else(|| self.fresh());
+        let items = joined.unwrap_or_else(|| self.new_type_parameter());
         self.set(expression, Type::list(items));
     }
 
@@ -372,13 +372,13 @@ impl Checker<'_> {
         for entry in entries {
             self.check(&entry.key);
             let key = self.get(&entry.key);
-            keys = Some(self.join(&entry.key, keys, key));
+            keys = Some(self.join_types(&entry.key, keys, key));
             self.check(&entry.value);
-            let value = self.unwrapped(&entry.value, entry.optional);
-            values = Some(self.join(&entry.value, values, value));
+            let value = self.unwrap_type(&entry.value, entry.optional);
+            values = Some(self.join_types(&entry.value, values, value));
         }
-        let keys = keys.unwrap_or_else(|| self.fresh());
-        let values = values.unwrap_or_else(|| self.fresh());
+        let keys = keys.unwrap_or_else(|| self.new_type_parameter());
+        let values = values.unwrap_or_else(|| self.new_type_parameter());
         self.set(expression, Type::map(keys, values));
     }
 
@@ -400,7 +400,7 @@ impl Checker<'_> {
                 let message = format!(
                     "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
-                self.problem(&fold.range, message);
+                self.report_problem(&fold.range, message);
                 (Type::Error, Type::Error)
             }
         };
@@ -427,7 +427,7 @@ impl Checker<'_> {
             .known
             .accept(std::slice::from_ref(expected), std::slice::from_ref(&found))
         {
-            self.mismatch(expression, expected, &found);
+            self.report_mismatch(expression, expected, &found);
         }
     }
 }

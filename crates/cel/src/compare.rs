@@ -8,33 +8,33 @@ use crate::shape::Joining;
 use crate::value::{Entries, Key, List, Map, Value};
 
 /// Returns whether two values are equal.
-pub(crate) fn equal<'a>(left: &Value<'a>, right: &Value<'a>, meter: &mut Meter) -> Result<bool, Failure> {
-    meter.effort(1)?;
+pub(crate) fn are_equal<'a>(left: &Value<'a>, right: &Value<'a>, meter: &mut Meter) -> Result<bool, Failure> {
+    meter.spend_effort(1)?;
     Ok(match (left, right) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(left), Value::Bool(right)) => left == right,
         (Value::String(left), Value::String(right)) => {
             if left.len() == right.len() {
-                meter.effort(left.len())?;
+                meter.spend_effort(left.len())?;
             }
             **left == **right
         }
         (Value::Bytes(left), Value::Bytes(right)) => {
-            meter.effort(left.len())?;
+            meter.spend_effort(left.len())?;
             left == right
         }
         (Value::Timestamp(left), Value::Timestamp(right)) => left == right,
         (Value::Duration(left), Value::Duration(right)) => left == right,
         (Value::Type(left), Value::Type(right)) => left.name() == right.name(),
         (Value::Optional(left), Value::Optional(right)) => match (left, right) {
-            (Some(left), Some(right)) => equal(left, right, meter)?,
+            (Some(left), Some(right)) => are_equal(left, right, meter)?,
             (left, right) => left.is_none() && right.is_none(),
         },
         (Value::List(left), Value::List(right)) => equal_lists(left, right, meter)?,
         (Value::Map(left), Value::Map(right)) => equal_maps(left, right, meter)?,
         (Value::Extension(left), Value::Extension(right)) => left == right,
         (Value::Preserved(left), Value::Preserved(right)) => {
-            meter.effort(left.to_string().len())?;
+            meter.spend_effort(left.to_string().len())?;
             left == right
         }
         (left, right) => number_order(left, right) == Some(Ordering::Equal),
@@ -45,10 +45,10 @@ fn equal_lists<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Resu
     if left.len() != right.len() {
         return Ok(false);
     }
-    match left.shape.and_then(crate::shape::Shape::joining) {
+    match left.shape.and_then(crate::shape::Shape::join_rule) {
         Some(Joining::Set) => {
             for item in right.iter() {
-                if !contains(left, &item?, meter)? {
+                if !list_contains(left, &item?, meter)? {
                     return Ok(false);
                 }
             }
@@ -58,7 +58,7 @@ fn equal_lists<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Resu
             for item in right.iter() {
                 let item = item?;
                 match find_by_keys(left, &item, keys, meter)? {
-                    Some((_, same)) if equal(&same, &item, meter)? => {}
+                    Some((_, same)) if are_equal(&same, &item, meter)? => {}
                     _ => return Ok(false),
                 }
             }
@@ -66,7 +66,7 @@ fn equal_lists<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Resu
         }
         None => {
             for (left, right) in left.iter().zip(right.iter()) {
-                if !equal(&left?, &right?, meter)? {
+                if !are_equal(&left?, &right?, meter)? {
                     return Ok(false);
                 }
             }
@@ -76,9 +76,9 @@ fn equal_lists<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Resu
 }
 
 /// Returns whether a list has an item equal to a value.
-pub(crate) fn contains<'a>(list: &List<'a>, value: &Value<'a>, meter: &mut Meter) -> Result<bool, Failure> {
+pub(crate) fn list_contains<'a>(list: &List<'a>, value: &Value<'a>, meter: &mut Meter) -> Result<bool, Failure> {
     for item in list.iter() {
-        if equal(&item?, value, meter)? {
+        if are_equal(&item?, value, meter)? {
             return Ok(true);
         }
     }
@@ -97,7 +97,7 @@ fn find_by_keys<'a>(
         for key in keys {
             let (left, right) = (key_value(&item, key)?, key_value(like, key)?);
             same &= match (&left, &right) {
-                (Some(left), Some(right)) => equal(left, right, meter)?,
+                (Some(left), Some(right)) => are_equal(left, right, meter)?,
                 (None, None) => true,
                 _ => false,
             };
@@ -127,14 +127,14 @@ fn equal_maps<'a>(left: &Map<'a>, right: &Map<'a>, meter: &mut Meter) -> Result<
         let (Some(one), Some(other)) = (left.find(&key)?, right.find(&key)?) else {
             return Ok(left.find(&key)?.is_none() && right.find(&key)?.is_none());
         };
-        if !equal(&one, &other, meter)? {
+        if !are_equal(&one, &other, meter)? {
             return Ok(false);
         }
     }
     // Properties that the schema doesn't declare are compared as JSON.
     if let (Entries::Json(one, Some(shape)), Entries::Json(other, Some(_))) = (&left.entries, &right.entries) {
         for (name, value) in one.iter().filter(|(name, _)| shape.property(name).is_none()) {
-            meter.effort(value.to_string().len())?;
+            meter.spend_effort(value.to_string().len())?;
             if other.get(name).is_some_and(|found| found != value) {
                 return Ok(false);
             }
@@ -144,14 +144,14 @@ fn equal_maps<'a>(left: &Map<'a>, right: &Map<'a>, meter: &mut Meter) -> Result<
 }
 
 /// Joins two lists. A set gets the items that it lacks, a map by keys replaces items with equal keys, and other lists are concatenated.
-pub(crate) fn join<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
-    meter.effort((left.len() + right.len()).saturating_mul(std::mem::size_of::<Value<'_>>()))?;
+pub(crate) fn join_lists<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+    meter.spend_effort((left.len() + right.len()).saturating_mul(std::mem::size_of::<Value<'_>>()))?;
     let mut items = left.iter().collect::<Result<Vec<_>, _>>()?;
-    match left.shape.and_then(crate::shape::Shape::joining) {
+    match left.shape.and_then(crate::shape::Shape::join_rule) {
         Some(Joining::Set) => {
             for item in right.iter() {
                 let item = item?;
-                if !contains(left, &item, meter)? {
+                if !list_contains(left, &item, meter)? {
                     items.push(item);
                 }
             }
@@ -182,15 +182,19 @@ pub(crate) fn join<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> 
 }
 
 /// Returns the order of two values; `None` if they have no order.
-pub(crate) fn order(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> Result<Option<Ordering>, Failure> {
+pub(crate) fn compare_values(
+    left: &Value<'_>,
+    right: &Value<'_>,
+    meter: &mut Meter,
+) -> Result<Option<Ordering>, Failure> {
     Ok(match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
         (Value::String(left), Value::String(right)) => {
-            meter.effort(left.len().min(right.len()))?;
+            meter.spend_effort(left.len().min(right.len()))?;
             Some((**left).cmp(&**right))
         }
         (Value::Bytes(left), Value::Bytes(right)) => {
-            meter.effort(left.len().min(right.len()))?;
+            meter.spend_effort(left.len().min(right.len()))?;
             Some(left.cmp(right))
         }
         (Value::Timestamp(left), Value::Timestamp(right)) => Some(left.cmp(right)),
@@ -200,7 +204,7 @@ pub(crate) fn order(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> R
 }
 
 /// Checks whether the types of two values can have an order. A float that is not a number still has no order.
-pub(crate) fn comparable(left: &Value<'_>, right: &Value<'_>) -> bool {
+pub(crate) fn are_comparable(left: &Value<'_>, right: &Value<'_>) -> bool {
     let number = |value: &Value<'_>| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
     (number(left) && number(right))
         || matches!(

@@ -16,20 +16,20 @@ pub(crate) const AUTHORIZATION: u64 = 350_000;
 /// The cost of creating a list.
 pub(crate) const LIST: u64 = 10;
 
-fn ceil(value: f64) -> u64 {
+fn round_up(value: f64) -> u64 {
     value.ceil() as u64
 }
 
-fn size(value: Option<&Value<'_>>) -> u64 {
+fn measure_size(value: Option<&Value<'_>>) -> u64 {
     match value {
-        Some(Value::Optional(Some(inner))) => size(Some(inner)),
+        Some(Value::Optional(Some(inner))) => measure_size(Some(inner)),
         Some(value) => value.size().unwrap_or(1),
         None => 1,
     }
 }
 
-fn letters(value: Option<&Value<'_>>, factor: f64) -> u64 {
-    ceil(size(value) as f64 * factor)
+fn of_letters(value: Option<&Value<'_>>, factor: f64) -> u64 {
+    round_up(measure_size(value) as f64 * factor)
 }
 
 /// Returns the cost of a call; `result` is `None` if the call failed.
@@ -41,36 +41,38 @@ pub(crate) fn of_call(call: &Call, arguments: &[Value<'_>], result: Option<&Valu
         return cost;
     }
     let matching = || {
-        let text = ceil((1.0 + size(first) as f64) * LETTER);
-        text.saturating_mul(letters(second, PATTERN_LETTER))
+        let text = round_up((1.0 + measure_size(first) as f64) * LETTER);
+        text.saturating_mul(of_letters(second, PATTERN_LETTER))
     };
     let is_address =
         |value: Option<&Value<'_>>| matches!(value, Some(Value::Extension(Extension::Ip(_) | Extension::Cidr(..))));
     match call.function.as_str() {
         "check" => AUTHORIZATION,
-        "fieldSelector" | "labelSelector" => selector(size(second)),
-        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => first.map_or(0, traversal),
-        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" => letters(first, LETTER),
-        "replace" | "split" | "ip.isCanonical" => letters(first, 2.0 * LETTER),
-        "join" => letters(result, 2.0 * LETTER),
+        "fieldSelector" | "labelSelector" => of_selector(measure_size(second)),
+        "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => first.map_or(0, of_traversal),
+        "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" => of_letters(first, LETTER),
+        "replace" | "split" | "ip.isCanonical" => of_letters(first, 2.0 * LETTER),
+        "join" => of_letters(result, 2.0 * LETTER),
         "find" | "findAll" => matching(),
         "ip" if is_address(first) => 1,
-        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => letters(first, LETTER),
+        "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
+            of_letters(first, LETTER)
+        }
         "containsIP" | "containsCIDR" => {
-            let network = size(first) as f64;
-            let mut cost = ceil(2.0 * network * LETTER);
+            let network = measure_size(first) as f64;
+            let mut cost = round_up(2.0 * network * LETTER);
             if call.function == "containsCIDR" {
-                cost += ceil(network * LETTER) + 1;
+                cost += round_up(network * LETTER) + 1;
             }
             if !is_address(second) {
-                cost += letters(second, LETTER);
+                cost += of_letters(second, LETTER);
             }
             cost
         }
         "validate" => match first {
             Some(Value::Extension(Extension::Format(format))) => {
-                let text = ceil((1.0 + size(second) as f64) * LETTER);
-                text.saturating_mul(ceil(format.pattern_size as f64 * PATTERN_LETTER))
+                let text = round_up((1.0 + measure_size(second) as f64) * LETTER);
+                text.saturating_mul(round_up(format.pattern_size as f64 * PATTERN_LETTER))
             }
             _ => 1,
         },
@@ -78,7 +80,7 @@ pub(crate) fn of_call(call: &Call, arguments: &[Value<'_>], result: Option<&Valu
             1
         }
         "_==_" if is_address(first) => 1,
-        "_==_" | "_!=_" => ceil(size(first).min(size(second)) as f64 * LETTER),
+        "_==_" | "_!=_" => round_up(measure_size(first).min(measure_size(second)) as f64 * LETTER),
         _ => of_overload(call.overload, first, second, &matching),
     }
 }
@@ -92,8 +94,8 @@ fn of_overload(
 ) -> u64 {
     match overload.unwrap_or_default() {
         "starts_with_string" | "ends_with_string" | "string_to_bytes" | "bytes_to_string" | "strings_quote"
-        | "string_format" => letters(first, LETTER),
-        "in_list" => size(second),
+        | "string_format" => of_letters(first, LETTER),
+        "in_list" => measure_size(second),
         "less_string"
         | "greater_string"
         | "less_equals_string"
@@ -101,10 +103,10 @@ fn of_overload(
         | "less_bytes"
         | "greater_bytes"
         | "less_equals_bytes"
-        | "greater_equals_bytes" => ceil(size(first).min(size(second)) as f64 * LETTER),
-        "add_string" | "add_bytes" => ceil((size(first) + size(second)) as f64 * LETTER),
+        | "greater_equals_bytes" => round_up(measure_size(first).min(measure_size(second)) as f64 * LETTER),
+        "add_string" | "add_bytes" => round_up((measure_size(first) + measure_size(second)) as f64 * LETTER),
         "matches_string" => matching(),
-        "contains_string" => letters(first, LETTER).saturating_mul(letters(second, LETTER)),
+        "contains_string" => of_letters(first, LETTER).saturating_mul(of_letters(second, LETTER)),
         _ => 1,
     }
 }
@@ -117,7 +119,7 @@ fn of_list_function(
     result: Option<&Value<'_>>,
 ) -> Option<u64> {
     let allocating = |factor: f64, count: u64| (count as f64 * factor) as u64 + 1 + LIST;
-    let sets = |factor: f64| 1 + (size(first).saturating_mul(size(second)) as f64 * factor) as u64;
+    let sets = |factor: f64| 1 + (measure_size(first).saturating_mul(measure_size(second)) as f64 * factor) as u64;
     let among_themselves = |list: Option<&Value<'_>>| {
         let item = match list {
             Some(Value::List(list)) => list.get(0).and_then(Result::ok),
@@ -127,13 +129,13 @@ fn of_list_function(
             Some(Value::String(_) | Value::Bytes(_)) => 2.0 + LETTER,
             _ => 2.0,
         };
-        allocating(factor, size(list).saturating_mul(size(list)))
+        allocating(factor, measure_size(list).saturating_mul(measure_size(list)))
     };
     Some(match overload {
-        "list_slice" | "lists_range" | "list_reverse" => allocating(1.0, size(result)),
-        "list_flatten" => allocating(1.0, size(first)),
+        "list_slice" | "lists_range" | "list_reverse" => allocating(1.0, measure_size(result)),
+        "list_flatten" => allocating(1.0, measure_size(first)),
         "list_flatten_int" => match second {
-            Some(Value::Int(depth)) => allocating(*depth as f64, size(first)),
+            Some(Value::Int(depth)) => allocating(*depth as f64, measure_size(first)),
             _ => return None,
         },
         "list_distinct" => among_themselves(first),
@@ -146,23 +148,23 @@ fn of_list_function(
 }
 
 /// Returns the cost of parsing a selector with `length` characters.
-pub(crate) fn selector(length: u64) -> u64 {
-    let requirements = ceil(length as f64 * 0.5);
-    LIST + ceil(length as f64 * LETTER) + ceil(requirements as f64 * 50.0)
+pub(crate) fn of_selector(length: u64) -> u64 {
+    let requirements = round_up(length as f64 * 0.5);
+    LIST + round_up(length as f64 * LETTER) + round_up(requirements as f64 * 50.0)
 }
 
 /// Returns the cost of traversing a complete value.
-fn traversal(value: &Value<'_>) -> u64 {
+fn of_traversal(value: &Value<'_>) -> u64 {
     match value {
         Value::String(text) => (text.len() as f64 * LETTER) as u64,
         Value::Bytes(bytes) => (bytes.len() as f64 * LETTER) as u64,
-        Value::List(list) => list.iter().filter_map(Result::ok).map(|item| traversal(&item)).sum(),
+        Value::List(list) => list.iter().filter_map(Result::ok).map(|item| of_traversal(&item)).sum(),
         Value::Map(map) => map
             .keys()
             .iter()
             .map(|key| {
                 let value = map.find(key).ok().flatten();
-                traversal(key) + value.as_ref().map_or(0, traversal)
+                of_traversal(key) + value.as_ref().map_or(0, of_traversal)
             })
             .sum(),
         _ => 1,

@@ -30,7 +30,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
 });
 
 /// Returns the overloads of a function.
-pub(crate) fn function(name: &str) -> Option<&'static [Overload]> {
+pub(crate) fn find_function(name: &str) -> Option<&'static [Overload]> {
     FUNCTIONS.get(name).map(Vec::as_slice)
 }
 
@@ -54,7 +54,7 @@ fn parse(line: &'static str) -> Option<(&'static str, Overload)> {
     parameters
         .iter()
         .chain([&result])
-        .for_each(|one| collect(one, &mut variables));
+        .for_each(|one| collect_variables(one, &mut variables));
     Some((
         name,
         Overload {
@@ -67,13 +67,13 @@ fn parse(line: &'static str) -> Option<(&'static str, Overload)> {
     ))
 }
 
-fn collect(within: &Type, variables: &mut Vec<Arc<str>>) {
+fn collect_variables(within: &Type, variables: &mut Vec<Arc<str>>) {
     match within {
         Type::Parameter(name) if !variables.contains(name) => variables.push(name.clone()),
-        Type::List(inner) | Type::Optional(inner) | Type::Type(Some(inner)) => collect(inner, variables),
+        Type::List(inner) | Type::Optional(inner) | Type::Type(Some(inner)) => collect_variables(inner, variables),
         Type::Map(both) => {
-            collect(&both.0, variables);
-            collect(&both.1, variables);
+            collect_variables(&both.0, variables);
+            collect_variables(&both.1, variables);
         }
         _ => {}
     }

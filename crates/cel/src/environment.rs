@@ -60,7 +60,7 @@ impl Environment {
     }
 
     /// Checks whether the fields of this object type are declared.
-    pub(crate) fn knows(&self, object: &str) -> bool {
+    pub(crate) fn declares_fields_of(&self, object: &str) -> bool {
         self.objects.contains_key(object)
     }
 

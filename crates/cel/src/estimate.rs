@@ -22,7 +22,7 @@ pub struct Range {
 impl Range {
     pub(crate) const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
 
-    pub(crate) const fn fixed(value: u64) -> Self {
+    pub(crate) const fn exact(value: u64) -> Self {
         Self { min: value, max: value }
     }
 
@@ -41,7 +41,7 @@ impl Range {
     }
 
     /// Returns the range multiplied by a factor, rounded up.
-    pub(crate) fn scaled(self, factor: f64) -> Self {
+    pub(crate) fn scale(self, factor: f64) -> Self {
         let scale = |value: u64| (value as f64 * factor).ceil() as u64;
         Self {
             min: scale(self.min),
@@ -58,7 +58,7 @@ impl Range {
 }
 
 /// Estimates a checked expression. `root` is the schema of its variables.
-pub(crate) fn estimate(tree: &Expr, checked: &Checked, root: Option<&Shape>) -> Range {
+pub(crate) fn estimate_expression(tree: &Expr, checked: &Checked, root: Option<&Shape>) -> Range {
     let mut estimator = Estimator {
         checked,
         root,
@@ -67,7 +67,7 @@ pub(crate) fn estimate(tree: &Expr, checked: &Checked, root: Option<&Shape>) -> 
         entries: HashMap::new(),
         locals: Vec::new(),
     };
-    estimator.cost(tree)
+    estimator.estimate_node(tree)
 }
 
 /// Sizes of the keys and values of a list or map.
@@ -103,19 +103,19 @@ enum Part {
 }
 
 impl Estimator<'_> {
-    fn cost(&mut self, expression: &Expr) -> Range {
+    fn estimate_node(&mut self, expression: &Expr) -> Range {
         match &expression.kind {
             Kind::Literal(_) => Range::default(),
-            Kind::Ident(name) => self.name(expression, name),
+            Kind::Ident(name) => self.estimate_name(expression, name),
             Kind::Select { operand, field, test } => {
                 let whole = self.checked.references.get(&expression.id);
                 if let Some(Reference::Variable(name)) = whole {
-                    return self.name(expression, &name.clone());
+                    return self.estimate_name(expression, &name.clone());
                 }
                 if let Some(Reference::Type(_)) = whole {
-                    return self.name(expression, field);
+                    return self.estimate_name(expression, field);
                 }
-                let mut sum = self.cost(operand);
+                let mut sum = self.estimate_node(operand);
                 if *test {
                     return sum;
                 }
@@ -123,9 +123,9 @@ impl Estimator<'_> {
                     self.checked.type_of(operand),
                     Type::Map(_) | Type::Object(_) | Type::Parameter(_)
                 ) {
-                    sum = sum.plus(Range::fixed(1));
+                    sum = sum.plus(Range::exact(1));
                 }
-                let mut path = self.path(operand);
+                let mut path = self.path_of(operand);
                 path.push(field.clone());
                 self.paths.insert(expression.id, path);
                 sum
@@ -134,32 +134,34 @@ impl Estimator<'_> {
                 function,
                 target,
                 arguments,
-            } => self.call(expression, function, target.as_deref(), arguments),
+            } => self.estimate_call(expression, function, target.as_deref(), arguments),
             Kind::List(elements) => {
-                let mut sum = Range::fixed(10);
+                let mut sum = Range::exact(10);
                 let mut item = Range { min: u64::MAX, max: 0 };
                 if elements.is_empty() {
                     item.min = 0;
                 }
                 for element in elements {
-                    sum = sum.plus(self.cost(&element.value));
+                    sum = sum.plus(self.estimate_node(&element.value));
                     item = item.union(self.size_or_unknown(&element.value));
                 }
                 let entries = Entries {
                     is_list: true,
-                    key: Range::fixed(1),
+                    key: Range::exact(1),
                     value: item,
                 };
                 self.entries.insert(expression.id, entries);
                 sum
             }
             Kind::Map(entries) => {
-                let mut sum = Range::fixed(30);
+                let mut sum = Range::exact(30);
                 let least = if entries.is_empty() { 0 } else { u64::MAX };
                 let mut key = Range { min: least, max: 0 };
                 let mut value = key;
                 for entry in entries {
-                    sum = sum.plus(self.cost(&entry.key)).plus(self.cost(&entry.value));
+                    sum = sum
+                        .plus(self.estimate_node(&entry.key))
+                        .plus(self.estimate_node(&entry.value));
                     key = key.union(self.size_or_unknown(&entry.key));
                     value = value.union(self.size_or_unknown(&entry.value));
                 }
@@ -171,48 +173,48 @@ impl Estimator<'_> {
                 self.entries.insert(expression.id, made);
                 sum
             }
-            Kind::Message(_) => Range::fixed(40),
-            Kind::Comprehension(fold) if fold.is_binding() => self.binding(expression, fold),
-            Kind::Comprehension(fold) => self.fold(expression, fold),
+            Kind::Message(_) => Range::exact(40),
+            Kind::Comprehension(fold) if fold.is_binding() => self.estimate_binding(expression, fold),
+            Kind::Comprehension(fold) => self.estimate_fold(expression, fold),
         }
     }
 
-    fn name(&mut self, expression: &Expr, name: &str) -> Range {
-        let path = match self.local(name) {
+    fn estimate_name(&mut self, expression: &Expr, name: &str) -> Range {
+        let path = match self.find_local(name) {
             Some(local) => local.path.clone(),
             None => vec![name.to_owned()],
         };
         self.paths.insert(expression.id, path);
-        Range::fixed(1)
+        Range::exact(1)
     }
 
-    fn local(&self, name: &str) -> Option<&Local> {
+    fn find_local(&self, name: &str) -> Option<&Local> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
-    fn path(&self, expression: &Expr) -> Vec<String> {
+    fn path_of(&self, expression: &Expr) -> Vec<String> {
         if let Kind::Ident(name) = &expression.kind
-            && let Some(local) = self.local(name)
+            && let Some(local) = self.find_local(name)
         {
             return local.path.clone();
         }
         self.paths.get(&expression.id).cloned().unwrap_or_default()
     }
 
-    fn binding(&mut self, expression: &Expr, fold: &Comprehension) -> Range {
-        let sum = self.cost(&fold.range).plus(self.cost(&fold.start));
-        self.push(&fold.accumulator, &fold.start);
-        let sum = sum.plus(self.cost(&fold.result));
+    fn estimate_binding(&mut self, expression: &Expr, fold: &Comprehension) -> Range {
+        let sum = self.estimate_node(&fold.range).plus(self.estimate_node(&fold.start));
+        self.push_local(&fold.accumulator, &fold.start);
+        let sum = sum.plus(self.estimate_node(&fold.result));
         self.locals.pop();
         self.copy_sizes(expression, &fold.result);
         sum
     }
 
-    fn push(&mut self, name: &str, value: &Expr) {
+    fn push_local(&mut self, name: &str, value: &Expr) {
         let local = Local {
             name: name.to_owned(),
-            path: self.path(value),
-            size: self.size(value),
+            path: self.path_of(value),
+            size: self.find_size(value),
             entries: self.entry_sizes(value),
         };
         self.locals.push(local);
@@ -231,7 +233,7 @@ impl Estimator<'_> {
             (Part::Single | Part::Key, false) => ("@keys", false),
         };
         let size = entries.map(|entries| if takes_value { entries.value } else { entries.key });
-        let mut path = self.path(range);
+        let mut path = self.path_of(range);
         path.push(step.to_owned());
         self.locals.push(Local {
             name: name.to_owned(),
@@ -241,10 +243,10 @@ impl Estimator<'_> {
         });
     }
 
-    fn fold(&mut self, expression: &Expr, fold: &Comprehension) -> Range {
-        let mut sum = self.cost(&fold.range).plus(self.cost(&fold.start));
+    fn estimate_fold(&mut self, expression: &Expr, fold: &Comprehension) -> Range {
+        let mut sum = self.estimate_node(&fold.range).plus(self.estimate_node(&fold.start));
         let outside = self.locals.len();
-        self.push(&fold.accumulator, &fold.start);
+        self.push_local(&fold.accumulator, &fold.start);
         match &fold.second_variable {
             Some(second) => {
                 self.push_part(&fold.variable, &fold.range, Part::Key);
@@ -252,16 +254,16 @@ impl Estimator<'_> {
             }
             None => self.push_part(&fold.variable, &fold.range, Part::Single),
         }
-        let each = self.cost(&fold.condition);
-        let each = self.cost(&fold.step).plus(each);
+        let each = self.estimate_node(&fold.condition);
+        let each = self.estimate_node(&fold.step).plus(each);
         self.locals.truncate(outside + 1);
-        sum = sum.plus(self.cost(&fold.result));
+        sum = sum.plus(self.estimate_node(&fold.result));
         self.locals.truncate(outside);
         let count = self.size_or_unknown(&fold.range);
         sum = sum.plus(count.times(each));
         match &fold.start.kind {
             Kind::Literal(_) => {
-                if let Some(size) = self.size(&fold.start) {
+                if let Some(size) = self.find_size(&fold.start) {
                     self.sizes.insert(expression.id, size);
                 }
             }
@@ -277,7 +279,7 @@ impl Estimator<'_> {
     }
 
     fn copy_sizes(&mut self, to: &Expr, from: &Expr) {
-        if let Some(size) = self.size(from) {
+        if let Some(size) = self.find_size(from) {
             self.sizes.insert(to.id, size);
         }
         if let Some(entries) = self.entry_sizes(from) {
@@ -285,7 +287,7 @@ impl Estimator<'_> {
         }
     }
 
-    fn call(&mut self, expression: &Expr, written: &str, target: Option<&Expr>, arguments: &[Expr]) -> Range {
+    fn estimate_call(&mut self, expression: &Expr, written: &str, target: Option<&Expr>, arguments: &[Expr]) -> Range {
         let (function, target) = match self.checked.references.get(&expression.id) {
             Some(Reference::Function { name, namespaced, .. }) => (name.clone(), target.filter(|_| !*namespaced)),
             _ => (written.to_owned(), target),
@@ -293,18 +295,18 @@ impl Estimator<'_> {
         if function == "dyn"
             && let [argument] = arguments
         {
-            let cost = self.cost(argument);
+            let cost = self.estimate_node(argument);
             self.copy_sizes(expression, argument);
-            return cost.plus(Range::fixed(1));
+            return cost.plus(Range::exact(1));
         }
-        let costs: Vec<Range> = arguments.iter().map(|argument| self.cost(argument)).collect();
+        let costs: Vec<Range> = arguments.iter().map(|argument| self.estimate_node(argument)).collect();
         let overloads = self.checked.overloads(expression).to_vec();
         if overloads.is_empty() {
             return Range::default();
         }
         let mut sum = Range::default();
         if let Some(target) = target {
-            sum = self.cost(target);
+            sum = self.estimate_node(target);
         }
         let mut total = Range { min: u64::MAX, max: 0 };
         let mut result: Option<Range> = None;
@@ -321,12 +323,12 @@ impl Estimator<'_> {
             };
             if let (Some(step), Some(operand)) = (step, arguments.first()) {
                 result = self.entry_sizes(operand).map(|entries| entries.value);
-                let mut path = self.path(operand);
+                let mut path = self.path_of(operand);
                 path.push(step.to_owned());
                 self.paths.insert(expression.id, path);
             }
             if result.is_none() {
-                result = self.size(expression);
+                result = self.find_size(expression);
             }
         }
         if let Some(result) = result {
@@ -346,7 +348,7 @@ impl Estimator<'_> {
         costs: &[Range],
     ) -> (Range, Option<Range>) {
         let given = costs.iter().fold(Range::default(), |sum, cost| sum.plus(*cost));
-        if let Some((cost, size)) = calls::estimate(self, function, overload, target, arguments) {
+        if let Some((cost, size)) = calls::estimate_call(self, function, overload, target, arguments) {
             return (cost.plus(given), size);
         }
         let size = |estimator: &mut Self, index: usize| {
@@ -355,16 +357,16 @@ impl Estimator<'_> {
                 .map_or(Range::UNKNOWN, |argument| estimator.size_or_unknown(argument))
         };
         let target_size = target.map_or(Range::UNKNOWN, |target| self.size_or_unknown(target));
-        let fixed = Range::fixed(1).plus(given);
+        let fixed = Range::exact(1).plus(given);
         match overload {
-            "string_format" => (target_size.scaled(LETTER).plus(given), None),
+            "string_format" => (target_size.scale(LETTER).plus(given), None),
             "string_to_bytes" => {
                 let text = size(self, 0);
                 let result = Range {
                     min: text.min,
                     max: text.max.wrapping_mul(4),
                 };
-                (text.scaled(LETTER).plus(given), Some(result))
+                (text.scale(LETTER).plus(given), Some(result))
             }
             "bytes_to_string" => {
                 let bytes = size(self, 0);
@@ -372,7 +374,7 @@ impl Estimator<'_> {
                     min: bytes.min / 4,
                     max: bytes.max,
                 };
-                (bytes.scaled(LETTER).plus(given), Some(result))
+                (bytes.scale(LETTER).plus(given), Some(result))
             }
             "strings_quote" => {
                 let text = size(self, 0);
@@ -380,17 +382,17 @@ impl Estimator<'_> {
                     min: text.min.wrapping_add(2),
                     max: text.max.wrapping_mul(2).wrapping_add(2),
                 };
-                (text.scaled(LETTER).plus(given), Some(result))
+                (text.scale(LETTER).plus(given), Some(result))
             }
-            "starts_with_string" | "ends_with_string" => (size(self, 0).scaled(LETTER).plus(given), None),
-            "in_list" => (size(self, 1).scaled(1.0).plus(given), None),
+            "starts_with_string" | "ends_with_string" => (size(self, 0).scale(LETTER).plus(given), None),
+            "in_list" => (size(self, 1).scale(1.0).plus(given), None),
             "matches_string" => {
-                let text = target_size.plus(Range::fixed(1)).scaled(LETTER);
-                (text.times(size(self, 0).scaled(PATTERN_LETTER)).plus(given), None)
+                let text = target_size.plus(Range::exact(1)).scale(LETTER);
+                (text.times(size(self, 0).scale(PATTERN_LETTER)).plus(given), None)
             }
             "contains_string" => {
-                let part = size(self, 0).scaled(LETTER);
-                (target_size.scaled(LETTER).times(part).plus(given), None)
+                let part = size(self, 0).scale(LETTER);
+                (target_size.scale(LETTER).times(part).plus(given), None)
             }
             "logical_or" | "logical_and" => {
                 // The first term is always evaluated.
@@ -420,7 +422,7 @@ impl Estimator<'_> {
                 let cost = if overload == "add_list" {
                     fixed
                 } else {
-                    result.scaled(LETTER).plus(given)
+                    result.scale(LETTER).plus(given)
                 };
                 (cost, Some(result))
             }
@@ -439,7 +441,7 @@ impl Estimator<'_> {
                     min: u64::from(max > 0),
                     max,
                 };
-                (cost.scaled(LETTER).plus(given), None)
+                (cost.scale(LETTER).plus(given), None)
             }
             _ => (fixed, None),
         }
@@ -450,7 +452,7 @@ impl Estimator<'_> {
     }
 
     pub(crate) fn size_or_unknown(&mut self, expression: &Expr) -> Range {
-        self.size(expression).unwrap_or(Range::UNKNOWN)
+        self.find_size(expression).unwrap_or(Range::UNKNOWN)
     }
 
     /// Returns the size that the schema gives a path.
@@ -461,40 +463,40 @@ impl Estimator<'_> {
             if step == "@keys" {
                 return shape.is_map().then_some(Range { min: 0, max: 0 });
             }
-            shape = shape.step(step)?;
+            shape = shape.find_step(step)?;
         }
         Some(Range {
             min: 0,
-            max: shape.most(),
+            max: shape.maximum_length(),
         })
     }
 
     /// Returns the path of an expression, as far as it leads through the schema.
     pub(crate) fn visible_path(&self, expression: &Expr) -> Vec<String> {
-        let path = self.path(expression);
+        let path = self.path_of(expression);
         if path.first().is_some_and(|first| first == ACCUMULATOR) {
             return Vec::new();
         }
         path
     }
 
-    fn size(&mut self, expression: &Expr) -> Option<Range> {
+    fn find_size(&mut self, expression: &Expr) -> Option<Range> {
         if let Some(known) = self.sizes.get(&expression.id) {
             return Some(*known);
         }
         if let Some(size) = literal_size(expression) {
-            return Some(Range::fixed(size));
+            return Some(Range::exact(size));
         }
-        let path = self.path(expression);
+        let path = self.path_of(expression);
         if let Some(size) = self.schema_size(&path) {
             self.sizes.insert(expression.id, size);
             return Some(size);
         }
         if is_scalar(self.checked.type_of(expression)) {
-            return Some(Range::fixed(1));
+            return Some(Range::exact(1));
         }
         match &expression.kind {
-            Kind::Ident(name) => self.local(name)?.size,
+            Kind::Ident(name) => self.find_local(name)?.size,
             _ => None,
         }
     }
@@ -504,7 +506,7 @@ impl Estimator<'_> {
             return Some(*known);
         }
         match &expression.kind {
-            Kind::Ident(name) => self.local(name)?.entries,
+            Kind::Ident(name) => self.find_local(name)?.entries,
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ const LONGEST_PATTERN: f64 = 128.0;
 const LONGEST_FORMAT: u64 = 64;
 
 /// Returns the cost and the result's size of a call; `None` for calls with the standard cost of the language.
-pub(crate) fn estimate(
+pub(crate) fn estimate_call(
     estimator: &mut Estimator<'_>,
     function: &str,
     overload: &str,
@@ -22,39 +22,39 @@ pub(crate) fn estimate(
     if let Some(found) = of_lists(estimator, overload, target, arguments) {
         return Some(found);
     }
-    let one = Some((Range::fixed(1), None));
+    let one = Some((Range::exact(1), None));
     let first = |estimator: &mut Estimator<'_>| arguments.first().map(|first| estimator.size_or_unknown(first));
     match function {
-        "check" => Some((Range::fixed(AUTHORIZATION), None)),
+        "check" => Some((Range::exact(AUTHORIZATION), None)),
         "serviceAccount" | "path" | "group" | "resource" | "subresource" | "namespace" | "name" | "allowed"
         | "reason" | "error" | "errored" => one,
         "fieldSelector" | "labelSelector" => {
             let length = first(estimator)?;
-            let requirements = length.scaled(0.5).scaled(50.0);
-            Some((Range::fixed(LIST).plus(length.scaled(LETTER)).plus(requirements), None))
+            let requirements = length.scale(0.5).scale(50.0);
+            Some((Range::exact(LIST).plus(length.scale(LETTER)).plus(requirements), None))
         }
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => {
             let target = target?;
             let size = estimator.size_or_unknown(target);
-            let Some((of, item)) = item(estimator, target) else {
-                return Some((size.scaled(LETTER), None));
+            let Some((of, item)) = estimate_items(estimator, target) else {
+                return Some((size.scale(LETTER), None));
             };
-            let mut each = Range::fixed(1);
+            let mut each = Range::exact(1);
             if matches!(of, Type::String | Type::Bytes) {
-                each = each.plus(item.scaled(LETTER));
+                each = each.plus(item.scale(LETTER));
             }
             Some((size.times(each), None))
         }
-        "url" => first(estimator).map(|size| (size.scaled(LETTER), Some(size))),
+        "url" => first(estimator).map(|size| (size.scale(LETTER), Some(size))),
         "lowerAscii" | "upperAscii" | "substring" | "trim" => {
             let size = estimator.size_or_unknown(target?);
-            Some((size.scaled(LETTER), Some(size)))
+            Some((size.scale(LETTER), Some(size)))
         }
         "replace" => {
             let [old, new, ..] = arguments else { return None };
             let size = estimator.size_or_unknown(target?);
             let (old, new) = (estimator.size_or_unknown(old), estimator.size_or_unknown(new));
-            Some((size.scaled(2.0 * LETTER), Some(replaced(size, old, new))))
+            Some((size.scale(2.0 * LETTER), Some(estimate_replaced_length(size, old, new))))
         }
         "split" => {
             let size = estimator.size_or_unknown(target?);
@@ -62,13 +62,13 @@ pub(crate) fn estimate(
                 Some(Kind::Literal(Literal::Int(most))) => *most as u64,
                 _ => size.max,
             };
-            Some((size.scaled(2.0 * LETTER), Some(Range { min: 0, max: most })))
+            Some((size.scale(2.0 * LETTER), Some(Range { min: 0, max: most })))
         }
         "join" => {
             let target = target?;
             let list = estimator.size_or_unknown(target);
             let mut size = Range::default();
-            if let Some((_, item)) = item(estimator, target) {
+            if let Some((_, item)) = estimate_items(estimator, target) {
                 size = list.times(item);
             }
             if let Some(separator) = first(estimator) {
@@ -78,19 +78,19 @@ pub(crate) fn estimate(
                 };
                 size = size.plus(separator.times(between));
             }
-            Some((size.scaled(LETTER), Some(size)))
+            Some((size.scale(LETTER), Some(size)))
         }
         "find" | "findAll" => {
             let size = estimator.size_or_unknown(target?);
-            let pattern = first(estimator)?.scaled(PATTERN_LETTER);
-            let cost = size.plus(Range::fixed(1)).scaled(LETTER).times(pattern);
+            let pattern = first(estimator)?.scale(PATTERN_LETTER);
+            let cost = size.plus(Range::exact(1)).scale(LETTER).times(pattern);
             Some((cost, Some(Range { min: 0, max: size.max })))
         }
         "ip" if overload == "cidr_ip" => one,
         "cidr" | "isIP" | "isCIDR" | "ip" | "quantity" | "isQuantity" | "semver" | "isSemver" => {
-            first(estimator).map(|size| (size.scaled(LETTER), None))
+            first(estimator).map(|size| (size.scale(LETTER), None))
         }
-        "ip.isCanonical" => first(estimator).map(|size| (size.scaled(2.0 * LETTER), None)),
+        "ip.isCanonical" => first(estimator).map(|size| (size.scale(2.0 * LETTER), None)),
         "masked"
         | "prefixLength"
         | "family"
@@ -120,43 +120,43 @@ pub(crate) fn estimate(
         | "getQuery" => one,
         "containsIP" | "containsCIDR" => {
             let address = Range { min: 4, max: 16 };
-            let mut cost = address.plus(address).scaled(LETTER);
+            let mut cost = address.plus(address).scale(LETTER);
             if function == "containsCIDR" {
-                cost = cost.plus(address.scaled(LETTER)).plus(Range::fixed(1));
+                cost = cost.plus(address.scale(LETTER)).plus(Range::exact(1));
             }
             let size = first(estimator)?;
             if overload.ends_with("_string") {
-                cost = cost.plus(size.scaled(LETTER));
+                cost = cost.plus(size.scale(LETTER));
             }
             Some((cost, None))
         }
         "validate" => {
             let size = first(estimator)?;
-            Some((size.scaled(LETTER).scaled(LONGEST_PATTERN * PATTERN_LETTER), None))
+            Some((size.scale(LETTER).scale(LONGEST_PATTERN * PATTERN_LETTER), None))
         }
-        "_==_" => equality(estimator, arguments),
+        "_==_" => estimate_equality(estimator, arguments),
         _ => None,
     }
 }
 
 /// Returns the cost of a comparison. Kubernetes' own types have special costs.
-fn equality(estimator: &mut Estimator<'_>, arguments: &[Expr]) -> Option<(Range, Option<Range>)> {
+fn estimate_equality(estimator: &mut Estimator<'_>, arguments: &[Expr]) -> Option<(Range, Option<Range>)> {
     let [left, right] = arguments else { return None };
     let (of, other) = (estimator.type_of(left), estimator.type_of(right));
     if of != other {
         return None;
     }
     let cost = match &of {
-        Type::Opaque(name) if matches!(&**name, "net.IP" | "net.CIDR") => Range::fixed(1),
+        Type::Opaque(name) if matches!(&**name, "net.IP" | "net.CIDR") => Range::exact(1),
         Type::Object(name) => match &**name {
             "kubernetes.NamedFormat" => Range {
                 min: 1,
                 max: LONGEST_FORMAT,
             }
-            .scaled(LETTER),
-            "kubernetes.URL" => Range { min: 1, max: 1 }.scaled(LETTER),
-            "kubernetes.Quantity" | "kubernetes.Semver" => Range::fixed(1),
-            name if name.starts_with("kubernetes.authorization.") => Range::fixed(1),
+            .scale(LETTER),
+            "kubernetes.URL" => Range { min: 1, max: 1 }.scale(LETTER),
+            "kubernetes.Quantity" | "kubernetes.Semver" => Range::exact(1),
+            name if name.starts_with("kubernetes.authorization.") => Range::exact(1),
             _ => return None,
         },
         _ => return None,
@@ -165,7 +165,7 @@ fn equality(estimator: &mut Estimator<'_>, arguments: &[Expr]) -> Option<(Range,
 }
 
 /// Returns the type and size of a list's items; `None` if the expression is no list.
-fn item(estimator: &Estimator<'_>, list: &Expr) -> Option<(Type, Range)> {
+fn estimate_items(estimator: &Estimator<'_>, list: &Expr) -> Option<(Type, Range)> {
     let of = match estimator.type_of(list) {
         Type::List(items) => (*items).clone(),
         Type::Map(both) => both.0.clone(),
@@ -183,7 +183,7 @@ fn item(estimator: &Estimator<'_>, list: &Expr) -> Option<(Type, Range)> {
 }
 
 /// Returns the length of a text after parts of it are replaced.
-fn replaced(size: Range, old: Range, new: Range) -> Range {
+fn estimate_replaced_length(size: Range, old: Range, new: Range) -> Range {
     let count = |length: u64, by: u64| (length as f64 / by as f64).ceil() as u64;
     let (longest, kept_most) = if old.min == 0 {
         (size.max.saturating_add(1), size.max)
@@ -221,7 +221,7 @@ fn of_lists(
         _ => otherwise,
     };
     let allocating = |factor: f64, size: Range| {
-        let cost = size.scaled(factor).plus(Range::fixed(1 + LIST));
+        let cost = size.scale(factor).plus(Range::exact(1 + LIST));
         Some((cost, Some(size)))
     };
     let among_themselves = |estimator: &mut Estimator<'_>, list: &Expr, texts: bool| {
@@ -232,9 +232,9 @@ fn of_lists(
         "list_slice" => {
             let size = estimator.size_or_unknown(target?);
             let length = number(1, size.max).wrapping_sub(number(0, 0));
-            allocating(1.0, Range::fixed(length))
+            allocating(1.0, Range::exact(length))
         }
-        "lists_range" => allocating(1.0, Range::fixed(number(0, u64::MAX))),
+        "lists_range" => allocating(1.0, Range::exact(number(0, u64::MAX))),
         "list_reverse" => allocating(1.0, estimator.size_or_unknown(target?)),
         "list_flatten" => allocating(1.0, estimator.size_or_unknown(target?)),
         "list_flatten_int" => {
@@ -250,7 +250,7 @@ fn of_lists(
             } else {
                 1.0
             };
-            Some((size.scaled(factor).plus(Range::fixed(1)), None))
+            Some((size.scale(factor).plus(Range::exact(1)), None))
         }
         other if other.starts_with("list_") && other.ends_with("_sort") => {
             let texts = other.contains("string") || other.contains("bytes");

@@ -75,7 +75,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         match node {
             Node::Constant(value) => Ok(value.clone()),
             Node::Attribute(attribute) => {
-                let found = self.resolve(attribute);
+                let found = self.resolve_attribute(attribute);
                 // A choice costs only its chosen branch. A test costs only its qualifiers.
                 if !matches!(attribute.base, Base::Choice(_)) && !attribute.test {
                     self.meter.spend(1)?;
@@ -85,8 +85,8 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
                     found => Ok(found),
                 }
             }
-            Node::And(terms) => self.logical(terms, false),
-            Node::Or(terms) => self.logical(terms, true),
+            Node::And(terms) => self.evaluate_logical(terms, false),
+            Node::Or(terms) => self.evaluate_logical(terms, true),
             Node::OptionalOr { first, second, unwrap } => match self.evaluate(first)? {
                 Value::Optional(None) => self.evaluate(second),
                 Value::Optional(Some(value)) if *unwrap => Ok((*value).clone()),
@@ -101,24 +101,24 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
                     _ => Ok(Value::Bool(true)),
                 }
             }
-            Node::Call(call) => self.call(call),
-            Node::List(items) => self.list(items),
-            Node::Map(entries) => self.map(entries),
+            Node::Call(call) => self.evaluate_call(call),
+            Node::List(items) => self.evaluate_list(items),
+            Node::Map(entries) => self.evaluate_map(entries),
             Node::Member { argument, list, keys } => {
                 let value = self.evaluate(argument)?;
                 let found = match (keys, Key::of(&value), list) {
                     (Some(keys), Some(key), _) => keys.contains(&key),
-                    (_, _, Value::List(items)) => crate::compare::contains(items, &value, self.meter)?,
+                    (_, _, Value::List(items)) => crate::compare::list_contains(items, &value, self.meter)?,
                     _ => false,
                 };
                 Ok(Value::Bool(found))
             }
-            Node::Fold(fold) => self.fold(fold),
+            Node::Fold(fold) => self.evaluate_fold(fold),
         }
     }
 
     /// Evaluates `&&` and `||`. One decisive term is enough, even if another term failed.
-    fn logical(&mut self, terms: &'p [Node], decisive: bool) -> Outcome<'a> {
+    fn evaluate_logical(&mut self, terms: &'p [Node], decisive: bool) -> Outcome<'a> {
         let mut failed = None;
         for term in terms {
             match self.evaluate(term) {
@@ -132,7 +132,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         failed.map_or(Ok(Value::Bool(!decisive)), Err)
     }
 
-    fn call(&mut self, call: &'p Call) -> Outcome<'a> {
+    fn evaluate_call(&mut self, call: &'p Call) -> Outcome<'a> {
         let mut arguments = Vec::with_capacity(call.arguments.len());
         let mut failed = None;
         for argument in &call.arguments {
@@ -155,8 +155,8 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         // Measuring and converting texts is free for Kubernetes, however long they are.
         for argument in &arguments {
             match argument {
-                Value::String(text) => self.meter.effort(text.len())?,
-                Value::Bytes(bytes) => self.meter.effort(bytes.len())?,
+                Value::String(text) => self.meter.spend_effort(text.len())?,
+                Value::Bytes(bytes) => self.meter.spend_effort(bytes.len())?,
                 _ => {}
             }
         }
@@ -184,7 +184,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         Ok(Value::Extension(Extension::Decision(Arc::new(decision))))
     }
 
-    fn list(&mut self, items: &'p [(Node, bool)]) -> Outcome<'a> {
+    fn evaluate_list(&mut self, items: &'p [(Node, bool)]) -> Outcome<'a> {
         let mut values = Vec::with_capacity(items.len());
         for (item, optional) in items {
             match (self.evaluate(item)?, optional) {
@@ -197,17 +197,18 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
                 }
             }
         }
-        self.meter.effort(values.len() * std::mem::size_of::<Value<'_>>())?;
+        self.meter
+            .spend_effort(values.len() * std::mem::size_of::<Value<'_>>())?;
         self.meter.spend(LIST)?;
         Ok(Value::from(values))
     }
 
-    fn map(&mut self, entries: &'p [(Node, Node, bool)]) -> Outcome<'a> {
+    fn evaluate_map(&mut self, entries: &'p [(Node, Node, bool)]) -> Outcome<'a> {
         let mut made = BTreeMap::new();
         for (key, value, optional) in entries {
             let key = self.evaluate(key)?;
             let value = self.evaluate(value)?;
-            let key = self.key(&key)?;
+            let key = self.make_key(&key)?;
             match (value, optional) {
                 (value, false) => {
                     made.insert(key, value);
@@ -224,20 +225,20 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
             }
         }
         self.meter.spend(MAP)?;
-        Ok(Map::made(made))
+        Ok(Map::from_entries(made))
     }
 
     /// Returns a value as the key of a new map.
-    fn key(&mut self, value: &Value<'a>) -> Result<Key, Failure> {
+    fn make_key(&mut self, value: &Value<'a>) -> Result<Key, Failure> {
         if let Value::String(text) = value {
-            self.meter.effort(text.len())?;
+            self.meter.spend_effort(text.len())?;
         }
         Key::of(value)
             .filter(|_| !matches!(value, Value::Double(_)))
             .ok_or_else(|| Failure::new("unsupported key type"))
     }
 
-    fn resolve(&mut self, attribute: &'p Attribute) -> Outcome<'a> {
+    fn resolve_attribute(&mut self, attribute: &'p Attribute) -> Outcome<'a> {
         let mut qualifiers = attribute.qualifiers.as_slice();
         let base = match &attribute.base {
             Base::Variable(name) => {
@@ -266,18 +267,18 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
                     },
                 }
             }
-            Base::Local(slot) => self.local(*slot)?,
+            Base::Local(slot) => self.evaluate_local(*slot)?,
             Base::Node(node) => self.evaluate(node)?,
             Base::Choice(choice) => match self.evaluate(&choice.0)? {
-                Value::Bool(true) => self.resolve(&choice.1)?,
-                Value::Bool(false) => self.resolve(&choice.2)?,
+                Value::Bool(true) => self.resolve_attribute(&choice.1)?,
+                Value::Bool(false) => self.resolve_attribute(&choice.2)?,
                 _ => return Err(Failure::no_such_overload()),
             },
         };
-        self.qualify(base, qualifiers, attribute.test)
+        self.apply_qualifiers(base, qualifiers, attribute.test)
     }
 
-    fn local(&mut self, slot: usize) -> Outcome<'a> {
+    fn evaluate_local(&mut self, slot: usize) -> Outcome<'a> {
         let node = match self.slots.get(slot) {
             Some(Slot::Ready(value)) => return value.clone(),
             Some(Slot::Lazy(node)) => *node,
@@ -294,7 +295,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         }
     }
 
-    fn qualify(&mut self, base: Value<'a>, qualifiers: &'p [Qualifier], test: bool) -> Outcome<'a> {
+    fn apply_qualifiers(&mut self, base: Value<'a>, qualifiers: &'p [Qualifier], test: bool) -> Outcome<'a> {
         if qualifiers.is_empty() {
             return Ok(base);
         }
@@ -309,7 +310,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
             let tested = test && position == last;
             let index = match &qualifier.index {
                 Index::Constant(value) => value.clone(),
-                Index::Attribute(attribute) => self.resolve(attribute)?,
+                Index::Attribute(attribute) => self.resolve_attribute(attribute)?,
                 Index::Node(node) => self.evaluate(node)?,
             };
             let found = match find(&value, &index, optional || tested) {
@@ -336,11 +337,11 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         Ok(if optional { Value::optional(Some(value)) } else { value })
     }
 
-    fn fold(&mut self, fold: &'p Fold) -> Outcome<'a> {
+    fn evaluate_fold(&mut self, fold: &'p Fold) -> Outcome<'a> {
         let range = self.evaluate(&fold.range)?;
         self.set(fold.accumulator, Slot::Lazy(&fold.start));
         match &fold.step {
-            Step::General(step) => self.iterate(fold, &range, |evaluator| {
+            Step::General(step) => self.iterate_range(fold, &range, |evaluator| {
                 let value = evaluator.evaluate(step);
                 if let Err(failure) = &value
                     && failure.cancelled
@@ -352,16 +353,16 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
             })?,
             Step::Grow { filter, grow } => {
                 let mut grown = Grown::of(&fold.start);
-                self.iterate(fold, &range, |evaluator| {
-                    evaluator.grow(filter.as_ref(), grow, &mut grown)
+                self.iterate_range(fold, &range, |evaluator| {
+                    evaluator.evaluate_growth(filter.as_ref(), grow, &mut grown)
                 })?;
-                self.set(fold.accumulator, Slot::Ready(grown.done()));
+                self.set(fold.accumulator, Slot::Ready(grown.finish()));
             }
         }
         self.evaluate(&fold.result)
     }
 
-    fn iterate(
+    fn iterate_range(
         &mut self,
         fold: &'p Fold,
         range: &Value<'a>,
@@ -380,10 +381,10 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
             }
         };
         for index in 0..count {
-            self.meter.effort(1)?;
+            self.meter.spend_effort(1)?;
             let (first, second) = match (range, fold.second_variable) {
-                (Value::List(list), None) => (item(list, index), Ok(Value::Null)),
-                (Value::List(list), Some(_)) => (Ok(Value::Int(index as i64)), item(list, index)),
+                (Value::List(list), None) => (item_at(list, index), Ok(Value::Null)),
+                (Value::List(list), Some(_)) => (Ok(Value::Int(index as i64)), item_at(list, index)),
                 (Value::Map(map), second) => {
                     let key = keys.get(index).cloned().unwrap_or(Value::Null);
                     let value = match second {
@@ -409,7 +410,12 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
     }
 
     /// Runs an iteration of a macro that builds a list or a map.
-    fn grow(&mut self, filter: Option<&'p Node>, grow: &'p Grow, grown: &mut Grown<'a>) -> Result<(), Failure> {
+    fn evaluate_growth(
+        &mut self,
+        filter: Option<&'p Node>,
+        grow: &'p Grow,
+        grown: &mut Grown<'a>,
+    ) -> Result<(), Failure> {
         let fatal = |outcome: Outcome<'a>| match outcome {
             Err(failure) if failure.cancelled => Err(failure),
             other => Ok(other),
@@ -434,8 +440,8 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
             Grow::Item(item, constant) => {
                 let value = fatal(self.evaluate(item))?;
                 self.meter.spend(if *constant { 1 } else { LIST + 1 })?;
-                self.meter.effort(std::mem::size_of::<Value<'_>>())?;
-                grown.take(value, |grown, value| {
+                self.meter.spend_effort(std::mem::size_of::<Value<'_>>())?;
+                grown.add_value(value, |grown, value| {
                     grown.items.push(value);
                     Ok(())
                 });
@@ -444,15 +450,15 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
                 let key = fatal(self.evaluate(key))?;
                 let value = fatal(self.evaluate(value))?;
                 self.meter.spend(1)?;
-                self.meter.effort(2 * std::mem::size_of::<Value<'_>>())?;
-                let key = key.and_then(|key| self.key(&key));
-                grown.take(value, |grown, value| grown.insert(key?, value));
+                self.meter.spend_effort(2 * std::mem::size_of::<Value<'_>>())?;
+                let key = key.and_then(|key| self.make_key(&key));
+                grown.add_value(value, |grown, value| grown.insert(key?, value));
             }
             Grow::Entries(entries) => {
                 let entries = fatal(self.evaluate(entries))?;
                 self.meter.spend(1)?;
-                self.meter.effort(2 * std::mem::size_of::<Value<'_>>())?;
-                grown.take(entries, |grown, entries| {
+                self.meter.spend_effort(2 * std::mem::size_of::<Value<'_>>())?;
+                grown.add_value(entries, |grown, entries| {
                     let Value::Map(map) = entries else {
                         return Err(Failure::no_such_overload());
                     };
@@ -488,7 +494,7 @@ impl<'a> Grown<'a> {
     }
 
     /// Adds a value, unless an earlier step failed.
-    fn take(&mut self, value: Outcome<'a>, add: impl FnOnce(&mut Self, Value<'a>) -> Result<(), Failure>) {
+    fn add_value(&mut self, value: Outcome<'a>, add: impl FnOnce(&mut Self, Value<'a>) -> Result<(), Failure>) {
         if self.failed.is_some() {
             return;
         }
@@ -501,14 +507,14 @@ impl<'a> Grown<'a> {
         if self.entries.contains_key(&key) {
             return Err(Failure::new(format!(
                 "insert failed: key {} already exists",
-                crate::functions::format::shown(&key.value())
+                crate::functions::format::show_value(&key.value())
             )));
         }
         self.entries.insert(key, value);
         Ok(())
     }
 
-    fn done(self) -> Outcome<'a> {
+    fn finish(self) -> Outcome<'a> {
         match self.failed {
             Some(failure) => Err(failure),
             None if self.is_map => Ok(Value::Map(Map {
@@ -540,14 +546,14 @@ fn go_name(value: &Value<'_>) -> &'static str {
     }
 }
 
-fn item<'a>(list: &List<'a>, index: usize) -> Outcome<'a> {
+fn item_at<'a>(list: &List<'a>, index: usize) -> Outcome<'a> {
     list.get(index).unwrap_or_else(|| Err(Failure::out_of_bounds(index)))
 }
 
 /// Returns the value at an index. A missing value is an error, unless `asking` is true.
 pub(crate) fn find<'a>(value: &Value<'a>, index: &Value<'a>, asking: bool) -> Result<Option<Value<'a>>, Failure> {
     let absent = |failure: Failure| if asking { Ok(None) } else { Err(failure) };
-    let shown = || crate::functions::format::shown(index);
+    let shown = || crate::functions::format::show_value(index);
     match value {
         Value::Map(map) => match map.find(index)? {
             Some(found) => Ok(Some(found)),

@@ -20,7 +20,7 @@ impl Factory {
         Expr { id, position, kind }
     }
 
-    pub(crate) fn call(&mut self, position: usize, function: &str, arguments: Vec<Expr>) -> Expr {
+    pub(crate) fn make_call(&mut self, position: usize, function: &str, arguments: Vec<Expr>) -> Expr {
         self.make(
             position,
             Kind::Call {

@@ -32,21 +32,21 @@ pub(crate) enum TokenKind {
 }
 
 /// Splits an expression. Letters that begin no token are reported and left out.
-pub(crate) fn tokens(source: &[char]) -> (Vec<Token>, Vec<Problem>) {
+pub(crate) fn split_tokens(source: &[char]) -> (Vec<Token>, Vec<Problem>) {
     let mut lexer = Lexer { source, at: 0 };
     let (mut tokens, mut problems) = (Vec::new(), Vec::new());
     loop {
         lexer.skip_blank();
         let position = lexer.at;
         let Some(first) = lexer.peek(0) else { break };
-        match lexer.token(first) {
+        match lexer.read_token(first) {
             Some(kind) => tokens.push(Token {
                 kind,
                 position,
-                text: lexer.text(position, lexer.at),
+                text: lexer.text_between(position, lexer.at),
             }),
             None => {
-                let shown = lexer.text(position, lexer.at);
+                let shown = lexer.text_between(position, lexer.at);
                 problems.push(Problem {
                     position,
                     message: format!("Syntax error: token recognition error at: '{shown}'"),
@@ -72,7 +72,7 @@ impl Lexer<'_> {
         self.source.get(self.at + ahead).copied()
     }
 
-    fn text(&self, from: usize, to: usize) -> String {
+    fn text_between(&self, from: usize, to: usize) -> String {
         let to = to.min(self.source.len());
         self.source.get(from..to).unwrap_or_default().iter().collect()
     }
@@ -92,14 +92,14 @@ impl Lexer<'_> {
     }
 
     /// Reads a token; `None` after moving past text that is no token.
-    fn token(&mut self, first: char) -> Option<TokenKind> {
+    fn read_token(&mut self, first: char) -> Option<TokenKind> {
         let second = self.peek(1);
         match first {
-            '0'..='9' => return Some(self.number()),
-            '.' if second.is_some_and(|letter| letter.is_ascii_digit()) => return Some(self.number()),
-            '"' | '\'' => return self.string(false, false),
-            '`' => return self.escaped(),
-            'a'..='z' | 'A'..='Z' | '_' => return self.word(first),
+            '0'..='9' => return Some(self.read_number()),
+            '.' if second.is_some_and(|letter| letter.is_ascii_digit()) => return Some(self.read_number()),
+            '"' | '\'' => return self.read_string(false, false),
+            '`' => return self.read_escaped(),
+            'a'..='z' | 'A'..='Z' | '_' => return self.read_word(first),
             _ => {}
         }
         let length = match (first, second) {
@@ -120,7 +120,7 @@ impl Lexer<'_> {
         Some(TokenKind::Punctuation)
     }
 
-    fn word(&mut self, first: char) -> Option<TokenKind> {
+    fn read_word(&mut self, first: char) -> Option<TokenKind> {
         // Prefixes of texts: r"…", b"…", br"…".
         let quote = |letter: Option<char>| matches!(letter, Some('"' | '\''));
         let (bytes, raw, prefix) = match (first, self.peek(1)) {
@@ -131,7 +131,7 @@ impl Lexer<'_> {
         };
         if prefix > 0 {
             self.at += prefix;
-            return self.string(bytes, raw);
+            return self.read_string(bytes, raw);
         }
         let start = self.at;
         while self
@@ -140,7 +140,7 @@ impl Lexer<'_> {
         {
             self.at += 1;
         }
-        Some(match self.text(start, self.at).as_str() {
+        Some(match self.text_between(start, self.at).as_str() {
             "true" => TokenKind::Literal(Ok(Literal::Bool(true))),
             "false" => TokenKind::Literal(Ok(Literal::Bool(false))),
             "null" => TokenKind::Literal(Ok(Literal::Null)),
@@ -149,7 +149,7 @@ impl Lexer<'_> {
         })
     }
 
-    fn escaped(&mut self) -> Option<TokenKind> {
+    fn read_escaped(&mut self) -> Option<TokenKind> {
         let mut length = 1;
         while let Some(letter) = self.peek(length) {
             match letter {
@@ -166,13 +166,13 @@ impl Lexer<'_> {
         None
     }
 
-    fn digits(&mut self) {
+    fn skip_digits(&mut self) {
         while self.peek(0).is_some_and(|letter| letter.is_ascii_digit()) {
             self.at += 1;
         }
     }
 
-    fn number(&mut self) -> TokenKind {
+    fn read_number(&mut self) -> TokenKind {
         let start = self.at;
         let hexadecimal = self.peek(0) == Some('0')
             && self.peek(1) == Some('x')
@@ -184,18 +184,18 @@ impl Lexer<'_> {
                 self.at += 1;
             }
         } else {
-            self.digits();
+            self.skip_digits();
             if self.peek(0) == Some('.') && self.peek(1).is_some_and(|letter| letter.is_ascii_digit()) {
                 float = true;
                 self.at += 1;
-                self.digits();
+                self.skip_digits();
             }
             if matches!(self.peek(0), Some('e' | 'E')) {
                 let signed = usize::from(matches!(self.peek(1), Some('+' | '-')));
                 if self.peek(1 + signed).is_some_and(|letter| letter.is_ascii_digit()) {
                     float = true;
                     self.at += 1 + signed;
-                    self.digits();
+                    self.skip_digits();
                 }
             }
         }
@@ -203,7 +203,7 @@ impl Lexer<'_> {
             return TokenKind::Float;
         }
         if matches!(self.peek(0), Some('u' | 'U')) {
-            let digits = self.text(start, self.at);
+            let digits = self.text_between(start, self.at);
             self.at += 1;
             let value = match digits.strip_prefix("0x") {
                 Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16),
@@ -215,7 +215,7 @@ impl Lexer<'_> {
     }
 
     /// Reads a text from its opening quote on.
-    fn string(&mut self, bytes: bool, raw: bool) -> Option<TokenKind> {
+    fn read_string(&mut self, bytes: bool, raw: bool) -> Option<TokenKind> {
         let quote = self.peek(0)?;
         let start = self.at;
         let triple = self.peek(1) == Some(quote) && self.peek(2) == Some(quote);
@@ -245,7 +245,7 @@ impl Lexer<'_> {
             }
             match letter {
                 '\n' | '\r' if !triple => return None,
-                '\\' if !raw => match self.escape(bytes, &mut content) {
+                '\\' if !raw => match self.read_escape(bytes, &mut content) {
                     Some(Ok(())) => {}
                     Some(Err(problem)) => unfit = unfit.or(Some(problem)),
                     None => return None,
@@ -257,7 +257,7 @@ impl Lexer<'_> {
                 }
                 letter => {
                     self.at += 1;
-                    push(&mut content, letter);
+                    push_letter(&mut content, letter);
                 }
             }
         }
@@ -273,7 +273,7 @@ impl Lexer<'_> {
     }
 
     /// Reads an escape; `None` for an unknown escape, after moving onto its wrong character.
-    fn escape(&mut self, bytes: bool, content: &mut Vec<u8>) -> Option<Result<(), String>> {
+    fn read_escape(&mut self, bytes: bool, content: &mut Vec<u8>) -> Option<Result<(), String>> {
         let letter = self.peek(1);
         let simple = match letter {
             Some('a') => Some('\u{7}'),
@@ -288,7 +288,7 @@ impl Lexer<'_> {
         };
         if let Some(simple) = simple {
             self.at += 2;
-            push(content, simple);
+            push_letter(content, simple);
             return Some(Ok(()));
         }
         let (skip, digits, radix) = match letter {
@@ -301,7 +301,7 @@ impl Lexer<'_> {
                 return None;
             }
         };
-        let number = self.text(self.at + skip, self.at + skip + digits);
+        let number = self.text_between(self.at + skip, self.at + skip + digits);
         let fine = number.chars().take_while(|letter| letter.is_digit(radix)).count();
         if fine < digits {
             // Up to and with the letter that should have been a digit.
@@ -320,7 +320,7 @@ impl Lexer<'_> {
         }
         Some(match char::from_u32(value) {
             Some(letter) => {
-                push(content, letter);
+                push_letter(content, letter);
                 Ok(())
             }
             None => Err("invalid unicode code point".to_owned()),
@@ -328,7 +328,7 @@ impl Lexer<'_> {
     }
 }
 
-fn push(content: &mut Vec<u8>, letter: char) {
+fn push_letter(content: &mut Vec<u8>, letter: char) {
     let mut buffer = [0; 4];
     content.extend_from_slice(letter.encode_utf8(&mut buffer).as_bytes());
 }

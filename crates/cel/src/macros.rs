@@ -13,7 +13,7 @@ pub(crate) enum Expansion {
 }
 
 /// Expands a call if it is one of a macro. All that a macro adds is at `position`.
-pub(crate) fn expand(
+pub(crate) fn expand_macro(
     factory: &mut Factory,
     position: usize,
     function: &str,
@@ -33,7 +33,7 @@ pub(crate) fn expand(
             test: false,
         } = &operand.kind
         else {
-            return Err(problem(operand, "invalid argument to has() macro"));
+            return Err(make_problem(operand, "invalid argument to has() macro"));
         };
         let kind = Kind::Select {
             operand: inner.clone(),
@@ -45,33 +45,33 @@ pub(crate) fn expand(
     let mut build = Builder { factory, position };
     match (function, arguments.as_slice()) {
         ("all" | "exists" | "exists_one", [variable, test]) => {
-            let variable = build.variable(variable, "argument must be a simple name")?;
-            build.quantifier(function, target, variable, None, test.clone())
+            let variable = build.variable_name(variable, "argument must be a simple name")?;
+            build.build_quantifier(function, target, variable, None, test.clone())
         }
         ("all" | "exists" | "existsOne" | "exists_one", [first, second, test]) => {
-            let (first, second) = build.variables(first, second)?;
-            build.quantifier(function, target, first, Some(second), test.clone())
+            let (first, second) = build.variable_names(first, second)?;
+            build.build_quantifier(function, target, first, Some(second), test.clone())
         }
         ("map", [variable, transform]) => {
-            let variable = build.variable(variable, "argument is not an identifier")?;
+            let variable = build.variable_name(variable, "argument is not an identifier")?;
             build.transform_list(target, variable, None, None, transform.clone())
         }
         ("map", [variable, filter, transform]) => {
-            let variable = build.variable(variable, "argument is not an identifier")?;
+            let variable = build.variable_name(variable, "argument is not an identifier")?;
             build.transform_list(target, variable, None, Some(filter.clone()), transform.clone())
         }
         ("filter", [variable, filter]) => {
-            let name = build.variable(variable, "argument is not an identifier")?;
+            let name = build.variable_name(variable, "argument is not an identifier")?;
             build.transform_list(target, name, None, Some(filter.clone()), variable.clone())
         }
         ("transformList", [first, second, rest @ ..]) if matches!(rest.len(), 1 | 2) => {
-            let (first, second) = build.variables(first, second)?;
-            let (filter, transform) = filtered(rest);
+            let (first, second) = build.variable_names(first, second)?;
+            let (filter, transform) = split_filter(rest);
             build.transform_list(target, first, Some(second), filter, transform)
         }
         ("transformMap" | "transformMapEntry", [first, second, rest @ ..]) if matches!(rest.len(), 1 | 2) => {
-            let (first, second) = build.variables(first, second)?;
-            let (filter, transform) = filtered(rest);
+            let (first, second) = build.variable_names(first, second)?;
+            let (filter, transform) = split_filter(rest);
             build.transform_map(
                 target,
                 first,
@@ -90,7 +90,7 @@ pub(crate) fn expand(
     .map(Expansion::Expression)
 }
 
-fn problem(at: &Expr, message: impl Into<String>) -> Problem {
+fn make_problem(at: &Expr, message: impl Into<String>) -> Problem {
     Problem {
         position: at.position,
         message: message.into(),
@@ -98,7 +98,7 @@ fn problem(at: &Expr, message: impl Into<String>) -> Problem {
 }
 
 /// Returns an optional filter and the transformation.
-fn filtered(rest: &[Expr]) -> (Option<Expr>, Expr) {
+fn split_filter(rest: &[Expr]) -> (Option<Expr>, Expr) {
     match rest {
         [filter, transform] => (Some(filter.clone()), transform.clone()),
         [transform, ..] => (None, transform.clone()),
@@ -123,11 +123,11 @@ impl Builder<'_> {
         self.factory.make(self.position, kind)
     }
 
-    fn call(&mut self, function: &str, arguments: Vec<Expr>) -> Expr {
-        self.factory.call(self.position, function, arguments)
+    fn make_call(&mut self, function: &str, arguments: Vec<Expr>) -> Expr {
+        self.factory.make_call(self.position, function, arguments)
     }
 
-    fn member(&mut self, function: &str, target: Expr, arguments: Vec<Expr>) -> Expr {
+    fn make_member_call(&mut self, function: &str, target: Expr, arguments: Vec<Expr>) -> Expr {
         self.make(Kind::Call {
             function: function.to_owned(),
             target: Some(Box::new(target)),
@@ -135,40 +135,40 @@ impl Builder<'_> {
         })
     }
 
-    fn ident(&mut self, name: &str) -> Expr {
+    fn make_ident(&mut self, name: &str) -> Expr {
         self.make(Kind::Ident(name.to_owned()))
     }
 
-    fn literal(&mut self, literal: Literal) -> Expr {
+    fn make_literal(&mut self, literal: Literal) -> Expr {
         self.make(Kind::Literal(literal))
     }
 
-    fn variable(&self, of: &Expr, otherwise: &str) -> Result<String, Problem> {
+    fn variable_name(&self, of: &Expr, otherwise: &str) -> Result<String, Problem> {
         match &of.kind {
             Kind::Ident(name) if name == "__result__" => {
-                Err(problem(of, "iteration variable overwrites accumulator variable"))
+                Err(make_problem(of, "iteration variable overwrites accumulator variable"))
             }
             Kind::Ident(name) => Ok(name.clone()),
-            _ => Err(problem(of, otherwise)),
+            _ => Err(make_problem(of, otherwise)),
         }
     }
 
-    fn variables(&self, first: &Expr, second: &Expr) -> Result<(String, String), Problem> {
+    fn variable_names(&self, first: &Expr, second: &Expr) -> Result<(String, String), Problem> {
         let names = (
-            self.variable(first, "argument must be a simple name")?,
-            self.variable(second, "argument must be a simple name")?,
+            self.variable_name(first, "argument must be a simple name")?,
+            self.variable_name(second, "argument must be a simple name")?,
         );
         if names.0 == names.1 {
-            return Err(problem(second, format!("duplicate variable name: {}", names.0)));
+            return Err(make_problem(second, format!("duplicate variable name: {}", names.0)));
         }
         Ok(names)
     }
 
-    fn fold(&mut self, fold: Comprehension) -> Expr {
+    fn make_fold(&mut self, fold: Comprehension) -> Expr {
         self.make(Kind::Comprehension(Box::new(fold)))
     }
 
-    fn quantifier(
+    fn build_quantifier(
         &mut self,
         function: &str,
         range: Expr,
@@ -176,35 +176,35 @@ impl Builder<'_> {
         second_variable: Option<String>,
         test: Expr,
     ) -> Result<Expr, Problem> {
-        let accumulator = self.ident(ACCUMULATOR);
+        let accumulator = self.make_ident(ACCUMULATOR);
         let (start, condition, step, result) = match function {
             "all" => {
-                let start = self.literal(Literal::Bool(true));
-                let condition = self.call("@not_strictly_false", vec![accumulator]);
-                let so_far = self.ident(ACCUMULATOR);
-                let step = self.call("_&&_", vec![so_far, test]);
-                (start, condition, step, self.ident(ACCUMULATOR))
+                let start = self.make_literal(Literal::Bool(true));
+                let condition = self.make_call("@not_strictly_false", vec![accumulator]);
+                let so_far = self.make_ident(ACCUMULATOR);
+                let step = self.make_call("_&&_", vec![so_far, test]);
+                (start, condition, step, self.make_ident(ACCUMULATOR))
             }
             "exists" => {
-                let start = self.literal(Literal::Bool(false));
-                let not_yet = self.call("!_", vec![accumulator]);
-                let condition = self.call("@not_strictly_false", vec![not_yet]);
-                let so_far = self.ident(ACCUMULATOR);
-                let step = self.call("_||_", vec![so_far, test]);
-                (start, condition, step, self.ident(ACCUMULATOR))
+                let start = self.make_literal(Literal::Bool(false));
+                let not_yet = self.make_call("!_", vec![accumulator]);
+                let condition = self.make_call("@not_strictly_false", vec![not_yet]);
+                let so_far = self.make_ident(ACCUMULATOR);
+                let step = self.make_call("_||_", vec![so_far, test]);
+                (start, condition, step, self.make_ident(ACCUMULATOR))
             }
             _ => {
-                let start = self.literal(Literal::Int(0));
-                let condition = self.literal(Literal::Bool(true));
-                let one = self.literal(Literal::Int(1));
-                let more = self.call("_+_", vec![accumulator, one]);
-                let same = self.ident(ACCUMULATOR);
-                let step = self.call("_?_:_", vec![test, more, same]);
-                let (total, one) = (self.ident(ACCUMULATOR), self.literal(Literal::Int(1)));
-                (start, condition, step, self.call("_==_", vec![total, one]))
+                let start = self.make_literal(Literal::Int(0));
+                let condition = self.make_literal(Literal::Bool(true));
+                let one = self.make_literal(Literal::Int(1));
+                let more = self.make_call("_+_", vec![accumulator, one]);
+                let same = self.make_ident(ACCUMULATOR);
+                let step = self.make_call("_?_:_", vec![test, more, same]);
+                let (total, one) = (self.make_ident(ACCUMULATOR), self.make_literal(Literal::Int(1)));
+                (start, condition, step, self.make_call("_==_", vec![total, one]))
             }
         };
-        Ok(self.fold(Comprehension {
+        Ok(self.make_fold(Comprehension {
             range,
             variable,
             second_variable,
@@ -216,11 +216,11 @@ impl Builder<'_> {
         }))
     }
 
-    fn when(&mut self, filter: Option<Expr>, step: Expr) -> Expr {
+    fn apply_filter(&mut self, filter: Option<Expr>, step: Expr) -> Expr {
         match filter {
             Some(filter) => {
-                let same = self.ident(ACCUMULATOR);
-                self.call("_?_:_", vec![filter, step, same])
+                let same = self.make_ident(ACCUMULATOR);
+                self.make_call("_?_:_", vec![filter, step, same])
             }
             None => step,
         }
@@ -235,16 +235,16 @@ impl Builder<'_> {
         transform: Expr,
     ) -> Result<Expr, Problem> {
         let start = self.make(Kind::List(Vec::new()));
-        let condition = self.literal(Literal::Bool(true));
-        let so_far = self.ident(ACCUMULATOR);
+        let condition = self.make_literal(Literal::Bool(true));
+        let so_far = self.make_ident(ACCUMULATOR);
         let one = self.make(Kind::List(vec![Element {
             value: transform,
             optional: false,
         }]));
-        let step = self.call("_+_", vec![so_far, one]);
-        let step = self.when(filter, step);
-        let result = self.ident(ACCUMULATOR);
-        Ok(self.fold(Comprehension {
+        let step = self.make_call("_+_", vec![so_far, one]);
+        let step = self.apply_filter(filter, step);
+        let result = self.make_ident(ACCUMULATOR);
+        Ok(self.make_fold(Comprehension {
             range,
             variable,
             second_variable,
@@ -266,18 +266,18 @@ impl Builder<'_> {
         entries: bool,
     ) -> Result<Expr, Problem> {
         let start = self.make(Kind::Map(Vec::new()));
-        let condition = self.literal(Literal::Bool(true));
-        let so_far = self.ident(ACCUMULATOR);
+        let condition = self.make_literal(Literal::Bool(true));
+        let so_far = self.make_ident(ACCUMULATOR);
         let arguments = if entries {
             vec![so_far, transform]
         } else {
-            let key = self.ident(&variable);
+            let key = self.make_ident(&variable);
             vec![so_far, key, transform]
         };
-        let step = self.call("cel.@mapInsert", arguments);
-        let step = self.when(filter, step);
-        let result = self.ident(ACCUMULATOR);
-        Ok(self.fold(Comprehension {
+        let step = self.make_call("cel.@mapInsert", arguments);
+        let step = self.apply_filter(filter, step);
+        let result = self.make_ident(ACCUMULATOR);
+        Ok(self.make_fold(Comprehension {
             range,
             variable,
             second_variable: Some(second),
@@ -290,11 +290,11 @@ impl Builder<'_> {
     }
 
     /// Returns a name for a value within an expression.
-    fn bind(&mut self, name: &str, value: Expr, result: Expr) -> Expr {
+    fn build_binding(&mut self, name: &str, value: Expr, result: Expr) -> Expr {
         let range = self.make(Kind::List(Vec::new()));
-        let condition = self.literal(Literal::Bool(false));
-        let step = self.ident(name);
-        self.fold(Comprehension {
+        let condition = self.make_literal(Literal::Bool(false));
+        let step = self.make_ident(name);
+        self.make_fold(Comprehension {
             range,
             variable: UNUSED.to_owned(),
             second_variable: None,
@@ -314,42 +314,42 @@ impl Builder<'_> {
         transform: Expr,
     ) -> Result<Expr, Problem> {
         let Kind::Ident(name) = &variable.kind else {
-            return Err(problem(
+            return Err(make_problem(
                 variable,
                 format!("{function}() variable name must be a simple identifier"),
             ));
         };
         let copy = self.factory.copy(&target);
-        let present = self.member("hasValue", target, Vec::new());
-        let value = self.member("value", copy, Vec::new());
-        let bound = self.bind(name, value, transform);
+        let present = self.make_member_call("hasValue", target, Vec::new());
+        let value = self.make_member_call("value", copy, Vec::new());
+        let bound = self.build_binding(name, value, transform);
         let mapped = if function == "optMap" {
-            self.namespaced("of", vec![bound])
+            self.call_optional("of", vec![bound])
         } else {
             bound
         };
-        let none = self.namespaced("none", Vec::new());
-        Ok(self.call("_?_:_", vec![present, mapped, none]))
+        let none = self.call_optional("none", Vec::new());
+        Ok(self.make_call("_?_:_", vec![present, mapped, none]))
     }
 
-    fn namespaced(&mut self, function: &str, arguments: Vec<Expr>) -> Expr {
-        self.call(&format!("optional.{function}"), arguments)
+    fn call_optional(&mut self, function: &str, arguments: Vec<Expr>) -> Expr {
+        self.make_call(&format!("optional.{function}"), arguments)
     }
 
     fn sort_by(&mut self, target: Expr, arguments: &[Expr]) -> Result<Expr, Problem> {
         const INPUT: &str = "@__sortBy_input__";
         if matches!(target.kind, Kind::Literal(_) | Kind::Map(_) | Kind::Message(_)) {
             let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
-            return Err(problem(&target, message));
+            return Err(make_problem(&target, message));
         }
         let [variable, key] = arguments else {
-            return Err(problem(&target, "sortBy takes a variable and an expression"));
+            return Err(make_problem(&target, "sortBy takes a variable and an expression"));
         };
-        let name = self.variable(variable, "argument is not an identifier")?;
-        let input = self.ident(INPUT);
+        let name = self.variable_name(variable, "argument is not an identifier")?;
+        let input = self.make_ident(INPUT);
         let keys = self.transform_list(input, name, None, None, key.clone())?;
-        let input = self.ident(INPUT);
-        let sorted = self.member("@sortByAssociatedKeys", input, vec![keys]);
-        Ok(self.bind(INPUT, target, sorted))
+        let input = self.make_ident(INPUT);
+        let sorted = self.make_member_call("@sortByAssociatedKeys", input, vec![keys]);
+        Ok(self.build_binding(INPUT, target, sorted))
     }
 }

@@ -64,7 +64,7 @@ impl Meter {
     }
 
     /// Adds to the effort that no cost pays for.
-    pub(crate) fn effort(&mut self, bytes: usize) -> Result<(), Failure> {
+    pub(crate) fn spend_effort(&mut self, bytes: usize) -> Result<(), Failure> {
         self.effort = self.effort.saturating_add(bytes);
         if self.effort > self.limits.effort {
             return Err(Failure::too_costly());
@@ -73,11 +73,11 @@ impl Meter {
     }
 
     /// Returns a pattern, compiled once in an evaluation.
-    pub(crate) fn pattern(&mut self, text: &str) -> Result<Regex, Failure> {
+    pub(crate) fn compile_pattern(&mut self, text: &str) -> Result<Regex, Failure> {
         if let Some(known) = self.patterns.get(text) {
             return Ok(known.clone());
         }
-        self.effort(PATTERN_EFFORT.saturating_add(text.len().saturating_mul(64)))?;
+        self.spend_effort(PATTERN_EFFORT.saturating_add(text.len().saturating_mul(64)))?;
         let compiled =
             pattern::compile(text).map_err(|problem| Failure::new(format!("error parsing regexp: {problem}")))?;
         if self.patterns.len() < 256 {

@@ -34,7 +34,7 @@ pub(crate) fn parse(source: &[char]) -> Result<Parsed, CompileError> {
         );
         return Err(CompileError::new(source, vec![Problem { position: 0, message }]));
     }
-    let (tokens, problems) = lexer::tokens(source);
+    let (tokens, problems) = lexer::split_tokens(source);
     let mut parser = Parser {
         tokens,
         at: 0,
@@ -42,17 +42,17 @@ pub(crate) fn parse(source: &[char]) -> Result<Parsed, CompileError> {
         factory: Factory::default(),
         depth: 0,
     };
-    let root = parser.expression();
+    let root = parser.read_expression();
     if let Ok(root) = root {
-        let rest = parser.current();
+        let rest = parser.current_token();
         if rest.kind != TokenKind::End {
-            let what = if parser.ahead(1, |token| token.kind == TokenKind::End) {
+            let what = if parser.is_ahead(1, |token| token.kind == TokenKind::End) {
                 "extraneous"
             } else {
                 "mismatched"
             };
             let message = format!("Syntax error: {what} input '{}' expecting <EOF>", rest.text);
-            parser.problem(rest.position, message);
+            parser.report_problem(rest.position, message);
         }
         if parser.problems.is_empty() {
             return Ok(Parsed {
@@ -76,7 +76,7 @@ struct Parser {
 }
 
 impl Parser {
-    fn current(&self) -> Token {
+    fn current_token(&self) -> Token {
         self.tokens
             .get(self.at)
             .or(self.tokens.last())
@@ -88,93 +88,93 @@ impl Parser {
             })
     }
 
-    fn is(&self, text: &str) -> bool {
+    fn next_is(&self, text: &str) -> bool {
         self.tokens
             .get(self.at)
             .is_some_and(|token| token.kind == TokenKind::Punctuation && token.text == text)
     }
 
-    fn ahead(&self, by: usize, test: impl Fn(&Token) -> bool) -> bool {
+    fn is_ahead(&self, by: usize, test: impl Fn(&Token) -> bool) -> bool {
         self.tokens.get(self.at + by).is_some_and(test)
     }
 
-    fn take(&mut self, text: &str) -> Option<usize> {
+    fn take_punctuation(&mut self, text: &str) -> Option<usize> {
         let position = self.tokens.get(self.at)?.position;
-        self.is(text).then(|| {
+        self.next_is(text).then(|| {
             self.at += 1;
             position
         })
     }
 
-    fn problem(&mut self, position: usize, message: String) {
+    fn report_problem(&mut self, position: usize, message: String) {
         self.problems.push(Problem { position, message });
     }
 
-    fn unexpected(&mut self, expected: &str) -> Stop {
-        let token = self.current();
+    fn report_unexpected(&mut self, expected: &str) -> Stop {
+        let token = self.current_token();
         let message = format!("Syntax error: mismatched input '{}' expecting {expected}", token.text);
-        self.problem(token.position, message);
+        self.report_problem(token.position, message);
         Stop
     }
 
     fn expect(&mut self, text: &str, expected: &str) -> Result<usize, Stop> {
-        match self.take(text) {
+        match self.take_punctuation(text) {
             Some(position) => Ok(position),
-            None => Err(self.unexpected(expected)),
+            None => Err(self.report_unexpected(expected)),
         }
     }
 
     /// Skips and reports a superfluous token, if the expected token follows directly behind it.
-    fn skips(&mut self, expected: &str, follows: impl Fn(&Token) -> bool) -> bool {
-        if self.current().kind == TokenKind::End || !self.ahead(1, follows) {
+    fn skip_extraneous(&mut self, expected: &str, follows: impl Fn(&Token) -> bool) -> bool {
+        if self.current_token().kind == TokenKind::End || !self.is_ahead(1, follows) {
             return false;
         }
-        let token = self.current();
+        let token = self.current_token();
         let message = format!("Syntax error: extraneous input '{}' expecting {expected}", token.text);
-        self.problem(token.position, message);
+        self.report_problem(token.position, message);
         self.at += 1;
         true
     }
 
     /// Reads the comma or the end of a list.
-    fn separated(&mut self, end: &str, expected: &str) -> Result<(), Stop> {
-        if self.take(",").is_some() || self.is(end) {
+    fn read_separator(&mut self, end: &str, expected: &str) -> Result<(), Stop> {
+        if self.take_punctuation(",").is_some() || self.next_is(end) {
             return Ok(());
         }
-        if self.skips(expected, |token| {
+        if self.skip_extraneous(expected, |token| {
             token.kind == TokenKind::Punctuation && (token.text == end || token.text == ",")
         }) {
-            self.take(",");
+            self.take_punctuation(",");
             return Ok(());
         }
-        Err(self.unexpected(expected))
+        Err(self.report_unexpected(expected))
     }
 
-    fn too_deep(&mut self) -> Stop {
-        let position = self.current().position;
-        self.problem(position, format!("expression recursion limit exceeded: {DEEPEST}"));
+    fn report_depth(&mut self) -> Stop {
+        let position = self.current_token().position;
+        self.report_problem(position, format!("expression recursion limit exceeded: {DEEPEST}"));
         Stop
     }
 
-    fn expression(&mut self) -> Result<Expr, Stop> {
+    fn read_expression(&mut self) -> Result<Expr, Stop> {
         self.depth += BRACKETS;
         if self.depth > DEEPEST {
-            return Err(self.too_deep());
+            return Err(self.report_depth());
         }
-        let condition = self.operators(1)?;
-        let Some(position) = self.take("?") else {
+        let condition = self.read_operators(1)?;
+        let Some(position) = self.take_punctuation("?") else {
             self.depth -= BRACKETS;
             return Ok(condition);
         };
-        let yes = self.operators(1)?;
+        let yes = self.read_operators(1)?;
         self.expect(":", "':'")?;
-        let no = self.expression()?;
+        let no = self.read_expression()?;
         self.depth -= BRACKETS;
-        Ok(self.factory.call(position, "_?_:_", vec![condition, yes, no]))
+        Ok(self.factory.make_call(position, "_?_:_", vec![condition, yes, no]))
     }
 
     /// Returns the operator here: its rank and its function.
-    fn operator(&self) -> Option<(u8, &'static str)> {
+    fn peek_operator(&self) -> Option<(u8, &'static str)> {
         let token = self.tokens.get(self.at)?;
         if token.kind == TokenKind::In {
             return Some((3, "@in"));
@@ -202,19 +202,19 @@ impl Parser {
 
     /// Operands joined by operators of a rank and above. Each link of a chain nests one deeper, except for `&&` and
     /// `||`: those have any number of terms.
-    fn operators(&mut self, least: u8) -> Result<Expr, Stop> {
+    fn read_operators(&mut self, least: u8) -> Result<Expr, Stop> {
         let before = self.depth;
-        let mut left = self.unary()?;
-        while let Some((rank, function)) = self.operator().filter(|(rank, _)| *rank >= least) {
-            let position = self.current().position;
+        let mut left = self.read_unary()?;
+        while let Some((rank, function)) = self.peek_operator().filter(|(rank, _)| *rank >= least) {
+            let position = self.current_token().position;
             self.at += 1;
             if rank > 2 {
                 self.depth += 1;
                 if self.depth > DEEPEST {
-                    return Err(self.too_deep());
+                    return Err(self.report_depth());
                 }
             }
-            let right = self.operators(rank + 1)?;
+            let right = self.read_operators(rank + 1)?;
             left = match left.kind {
                 Kind::Call {
                     function: same,
@@ -231,7 +231,7 @@ impl Parser {
                 }
                 kind => {
                     let left = Expr { kind, ..left };
-                    self.factory.call(position, function, vec![left, right])
+                    self.factory.make_call(position, function, vec![left, right])
                 }
             };
         }
@@ -239,45 +239,45 @@ impl Parser {
         Ok(left)
     }
 
-    fn unary(&mut self) -> Result<Expr, Stop> {
+    fn read_unary(&mut self) -> Result<Expr, Stop> {
         let signed_number =
-            self.is("-") && self.ahead(1, |token| matches!(token.kind, TokenKind::Integer | TokenKind::Float));
+            self.next_is("-") && self.is_ahead(1, |token| matches!(token.kind, TokenKind::Integer | TokenKind::Float));
         for (operator, function) in [("!", "!_"), ("-", "-_")] {
-            if !self.is(operator) || signed_number {
+            if !self.next_is(operator) || signed_number {
                 continue;
             }
-            let position = self.current().position;
+            let position = self.current_token().position;
             let mut count = 0;
-            while self.take(operator).is_some() {
+            while self.take_punctuation(operator).is_some() {
                 count += 1;
             }
-            let operand = self.member()?;
+            let operand = self.read_member()?;
             // Two of them cancel each other.
             return Ok(if count % 2 == 1 {
-                self.factory.call(position, function, vec![operand])
+                self.factory.make_call(position, function, vec![operand])
             } else {
                 operand
             });
         }
-        self.member()
+        self.read_member()
     }
 
-    fn member(&mut self) -> Result<Expr, Stop> {
+    fn read_member(&mut self) -> Result<Expr, Stop> {
         let before = self.depth;
-        let mut expression = self.primary()?;
+        let mut expression = self.read_primary()?;
         loop {
             self.depth += 1;
             if self.depth > DEEPEST {
-                return Err(self.too_deep());
+                return Err(self.report_depth());
             }
-            if let Some(position) = self.take("[") {
-                let optional = self.take("?").is_some();
-                let index = self.expression()?;
+            if let Some(position) = self.take_punctuation("[") {
+                let optional = self.take_punctuation("?").is_some();
+                let index = self.read_expression()?;
                 self.expect("]", "']'")?;
                 let function = if optional { "_[?_]" } else { "_[_]" };
-                expression = self.factory.call(position, function, vec![expression, index]);
-            } else if let Some(position) = self.take(".") {
-                expression = self.field(expression, position)?;
+                expression = self.factory.make_call(position, function, vec![expression, index]);
+            } else if let Some(position) = self.take_punctuation(".") {
+                expression = self.read_field(expression, position)?;
             } else {
                 break;
             }
@@ -287,16 +287,16 @@ impl Parser {
     }
 
     /// Parses the part after a dot: a field, an optional field, or a call.
-    fn field(&mut self, operand: Expr, position: usize) -> Result<Expr, Stop> {
-        let optional = self.take("?").is_some();
-        let name = self.current();
+    fn read_field(&mut self, operand: Expr, position: usize) -> Result<Expr, Stop> {
+        let optional = self.take_punctuation("?").is_some();
+        let name = self.current_token();
         match name.kind {
             TokenKind::Identifier => self.at += 1,
             TokenKind::Escaped => {
-                self.problem(name.position, "unsupported syntax: '`'".to_owned());
+                self.report_problem(name.position, "unsupported syntax: '`'".to_owned());
                 return Err(Stop);
             }
-            _ if optional => return Err(self.unexpected("{IDENTIFIER, ESC_IDENTIFIER}")),
+            _ if optional => return Err(self.report_unexpected("{IDENTIFIER, ESC_IDENTIFIER}")),
             _ => {
                 let message = format!("Syntax error: no viable alternative at input '.{}'", name.text);
                 let message = if name.kind == TokenKind::End {
@@ -304,7 +304,7 @@ impl Parser {
                 } else {
                     message
                 };
-                self.problem(name.position, message);
+                self.report_problem(name.position, message);
                 return Err(Stop);
             }
         }
@@ -312,13 +312,13 @@ impl Parser {
             let field = self
                 .factory
                 .make(name.position, Kind::Literal(Literal::String(name.text.into())));
-            return Ok(self.factory.call(position, "_?._", vec![operand, field]));
+            return Ok(self.factory.make_call(position, "_?._", vec![operand, field]));
         }
-        if let Some(open) = self.take("(") {
+        if let Some(open) = self.take_punctuation("(") {
             // Macros put their target inside a fold.
             self.depth += BRACKETS - 1;
-            let arguments = self.arguments()?;
-            return self.expand(open, name.text, Some(operand), arguments);
+            let arguments = self.read_arguments()?;
+            return self.expand_call(open, name.text, Some(operand), arguments);
         }
         let kind = Kind::Select {
             operand: Box::new(operand),
@@ -329,14 +329,14 @@ impl Parser {
     }
 
     /// Makes a call, or expands the macro of that name.
-    fn expand(
+    fn expand_call(
         &mut self,
         position: usize,
         function: String,
         target: Option<Expr>,
         arguments: Vec<Expr>,
     ) -> Result<Expr, Stop> {
-        match macros::expand(&mut self.factory, position, &function, target, arguments) {
+        match macros::expand_macro(&mut self.factory, position, &function, target, arguments) {
             Ok(macros::Expansion::Expression(expression)) => Ok(expression),
             Ok(macros::Expansion::Call(target, arguments)) => Ok(self.factory.make(
                 position,
@@ -354,84 +354,86 @@ impl Parser {
         }
     }
 
-    fn arguments(&mut self) -> Result<Vec<Expr>, Stop> {
+    fn read_arguments(&mut self) -> Result<Vec<Expr>, Stop> {
         let mut arguments = Vec::new();
-        if self.take(")").is_some() {
+        if self.take_punctuation(")").is_some() {
             return Ok(arguments);
         }
         loop {
-            arguments.push(self.expression()?);
-            if self.take(",").is_none() {
+            arguments.push(self.read_expression()?);
+            if self.take_punctuation(",").is_none() {
                 break;
             }
         }
-        if !self.is(")") && self.skips("')'", |token| token.kind == TokenKind::Punctuation && token.text == ")") {
-            self.take(")");
+        if !self.next_is(")")
+            && self.skip_extraneous("')'", |token| token.kind == TokenKind::Punctuation && token.text == ")")
+        {
+            self.take_punctuation(")");
             return Ok(arguments);
         }
         self.expect(")", "{')', ','}")?;
         Ok(arguments)
     }
 
-    fn primary(&mut self) -> Result<Expr, Stop> {
-        let token = self.current();
+    fn read_primary(&mut self) -> Result<Expr, Stop> {
+        let token = self.current_token();
         match &token.kind {
             TokenKind::Literal(value) => {
                 self.at += 1;
                 match value {
                     Ok(value) => Ok(self.factory.make(token.position, Kind::Literal(value.clone()))),
                     Err(problem) => {
-                        self.problem(token.position, problem.clone());
+                        self.report_problem(token.position, problem.clone());
                         Err(Stop)
                     }
                 }
             }
-            TokenKind::Integer | TokenKind::Float => self.number(token.position, ""),
+            TokenKind::Integer | TokenKind::Float => self.read_number(token.position, ""),
             TokenKind::Identifier => {
                 self.at += 1;
-                self.name(token.position, token.text, "")
+                self.read_name(token.position, token.text, "")
             }
-            TokenKind::Punctuation => self.bracketed(&token),
-            TokenKind::In | TokenKind::Escaped | TokenKind::End => Err(self.unexpected(OPERAND)),
+            TokenKind::Punctuation => self.read_bracketed(&token),
+            TokenKind::In | TokenKind::Escaped | TokenKind::End => Err(self.report_unexpected(OPERAND)),
         }
     }
 
-    fn bracketed(&mut self, token: &Token) -> Result<Expr, Stop> {
+    fn read_bracketed(&mut self, token: &Token) -> Result<Expr, Stop> {
         self.at += 1;
         match token.text.as_str() {
             "(" => {
-                let inner = self.expression()?;
-                if self.current().kind == TokenKind::End {
-                    let end = self.current().position;
-                    self.problem(end, "Syntax error: missing ')' at '<EOF>'".to_owned());
+                let inner = self.read_expression()?;
+                if self.current_token().kind == TokenKind::End {
+                    let end = self.current_token().position;
+                    self.report_problem(end, "Syntax error: missing ')' at '<EOF>'".to_owned());
                     return Err(Stop);
                 }
                 self.expect(")", "')'")?;
                 Ok(inner)
             }
-            "[" => self.list(token.position),
-            "{" => self.map(token.position),
-            "-" => self.number(token.position, "-"),
+            "[" => self.read_list(token.position),
+            "{" => self.read_map(token.position),
+            "-" => self.read_number(token.position, "-"),
             "." => {
-                let name = self.current();
+                let name = self.current_token();
                 if name.kind != TokenKind::Identifier {
-                    return Err(self.unexpected("IDENTIFIER"));
+                    return Err(self.report_unexpected("IDENTIFIER"));
                 }
                 self.at += 1;
-                self.name(name.position, name.text, ".")
+                self.read_name(name.position, name.text, ".")
             }
             _ => {
                 self.at -= 1;
-                if self.skips(OPERAND, starts_operand) {
-                    return self.primary();
+                if self.skip_extraneous(OPERAND, starts_operand) {
+                    return self.read_primary();
                 }
-                Err(self.unexpected(OPERAND))
+                Err(self.report_unexpected(OPERAND))
             }
         }
     }
 
-    fn number(&mut self, position: usize, sign: &str) -> Result<Expr, Stop> {
-        let token = self.current();
+    fn read_number(&mut self, position: usize, sign: &str) -> Result<Expr, Stop> {
+        let token = self.current_token();
         self.at += 1;
         let digits = format!("{sign}{}", token.text);
         let value = match token.kind {
@@ -451,31 +453,31 @@ impl Parser {
         match value {
             Ok(value) => Ok(self.factory.make(position, Kind::Literal(value))),
             Err(problem) => {
-                self.problem(position, problem.to_owned());
+                self.report_problem(position, problem.to_owned());
                 Err(Stop)
             }
         }
     }
 
     /// Returns a name: a variable, a call, or a message literal.
-    fn name(&mut self, position: usize, name: String, dot: &str) -> Result<Expr, Stop> {
+    fn read_name(&mut self, position: usize, name: String, dot: &str) -> Result<Expr, Stop> {
         if is_reserved(&name) {
-            self.problem(position, format!("reserved identifier: {name}"));
+            self.report_problem(position, format!("reserved identifier: {name}"));
             return Err(Stop);
         }
-        if let Some(open) = self.take("(") {
-            let arguments = self.arguments()?;
-            return self.expand(open, format!("{dot}{name}"), None, arguments);
+        if let Some(open) = self.take_punctuation("(") {
+            let arguments = self.read_arguments()?;
+            return self.expand_call(open, format!("{dot}{name}"), None, arguments);
         }
         if let Some((parts, open)) = self.message_brace() {
             let mut full = name;
             for _ in 0..parts {
                 self.at += 1;
-                full = format!("{full}.{}", self.current().text);
+                full = format!("{full}.{}", self.current_token().text);
                 self.at += 1;
             }
             self.at += 1;
-            return self.message(open, full);
+            return self.read_message(open, full);
         }
         // Kubernetes has no container: a leading dot changes nothing.
         Ok(self.factory.make(position, Kind::Ident(name)))
@@ -491,69 +493,69 @@ impl Parser {
             }
             match token.text.as_str() {
                 "{" => return Some((parts, token.position)),
-                "." if self.ahead(parts * 2 + 1, |token| token.kind == TokenKind::Identifier) => parts += 1,
+                "." if self.is_ahead(parts * 2 + 1, |token| token.kind == TokenKind::Identifier) => parts += 1,
                 _ => return None,
             }
         }
     }
 
-    fn message(&mut self, position: usize, name: String) -> Result<Expr, Stop> {
-        while self.take("}").is_none() {
-            self.take("?");
-            if self.current().kind != TokenKind::Identifier {
-                return Err(self.unexpected("{'}', '?', ',', IDENTIFIER, ESC_IDENTIFIER}"));
+    fn read_message(&mut self, position: usize, name: String) -> Result<Expr, Stop> {
+        while self.take_punctuation("}").is_none() {
+            self.take_punctuation("?");
+            if self.current_token().kind != TokenKind::Identifier {
+                return Err(self.report_unexpected("{'}', '?', ',', IDENTIFIER, ESC_IDENTIFIER}"));
             }
             self.at += 1;
             self.expect(":", "':'")?;
-            self.expression()?;
-            self.separated("}", "{'}', ','}")?;
+            self.read_expression()?;
+            self.read_separator("}", "{'}', ','}")?;
         }
         Ok(self.factory.make(position, Kind::Message(name)))
     }
 
-    fn list(&mut self, position: usize) -> Result<Expr, Stop> {
+    fn read_list(&mut self, position: usize) -> Result<Expr, Stop> {
         let mut elements = Vec::new();
-        if self.current().kind == TokenKind::End {
-            return Err(self.unexpected(
+        if self.current_token().kind == TokenKind::End {
+            return Err(self.report_unexpected(
                 &OPERAND
                     .replace("'['", "'[', ']'")
                     .replace("'.'", "'.', ','")
                     .replace("'!'", "'!', '?'"),
             ));
         }
-        self.take(",");
-        while self.take("]").is_none() {
-            let optional = self.take("?").is_some();
-            let value = self.expression()?;
+        self.take_punctuation(",");
+        while self.take_punctuation("]").is_none() {
+            let optional = self.take_punctuation("?").is_some();
+            let value = self.read_expression()?;
             elements.push(Element { value, optional });
-            self.separated("]", "{']', ','}")?;
+            self.read_separator("]", "{']', ','}")?;
         }
         Ok(self.factory.make(position, Kind::List(elements)))
     }
 
-    fn map(&mut self, position: usize) -> Result<Expr, Stop> {
+    fn read_map(&mut self, position: usize) -> Result<Expr, Stop> {
         let mut entries = Vec::new();
-        if self.current().kind == TokenKind::End {
-            return Err(self.unexpected(
+        if self.current_token().kind == TokenKind::End {
+            return Err(self.report_unexpected(
                 &OPERAND
                     .replace("'{'", "'{', '}'")
                     .replace("'.'", "'.', ','")
                     .replace("'!'", "'!', '?'"),
             ));
         }
-        self.take(",");
-        while self.take("}").is_none() {
-            let optional = self.take("?").is_some();
-            let key = self.expression()?;
-            if !self.is(":") && self.ahead(0, starts_operand) {
-                let token = self.current();
-                self.problem(token.position, format!("Syntax error: missing ':' at '{}'", token.text));
+        self.take_punctuation(",");
+        while self.take_punctuation("}").is_none() {
+            let optional = self.take_punctuation("?").is_some();
+            let key = self.read_expression()?;
+            if !self.next_is(":") && self.is_ahead(0, starts_operand) {
+                let token = self.current_token();
+                self.report_problem(token.position, format!("Syntax error: missing ':' at '{}'", token.text));
             } else {
                 self.expect(":", "':'")?;
             }
-            let value = self.expression()?;
+            let value = self.read_expression()?;
             entries.push(Entry { key, value, optional });
-            self.separated("}", "{'}', ','}")?;
+            self.read_separator("}", "{'}', ','}")?;
         }
         Ok(self.factory.make(position, Kind::Map(entries)))
     }

@@ -119,7 +119,7 @@ pub(crate) fn plan(root: &Expr, checked: &Checked) -> (Result<Node, String>, usi
         scopes: Vec::new(),
         slots: 0,
     };
-    let planned = planner.node(root).map_err(|failure| failure.to_string());
+    let planned = planner.plan_node(root).map_err(|failure| failure.to_string());
     (planned, planner.slots)
 }
 
@@ -130,18 +130,18 @@ struct Planner<'c> {
 }
 
 impl Planner<'_> {
-    fn node(&mut self, expression: &Expr) -> Result<Node, Failure> {
+    fn plan_node(&mut self, expression: &Expr) -> Result<Node, Failure> {
         match &expression.kind {
-            Kind::Literal(literal) => Ok(Node::Constant(constant(literal))),
-            Kind::Ident(name) => Ok(self.name(expression, name)),
+            Kind::Literal(literal) => Ok(Node::Constant(make_constant(literal))),
+            Kind::Ident(name) => Ok(self.plan_name(expression, name)),
             Kind::Select { operand, field, test } => {
                 if let Some(Reference::Variable(name)) = self.checked.references.get(&expression.id) {
-                    return Ok(self.name(expression, &name.clone()));
+                    return Ok(self.plan_name(expression, &name.clone()));
                 }
                 if let Some(Reference::Type(named)) = self.checked.references.get(&expression.id) {
                     return Ok(Node::Constant(Value::Type(named.clone())));
                 }
-                let mut attribute = self.attribute(operand)?;
+                let mut attribute = self.plan_attribute(operand)?;
                 attribute.qualifiers.push(Qualifier {
                     index: Index::Constant(Value::from(field.clone())),
                     optional: false,
@@ -153,11 +153,11 @@ impl Planner<'_> {
                 function,
                 target,
                 arguments,
-            } => self.call(expression, function, target.as_deref(), arguments),
+            } => self.plan_call(expression, function, target.as_deref(), arguments),
             Kind::List(elements) => {
                 let items = elements
                     .iter()
-                    .map(|element| Ok((self.node(&element.value)?, element.optional)))
+                    .map(|element| Ok((self.plan_node(&element.value)?, element.optional)))
                     .collect::<Result<Vec<_>, Failure>>()?;
                 let all_constant = items
                     .iter()
@@ -176,7 +176,13 @@ impl Planner<'_> {
             Kind::Map(entries) => {
                 let entries = entries
                     .iter()
-                    .map(|entry| Ok((self.node(&entry.key)?, self.node(&entry.value)?, entry.optional)))
+                    .map(|entry| {
+                        Ok((
+                            self.plan_node(&entry.key)?,
+                            self.plan_node(&entry.value)?,
+                            entry.optional,
+                        ))
+                    })
                     .collect::<Result<Vec<_>, Failure>>()?;
                 let constants: Option<Vec<_>> = entries
                     .iter()
@@ -185,16 +191,16 @@ impl Planner<'_> {
                     })
                     .collect();
                 Ok(match constants {
-                    Some(constants) => Node::Constant(Map::made(constants.into_iter().collect())),
+                    Some(constants) => Node::Constant(Map::from_entries(constants.into_iter().collect())),
                     None => Node::Map(entries),
                 })
             }
             Kind::Message(name) => Err(Failure::new(format!("unknown type: {name}"))),
-            Kind::Comprehension(fold) => self.fold(fold),
+            Kind::Comprehension(fold) => self.plan_fold(fold),
         }
     }
 
-    fn name(&mut self, expression: &Expr, name: &str) -> Node {
+    fn plan_name(&mut self, expression: &Expr, name: &str) -> Node {
         if let Some((_, slot)) = self.scopes.iter().rev().find(|(known, _)| known == name) {
             return Node::Attribute(Attribute::of(Base::Local(*slot)));
         }
@@ -205,11 +211,11 @@ impl Planner<'_> {
     }
 
     /// Plans an expression that gets qualifiers: an attribute stays as it is, and any other node becomes the base of an attribute.
-    fn attribute(&mut self, expression: &Expr) -> Result<Attribute, Failure> {
-        Ok(as_attribute(self.node(expression)?))
+    fn plan_attribute(&mut self, expression: &Expr) -> Result<Attribute, Failure> {
+        Ok(as_attribute(self.plan_node(expression)?))
     }
 
-    fn call(
+    fn plan_call(
         &mut self,
         expression: &Expr,
         written: &str,
@@ -230,22 +236,22 @@ impl Planner<'_> {
         };
         let mut nodes = Vec::new();
         if let Some(target) = target.filter(|_| !namespaced) {
-            nodes.push(self.node(target)?);
+            nodes.push(self.plan_node(target)?);
         }
         for argument in arguments {
-            nodes.push(self.node(argument)?);
+            nodes.push(self.plan_node(argument)?);
         }
         match function.as_str() {
             "_&&_" => return Ok(Node::And(nodes)),
             "_||_" => return Ok(Node::Or(nodes)),
             "_?_:_" => {
-                return three(nodes).map(|(condition, yes, no)| {
+                return expect_three(nodes).map(|(condition, yes, no)| {
                     let choice = Box::new((condition, as_attribute(yes), as_attribute(no)));
                     Node::Attribute(Attribute::of(Base::Choice(choice)))
                 });
             }
             "_[_]" | "_[?_]" | "_?._" => {
-                let (operand, index) = two(nodes)?;
+                let (operand, index) = expect_two(nodes)?;
                 let mut attribute = as_attribute(operand);
                 attribute.qualifiers.push(Qualifier {
                     index: match index {
@@ -258,7 +264,7 @@ impl Planner<'_> {
                 return Ok(Node::Attribute(attribute));
             }
             "or" | "orValue" => {
-                let (first, second) = two(nodes)?;
+                let (first, second) = expect_two(nodes)?;
                 return Ok(Node::OptionalOr {
                     first: Box::new(first),
                     second: Box::new(second),
@@ -270,8 +276,8 @@ impl Planner<'_> {
                 return Ok(Node::NotStrictlyFalse(Box::new(argument)));
             }
             "@in" if overload == Some("in_list") => {
-                let (argument, list) = two(nodes)?;
-                return Ok(member(argument, list));
+                let (argument, list) = expect_two(nodes)?;
+                return Ok(plan_membership(argument, list));
             }
             _ => {}
         }
@@ -311,24 +317,24 @@ impl Planner<'_> {
         })))
     }
 
-    fn slot(&mut self, name: &str) -> usize {
+    fn add_slot(&mut self, name: &str) -> usize {
         let slot = self.slots;
         self.slots += 1;
         self.scopes.push((name.to_owned(), slot));
         slot
     }
 
-    fn fold(&mut self, fold: &Comprehension) -> Result<Node, Failure> {
-        let start = self.node(&fold.start)?;
-        let range = self.node(&fold.range)?;
+    fn plan_fold(&mut self, fold: &Comprehension) -> Result<Node, Failure> {
+        let start = self.plan_node(&fold.start)?;
+        let range = self.plan_node(&fold.range)?;
         let outside = self.scopes.len();
-        let accumulator = self.slot(&fold.accumulator);
-        let variable = self.slot(&fold.variable);
-        let second_variable = fold.second_variable.as_ref().map(|name| self.slot(name));
-        let condition = self.node(&fold.condition)?;
-        let step = self.node(&fold.step)?;
+        let accumulator = self.add_slot(&fold.accumulator);
+        let variable = self.add_slot(&fold.variable);
+        let second_variable = fold.second_variable.as_ref().map(|name| self.add_slot(name));
+        let condition = self.plan_node(&fold.condition)?;
+        let step = self.plan_node(&fold.step)?;
         self.scopes.truncate(outside + 1);
-        let result = self.node(&fold.result)?;
+        let result = self.plan_node(&fold.result)?;
         self.scopes.truncate(outside);
         let grows = match constant_of(&start) {
             Some(Value::List(list)) => list.is_empty(),
@@ -336,7 +342,7 @@ impl Planner<'_> {
             _ => false,
         };
         let step = if grows && fold.accumulator == crate::ast::ACCUMULATOR {
-            grown(step, accumulator)
+            recognize_growth(step, accumulator)
         } else {
             Step::General(step)
         };
@@ -368,7 +374,7 @@ impl Attribute {
 }
 
 /// Recognizes the steps of the macros that build lists and maps.
-fn grown(step: Node, accumulator: usize) -> Step {
+fn recognize_growth(step: Node, accumulator: usize) -> Step {
     let is_grow = |node: &Node| match node {
         Node::Call(call) => {
             let first = call.arguments.first();
@@ -400,7 +406,7 @@ fn grown(step: Node, accumulator: usize) -> Step {
         {
             let (filter, yes, no) = *choice;
             return match yes.base {
-                Base::Node(node) => match grow(*node) {
+                Base::Node(node) => match convert_to_growth(*node) {
                     Ok(grow) => Step::Grow {
                         filter: Some(filter),
                         grow,
@@ -413,7 +419,7 @@ fn grown(step: Node, accumulator: usize) -> Step {
         return Step::General(Node::Constant(Value::Null));
     }
     if is_grow(&step) {
-        return match grow(step) {
+        return match convert_to_growth(step) {
             Ok(grow) => Step::Grow { filter: None, grow },
             Err(step) => Step::General(*step),
         };
@@ -421,7 +427,7 @@ fn grown(step: Node, accumulator: usize) -> Step {
     Step::General(step)
 }
 
-fn grow(node: Node) -> Result<Grow, Box<Node>> {
+fn convert_to_growth(node: Node) -> Result<Grow, Box<Node>> {
     let Node::Call(mut call) = node else {
         return Err(Box::new(node));
     };
@@ -452,12 +458,12 @@ fn grow(node: Node) -> Result<Grow, Box<Node>> {
     }
 }
 
-fn two(nodes: Vec<Node>) -> Result<(Node, Node), Failure> {
+fn expect_two(nodes: Vec<Node>) -> Result<(Node, Node), Failure> {
     let nodes: [Node; 2] = nodes.try_into().map_err(|_| Failure::no_such_overload())?;
     Ok(nodes.into())
 }
 
-fn three(nodes: Vec<Node>) -> Result<(Node, Node, Node), Failure> {
+fn expect_three(nodes: Vec<Node>) -> Result<(Node, Node, Node), Failure> {
     let nodes: [Node; 3] = nodes.try_into().map_err(|_| Failure::no_such_overload())?;
     Ok(nodes.into())
 }
@@ -476,7 +482,7 @@ fn constant_of(node: &Node) -> Option<&Value<'static>> {
     }
 }
 
-fn constant(literal: &Literal) -> Value<'static> {
+fn make_constant(literal: &Literal) -> Value<'static> {
     match literal {
         Literal::Null => Value::Null,
         Literal::Bool(value) => Value::Bool(*value),
@@ -489,7 +495,7 @@ fn constant(literal: &Literal) -> Value<'static> {
 }
 
 /// Plans a membership test. A test against a constant list of simple values is free and fast.
-fn member(argument: Node, list: Node) -> Node {
+fn plan_membership(argument: Node, list: Node) -> Node {
     let simple = |items: &List<'static>| {
         items.iter().all(|item| {
             matches!(
@@ -509,7 +515,7 @@ fn member(argument: Node, list: Node) -> Node {
             function: "@in".to_owned(),
             overload: Some("in_list"),
             arguments: vec![argument, list],
-            implementation: functions::membership,
+            implementation: functions::test_membership,
             pattern: None,
         })),
     }

@@ -46,7 +46,7 @@ impl Program {
         let parsed = parser::parse(&source)?;
         let checked = checker::check(&parsed.root, parsed.count, environment)
             .map_err(|problems| CompileError::new(&source, problems))?;
-        let problems = validate::problems(&parsed.root, &checked);
+        let problems = validate::find_problems(&parsed.root, &checked);
         if !problems.is_empty() {
             return Err(CompileError::new(&source, problems));
         }
@@ -66,7 +66,7 @@ impl Program {
 
     /// Returns the minimum and maximum cost. `root` is the schema of the variables, which limits their sizes.
     pub fn estimate(&self, root: Option<&Shape>) -> Range {
-        estimate::estimate(&self.0.tree, &self.0.checked, root)
+        estimate::estimate_expression(&self.0.tree, &self.0.checked, root)
     }
 
     /// Returns whether the expression uses a variable.

@@ -80,19 +80,19 @@ impl Shape {
 
     /// Creates a schema below the root, or of an embedded resource.
     pub fn of_schema(schema: &Json, name: &str) -> Self {
-        let embedded = flag(schema, "x-kubernetes-embedded-resource");
+        let embedded = has_flag(schema, "x-kubernetes-embedded-resource");
         Self::build(schema, embedded, name)
     }
 
     fn build(schema: &Json, resource: bool, name: &str) -> Self {
-        let nullable = flag(schema, "nullable");
+        let nullable = has_flag(schema, "nullable");
         let done = |kind: ShapeKind, declared: Option<(Type, u64, u64)>| Self {
             kind,
             nullable,
             declared: declared.map(|(of, most, shortest)| Declared { of, most, shortest }),
         };
-        if flag(schema, "x-kubernetes-int-or-string") {
-            let most = count(schema, "maxLength").map_or(LARGEST_REQUEST - 2, |most| most.saturating_mul(4));
+        if has_flag(schema, "x-kubernetes-int-or-string") {
+            let most = read_limit(schema, "maxLength").map_or(LARGEST_REQUEST - 2, |most| most.saturating_mul(4));
             return done(ShapeKind::IntOrString, Some((Type::Dyn, most, 1)));
         }
         let kind = schema.get("type").and_then(Json::as_str).unwrap_or_default();
@@ -101,12 +101,13 @@ impl Shape {
                 Some(items) => {
                     let items = Self::of_schema(items, &format!("{name}.@idx"));
                     let declared = items.declared.as_ref().map(|inner| {
-                        let most = count(schema, "maxItems").unwrap_or((LARGEST_REQUEST - 2) / (inner.shortest + 1));
+                        let most =
+                            read_limit(schema, "maxItems").unwrap_or((LARGEST_REQUEST - 2) / (inner.shortest + 1));
                         (Type::list(inner.of.clone()), most, 2)
                     });
                     let list = match schema.get("x-kubernetes-list-type").and_then(Json::as_str) {
                         Some("set") => ListKind::Set,
-                        Some("map") => ListKind::Map(texts(schema.get("x-kubernetes-list-map-keys"))),
+                        Some("map") => ListKind::Map(read_texts(schema.get("x-kubernetes-list-map-keys"))),
                         _ => ListKind::Atomic,
                     };
                     done(ShapeKind::List(Box::new(items), list), declared)
@@ -121,26 +122,26 @@ impl Shape {
                     let values = Self::of_schema(values, &format!("{name}.@elem"));
                     let declared = values.declared.as_ref().map(|inner| {
                         let most =
-                            count(schema, "maxProperties").unwrap_or((LARGEST_REQUEST - 2) / (inner.shortest + 6));
+                            read_limit(schema, "maxProperties").unwrap_or((LARGEST_REQUEST - 2) / (inner.shortest + 6));
                         (Type::map(Type::String, inner.of.clone()), most, 2)
                     });
                     return done(ShapeKind::Map(Box::new(values)), declared);
                 }
-                Self::object(schema, resource, nullable, name)
+                Self::build_object(schema, resource, nullable, name)
             }
             "string" => {
-                let (format, of, most, shortest) = string(schema);
+                let (format, of, most, shortest) = describe_string(schema);
                 done(ShapeKind::String(format), Some((of, most, shortest)))
             }
             "boolean" => done(ShapeKind::Boolean, Some((Type::Bool, 0, 4))),
             "number" => done(ShapeKind::Number, Some((Type::Double, 0, 1))),
             "integer" => done(ShapeKind::Integer, Some((Type::Int, 0, 1))),
-            _ if flag(schema, "x-kubernetes-preserve-unknown-fields") => done(ShapeKind::Preserved, None),
+            _ if has_flag(schema, "x-kubernetes-preserve-unknown-fields") => done(ShapeKind::Preserved, None),
             _ => done(ShapeKind::Unknown, None),
         }
     }
 
-    fn object(schema: &Json, resource: bool, nullable: bool, name: &str) -> Self {
+    fn build_object(schema: &Json, resource: bool, nullable: bool, name: &str) -> Self {
         let empty = JsonMap::new();
         let given = schema.get("properties").and_then(Json::as_object);
         let mut properties: BTreeMap<String, Shape> = given
@@ -160,7 +161,7 @@ impl Shape {
                 Self::build(&metadata, false, &format!("{name}.metadata")),
             );
         }
-        let required = texts(schema.get("required"));
+        let required = read_texts(schema.get("required"));
         let mut shortest = 2;
         for (property, shape) in &properties {
             let Some(declared) = &shape.declared else { continue };
@@ -225,7 +226,7 @@ impl Shape {
     }
 
     /// Returns the items, values or the property that a step of a path leads to.
-    pub(crate) fn step(&self, step: &str) -> Option<&Shape> {
+    pub(crate) fn find_step(&self, step: &str) -> Option<&Shape> {
         let found = match (&self.kind, step) {
             (ShapeKind::List(inner, _), "@items" | "@values") | (ShapeKind::Map(inner), "@items" | "@values") => inner,
             (ShapeKind::Object(properties), field) => properties.get(&escaping::unescape(field)?)?,
@@ -239,7 +240,7 @@ impl Shape {
     }
 
     /// Returns the maximum number of characters, items or entries.
-    pub(crate) fn most(&self) -> u64 {
+    pub(crate) fn maximum_length(&self) -> u64 {
         self.declared.as_ref().map_or(0, |declared| declared.most)
     }
 
@@ -262,7 +263,7 @@ impl Shape {
         }
     }
 
-    pub(crate) fn joining(&self) -> Option<Joining<'_>> {
+    pub(crate) fn join_rule(&self) -> Option<Joining<'_>> {
         match &self.kind {
             ShapeKind::List(_, ListKind::Set) => Some(Joining::Set),
             ShapeKind::List(_, ListKind::Map(keys)) => Some(Joining::ByKeys(keys)),
@@ -298,7 +299,7 @@ impl Shape {
             (ShapeKind::List(..), _) => {
                 wrong("invalid data, expected an array for the provided schema with type=array")
             }
-            (ShapeKind::String(format), Json::String(text)) => formatted(*format, text),
+            (ShapeKind::String(format), Json::String(text)) => parse_formatted(*format, text),
             (ShapeKind::String(_), other) => Err(Failure::new(format!(
                 "invalid data, expected string, got {}",
                 type_name(other)
@@ -329,7 +330,7 @@ impl Shape {
     }
 }
 
-fn formatted<'a>(format: Format, text: &'a str) -> Result<Value<'a>, Failure> {
+fn parse_formatted<'a>(format: Format, text: &'a str) -> Result<Value<'a>, Failure> {
     match format {
         Format::Text => Ok(Value::from(text)),
         Format::Bytes => base64::engine::general_purpose::STANDARD
@@ -349,11 +350,11 @@ fn formatted<'a>(format: Format, text: &'a str) -> Result<Value<'a>, Failure> {
 }
 
 /// Returns a text's format, type, most letters and shortest form.
-fn string(schema: &Json) -> (Format, Type, u64, u64) {
+fn describe_string(schema: &Json) -> (Format, Type, u64, u64) {
     const LONGEST: u64 = LARGEST_REQUEST - 2;
     match schema.get("format").and_then(Json::as_str) {
         Some("byte") => {
-            let most = count(schema, "maxLength").unwrap_or(LONGEST);
+            let most = read_limit(schema, "maxLength").unwrap_or(LONGEST);
             (Format::Bytes, Type::Bytes, most, 2)
         }
         Some("duration") => (Format::Duration, Type::Duration, 32, 3),
@@ -368,7 +369,7 @@ fn string(schema: &Json) -> (Format, Type, u64, u64) {
                 .get("enum")
                 .and_then(Json::as_array)
                 .filter(|values| !values.is_empty());
-            let most = match (count(schema, "maxLength"), allowed) {
+            let most = match (read_limit(schema, "maxLength"), allowed) {
                 (Some(most), _) => most.saturating_mul(4),
                 (None, Some(values)) => longest_of(values),
                 (None, None) => LONGEST,
@@ -378,17 +379,17 @@ fn string(schema: &Json) -> (Format, Type, u64, u64) {
     }
 }
 
-fn flag(schema: &Json, name: &str) -> bool {
+fn has_flag(schema: &Json, name: &str) -> bool {
     schema.get(name) == Some(&Json::Bool(true))
 }
 
-fn count(schema: &Json, name: &str) -> Option<u64> {
+fn read_limit(schema: &Json, name: &str) -> Option<u64> {
     let value = schema.get(name)?;
     // A negative limit allows nothing.
     value.as_u64().or_else(|| value.as_i64().map(|_| 0))
 }
 
-fn texts(list: Option<&Json>) -> Vec<String> {
+fn read_texts(list: Option<&Json>) -> Vec<String> {
     let items = list.and_then(Json::as_array).into_iter().flatten();
     items.filter_map(Json::as_str).map(str::to_owned).collect()
 }

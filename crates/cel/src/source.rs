@@ -27,7 +27,7 @@ impl CompileError {
         let mut shown: Vec<String> = problems
             .iter()
             .take(MOST_PROBLEMS)
-            .map(|problem| display(source, problem))
+            .map(|problem| format_problem(source, problem))
             .collect();
         if problems.len() > MOST_PROBLEMS {
             shown.push(format!("{} more errors were truncated", problems.len() - MOST_PROBLEMS));
@@ -39,7 +39,7 @@ impl CompileError {
     }
 }
 
-fn display(source: &[char], problem: &Problem) -> String {
+fn format_problem(source: &[char], problem: &Problem) -> String {
     let before = source.get(..problem.position).unwrap_or(source);
     let line = before.iter().filter(|letter| **letter == '\n').count();
     let start = before

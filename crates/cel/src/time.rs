@@ -30,7 +30,7 @@ impl Timestamp {
     }
 
     /// Returns the date and the nanoseconds since midnight, after moving by an offset.
-    fn civil(self, offset_seconds: i32) -> (Date, i128) {
+    fn to_civil(self, offset_seconds: i32) -> (Date, i128) {
         let moved = self.0 + i128::from(offset_seconds) * SECOND;
         let days = i32::try_from(moved.div_euclid(DAY)).unwrap_or_default();
         let date = Date::constant(1970, 1, 1).saturating_add(jiff::Span::new().days(days));
@@ -41,7 +41,7 @@ impl Timestamp {
 /// Writes the time as `string()` does: in UTC, with the necessary digits.
 impl fmt::Display for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (date, within) = self.civil(0);
+        let (date, within) = self.to_civil(0);
         let seconds = within / SECOND;
         write!(
             out,
@@ -61,7 +61,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-fn midnight(date: Date) -> i128 {
+fn nanoseconds_at_midnight(date: Date) -> i128 {
     let days = date
         .since((jiff::Unit::Day, Date::constant(1970, 1, 1)))
         .map_or(0, |span| i128::from(span.get_days()));
@@ -123,7 +123,7 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
         return None;
     }
     let clock = (hours * 3600 + (minutes - offset) * 60 + seconds) * SECOND;
-    Timestamp::from_nanoseconds(midnight(date) + clock + padded.parse::<i128>().ok()?)
+    Timestamp::from_nanoseconds(nanoseconds_at_midnight(date) + clock + padded.parse::<i128>().ok()?)
 }
 
 /// Reads a timestamp that the format `date-time` allows. Lower-case letters and a shorter time zone are also valid.
@@ -148,7 +148,7 @@ pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
         return None;
     }
     let date: Date = text.parse().ok()?;
-    Timestamp::from_nanoseconds(midnight(date))
+    Timestamp::from_nanoseconds(nanoseconds_at_midnight(date))
 }
 
 /// Returns a duration as `string()` writes it: seconds.
@@ -166,7 +166,7 @@ pub(crate) fn show_duration(nanoseconds: i64) -> String {
 }
 
 /// Returns a part of a point in time, in a zone: a name, an offset such as `+02:00`, or nothing for UTC.
-pub(crate) fn part(function: &str, at: Timestamp, zone: Option<&str>) -> Result<i64, String> {
+pub(crate) fn read_part(function: &str, at: Timestamp, zone: Option<&str>) -> Result<i64, String> {
     let offset = match zone {
         None => 0,
         Some(name) => {
@@ -176,7 +176,7 @@ pub(crate) fn part(function: &str, at: Timestamp, zone: Option<&str>) -> Result<
             zone.to_offset(moment).seconds()
         }
     };
-    let (date, within) = at.civil(offset);
+    let (date, within) = at.to_civil(offset);
     let seconds = i64::try_from(within / SECOND).unwrap_or_default();
     Ok(match function {
         "getFullYear" => i64::from(date.year()),

@@ -199,14 +199,14 @@ impl Substitutions {
     /// Checks whether values of the types `from` are assignable to `to`. If all types agree, the bindings of type variables are stored.
     pub(crate) fn accept(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mut trial = self.clone();
-        let agreed = from.len() == to.len() && from.iter().zip(to).all(|(from, to)| trial.assignable(from, to));
+        let agreed = from.len() == to.len() && from.iter().zip(to).all(|(from, to)| trial.is_assignable(from, to));
         if agreed {
             *self = trial;
         }
         agreed
     }
 
-    fn assignable(&mut self, from: &Type, to: &Type) -> bool {
+    fn is_assignable(&mut self, from: &Type, to: &Type) -> bool {
         if matches!(to, Type::Parameter(_)) {
             match self.stand_for(from, to) {
                 (true, _) => return true,
@@ -221,12 +221,14 @@ impl Substitutions {
             return true;
         }
         match (from, to) {
-            (Type::Null, other) | (other, Type::Null) => nullable(other),
+            (Type::Null, other) | (other, Type::Null) => is_nullable(other),
             (Type::Type(_), Type::Type(_)) => true,
             (Type::List(from), Type::List(to)) | (Type::Optional(from), Type::Optional(to)) => {
-                self.assignable(from, to)
+                self.is_assignable(from, to)
             }
-            (Type::Map(from), Type::Map(to)) => self.assignable(&from.0, &to.0) && self.assignable(&from.1, &to.1),
+            (Type::Map(from), Type::Map(to)) => {
+                self.is_assignable(&from.0, &to.0) && self.is_assignable(&from.1, &to.1)
+            }
             (from, to) => from == to,
         }
     }
@@ -243,7 +245,7 @@ impl Substitutions {
             if *candidate == known {
                 return (true, true);
             }
-            if !self.assignable(candidate, &known) {
+            if !self.is_assignable(candidate, &known) {
                 return (false, true);
             }
             let wider = if less_specific(candidate, &known) {
@@ -277,7 +279,7 @@ impl Substitutions {
     }
 }
 
-fn nullable(of: &Type) -> bool {
+fn is_nullable(of: &Type) -> bool {
     matches!(
         of,
         Type::Null | Type::Object(_) | Type::Opaque(_) | Type::Optional(_) | Type::Duration | Type::Timestamp

@@ -36,7 +36,7 @@ impl Url {
                 text: text.to_owned(),
             });
         }
-        let (scheme, rest) = match scheme(text) {
+        let (scheme, rest) = match split_scheme(text) {
             Ok(found) => found,
             Err(reason) => return refuse(reason),
         };
@@ -61,7 +61,7 @@ impl Url {
             }
             _ => ("", before_query),
         };
-        let host = match host(authority) {
+        let host = match parse_host(authority) {
             Ok(host) => host,
             Err(reason) => return refuse(reason),
         };
@@ -106,7 +106,7 @@ impl Url {
     }
 }
 
-fn scheme(text: &str) -> Result<(String, &str), String> {
+fn split_scheme(text: &str) -> Result<(String, &str), String> {
     for (at, letter) in text.char_indices() {
         match letter {
             'a'..='z' | 'A'..='Z' => {}
@@ -123,7 +123,7 @@ fn scheme(text: &str) -> Result<(String, &str), String> {
     Ok((String::new(), text))
 }
 
-fn host(authority: &str) -> Result<String, String> {
+fn parse_host(authority: &str) -> Result<String, String> {
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let port = if host.starts_with('[') {
         let Some(end) = host.rfind(']') else {

@@ -3,19 +3,19 @@
 
 use crate::ast::{Expr, Kind, Literal};
 use crate::checker::Checked;
-use crate::functions::format::{Clause, Part, parts};
+use crate::functions::format::{Clause, Part, split_format};
 use crate::pattern;
 use crate::source::Problem;
 use crate::time;
 use crate::types::Type;
 
-pub(crate) fn problems(root: &Expr, checked: &Checked) -> Vec<Problem> {
+pub(crate) fn find_problems(root: &Expr, checked: &Checked) -> Vec<Problem> {
     let mut validator = Validator {
         checked,
         problems: Vec::new(),
     };
-    root.walk(&mut |expression| validator.constants(expression));
-    validator.mixtures(root, false);
+    root.walk(&mut |expression| validator.check_constants(expression));
+    validator.check_mixtures(root, false);
     validator.problems
 }
 
@@ -25,14 +25,14 @@ struct Validator<'c> {
 }
 
 impl Validator<'_> {
-    fn problem(&mut self, at: &Expr, message: String) {
+    fn report_problem(&mut self, at: &Expr, message: String) {
         self.problems.push(Problem {
             position: at.position,
             message,
         });
     }
 
-    fn constants(&mut self, expression: &Expr) {
+    fn check_constants(&mut self, expression: &Expr) {
         let Kind::Call {
             function,
             target,
@@ -44,7 +44,7 @@ impl Validator<'_> {
         if function == "format"
             && let (Some(target), [values]) = (target, arguments.as_slice())
         {
-            self.format(expression, target, values);
+            self.check_format(expression, target, values);
         }
         let Some(first) = arguments.first() else { return };
         let Kind::Literal(literal) = &first.kind else { return };
@@ -58,18 +58,18 @@ impl Validator<'_> {
             _ => false,
         };
         if bad {
-            self.problem(first, format!("invalid {function} argument"));
+            self.report_problem(first, format!("invalid {function} argument"));
         }
     }
 
     /// Checks a constant format whose values are a list literal.
-    fn format(&mut self, call: &Expr, target: &Expr, values: &Expr) {
+    fn check_format(&mut self, call: &Expr, target: &Expr, values: &Expr) {
         let (Kind::Literal(Literal::String(format)), Kind::List(elements)) = (&target.kind, &values.kind) else {
             return;
         };
-        let parts = match parts(format) {
+        let parts = match split_format(format) {
             Ok(parts) => parts,
-            Err(problem) => return self.problem(call, problem),
+            Err(problem) => return self.report_problem(call, problem),
         };
         let mut elements = elements.iter().map(|element| &element.value);
         let mut used = 0;
@@ -77,24 +77,24 @@ impl Validator<'_> {
         for part in parts {
             let Part::Place(clause) = part else { continue };
             let Some(value) = elements.next() else {
-                return self.problem(call, format!("index {used} out of range"));
+                return self.report_problem(call, format!("index {used} out of range"));
             };
             used += 1;
-            if let Some((at, found)) = self.unfit(clause, value) {
-                return self.problem(at, clause.refusal(found.name()));
+            if let Some((at, found)) = self.find_unfit(clause, value) {
+                return self.report_problem(at, clause.refusal(found.name()));
             }
         }
         if given > used {
             let message = format!("too many arguments supplied to string.format (expected {used}, got {given})");
-            self.problem(call, message);
+            self.report_problem(call, message);
         }
     }
 
-    fn unfit<'e>(&self, clause: Clause, value: &'e Expr) -> Option<(&'e Expr, Type)> {
+    fn find_unfit<'e>(&self, clause: Clause, value: &'e Expr) -> Option<(&'e Expr, Type)> {
         let found = self.checked.type_of(value).clone();
         let fits = match (clause, &found) {
             (_, Type::Dyn | Type::Parameter(_)) => true,
-            (Clause::Text, _) => return self.unfit_text(value),
+            (Clause::Text, _) => return self.find_unfit_text(value),
             (Clause::Decimal | Clause::Octal, Type::Int | Type::Uint) => true,
             (Clause::Fixed(_) | Clause::Scientific, Type::Double | Type::String) => true,
             (Clause::Binary, Type::Int | Type::Uint | Type::Bool) => true,
@@ -104,12 +104,13 @@ impl Validator<'_> {
         (!fits).then_some((value, found))
     }
 
-    fn unfit_text<'e>(&self, value: &'e Expr) -> Option<(&'e Expr, Type)> {
+    fn find_unfit_text<'e>(&self, value: &'e Expr) -> Option<(&'e Expr, Type)> {
         match &value.kind {
-            Kind::List(elements) => elements.iter().find_map(|element| self.unfit_text(&element.value)),
-            Kind::Map(entries) => entries
-                .iter()
-                .find_map(|entry| self.unfit_text(&entry.key).or_else(|| self.unfit_text(&entry.value))),
+            Kind::List(elements) => elements.iter().find_map(|element| self.find_unfit_text(&element.value)),
+            Kind::Map(entries) => entries.iter().find_map(|entry| {
+                self.find_unfit_text(&entry.key)
+                    .or_else(|| self.find_unfit_text(&entry.value))
+            }),
             _ => {
                 let found = self.checked.type_of(value).clone();
                 matches!(found, Type::Object(_) | Type::Opaque(_) | Type::Optional(_)).then_some((value, found))
@@ -118,10 +119,10 @@ impl Validator<'_> {
     }
 
     /// Lists and maps of several types, except where they are the values of a format.
-    fn mixtures(&mut self, expression: &Expr, exempt: bool) {
+    fn check_mixtures(&mut self, expression: &Expr, exempt: bool) {
         match &expression.kind {
             Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_) => {}
-            Kind::Select { operand, .. } => self.mixtures(operand, exempt),
+            Kind::Select { operand, .. } => self.check_mixtures(operand, exempt),
             Kind::Call {
                 function,
                 target,
@@ -129,20 +130,20 @@ impl Validator<'_> {
             } => {
                 let exempt = exempt || function == "format";
                 for part in target.iter().map(|target| &**target).chain(arguments) {
-                    self.mixtures(part, exempt);
+                    self.check_mixtures(part, exempt);
                 }
             }
             Kind::List(elements) => {
                 let mut first = None;
                 for element in elements {
-                    let found = self.unwrapped(&element.value, element.optional);
-                    if !exempt && self.differs(&mut first, found, &element.value) {
+                    let found = self.unwrap_type(&element.value, element.optional);
+                    if !exempt && self.differs_from_first(&mut first, found, &element.value) {
                         break;
                     }
                 }
                 elements
                     .iter()
-                    .for_each(|element| self.mixtures(&element.value, exempt));
+                    .for_each(|element| self.check_mixtures(&element.value, exempt));
             }
             Kind::Map(entries) => {
                 let (mut keys, mut values) = (None, None);
@@ -150,41 +151,41 @@ impl Validator<'_> {
                     if exempt {
                         break;
                     }
-                    let key = self.unwrapped(&entry.key, false);
-                    self.differs(&mut keys, key, &entry.key);
-                    let value = self.unwrapped(&entry.value, entry.optional);
-                    self.differs(&mut values, value, &entry.value);
+                    let key = self.unwrap_type(&entry.key, false);
+                    self.differs_from_first(&mut keys, key, &entry.key);
+                    let value = self.unwrap_type(&entry.value, entry.optional);
+                    self.differs_from_first(&mut values, value, &entry.value);
                 }
                 for entry in entries {
-                    self.mixtures(&entry.key, exempt);
-                    self.mixtures(&entry.value, exempt);
+                    self.check_mixtures(&entry.key, exempt);
+                    self.check_mixtures(&entry.value, exempt);
                 }
             }
             Kind::Comprehension(fold) => {
                 for part in [&fold.range, &fold.start, &fold.condition, &fold.step, &fold.result] {
-                    self.mixtures(part, exempt);
+                    self.check_mixtures(part, exempt);
                 }
             }
         }
     }
 
-    fn unwrapped(&self, value: &Expr, optional: bool) -> Type {
+    fn unwrap_type(&self, value: &Expr, optional: bool) -> Type {
         match self.checked.type_of(value) {
             Type::Optional(inner) if optional => (**inner).clone(),
             other => other.clone(),
         }
     }
 
-    fn differs(&mut self, first: &mut Option<Type>, found: Type, at: &Expr) -> bool {
+    fn differs_from_first(&mut self, first: &mut Option<Type>, found: Type, at: &Expr) -> bool {
         match first {
             None => {
                 *first = Some(found);
                 false
             }
-            Some(known) if same(known, &found) => false,
+            Some(known) if is_same_type(known, &found) => false,
             Some(known) => {
                 let message = format!("expected type '{known}' but found '{found}'");
-                self.problem(at, message);
+                self.report_problem(at, message);
                 true
             }
         }
@@ -192,6 +193,6 @@ impl Validator<'_> {
 }
 
 /// Returns whether two types are equal, without a look at the types inside lists and maps.
-fn same(left: &Type, right: &Type) -> bool {
+fn is_same_type(left: &Type, right: &Type) -> bool {
     left == right
 }

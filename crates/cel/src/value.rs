@@ -124,7 +124,7 @@ impl<'a> List<'a> {
         match &self.items {
             Items::Json(items) => items
                 .get(index)
-                .map(|item| Value::typed(item, self.shape.and_then(Shape::items))),
+                .map(|item| Value::view_typed(item, self.shape.and_then(Shape::items))),
             Items::Made(items) => items.get(index).cloned().map(Ok),
         }
     }
@@ -212,7 +212,7 @@ impl Key {
 }
 
 impl<'a> Map<'a> {
-    pub(crate) fn made(entries: BTreeMap<Key, Value<'a>>) -> Value<'a> {
+    pub(crate) fn from_entries(entries: BTreeMap<Key, Value<'a>>) -> Value<'a> {
         Value::Map(Map {
             entries: Entries::Made(Arc::new(entries)),
         })
@@ -237,7 +237,7 @@ impl<'a> Map<'a> {
     /// If the value does not fit its schema.
     pub fn get(&self, key: &str) -> Option<Result<Value<'a>, Failure>> {
         match &self.entries {
-            Entries::Json(entries, None) => entries.get(key).map(|found| Value::typed(found, None)),
+            Entries::Json(entries, None) => entries.get(key).map(|found| Value::view_typed(found, None)),
             Entries::Json(entries, Some(shape)) => {
                 let unescaped;
                 let name = if shape.is_object() {
@@ -251,7 +251,7 @@ impl<'a> Map<'a> {
                     return None;
                 }
                 let property = shape.property(name)?;
-                Some(Value::typed(found, Some(property)))
+                Some(Value::view_typed(found, Some(property)))
             }
             Entries::Made(entries) => entries.get(&Key::String(key.into())).cloned().map(Ok),
         }
@@ -316,10 +316,10 @@ impl<'a> Value<'a> {
     /// # Errors
     /// If it is not of the schema's type.
     pub fn with_shape(value: &'a Json, shape: &'a Shape) -> Result<Self, Failure> {
-        Self::typed(value, Some(shape))
+        Self::view_typed(value, Some(shape))
     }
 
-    pub(crate) fn typed(value: &'a Json, shape: Option<&'a Shape>) -> Result<Self, Failure> {
+    pub(crate) fn view_typed(value: &'a Json, shape: Option<&'a Shape>) -> Result<Self, Failure> {
         match shape {
             Some(shape) => shape.view(value),
             None => Ok(Self::json(value)),

@@ -121,7 +121,7 @@ fn parse_double(text: &str) -> Option<f64> {
 }
 
 /// Returns a part of a timestamp or a duration.
-pub(crate) fn calendar<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn call_calendar<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let zone = |text: &Text<'a>| text.to_string();
     match arguments {
         [Value::Duration(nanoseconds)] => {
@@ -134,8 +134,10 @@ pub(crate) fn calendar<'a>(function: &str, arguments: &[Value<'a>], _: &mut Mete
             };
             Ok(Value::Int(nanoseconds / unit))
         }
-        [Value::Timestamp(at)] => time::part(function, *at, None).map(Value::Int).map_err(Failure::new),
-        [Value::Timestamp(at), Value::String(name)] => time::part(function, *at, Some(&zone(name)))
+        [Value::Timestamp(at)] => time::read_part(function, *at, None)
+            .map(Value::Int)
+            .map_err(Failure::new),
+        [Value::Timestamp(at), Value::String(name)] => time::read_part(function, *at, Some(&zone(name)))
             .map(Value::Int)
             .map_err(Failure::new),
         _ => Err(Failure::no_such_overload()),

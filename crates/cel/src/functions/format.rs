@@ -27,7 +27,7 @@ pub(crate) enum Part {
 }
 
 /// Splits a format into its parts; the number is that of the first clause that can't be read.
-pub(crate) fn parts(format: &str) -> Result<Vec<Part>, String> {
+pub(crate) fn split_format(format: &str) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let mut letters = format.chars().peekable();
@@ -127,7 +127,7 @@ pub(crate) fn call<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> R
     };
     let mut text = String::new();
     let mut next = 0;
-    for part in parts(format).map_err(Failure::new)? {
+    for part in split_format(format).map_err(Failure::new)? {
         match part {
             Part::Literal(literal) => text.push_str(&literal),
             Part::Place(clause) => {
@@ -135,8 +135,8 @@ pub(crate) fn call<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> R
                     return Err(Failure::new(format!("index {next} out of range")));
                 };
                 let before = text.len();
-                fill(clause, &value?, &mut text, meter)?;
-                meter.effort(text.len() - before)?;
+                format_clause(clause, &value?, &mut text, meter)?;
+                meter.spend_effort(text.len() - before)?;
                 next += 1;
             }
         }
@@ -144,14 +144,14 @@ pub(crate) fn call<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> R
     Ok(Value::from(text))
 }
 
-fn fill(clause: Clause, value: &Value<'_>, text: &mut String, meter: &mut Meter) -> Result<(), Failure> {
+fn format_clause(clause: Clause, value: &Value<'_>, text: &mut String, meter: &mut Meter) -> Result<(), Failure> {
     let refused = || Err(Failure::new(clause.refusal(value.type_of().name())));
     match (clause, value) {
         (Clause::Text, value) => return write(value, text, meter, false),
         (Clause::Decimal, Value::Int(number)) => text.push_str(&number.to_string()),
         (Clause::Decimal, Value::Uint(number)) => text.push_str(&number.to_string()),
-        (Clause::Fixed(precision), Value::Double(number)) => text.push_str(&fixed(*number, precision)),
-        (Clause::Scientific, Value::Double(number)) => text.push_str(&scientific(*number)),
+        (Clause::Fixed(precision), Value::Double(number)) => text.push_str(&format_fixed(*number, precision)),
+        (Clause::Scientific, Value::Double(number)) => text.push_str(&format_scientific(*number)),
         (Clause::Fixed(_) | Clause::Scientific, Value::String(name))
             if matches!(&**name, "NaN" | "Infinity" | "-Infinity") =>
         {
@@ -166,19 +166,19 @@ fn fill(clause: Clause, value: &Value<'_>, text: &mut String, meter: &mut Meter)
             if *number < 0 {
                 text.push('-');
             }
-            text.push_str(&radix(clause, number.unsigned_abs()));
+            text.push_str(&format_radix(clause, number.unsigned_abs()));
         }
         (Clause::Binary | Clause::Octal | Clause::Hexadecimal(_), Value::Uint(number)) => {
-            text.push_str(&radix(clause, *number));
+            text.push_str(&format_radix(clause, *number));
         }
-        (Clause::Hexadecimal(upper), Value::String(content)) => hexadecimal(content.as_bytes(), upper, text),
-        (Clause::Hexadecimal(upper), Value::Bytes(content)) => hexadecimal(content, upper, text),
+        (Clause::Hexadecimal(upper), Value::String(content)) => write_hexadecimal(content.as_bytes(), upper, text),
+        (Clause::Hexadecimal(upper), Value::Bytes(content)) => write_hexadecimal(content, upper, text),
         _ => return refused(),
     }
     Ok(())
 }
 
-fn radix(clause: Clause, number: u64) -> String {
+fn format_radix(clause: Clause, number: u64) -> String {
     match clause {
         Clause::Binary => format!("{number:b}"),
         Clause::Octal => format!("{number:o}"),
@@ -187,7 +187,7 @@ fn radix(clause: Clause, number: u64) -> String {
     }
 }
 
-fn hexadecimal(content: &[u8], upper: bool, text: &mut String) {
+fn write_hexadecimal(content: &[u8], upper: bool, text: &mut String) {
     for byte in content {
         text.push_str(&if upper {
             format!("{byte:02X}")
@@ -198,7 +198,7 @@ fn hexadecimal(content: &[u8], upper: bool, text: &mut String) {
 }
 
 /// Formats a number with English thousands separators.
-fn fixed(number: f64, precision: usize) -> String {
+fn format_fixed(number: f64, precision: usize) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
     }
@@ -227,9 +227,9 @@ fn fixed(number: f64, precision: usize) -> String {
 }
 
 /// Formats a value. As in Kubernetes, a precision has no effect.
-fn scientific(number: f64) -> String {
+fn format_scientific(number: f64) -> String {
     if !number.is_finite() {
-        return fixed(number, 6);
+        return format_fixed(number, 6);
     }
     let plain = format!("{number:.6e}");
     let (mantissa, exponent) = plain.split_once('e').unwrap_or((&plain, "0"));
@@ -285,7 +285,7 @@ fn write(value: &Value<'_>, text: &mut String, meter: &mut Meter, inside: bool) 
                 if index > 0 {
                     text.push_str(", ");
                 }
-                meter.effort(16)?;
+                meter.spend_effort(16)?;
                 write(&item?, text, meter, true)?;
             }
             text.push(']');
@@ -319,7 +319,7 @@ fn write_map(map: &Map<'_>, text: &mut String, meter: &mut Meter) -> Result<(), 
         if let Some(value) = map.find(&key)? {
             write(&value, &mut shown, meter, true)?;
         }
-        meter.effort(shown.len())?;
+        meter.spend_effort(shown.len())?;
         entries.push(shown);
     }
     entries.sort();
@@ -351,7 +351,7 @@ pub(crate) fn show_double(number: f64) -> String {
 }
 
 /// Returns a value as messages print it.
-pub(crate) fn shown(value: &Value<'_>) -> String {
+pub(crate) fn show_value(value: &Value<'_>) -> String {
     match value {
         Value::String(text) => text.to_string(),
         Value::Double(number) => show_double(*number),

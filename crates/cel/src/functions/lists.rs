@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::compare;
 use crate::failure::Failure;
-use crate::functions::{made, operators};
+use crate::functions::{effort_of_values, operators};
 use crate::meter::Meter;
 use crate::value::{Entries, Key, List, Map, Value};
 
@@ -21,10 +21,10 @@ pub(crate) fn aggregate<'a>(function: &str, arguments: &[Value<'a>], meter: &mut
             continue;
         };
         if function == "sum" {
-            result = Some(operators::add(&before, &item, meter)?);
+            result = Some(operators::add_values(&before, &item, meter)?);
             continue;
         }
-        let Some(order) = compare::order(&before, &item, meter)? else {
+        let Some(order) = compare::compare_values(&before, &item, meter)? else {
             return Err(Failure::no_such_overload());
         };
         result = Some(match (function, order) {
@@ -47,7 +47,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
     match (function, arguments) {
         ("lists.range", [Value::Int(count)]) => {
             let count = usize::try_from(*count).unwrap_or_default();
-            meter.effort(made(count))?;
+            meter.spend_effort(effort_of_values(count))?;
             Ok(Value::from((0..count as i64).map(Value::Int).collect::<Vec<_>>()))
         }
         ("first", [Value::List(list)]) => Ok(Value::optional(list.get(0).transpose()?)),
@@ -56,24 +56,24 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
             Ok(Value::optional(last.transpose()?))
         }
         ("reverse", [Value::List(list)]) => {
-            let mut items = taken(list, meter)?;
+            let mut items = copy_items(list, meter)?;
             items.reverse();
             Ok(Value::from(items))
         }
-        ("slice", [Value::List(list), Value::Int(start), Value::Int(end)]) => slice(list, *start, *end, meter),
-        ("flatten", [Value::List(list)]) => flatten(list, 1, meter),
+        ("slice", [Value::List(list), Value::Int(start), Value::Int(end)]) => slice_list(list, *start, *end, meter),
+        ("flatten", [Value::List(list)]) => flatten_list(list, 1, meter),
         ("flatten", [Value::List(list), Value::Int(depth)]) => {
             if *depth < 0 {
                 return Err(Failure::new("level must be non-negative"));
             }
-            flatten(list, *depth, meter)
+            flatten_list(list, *depth, meter)
         }
         ("distinct", [Value::List(list)]) => {
             let mut found: Vec<Value<'a>> = Vec::new();
-            for item in taken(list, meter)? {
+            for item in copy_items(list, meter)? {
                 let mut known = false;
                 for other in &found {
-                    known = compare::equal(other, &item, meter)?;
+                    known = compare::are_equal(other, &item, meter)?;
                     if known {
                         break;
                     }
@@ -85,11 +85,11 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
             Ok(Value::from(found))
         }
         ("sort", [Value::List(list)]) => {
-            let items = taken(list, meter)?;
-            sort(items.clone(), items, meter)
+            let items = copy_items(list, meter)?;
+            sort_by_keys(items.clone(), items, meter)
         }
         ("@sortByAssociatedKeys", [Value::List(list), Value::List(keys)]) => {
-            let (items, keys) = (taken(list, meter)?, taken(keys, meter)?);
+            let (items, keys) = (copy_items(list, meter)?, copy_items(keys, meter)?);
             if items.len() != keys.len() {
                 return Err(Failure::new(format!(
                     "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} \
@@ -98,7 +98,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
                     keys.len()
                 )));
             }
-            sort(items, keys, meter)
+            sort_by_keys(items, keys, meter)
         }
         ("sets.contains", [Value::List(list), Value::List(part)]) => has_all(list, part, meter).map(Value::Bool),
         ("sets.equivalent", [Value::List(left), Value::List(right)]) => Ok(Value::Bool(
@@ -106,7 +106,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
         )),
         ("sets.intersects", [Value::List(left), Value::List(right)]) => {
             for item in left.iter() {
-                if compare::contains(right, &item?, meter)? {
+                if compare::list_contains(right, &item?, meter)? {
                     return Ok(Value::Bool(true));
                 }
             }
@@ -116,21 +116,21 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
     }
 }
 
-fn taken<'a>(list: &List<'a>, meter: &mut Meter) -> Result<Vec<Value<'a>>, Failure> {
-    meter.effort(made(list.len()))?;
+fn copy_items<'a>(list: &List<'a>, meter: &mut Meter) -> Result<Vec<Value<'a>>, Failure> {
+    meter.spend_effort(effort_of_values(list.len()))?;
     list.iter().collect()
 }
 
 fn has_all<'a>(list: &List<'a>, part: &List<'a>, meter: &mut Meter) -> Result<bool, Failure> {
     for item in part.iter() {
-        if !compare::contains(list, &item?, meter)? {
+        if !compare::list_contains(list, &item?, meter)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn slice<'a>(list: &List<'a>, start: i64, end: i64, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+fn slice_list<'a>(list: &List<'a>, start: i64, end: i64, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let refused = |why: String| Err(Failure::new(format!("cannot slice({start}, {end}), {why}")));
     if start < 0 || end < 0 {
         return refused("negative indexes not supported".to_owned());
@@ -142,17 +142,17 @@ fn slice<'a>(list: &List<'a>, start: i64, end: i64, meter: &mut Meter) -> Result
     if to > list.len() {
         return refused(format!("list is length {}", list.len()));
     }
-    meter.effort(made(to - from))?;
+    meter.spend_effort(effort_of_values(to - from))?;
     let items = (from..to)
         .filter_map(|index| list.get(index))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(Value::from(items))
 }
 
-fn flatten<'a>(list: &List<'a>, depth: i64, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+fn flatten_list<'a>(list: &List<'a>, depth: i64, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let mut flat = Vec::new();
     // The items that are still to be processed, with the next item last.
-    let mut open: Vec<(Value<'a>, i64)> = taken(list, meter)?
+    let mut open: Vec<(Value<'a>, i64)> = copy_items(list, meter)?
         .into_iter()
         .rev()
         .map(|item| (item, depth))
@@ -160,10 +160,15 @@ fn flatten<'a>(list: &List<'a>, depth: i64, meter: &mut Meter) -> Result<Value<'
     while let Some((item, depth)) = open.pop() {
         match item {
             Value::List(inner) if depth > 0 => {
-                open.extend(taken(&inner, meter)?.into_iter().rev().map(|item| (item, depth - 1)));
+                open.extend(
+                    copy_items(&inner, meter)?
+                        .into_iter()
+                        .rev()
+                        .map(|item| (item, depth - 1)),
+                );
             }
             item => {
-                meter.effort(made(1))?;
+                meter.spend_effort(effort_of_values(1))?;
                 flat.push(item);
             }
         }
@@ -171,9 +176,9 @@ fn flatten<'a>(list: &List<'a>, depth: i64, meter: &mut Meter) -> Result<Value<'
     Ok(Value::from(flat))
 }
 
-fn sort<'a>(items: Vec<Value<'a>>, keys: Vec<Value<'a>>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+fn sort_by_keys<'a>(items: Vec<Value<'a>>, keys: Vec<Value<'a>>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     if let Some(first) = keys.first() {
-        if !compare::comparable(first, first) {
+        if !compare::are_comparable(first, first) {
             return Err(Failure::new("list elements must be comparable"));
         }
         if keys.iter().any(|key| key.type_of() != first.type_of()) {
@@ -182,7 +187,7 @@ fn sort<'a>(items: Vec<Value<'a>>, keys: Vec<Value<'a>>, meter: &mut Meter) -> R
     }
     let mut pairs: Vec<(Value<'a>, Value<'a>)> = keys.into_iter().zip(items).collect();
     let mut failed = None;
-    pairs.sort_by(|left, right| match compare::order(&left.0, &right.0, meter) {
+    pairs.sort_by(|left, right| match compare::compare_values(&left.0, &right.0, meter) {
         Ok(order) => order.unwrap_or(Ordering::Equal),
         Err(failure) => {
             failed = Some(failure);
@@ -196,7 +201,11 @@ fn sort<'a>(items: Vec<Value<'a>>, keys: Vec<Value<'a>>, meter: &mut Meter) -> R
 }
 
 /// Implements the functions of optionals.
-pub(crate) fn optional<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn call_optional<'a>(
+    function: &str,
+    arguments: &[Value<'a>],
+    meter: &mut Meter,
+) -> Result<Value<'a>, Failure> {
     match (function, arguments) {
         ("optional.none", []) => Ok(Value::Optional(None)),
         ("optional.of", [value]) => Ok(Value::optional(Some(value.clone()))),
@@ -206,7 +215,7 @@ pub(crate) fn optional<'a>(function: &str, arguments: &[Value<'a>], meter: &mut 
         ("value", [Value::Optional(None)]) => Err(Failure::new("optional.none() dereference")),
         ("optional.unwrap" | "unwrapOpt", [Value::List(list)]) => {
             let mut present = Vec::new();
-            for item in taken(list, meter)? {
+            for item in copy_items(list, meter)? {
                 match item {
                     Value::Optional(Some(value)) => present.push((*value).clone()),
                     Value::Optional(None) => {}
@@ -240,28 +249,28 @@ fn is_zero(value: &Value<'_>) -> bool {
 pub(crate) fn insert<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let (map, added) = match arguments {
         [Value::Map(map), key, value] => (map, vec![(key.clone(), value.clone())]),
-        [Value::Map(map), Value::Map(more)] => (map, entries(more)?),
+        [Value::Map(map), Value::Map(more)] => (map, read_entries(more)?),
         _ => return Err(Failure::no_such_overload()),
     };
-    meter.effort(made(2 * (map.len() + added.len())))?;
+    meter.spend_effort(effort_of_values(2 * (map.len() + added.len())))?;
     let mut made = match &map.entries {
         Entries::Made(entries) => (**entries).clone(),
-        Entries::Json(..) => entries(map)?
+        Entries::Json(..) => read_entries(map)?
             .into_iter()
             .filter_map(|(key, value)| Some((Key::of(&key)?, value)))
             .collect(),
     };
     for (key, value) in added {
-        let shown = crate::functions::format::shown(&key);
+        let shown = crate::functions::format::show_value(&key);
         let key = Key::of(&key).ok_or_else(|| Failure::new("unsupported key type"))?;
         if made.insert(key, value).is_some() {
             return Err(Failure::new(format!("insert failed: key {shown} already exists")));
         }
     }
-    Ok(Map::made(made))
+    Ok(Map::from_entries(made))
 }
 
-fn entries<'a>(map: &Map<'a>) -> Result<Vec<(Value<'a>, Value<'a>)>, Failure> {
+fn read_entries<'a>(map: &Map<'a>) -> Result<Vec<(Value<'a>, Value<'a>)>, Failure> {
     map.keys()
         .into_iter()
         .map(|key| {

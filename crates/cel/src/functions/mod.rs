@@ -23,17 +23,17 @@ pub(crate) fn find(function: &str) -> Option<Implementation> {
     Some(match function {
         "!_" | "-_" | "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_"
         | "size" => operators::call,
-        "@in" => membership,
+        "@in" => test_membership,
         "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "type" | "uint" => {
             conversions::call
         }
         "getFullYear" | "getMonth" | "getDayOfYear" | "getDayOfMonth" | "getDate" | "getDayOfWeek" | "getHours"
-        | "getMinutes" | "getSeconds" | "getMilliseconds" => conversions::calendar,
+        | "getMinutes" | "getSeconds" | "getMilliseconds" => conversions::call_calendar,
         "charAt" | "contains" | "endsWith" | "lowerAscii" | "replace" | "split" | "startsWith" | "strings.quote"
         | "substring" | "trim" | "upperAscii" => strings::call,
         // The functions of texts and of lists.
-        "indexOf" | "lastIndexOf" => strings::index,
-        "join" => strings::join,
+        "indexOf" | "lastIndexOf" => strings::find_index,
+        "join" => strings::join_texts,
         "format" => format::call,
         "find" | "findAll" | "matches" => regex::call,
         "isSorted" | "max" | "min" | "sum" => lists::aggregate,
@@ -55,10 +55,10 @@ pub(crate) fn find(function: &str) -> Option<Implementation> {
         | "optional.ofNonZeroValue"
         | "optional.unwrap"
         | "unwrapOpt"
-        | "value" => lists::optional,
+        | "value" => lists::call_optional,
         "cel.@mapInsert" => lists::insert,
         "getEscapedPath" | "getHost" | "getHostname" | "getPort" | "getQuery" | "getScheme" | "isURL" | "url" => {
-            network::url
+            network::call_url
         }
         "cidr"
         | "containsCIDR"
@@ -74,13 +74,13 @@ pub(crate) fn find(function: &str) -> Option<Implementation> {
         | "isLoopback"
         | "isUnspecified"
         | "masked"
-        | "prefixLength" => network::address,
+        | "prefixLength" => network::call_address,
         "add" | "asApproximateFloat" | "asInteger" | "isInteger" | "isQuantity" | "quantity" | "sign" | "sub"
         | "compareTo" | "isGreaterThan" | "isLessThan" | "isSemver" | "major" | "minor" | "patch" | "semver" => {
             numbers::call
         }
         "validate" => named_formats::validate,
-        name if name.starts_with("format.") => named_formats::named,
+        name if name.starts_with("format.") => named_formats::find_named,
         "allowed" | "check" | "error" | "errored" | "fieldSelector" | "group" | "labelSelector" | "name"
         | "namespace" | "path" | "reason" | "resource" | "serviceAccount" | "subresource" => authorizer::call,
         _ => return None,
@@ -88,15 +88,15 @@ pub(crate) fn find(function: &str) -> Option<Implementation> {
 }
 
 /// Implements `in`, for an item of a list or a key of a map.
-pub(crate) fn membership<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn test_membership<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     match arguments {
-        [value, Value::List(list)] => crate::compare::contains(list, value, meter).map(Value::Bool),
+        [value, Value::List(list)] => crate::compare::list_contains(list, value, meter).map(Value::Bool),
         [key, Value::Map(map)] => Ok(Value::Bool(map.find(key)?.is_some())),
         _ => Err(Failure::no_such_overload()),
     }
 }
 
 /// Returns the effort for a number of values, in bytes.
-pub(crate) fn made(count: usize) -> usize {
+pub(crate) fn effort_of_values(count: usize) -> usize {
     count.saturating_mul(std::mem::size_of::<Value<'_>>())
 }

@@ -24,45 +24,45 @@ pub struct NamedFormat {
 }
 
 static FORMATS: [NamedFormat; 13] = [
-    format("format.dns1123Label", "DNS1123Label", 30, |text| {
+    make_format("format.dns1123Label", "DNS1123Label", 30, |text| {
         label_problems(text, false)
     }),
-    format("format.dns1123Subdomain", "DNS1123Subdomain", 60, |text| {
+    make_format("format.dns1123Subdomain", "DNS1123Subdomain", 60, |text| {
         subdomain_problems(text, false)
     }),
-    format("format.dns1035Label", "DNS1035Label", 30, |text| {
+    make_format("format.dns1035Label", "DNS1035Label", 30, |text| {
         old_label_problems(text, false)
     }),
-    format("format.qualifiedName", "QualifiedName", 60, qualified_name_problems),
-    format("format.dns1123LabelPrefix", "DNS1123LabelPrefix", 30, |text| {
+    make_format("format.qualifiedName", "QualifiedName", 60, qualified_name_problems),
+    make_format("format.dns1123LabelPrefix", "DNS1123LabelPrefix", 30, |text| {
         label_problems(text, true)
     }),
-    format("format.dns1123SubdomainPrefix", "DNS1123SubdomainPrefix", 60, |text| {
+    make_format("format.dns1123SubdomainPrefix", "DNS1123SubdomainPrefix", 60, |text| {
         subdomain_problems(text, true)
     }),
-    format("format.dns1035LabelPrefix", "DNS1035LabelPrefix", 30, |text| {
+    make_format("format.dns1035LabelPrefix", "DNS1035LabelPrefix", 30, |text| {
         old_label_problems(text, true)
     }),
-    format("format.labelValue", "LabelValue", 40, label_value_problems),
-    format("format.uri", "URI", 1103, |text| {
+    make_format("format.labelValue", "LabelValue", 40, label_value_problems),
+    make_format("format.uri", "URI", 1103, |text| {
         Url::parse(text).err().into_iter().collect()
     }),
-    format("format.uuid", "uuid", 71, |text| {
-        otherwise(is_uuid(text), "does not match the UUID format")
+    make_format("format.uuid", "uuid", 71, |text| {
+        problem_unless(is_uuid(text), "does not match the UUID format")
     }),
-    format("format.byte", "byte", 84, |text| {
+    make_format("format.byte", "byte", 84, |text| {
         let fine = base64::engine::general_purpose::STANDARD.decode(text).is_ok();
-        otherwise(fine && !text.is_empty(), "invalid base64")
+        problem_unless(fine && !text.is_empty(), "invalid base64")
     }),
-    format("format.date", "date", 71, |text| {
-        otherwise(time::parse_date(text).is_some(), "invalid date")
+    make_format("format.date", "date", 71, |text| {
+        problem_unless(time::parse_date(text).is_some(), "invalid date")
     }),
-    format("format.datetime", "datetime", 71, |text| {
-        otherwise(is_date_time(text), "invalid datetime")
+    make_format("format.datetime", "datetime", 71, |text| {
+        problem_unless(is_date_time(text), "invalid datetime")
     }),
 ];
 
-const fn format(
+const fn make_format(
     function: &'static str,
     name: &'static str,
     pattern_size: u64,
@@ -76,12 +76,12 @@ const fn format(
     }
 }
 
-fn otherwise(fine: bool, problem: &str) -> Vec<String> {
+fn problem_unless(fine: bool, problem: &str) -> Vec<String> {
     if fine { Vec::new() } else { vec![problem.to_owned()] }
 }
 
 /// Implements `format.named(…)` and the formats by name.
-pub(crate) fn named<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn find_named<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let found = |function: &str| {
         FORMATS
             .iter()
@@ -112,7 +112,7 @@ fn is_label(text: &str) -> bool {
 }
 
 /// Replaces the end of a prefix for generated names, because the API server will replace that end.
-fn masked(text: &str, prefix: bool) -> String {
+fn complete_prefix(text: &str, prefix: bool) -> String {
     match text.strip_suffix('-') {
         Some(start) if prefix && !start.is_empty() => {
             let mut letters = start.chars();
@@ -130,7 +130,7 @@ fn too_long(text: &str, most: usize, problems: &mut Vec<String>) {
 }
 
 pub(crate) fn label_problems(text: &str, prefix: bool) -> Vec<String> {
-    let text = masked(text, prefix);
+    let text = complete_prefix(text, prefix);
     let mut problems = Vec::new();
     too_long(&text, 63, &mut problems);
     if !is_label(&text) {
@@ -151,7 +151,7 @@ fn is_subdomain(text: &str) -> bool {
 }
 
 pub(crate) fn subdomain_problems(text: &str, prefix: bool) -> Vec<String> {
-    let text = masked(text, prefix);
+    let text = complete_prefix(text, prefix);
     let mut problems = Vec::new();
     too_long(&text, 253, &mut problems);
     if !is_subdomain(&text) {
@@ -166,7 +166,7 @@ pub(crate) fn subdomain_problems(text: &str, prefix: bool) -> Vec<String> {
 }
 
 fn old_label_problems(text: &str, prefix: bool) -> Vec<String> {
-    let text = masked(text, prefix);
+    let text = complete_prefix(text, prefix);
     let mut problems = Vec::new();
     too_long(&text, 63, &mut problems);
     if !is_label(&text) || text.starts_with(|first: char| first.is_ascii_digit()) {

@@ -7,12 +7,12 @@ use go_words::quote::quote;
 
 use crate::extension::Extension;
 use crate::failure::Failure;
-use crate::functions::made;
+use crate::functions::effort_of_values;
 use crate::meter::Meter;
 use crate::url::Url;
 use crate::value::{Key, Map, Value};
 
-pub(crate) fn url<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn call_url<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let url = match (function, arguments) {
         ("isURL", [Value::String(text)]) => return Ok(Value::Bool(Url::parse(text).is_ok())),
         ("url", [Value::String(text)]) => {
@@ -33,26 +33,30 @@ pub(crate) fn url<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter
         "getPort" => url.port().to_owned(),
         "getEscapedPath" => url.path.clone(),
         "getQuery" => {
-            meter.effort(url.query.len().saturating_add(made(url.query.split('&').count())))?;
+            meter.spend_effort(
+                url.query
+                    .len()
+                    .saturating_add(effort_of_values(url.query.split('&').count())),
+            )?;
             let entries = url.query_values().into_iter().map(|(name, values)| {
                 let values: Vec<Value<'a>> = values.into_iter().map(Value::from).collect();
                 (Key::String(name.into()), Value::from(values))
             });
-            return Ok(Map::made(entries.collect()));
+            return Ok(Map::from_entries(entries.collect()));
         }
         _ => return Err(Failure::no_such_overload()),
     };
     Ok(Value::from(text))
 }
 
-pub(crate) fn address<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn call_address<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     Ok(match (function, arguments) {
         ("isIP", [Value::String(text)]) => Value::Bool(parse_address(text).is_ok()),
         ("ip", [Value::String(text)]) => Value::Extension(Extension::Ip(parse_address(text)?)),
         ("ip", [Value::Extension(Extension::Cidr(address, _))]) => Value::Extension(Extension::Ip(*address)),
         ("ip.isCanonical", [Value::String(text)]) => Value::Bool(parse_address(text)?.to_string() == **text),
         ("isCIDR", [Value::String(text)]) => Value::Bool(parse_network(text).is_ok()),
-        ("cidr", [Value::String(text)]) => network(text)?,
+        ("cidr", [Value::String(text)]) => convert_network(text)?,
         ("containsIP", [Value::Extension(Extension::Cidr(address, bits)), other]) => {
             let other = match other {
                 // A text that is no address is an error, not a different address.
@@ -60,21 +64,23 @@ pub(crate) fn address<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter
                 Value::Extension(Extension::Ip(other)) => *other,
                 _ => return Err(Failure::no_such_overload()),
             };
-            Value::Bool(masked(other, *bits) == masked(*address, *bits) && other.is_ipv4() == address.is_ipv4())
+            Value::Bool(
+                mask_address(other, *bits) == mask_address(*address, *bits) && other.is_ipv4() == address.is_ipv4(),
+            )
         }
         ("containsCIDR", [Value::Extension(Extension::Cidr(address, bits)), other]) => {
             let other = match other {
-                Value::String(text) => network(text).map_err(|_| Failure::no_such_overload())?,
+                Value::String(text) => convert_network(text).map_err(|_| Failure::no_such_overload())?,
                 other => other.clone(),
             };
             let Value::Extension(Extension::Cidr(inner, inner_bits)) = other else {
                 return Err(Failure::no_such_overload());
             };
             let same = address.is_ipv4() == inner.is_ipv4();
-            Value::Bool(same && *bits <= inner_bits && masked(inner, *bits) == masked(*address, *bits))
+            Value::Bool(same && *bits <= inner_bits && mask_address(inner, *bits) == mask_address(*address, *bits))
         }
         ("masked", [Value::Extension(Extension::Cidr(address, bits))]) => {
-            Value::Extension(Extension::Cidr(masked(*address, *bits), *bits))
+            Value::Extension(Extension::Cidr(mask_address(*address, *bits), *bits))
         }
         ("prefixLength", [Value::Extension(Extension::Cidr(_, bits))]) => Value::Int(i64::from(*bits)),
         (function, [Value::Extension(Extension::Ip(address))]) => match (function, address) {
@@ -163,7 +169,7 @@ fn why_no_address(text: &str) -> String {
     }
 }
 
-fn network<'a>(text: &str) -> Result<Value<'a>, Failure> {
+fn convert_network<'a>(text: &str) -> Result<Value<'a>, Failure> {
     match parse_network(text) {
         Ok((address, bits)) => Ok(Value::Extension(Extension::Cidr(address, bits))),
         Err(reason) => Err(Failure::new(format!(
@@ -201,7 +207,7 @@ fn parse_network(text: &str) -> Result<(IpAddr, u8), String> {
     }
 }
 
-fn masked(address: IpAddr, bits: u8) -> IpAddr {
+fn mask_address(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);

@@ -29,7 +29,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -
         ("isSemver", [Value::String(text)]) => Value::Bool(parse(text, false).is_ok()),
         ("isSemver", [Value::String(text), Value::Bool(lenient)]) => Value::Bool(parse(text, *lenient).is_ok()),
         (function, [Value::Extension(Extension::Quantity(quantity)), rest @ ..]) => {
-            return of(function, *quantity, rest);
+            return call_quantity(function, *quantity, rest);
         }
         ("major", [Value::Extension(Extension::Semver(version))]) => Value::Int(version.major as i64),
         ("minor", [Value::Extension(Extension::Semver(version))]) => Value::Int(version.minor as i64),
@@ -40,7 +40,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -
                 Value::Extension(Extension::Semver(left)),
                 Value::Extension(Extension::Semver(right)),
             ],
-        ) => compared(function, left.cmp_precedence(right)),
+        ) => convert_order(function, left.cmp_precedence(right)),
         _ => return Err(Failure::no_such_overload()),
     })
 }
@@ -55,7 +55,7 @@ fn of_version<'a>(parsed: Result<Version, VersionError>) -> Result<Value<'a>, Fa
         .map_err(|error| Failure::new(error.to_string()))
 }
 
-fn compared<'a>(function: &str, order: Ordering) -> Value<'a> {
+fn convert_order<'a>(function: &str, order: Ordering) -> Value<'a> {
     match function {
         "isGreaterThan" => Value::Bool(order.is_gt()),
         "isLessThan" => Value::Bool(order.is_lt()),
@@ -63,7 +63,7 @@ fn compared<'a>(function: &str, order: Ordering) -> Value<'a> {
     }
 }
 
-fn of<'a>(function: &str, quantity: Quantity, rest: &[Value<'a>]) -> Result<Value<'a>, Failure> {
+fn call_quantity<'a>(function: &str, quantity: Quantity, rest: &[Value<'a>]) -> Result<Value<'a>, Failure> {
     Ok(match (function, rest) {
         ("asInteger", []) => match quantity.as_integer() {
             Some(whole) => Value::Int(whole),
@@ -81,7 +81,7 @@ fn of<'a>(function: &str, quantity: Quantity, rest: &[Value<'a>]) -> Result<Valu
             match function {
                 "add" => of_quantity(quantity.plus(other)),
                 "sub" => of_quantity(quantity.minus(other)),
-                _ => compared(function, quantity.compare(&other)),
+                _ => convert_order(function, quantity.compare(&other)),
             }
         }
         _ => return Err(Failure::no_such_overload()),

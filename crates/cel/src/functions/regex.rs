@@ -3,7 +3,7 @@
 use regex::Regex;
 
 use crate::failure::Failure;
-use crate::functions::made;
+use crate::functions::effort_of_values;
 use crate::meter::Meter;
 use crate::value::Value;
 
@@ -11,7 +11,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
     let Some(Value::String(pattern)) = arguments.get(1) else {
         return Err(Failure::no_such_overload());
     };
-    let compiled = meter.pattern(pattern);
+    let compiled = meter.compile_pattern(pattern);
     let compiled = match compiled {
         Err(failure) if function != "matches" && !failure.is_too_costly() => {
             return Err(Failure::new(format!("Illegal regex: {failure}")));
@@ -51,7 +51,7 @@ pub(crate) fn with_pattern<'a>(
                     continue;
                 }
                 end = Some(found.end());
-                meter.effort(made(1) + found.len())?;
+                meter.spend_effort(effort_of_values(1) + found.len())?;
                 all.push(Value::from(found.as_str().to_owned()));
             }
             Ok(Value::from(all))

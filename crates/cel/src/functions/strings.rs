@@ -2,7 +2,7 @@
 
 use crate::compare;
 use crate::failure::Failure;
-use crate::functions::made;
+use crate::functions::effort_of_values;
 use crate::meter::Meter;
 use crate::value::{Text, Value};
 
@@ -23,12 +23,12 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
         ("upperAscii", [Value::String(text)]) => Ok(Value::from(text.to_ascii_uppercase())),
         ("trim", [Value::String(text)]) => Ok(Value::from(text.trim_matches(is_space).to_owned())),
         ("strings.quote", [Value::String(text)]) => {
-            meter.effort(text.len())?;
-            Ok(Value::from(quote(text)))
+            meter.spend_effort(text.len())?;
+            Ok(Value::from(quote_text(text)))
         }
         ("substring", [Value::String(text), Value::Int(start)]) => {
             let count = text.chars().count();
-            let start = within(*start, count)?;
+            let start = check_index(*start, count)?;
             Ok(Value::from(text.chars().skip(start).collect::<String>()))
         }
         ("substring", [Value::String(text), Value::Int(start), Value::Int(end)]) => {
@@ -38,13 +38,13 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
                 )));
             }
             let count = text.chars().count();
-            let (start, end) = (within(*start, count)?, within(*end, count)?);
+            let (start, end) = (check_index(*start, count)?, check_index(*end, count)?);
             Ok(Value::from(
                 text.chars().skip(start).take(end - start).collect::<String>(),
             ))
         }
         ("replace", [Value::String(text), Value::String(old), Value::String(new)]) => {
-            replace(text, old, new, usize::MAX, meter)
+            replace_text(text, old, new, usize::MAX, meter)
         }
         (
             "replace",
@@ -54,10 +54,10 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
                 Value::String(new),
                 Value::Int(most),
             ],
-        ) => replace(text, old, new, usize::try_from(*most).unwrap_or(usize::MAX), meter),
-        ("split", [Value::String(text), Value::String(separator)]) => split(text, separator, None, meter),
+        ) => replace_text(text, old, new, usize::try_from(*most).unwrap_or(usize::MAX), meter),
+        ("split", [Value::String(text), Value::String(separator)]) => split_text(text, separator, None, meter),
         ("split", [Value::String(text), Value::String(separator), Value::Int(most)]) => {
-            split(text, separator, usize::try_from(*most).ok(), meter)
+            split_text(text, separator, usize::try_from(*most).ok(), meter)
         }
         _ => Err(Failure::no_such_overload()),
     }
@@ -67,7 +67,7 @@ fn out_of_range(index: i64) -> Failure {
     Failure::new(format!("index out of range: {index}"))
 }
 
-fn within(index: i64, count: usize) -> Result<usize, Failure> {
+fn check_index(index: i64, count: usize) -> Result<usize, Failure> {
     usize::try_from(index)
         .ok()
         .filter(|index| *index <= count)
@@ -79,7 +79,7 @@ fn is_space(letter: char) -> bool {
     letter.is_whitespace()
 }
 
-fn quote(text: &str) -> String {
+fn quote_text(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for letter in text.chars() {
@@ -100,24 +100,24 @@ fn quote(text: &str) -> String {
     quoted
 }
 
-fn replace<'a>(text: &str, old: &str, new: &str, most: usize, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+fn replace_text<'a>(text: &str, old: &str, new: &str, most: usize, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let found = if old.is_empty() {
         text.chars().count() + 1
     } else {
         text.matches(old).count()
     };
     let grown = text.len().saturating_add(found.min(most).saturating_mul(new.len()));
-    meter.effort(grown)?;
+    meter.spend_effort(grown)?;
     Ok(Value::from(text.replacen(old, new, most)))
 }
 
 /// Splits a text into at most `most` parts. Zero gives no parts, and `None` gives all parts.
-fn split<'a>(text: &str, separator: &str, most: Option<usize>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
+fn split_text<'a>(text: &str, separator: &str, most: Option<usize>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let count = match separator {
         "" => text.chars().count(),
         separator => text.matches(separator).count() + 1,
     };
-    meter.effort(made(count.min(most.unwrap_or(usize::MAX))).saturating_add(text.len()))?;
+    meter.spend_effort(effort_of_values(count.min(most.unwrap_or(usize::MAX))).saturating_add(text.len()))?;
     let parts: Vec<Value<'a>> = match (separator, most) {
         (_, Some(0)) => Vec::new(),
         ("", most) => {
@@ -143,7 +143,7 @@ fn split<'a>(text: &str, separator: &str, most: Option<usize>, meter: &mut Meter
 }
 
 /// Implements `join` of a list of texts.
-pub(crate) fn join<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn join_texts<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let (list, separator) = match arguments {
         [Value::List(list)] => (list, ""),
         [Value::List(list), Value::String(separator)] => (list, &**separator),
@@ -154,7 +154,7 @@ pub(crate) fn join<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> R
         let Value::String(item) = item? else {
             return Err(Failure::new("join: invalid input"));
         };
-        meter.effort(separator.len() + item.len())?;
+        meter.spend_effort(separator.len() + item.len())?;
         if index > 0 {
             joined.push_str(separator);
         }
@@ -164,13 +164,13 @@ pub(crate) fn join<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> R
 }
 
 /// Implements `indexOf` and `lastIndexOf`, of texts and of lists.
-pub(crate) fn index<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
+pub(crate) fn find_index<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let last = function == "lastIndexOf";
     match arguments {
         [Value::List(list), value] => {
             let mut found = -1;
             for (index, item) in list.iter().enumerate() {
-                if compare::equal(&item?, value, meter)? {
+                if compare::are_equal(&item?, value, meter)? {
                     found = index as i64;
                     if !last {
                         break;
@@ -181,15 +181,15 @@ pub(crate) fn index<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Met
         }
         [Value::String(text), Value::String(part)] => Ok(Value::Int(match last {
             _ if part.is_empty() && last => text.chars().count() as i64,
-            true => text.rfind(&**part).map_or(-1, |at| letters(text, at)),
-            false => text.find(&**part).map_or(-1, |at| letters(text, at)),
+            true => text.rfind(&**part).map_or(-1, |at| count_letters(text, at)),
+            false => text.find(&**part).map_or(-1, |at| count_letters(text, at)),
         })),
         [Value::String(text), Value::String(part), Value::Int(offset)] => offset_index(text, part, *offset, last),
         _ => Err(Failure::no_such_overload()),
     }
 }
 
-fn letters(text: &str, bytes: usize) -> i64 {
+fn count_letters(text: &str, bytes: usize) -> i64 {
     text.get(..bytes).map_or(-1, |before| before.chars().count() as i64)
 }
 
@@ -216,5 +216,5 @@ fn offset_index<'a>(text: &str, part: &Text<'a>, offset: i64, last: bool) -> Res
             .and_then(|after| after.find(&**part))
             .map(|at| from + at)
     };
-    Ok(Value::Int(found.map_or(-1, |at| letters(text, at))))
+    Ok(Value::Int(found.map_or(-1, |at| count_letters(text, at))))
 }

@@ -31,7 +31,7 @@ fn run(expression: &str) {
     }
 }
 
-fn atom() -> impl Strategy<Value = String> {
+fn generate_atom() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("object".to_owned()),
         Just("x".to_owned()),
@@ -56,7 +56,7 @@ fn atom() -> impl Strategy<Value = String> {
     ]
 }
 
-fn expression() -> impl Strategy<Value = String> {
+fn generate_expression() -> impl Strategy<Value = String> {
     let functions = prop::sample::select(vec![
         "size()",
         "sum()",
@@ -121,7 +121,7 @@ fn expression() -> impl Strategy<Value = String> {
         "!",
         "-",
     ]);
-    atom().prop_recursive(5, 40, 3, move |inner| {
+    generate_atom().prop_recursive(5, 40, 3, move |inner| {
         prop_oneof![
             (inner.clone(), operators.clone(), inner.clone()).prop_map(|(l, o, r)| format!("({l} {o} {r})")),
             (inner.clone(), functions.clone()).prop_map(|(value, function)| format!("{value}.{function}")),
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_expression_ends(expression in expression()) {
+    fn any_expression_ends(expression in generate_expression()) {
         run(&expression);
         // With everything taken for anything, more of them get past the checker.
         run(&expression.replace("'", "\"").replace("object", "dyn(object)"));

@@ -16,7 +16,7 @@ use kubernetes_cel::{EXPRESSION_BUDGET, Environment, Extension, Shape, Type, Val
 use serde_json::Value as Json;
 use tenure_trials::{Suite, name_of_line};
 
-fn show(value: &Value<'_>) -> String {
+fn show_value(value: &Value<'_>) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(value) => value.to_string(),
@@ -32,7 +32,7 @@ fn show(value: &Value<'_>) -> String {
             format!("bytes({digits})")
         }
         Value::List(list) => {
-            let items: Vec<String> = list.iter().map(|item| show(&item.unwrap())).collect();
+            let items: Vec<String> = list.iter().map(|item| show_value(&item.unwrap())).collect();
             format!("[{}]", items.join(", "))
         }
         Value::Map(_) => {
@@ -40,7 +40,7 @@ fn show(value: &Value<'_>) -> String {
             let mut entries: Vec<String> = value
                 .entries()
                 .into_iter()
-                .map(|(key, value)| format!("{}: {}", show(&key), show(&value)))
+                .map(|(key, value)| format!("{}: {}", show_value(&key), show_value(&value)))
                 .collect();
             entries.sort();
             format!("{{{}}}", entries.join(", "))
@@ -49,7 +49,7 @@ fn show(value: &Value<'_>) -> String {
         Value::Duration(nanoseconds) => format!("duration({nanoseconds})"),
         Value::Type(named) => format!("type({})", named.name()),
         Value::Optional(None) => "none".to_owned(),
-        Value::Optional(Some(inner)) => format!("optional({})", show(inner)),
+        Value::Optional(Some(inner)) => format!("optional({})", show_value(inner)),
         Value::Extension(Extension::Ip(address)) => format!("net.IP({address})"),
         Value::Extension(Extension::Cidr(address, bits)) => format!("net.CIDR({address}/{bits})"),
         Value::Extension(_) => value.type_of().name().to_owned(),
@@ -58,7 +58,7 @@ fn show(value: &Value<'_>) -> String {
 }
 
 /// Returns the comparable part of a text. Go's internal values are printed there, and an equal type is enough here.
-fn comparable(text: &str) -> &str {
+fn comparable_part(text: &str) -> &str {
     for name in [
         "kubernetes.Quantity",
         "kubernetes.URL",
@@ -75,7 +75,7 @@ fn comparable(text: &str) -> &str {
 #[derive(Default)]
 struct Answer(BTreeMap<&'static str, String>);
 
-fn answer(case: &Json) -> Answer {
+fn evaluate_case(case: &Json) -> Answer {
     let expression = case["expression"].as_str().unwrap();
     let mut answer = Answer::default();
     let shape = case.get("schema").map(|schema| Shape::of_resource(schema, "selfType"));
@@ -127,15 +127,17 @@ fn answer(case: &Json) -> Answer {
     let evaluation = program.evaluate(&variables, EXPRESSION_BUDGET);
     answer.0.insert("cost", evaluation.cost.to_string());
     match evaluation.result {
-        Ok(value) => answer.0.insert("value", comparable(&show(&value)).to_owned()),
+        Ok(value) => answer
+            .0
+            .insert("value", comparable_part(&show_value(&value)).to_owned()),
         Err(failure) => answer.0.insert("failure", failure.to_string()),
     };
     answer
 }
 
 /// Returns the differences between this crate's answer and the recorded answer.
-fn differences(case: &Json) -> Vec<String> {
-    let said = answer(case);
+fn find_differences(case: &Json) -> Vec<String> {
+    let ours = evaluate_case(case);
     let kept: Vec<&str> = case
         .get("except")
         .and_then(Json::as_array)
@@ -151,12 +153,12 @@ fn differences(case: &Json) -> Vec<String> {
                 .replace("google.protobuf.Timestamp", "timestamp")
                 .replace("google.protobuf.Duration", "duration")
                 .replace("null_type", "null"),
-            Json::String(text) => comparable(text).to_owned(),
+            Json::String(text) => comparable_part(text).to_owned(),
             other => other.to_string(),
         });
-        let said = said.0.get(key).cloned();
-        if recorded != said && !kept.contains(&key) {
-            found.push(format!("  {key}: said {said:?}, recorded {recorded:?}"));
+        let ours = ours.0.get(key).cloned();
+        if recorded != ours && !kept.contains(&key) {
+            found.push(format!("  {key}: said {ours:?}, recorded {recorded:?}"));
         }
     }
     found
@@ -183,7 +185,7 @@ fn read_cases(text: &str) -> Vec<(String, Json)> {
 }
 
 fn check(case: &Json) -> Result<(), String> {
-    let found = differences(case);
+    let found = find_differences(case);
     if found.is_empty() {
         Ok(())
     } else {
