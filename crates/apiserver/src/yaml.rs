@@ -75,7 +75,7 @@ impl<'text> Builder<'text> {
         let line = event.start.line + 1;
         match event.what {
             What::Scalar(text, form, properties) => {
-                let node = read::scalar(&text, form, properties.tag.as_deref())
+                let node = read::read_scalar(&text, form, properties.tag.as_deref())
                     .map_err(|problem| format!("line {line}: {problem}"))?;
                 if self.expects_key() {
                     return self.take_key(&node, properties.anchor);

@@ -36,16 +36,16 @@ impl<'text> Cursor<'text> {
     }
 
     /// Returns the byte at a distance ahead; `None` behind the end of the text.
-    pub(super) fn byte(&self, ahead: usize) -> Option<u8> {
+    pub(super) fn peek_byte(&self, ahead: usize) -> Option<u8> {
         self.text.as_bytes().get(self.mark.at + ahead).copied()
     }
 
-    pub(super) fn is(&self, byte: u8) -> bool {
-        self.byte(0) == Some(byte)
+    pub(super) fn next_is(&self, byte: u8) -> bool {
+        self.peek_byte(0) == Some(byte)
     }
 
     /// Returns the text between two places.
-    pub(super) fn between(&self, from: usize, to: usize) -> &'text str {
+    pub(super) fn text_between(&self, from: usize, to: usize) -> &'text str {
         self.text.get(from..to).unwrap_or("")
     }
 
@@ -57,21 +57,23 @@ impl<'text> Cursor<'text> {
 
     /// Checks for a space or a tab.
     pub(super) fn is_blank(&self, ahead: usize) -> bool {
-        matches!(self.byte(ahead), Some(b' ' | b'\t'))
+        matches!(self.peek_byte(ahead), Some(b' ' | b'\t'))
     }
 
     /// Checks for a character that ends a line: the usual line breaks, and next-line, line and paragraph separators.
     pub(super) fn is_break(&self, ahead: usize) -> bool {
-        match self.byte(ahead) {
+        match self.peek_byte(ahead) {
             Some(b'\n' | b'\r') => true,
-            Some(0xc2) => self.byte(ahead + 1) == Some(0x85),
-            Some(0xe2) => self.byte(ahead + 1) == Some(0x80) && matches!(self.byte(ahead + 2), Some(0xa8 | 0xa9)),
+            Some(0xc2) => self.peek_byte(ahead + 1) == Some(0x85),
+            Some(0xe2) => {
+                self.peek_byte(ahead + 1) == Some(0x80) && matches!(self.peek_byte(ahead + 2), Some(0xa8 | 0xa9))
+            }
             _ => false,
         }
     }
 
     pub(super) fn is_break_or_end(&self, ahead: usize) -> bool {
-        self.byte(ahead).is_none() || self.is_break(ahead)
+        self.peek_byte(ahead).is_none() || self.is_break(ahead)
     }
 
     /// Checks whether a word ends at a distance ahead.
@@ -85,25 +87,25 @@ impl<'text> Cursor<'text> {
     }
 
     /// Skips one character that does not end a line.
-    pub(super) fn skip(&mut self) {
-        let Some(first) = self.byte(0) else { return };
+    pub(super) fn skip_character(&mut self) {
+        let Some(first) = self.peek_byte(0) else { return };
         if !matches!(first, b' ' | b'\t') {
             self.ended_lines = 0;
         }
-        self.mark.at += width(first);
+        self.mark.at += character_length(first);
         self.mark.index += 1;
         self.mark.column += 1;
     }
 
     /// Skips `count` ASCII characters that do not end a line.
     pub(super) fn skip_several(&mut self, count: usize) {
-        (0..count).for_each(|_| self.skip());
+        (0..count).for_each(|_| self.skip_character());
     }
 
     /// Skips characters up to the end of the line.
     pub(super) fn skip_to_break(&mut self) {
         while !self.is_break_or_end(0) {
-            self.skip();
+            self.skip_character();
         }
     }
 
@@ -111,24 +113,24 @@ impl<'text> Cursor<'text> {
     pub(super) fn skip_comment(&mut self) {
         let start = self.mark;
         self.skip_to_break();
-        self.comments.push((start, self.between(start.at, self.mark.at)));
+        self.comments.push((start, self.text_between(start.at, self.mark.at)));
     }
 
     pub(super) fn skip_blanks(&mut self) {
         while self.is_blank(0) {
-            self.skip();
+            self.skip_character();
         }
     }
 
     /// Skips a line break, if one is here. A carriage return with a line feed is one line break.
     pub(super) fn skip_line(&mut self) {
-        let Some(first) = self.byte(0).filter(|_| self.is_break(0)) else {
+        let Some(first) = self.peek_byte(0).filter(|_| self.is_break(0)) else {
             return;
         };
-        let (bytes, characters) = if first == b'\r' && self.byte(1) == Some(b'\n') {
+        let (bytes, characters) = if first == b'\r' && self.peek_byte(1) == Some(b'\n') {
             (2, 2)
         } else {
-            (width(first), 1)
+            (character_length(first), 1)
         };
         self.mark.at += bytes;
         self.mark.index += characters;
@@ -140,10 +142,10 @@ impl<'text> Cursor<'text> {
     /// Skips a line break, if one is here, and writes it to `into`: as a line feed, but separators unchanged.
     pub(super) fn read_line(&mut self, into: &mut String) {
         let from = self.mark.at;
-        let is_separator = self.is(0xe2);
+        let is_separator = self.next_is(0xe2);
         self.skip_line();
         if is_separator {
-            into.push_str(self.between(from, self.mark.at));
+            into.push_str(self.text_between(from, self.mark.at));
         } else if self.mark.at > from {
             into.push('\n');
         }
@@ -151,7 +153,7 @@ impl<'text> Cursor<'text> {
 }
 
 /// Returns the length of the character that begins with a byte.
-fn width(first: u8) -> usize {
+fn character_length(first: u8) -> usize {
     match first {
         0xf0.. => 4,
         0xe0.. => 3,

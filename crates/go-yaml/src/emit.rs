@@ -15,14 +15,14 @@ const LONGEST_SIMPLE_KEY: usize = 128;
 
 /// Writes one value as a document, without a separator.
 #[must_use]
-pub fn document(value: &Value) -> String {
+pub fn write_document(value: &Value) -> String {
     let mut emitter = Emitter {
         out: String::new(),
         column: 0,
         whitespace: true,
         indention: true,
     };
-    emitter.node(value, None, Context::Root);
+    emitter.write_node(value, None, Context::Root);
     if emitter.column != 0 {
         emitter.out.push('\n');
     }
@@ -64,7 +64,7 @@ impl Emitter {
         self.column = 0;
     }
 
-    fn indicator(&mut self, text: &str, need_whitespace: bool, is_whitespace: bool, is_indention: bool) {
+    fn write_indicator(&mut self, text: &str, need_whitespace: bool, is_whitespace: bool, is_indention: bool) {
         if need_whitespace && !self.whitespace {
             self.put(' ');
         }
@@ -85,26 +85,26 @@ impl Emitter {
     }
 
     /// Writes a node. `indent` is the indentation of its parent, `None` at the root.
-    fn node(&mut self, value: &Value, indent: Option<usize>, context: Context) {
+    fn write_node(&mut self, value: &Value, indent: Option<usize>, context: Context) {
         // Deep inside, a line is mostly indentation.
-        meter::text(indent.unwrap_or(0) + value.as_str().map_or(8, str::len));
-        if meter::spent().is_some() {
+        meter::count_text(indent.unwrap_or(0) + value.as_str().map_or(8, str::len));
+        if meter::exhausted_limit().is_some() {
             return;
         }
         match value {
-            Value::Object(map) if map.is_empty() => self.empty("{", "}"),
-            Value::Array(items) if items.is_empty() => self.empty("[", "]"),
+            Value::Object(map) if map.is_empty() => self.write_empty("{", "}"),
+            Value::Array(items) if items.is_empty() => self.write_empty("[", "]"),
             Value::Object(map) => {
                 let indent = indent.map_or(0, |indent| indent + 2);
                 let mut each = |(key, held): (&String, &Value)| {
                     self.write_indent(indent);
-                    self.entry(key, held, indent);
+                    self.write_entry(key, held, indent);
                 };
                 if is_in_order(map) {
                     map.iter().for_each(each);
                 } else {
                     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
-                    sort(&mut entries);
+                    sort_entries(&mut entries);
                     entries.into_iter().for_each(&mut each);
                 }
             }
@@ -118,36 +118,36 @@ impl Emitter {
                 };
                 for item in items {
                     self.write_indent(indent);
-                    self.indicator("-", true, false, true);
-                    self.node(item, Some(indent), Context::Sequence);
+                    self.write_indicator("-", true, false, true);
+                    self.write_node(item, Some(indent), Context::Sequence);
                 }
             }
-            scalar => self.scalar(scalar, indent.map_or(2, |indent| indent + 2), context),
+            scalar => self.write_scalar(scalar, indent.map_or(2, |indent| indent + 2), context),
         }
     }
 
-    fn entry(&mut self, key: &str, held: &Value, indent: usize) {
+    fn write_entry(&mut self, key: &str, held: &Value, indent: usize) {
         let simple = key.len() <= LONGEST_SIMPLE_KEY && !key.contains(is_break);
         if simple {
-            self.string(key, indent + 2, Context::SimpleKey);
-            self.indicator(":", false, false, false);
+            self.write_string(key, indent + 2, Context::SimpleKey);
+            self.write_indicator(":", false, false, false);
         } else {
-            self.indicator("?", true, false, true);
-            self.string(key, indent + 2, Context::Mapping);
+            self.write_indicator("?", true, false, true);
+            self.write_string(key, indent + 2, Context::Mapping);
             self.write_indent(indent);
-            self.indicator(":", true, false, true);
+            self.write_indicator(":", true, false, true);
         }
-        self.node(held, Some(indent), Context::Mapping);
+        self.write_node(held, Some(indent), Context::Mapping);
     }
 
-    fn empty(&mut self, open: &str, close: &str) {
-        self.indicator(open, true, true, false);
-        self.indicator(close, false, false, false);
+    fn write_empty(&mut self, open: &str, close: &str) {
+        self.write_indicator(open, true, true, false);
+        self.write_indicator(close, false, false, false);
     }
 
-    fn scalar(&mut self, value: &Value, indent: usize, context: Context) {
+    fn write_scalar(&mut self, value: &Value, indent: usize, context: Context) {
         let text = match value {
-            Value::String(text) => return self.string(text, indent, context),
+            Value::String(text) => return self.write_string(text, indent, context),
             Value::Bool(truth) => truth.to_string(),
             Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
                 (Some(integer), _, _) => integer.to_string(),
@@ -157,10 +157,10 @@ impl Emitter {
             },
             _ => "null".to_owned(),
         };
-        self.plain(&text, indent, context != Context::SimpleKey);
+        self.write_plain(&text, indent, context != Context::SimpleKey);
     }
 
-    fn string(&mut self, text: &str, indent: usize, context: Context) {
+    fn write_string(&mut self, text: &str, indent: usize, context: Context) {
         let simple_key = context == Context::SimpleKey;
         let facts = Facts::of(text);
         let is_text = matches!(resolve(text, Dialect::V2), Scalar::Text(_)) && !is_base_60(text);
@@ -184,15 +184,15 @@ impl Emitter {
             style = Form::Double;
         }
         match style {
-            Form::Plain => self.plain(text, indent, !simple_key),
-            Form::Single => self.single(text, indent, !simple_key),
-            Form::Double => self.double(text, indent, !simple_key),
-            Form::Literal => self.literal(text, indent),
+            Form::Plain => self.write_plain(text, indent, !simple_key),
+            Form::Single => self.write_single_quoted(text, indent, !simple_key),
+            Form::Double => self.write_double_quoted(text, indent, !simple_key),
+            Form::Literal => self.write_literal(text, indent),
         }
     }
 
     /// Folds at a space if the line is long enough. Returns whether it did so.
-    fn fold(&mut self, indent: usize, allowed: bool, next: Option<char>) -> bool {
+    fn fold_at_space(&mut self, indent: usize, allowed: bool, next: Option<char>) -> bool {
         let fold = allowed && self.column > BEST_WIDTH && next != Some(' ');
         if fold {
             self.write_indent(indent);
@@ -200,7 +200,7 @@ impl Emitter {
         fold
     }
 
-    fn plain(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
+    fn write_plain(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
         if !self.whitespace {
             self.put(' ');
         }
@@ -228,7 +228,7 @@ impl Emitter {
                 self.indention = false;
                 spaces = false;
             }
-            if !self.fold(indent, breaks_allowed && !spaces, tail.chars().next()) {
+            if !self.fold_at_space(indent, breaks_allowed && !spaces, tail.chars().next()) {
                 self.put(' ');
             }
             spaces = true;
@@ -253,15 +253,15 @@ impl Emitter {
         }
     }
 
-    fn single(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
-        self.indicator("'", true, false, false);
+    fn write_single_quoted(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
+        self.write_indicator("'", true, false, false);
         let (mut spaces, mut after_break) = (false, false);
         let mut characters = text.chars().peekable();
         let mut first = true;
         while let Some(character) = characters.next() {
             if character == ' ' {
                 let inside = !first && characters.peek().is_some();
-                if !self.fold(indent, breaks_allowed && !spaces && inside, characters.peek().copied()) {
+                if !self.fold_at_space(indent, breaks_allowed && !spaces && inside, characters.peek().copied()) {
                     self.put(' ');
                 }
                 spaces = true;
@@ -283,13 +283,13 @@ impl Emitter {
             }
             first = false;
         }
-        self.indicator("'", false, false, false);
+        self.write_indicator("'", false, false, false);
         self.whitespace = false;
         self.indention = false;
     }
 
-    fn double(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
-        self.indicator("\"", true, false, false);
+    fn write_double_quoted(&mut self, text: &str, indent: usize, breaks_allowed: bool) {
+        self.write_indicator("\"", true, false, false);
         let mut spaces = false;
         let mut first = true;
         // Go's emitter checks for a byte order mark at the start of the text, whichever character it writes. So one mark at the start makes
@@ -298,7 +298,7 @@ impl Emitter {
         let mut characters = text.chars().peekable();
         while let Some(character) = characters.next() {
             if all || !is_printable(character) || is_break(character) || matches!(character, '"' | '\\') {
-                self.escape(character);
+                self.write_escape(character);
                 spaces = false;
             } else if character == ' ' {
                 let inside = !first && characters.peek().is_some();
@@ -317,25 +317,25 @@ impl Emitter {
             }
             first = false;
         }
-        self.indicator("\"", false, false, false);
+        self.write_indicator("\"", false, false, false);
         self.whitespace = false;
         self.indention = false;
     }
 
-    fn escape(&mut self, character: char) {
-        escaped(character, &mut |character| self.put(character));
+    fn write_escape(&mut self, character: char) {
+        escape_character(character, &mut |character| self.put(character));
     }
 
-    fn literal(&mut self, text: &str, indent: usize) {
-        self.indicator("|", true, false, false);
+    fn write_literal(&mut self, text: &str, indent: usize) {
+        self.write_indicator("|", true, false, false);
         if text.starts_with([' ', '\n']) || text.chars().next().is_some_and(is_break) {
-            self.indicator("2", false, false, false);
+            self.write_indicator("2", false, false, false);
         }
         let mut from_end = text.chars().rev();
         if !from_end.next().is_some_and(is_break) {
-            self.indicator("-", false, false, false);
+            self.write_indicator("-", false, false, false);
         } else if from_end.next().is_none_or(is_break) {
-            self.indicator("+", false, false, false);
+            self.write_indicator("+", false, false, false);
         }
         self.line_break();
         self.indention = true;
@@ -380,7 +380,7 @@ pub(crate) fn may_be_plain(text: &str) -> bool {
 }
 
 /// Writes the escape of a character between double quotes, with its backslash.
-pub(super) fn escaped(character: char, put: &mut dyn FnMut(char)) {
+pub(super) fn escape_character(character: char, put: &mut dyn FnMut(char)) {
     put('\\');
     put(match character {
         '\0' => '0',
@@ -447,17 +447,17 @@ fn is_in_order(map: &Map<String, Value>) -> bool {
 }
 
 /// Sorts entries by key, by merging: yaml.v2's order has circles (`1a` < `6` < `18` < `1a`), at which the standard sort may panic.
-fn sort(entries: &mut Vec<(&String, &Value)>) {
+fn sort_entries(entries: &mut Vec<(&String, &Value)>) {
     if entries.len() < 2 {
         return;
     }
     let mut right = entries.split_off(entries.len() / 2);
     let mut left = std::mem::take(entries);
-    sort(&mut left);
-    sort(&mut right);
+    sort_entries(&mut left);
+    sort_entries(&mut right);
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
-        let next = if less(second.0, first.0) {
+        let next = if sorts_before(second.0, first.0) {
             right.next()
         } else {
             left.next()
@@ -469,7 +469,7 @@ fn sort(entries: &mut Vec<(&String, &Value)>) {
 }
 
 /// Returns whether yaml.v2 sorts a key before another: letters come after other characters, and runs of digits sort by value.
-fn less(a: &str, b: &str) -> bool {
+fn sorts_before(a: &str, b: &str) -> bool {
     let common: usize = a
         .chars()
         .zip(b.chars())

@@ -122,13 +122,13 @@ impl<'text> EventReader<'text> {
             state: State::Stream,
             states: Vec::new(),
             handles: Vec::new(),
-            limit: forbidden(text),
+            limit: find_forbidden(text),
         }
     }
 
     /// Returns the comments read since the last call, with their places. Some comments may stand behind the last event.
-    pub fn comments(&mut self) -> Vec<(Mark, &'text str)> {
-        self.scanner.comments()
+    pub fn take_comments(&mut self) -> Vec<(Mark, &'text str)> {
+        self.scanner.take_comments()
     }
 
     /// Returns the next event. The last event is the end of the text.
@@ -137,25 +137,25 @@ impl<'text> EventReader<'text> {
     /// If the text isn't YAML. The error has the reason and the line.
     #[expect(clippy::should_implement_trait, reason = "it has no end but an event that says so")]
     pub fn next(&mut self) -> Result<Event<'text>, Problem> {
-        let event = self.event();
+        let event = self.read_event();
         match self.limit {
             Some((from, problem)) if self.scanner.read_so_far() + 1 >= from => Err(problem),
             _ => event,
         }
     }
 
-    fn event(&mut self) -> Result<Event<'text>, Problem> {
+    fn read_event(&mut self) -> Result<Event<'text>, Problem> {
         match self.state {
             State::Stream => {
-                let token = self.token()?;
+                let token = self.take_token()?;
                 self.state = State::FirstDocument;
                 Ok(of_token(What::StreamStart, &token))
             }
-            State::FirstDocument => self.document_start(true),
-            State::Document => self.document_start(false),
+            State::FirstDocument => self.read_document_start(true),
+            State::Document => self.read_document_start(false),
             State::Content => {
                 let is_empty = matches!(
-                    self.kind()?,
+                    self.peek_kind()?,
                     Kind::Version(..)
                         | Kind::TagDirective { .. }
                         | Kind::DocumentStart
@@ -163,31 +163,31 @@ impl<'text> EventReader<'text> {
                         | Kind::StreamEnd
                 );
                 if is_empty {
-                    self.state = self.outer();
-                    self.nothing_here()
+                    self.state = self.pop_state();
+                    self.read_empty_scalar()
                 } else {
-                    self.node(Place::Block)
+                    self.read_node(Place::Block)
                 }
             }
-            State::DocumentEnd => self.document_end(),
-            State::BlockNode => self.node(Place::Block),
-            State::Entry => self.entry(),
-            State::IndentlessEntry => self.indentless_entry(),
-            State::Key => self.key(),
-            State::Value => self.value(),
-            State::FlowEntry(first) => self.flow_entry(first),
-            State::PairKey => self.pair_key(),
-            State::PairValue => self.pair_value(),
+            State::DocumentEnd => self.read_document_end(),
+            State::BlockNode => self.read_node(Place::Block),
+            State::Entry => self.read_entry(),
+            State::IndentlessEntry => self.read_indentless_entry(),
+            State::Key => self.read_key(),
+            State::Value => self.read_value(),
+            State::FlowEntry(first) => self.read_flow_entry(first),
+            State::PairKey => self.read_pair_key(),
+            State::PairValue => self.read_pair_value(),
             State::PairEnd => {
                 self.state = State::FlowEntry(First::No);
                 let mark = self.scanner.peek()?.start;
                 Ok(at_mark(What::MappingEnd, mark))
             }
-            State::FlowKey(first) => self.flow_key(first),
-            State::FlowValue => self.flow_value(),
+            State::FlowKey(first) => self.read_flow_key(first),
+            State::FlowValue => self.read_flow_value(),
             State::NoFlowValue => {
                 self.state = State::FlowKey(First::No);
-                self.nothing_here()
+                self.read_empty_scalar()
             }
             State::Over => {
                 let mark = self.scanner.peek()?.start;
@@ -196,18 +196,20 @@ impl<'text> EventReader<'text> {
         }
     }
 
-    fn kind(&mut self) -> Result<&Kind<'text>, Problem> {
+    fn peek_kind(&mut self) -> Result<&Kind<'text>, Problem> {
         self.scanner.peek().map(|token| &token.kind)
     }
 
     /// Takes the next token.
-    fn token(&mut self) -> Result<Token<'text>, Problem> {
+    fn take_token(&mut self) -> Result<Token<'text>, Problem> {
         let here = self.scanner.peek()?.start;
-        self.scanner.take().ok_or(Problem::at(here, "the text ends too early"))
+        self.scanner
+            .take_token()
+            .ok_or(Problem::at(here, "the text ends too early"))
     }
 
     /// Returns the state after the collection that just ended.
-    fn outer(&mut self) -> State {
+    fn pop_state(&mut self) -> State {
         self.states.pop().unwrap_or(State::Over)
     }
 
@@ -217,57 +219,57 @@ impl<'text> EventReader<'text> {
     }
 
     /// Returns the empty scalar before the next token.
-    fn nothing_here(&mut self) -> Result<Event<'text>, Problem> {
+    fn read_empty_scalar(&mut self) -> Result<Event<'text>, Problem> {
         let mark = self.scanner.peek()?.start;
-        Ok(nothing(mark))
+        Ok(empty_scalar(mark))
     }
 
     /// Ends a collection with its token.
-    fn end(&mut self, what: What<'text>) -> Result<Event<'text>, Problem> {
-        let token = self.token()?;
-        self.state = self.outer();
+    fn end_collection(&mut self, what: What<'text>) -> Result<Event<'text>, Problem> {
+        let token = self.take_token()?;
+        self.state = self.pop_state();
         Ok(of_token(what, &token))
     }
 
-    fn document_start(&mut self, is_first: bool) -> Result<Event<'text>, Problem> {
+    fn read_document_start(&mut self, is_first: bool) -> Result<Event<'text>, Problem> {
         if !is_first {
-            while *self.kind()? == Kind::DocumentEnd {
-                self.token()?;
+            while *self.peek_kind()? == Kind::DocumentEnd {
+                self.take_token()?;
             }
         }
         let start = self.scanner.peek()?.start;
-        match self.kind()? {
+        match self.peek_kind()? {
             Kind::StreamEnd => {
-                let token = self.token()?;
+                let token = self.take_token()?;
                 self.state = State::Over;
                 Ok(of_token(What::StreamEnd, &token))
             }
-            Kind::Version(..) | Kind::TagDirective { .. } | Kind::DocumentStart => self.marked_start(start),
+            Kind::Version(..) | Kind::TagDirective { .. } | Kind::DocumentStart => self.read_marked_start(start),
             _ if is_first => {
-                self.directives()?;
+                self.read_directives()?;
                 self.states.push(State::DocumentEnd);
                 self.state = State::BlockNode;
                 Ok(at_mark(What::DocumentStart, start))
             }
-            _ => self.marked_start(start),
+            _ => self.read_marked_start(start),
         }
     }
 
-    fn marked_start(&mut self, start: Mark) -> Result<Event<'text>, Problem> {
-        self.directives()?;
-        if *self.kind()? != Kind::DocumentStart {
+    fn read_marked_start(&mut self, start: Mark) -> Result<Event<'text>, Problem> {
+        self.read_directives()?;
+        if *self.peek_kind()? != Kind::DocumentStart {
             return self.fail("did not find the `---` that begins another document");
         }
-        self.token()?;
+        self.take_token()?;
         self.states.push(State::DocumentEnd);
         self.state = State::Content;
         Ok(at_mark(What::DocumentStart, start))
     }
 
-    fn directives(&mut self) -> Result<(), Problem> {
+    fn read_directives(&mut self) -> Result<(), Problem> {
         let mut has_version = false;
-        while let Kind::Version(..) | Kind::TagDirective { .. } = self.kind()? {
-            let token = self.token()?;
+        while let Kind::Version(..) | Kind::TagDirective { .. } = self.peek_kind()? {
+            let token = self.take_token()?;
             let refuse = |message| Err(Problem::at(token.start, message));
             match token.kind {
                 Kind::Version(..) if has_version => return refuse("found duplicate %YAML directive"),
@@ -292,40 +294,40 @@ impl<'text> EventReader<'text> {
         Ok(())
     }
 
-    fn document_end(&mut self) -> Result<Event<'text>, Problem> {
+    fn read_document_end(&mut self) -> Result<Event<'text>, Problem> {
         let mark = self.scanner.peek()?.start;
-        if *self.kind()? == Kind::DocumentEnd {
-            self.token()?;
+        if *self.peek_kind()? == Kind::DocumentEnd {
+            self.take_token()?;
         }
         self.handles.clear();
         self.state = State::Document;
         Ok(at_mark(What::DocumentEnd, mark))
     }
 
-    fn node(&mut self, place: Place) -> Result<Event<'text>, Problem> {
-        if let Kind::Alias(name) = *self.kind()? {
-            return self.end(What::Alias(name));
+    fn read_node(&mut self, place: Place) -> Result<Event<'text>, Problem> {
+        if let Kind::Alias(name) = *self.peek_kind()? {
+            return self.end_collection(What::Alias(name));
         }
         let mut start = self.scanner.peek()?.start;
         let (mut properties, mut is_first) = (Properties::default(), true);
         let mut has_tag = false;
         loop {
-            match self.kind()? {
+            match self.peek_kind()? {
                 Kind::Anchor(name) if properties.anchor.is_none() => properties.anchor = Some(name),
                 Kind::Tag { .. } if !has_tag => has_tag = true,
                 _ => break,
             }
-            let token = self.token()?;
+            let token = self.take_token()?;
             if is_first {
                 start = token.start;
             }
             is_first = false;
             if let Kind::Tag { handle, suffix } = token.kind {
-                properties.tag = self.tag(token.start, &handle, &suffix)?;
+                properties.tag = self.resolve_tag(token.start, &handle, &suffix)?;
             }
         }
         let is_block = place != Place::Flow;
-        let what = match self.kind()? {
+        let what = match self.peek_kind()? {
             Kind::BlockEntry if place == Place::BlockMapping => {
                 self.state = State::IndentlessEntry;
                 let end = self.scanner.peek()?.end;
@@ -333,8 +335,8 @@ impl<'text> EventReader<'text> {
                 return Ok(Event { what, start, end });
             }
             Kind::Scalar(..) => {
-                let token = self.token()?;
-                self.state = self.outer();
+                let token = self.take_token()?;
+                self.state = self.pop_state();
                 let Kind::Scalar(text, form) = token.kind else {
                     return self.fail("did not find expected node content");
                 };
@@ -359,13 +361,13 @@ impl<'text> EventReader<'text> {
                 What::MappingStart(false, properties)
             }
             _ if properties != Properties::default() => {
-                self.state = self.outer();
+                self.state = self.pop_state();
                 let what = What::Scalar("".into(), Form::Plain, properties);
                 return Ok(at_mark(what, start));
             }
             _ => return self.fail("did not find expected node content"),
         };
-        let token = self.token()?;
+        let token = self.take_token()?;
         Ok(Event {
             what,
             start,
@@ -374,7 +376,7 @@ impl<'text> EventReader<'text> {
     }
 
     /// Returns the short form of a tag.
-    fn tag(&self, mark: Mark, handle: &str, suffix: &str) -> Result<Option<String>, Problem> {
+    fn resolve_tag(&self, mark: Mark, handle: &str, suffix: &str) -> Result<Option<String>, Problem> {
         let long = if handle.is_empty() {
             suffix.to_owned()
         } else {
@@ -390,154 +392,154 @@ impl<'text> EventReader<'text> {
         }))
     }
 
-    fn entry(&mut self) -> Result<Event<'text>, Problem> {
-        match self.kind()? {
+    fn read_entry(&mut self) -> Result<Event<'text>, Problem> {
+        match self.peek_kind()? {
             Kind::BlockEntry => {
-                let mark = self.token()?.end;
-                if matches!(self.kind()?, Kind::BlockEntry | Kind::BlockEnd) {
-                    return Ok(nothing(mark));
+                let mark = self.take_token()?.end;
+                if matches!(self.peek_kind()?, Kind::BlockEntry | Kind::BlockEnd) {
+                    return Ok(empty_scalar(mark));
                 }
                 self.states.push(State::Entry);
-                self.node(Place::Block)
+                self.read_node(Place::Block)
             }
-            Kind::BlockEnd => self.end(What::SequenceEnd),
+            Kind::BlockEnd => self.end_collection(What::SequenceEnd),
             _ => self.fail("did not find expected '-' indicator"),
         }
     }
 
-    fn indentless_entry(&mut self) -> Result<Event<'text>, Problem> {
-        if *self.kind()? != Kind::BlockEntry {
-            self.state = self.outer();
+    fn read_indentless_entry(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.peek_kind()? != Kind::BlockEntry {
+            self.state = self.pop_state();
             let mark = self.scanner.peek()?.start;
             return Ok(at_mark(What::SequenceEnd, mark));
         }
-        let mark = self.token()?.end;
+        let mark = self.take_token()?.end;
         if matches!(
-            self.kind()?,
+            self.peek_kind()?,
             Kind::BlockEntry | Kind::Key | Kind::Value | Kind::BlockEnd
         ) {
-            return Ok(nothing(mark));
+            return Ok(empty_scalar(mark));
         }
         self.states.push(State::IndentlessEntry);
-        self.node(Place::Block)
+        self.read_node(Place::Block)
     }
 
-    fn key(&mut self) -> Result<Event<'text>, Problem> {
-        match self.kind()? {
+    fn read_key(&mut self) -> Result<Event<'text>, Problem> {
+        match self.peek_kind()? {
             Kind::Key => {
-                let mark = self.token()?.end;
-                self.part(mark, State::Value)
+                let mark = self.take_token()?.end;
+                self.read_key_or_value(mark, State::Value)
             }
-            Kind::BlockEnd => self.end(What::MappingEnd),
+            Kind::BlockEnd => self.end_collection(What::MappingEnd),
             _ => self.fail("did not find expected key"),
         }
     }
 
-    fn value(&mut self) -> Result<Event<'text>, Problem> {
-        if *self.kind()? != Kind::Value {
+    fn read_value(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.peek_kind()? != Kind::Value {
             self.state = State::Key;
-            return self.nothing_here();
+            return self.read_empty_scalar();
         }
-        let mark = self.token()?.end;
-        self.part(mark, State::Key)
+        let mark = self.take_token()?.end;
+        self.read_key_or_value(mark, State::Key)
     }
 
     /// Reads a key or a value of a block mapping. `mark` is the end of its sign.
-    fn part(&mut self, mark: Mark, next: State) -> Result<Event<'text>, Problem> {
-        if matches!(self.kind()?, Kind::Key | Kind::Value | Kind::BlockEnd) {
+    fn read_key_or_value(&mut self, mark: Mark, next: State) -> Result<Event<'text>, Problem> {
+        if matches!(self.peek_kind()?, Kind::Key | Kind::Value | Kind::BlockEnd) {
             self.state = next;
-            return Ok(nothing(mark));
+            return Ok(empty_scalar(mark));
         }
         self.states.push(next);
-        self.node(Place::BlockMapping)
+        self.read_node(Place::BlockMapping)
     }
 
     /// Skips the comma before an entry of a flow collection, except before the first entry.
-    fn comma(&mut self, first: First, message: &'static str) -> Result<(), Problem> {
+    fn skip_comma(&mut self, first: First, message: &'static str) -> Result<(), Problem> {
         if first == First::No {
-            if *self.kind()? != Kind::FlowEntry {
+            if *self.peek_kind()? != Kind::FlowEntry {
                 return self.fail(message).map(|_| ());
             }
-            self.token()?;
+            self.take_token()?;
         }
         Ok(())
     }
 
-    fn flow_entry(&mut self, first: First) -> Result<Event<'text>, Problem> {
-        if *self.kind()? != Kind::FlowSequenceEnd {
-            self.comma(first, "did not find expected ',' or ']'")?;
-            match self.kind()? {
+    fn read_flow_entry(&mut self, first: First) -> Result<Event<'text>, Problem> {
+        if *self.peek_kind()? != Kind::FlowSequenceEnd {
+            self.skip_comma(first, "did not find expected ',' or ']'")?;
+            match self.peek_kind()? {
                 Kind::Key => {
-                    let token = self.token()?;
+                    let token = self.take_token()?;
                     self.state = State::PairKey;
                     return Ok(of_token(What::MappingStart(true, Properties::default()), &token));
                 }
                 Kind::FlowSequenceEnd => {}
                 _ => {
                     self.states.push(State::FlowEntry(First::No));
-                    return self.node(Place::Flow);
+                    return self.read_node(Place::Flow);
                 }
             }
         }
-        self.end(What::SequenceEnd)
+        self.end_collection(What::SequenceEnd)
     }
 
-    fn pair_key(&mut self) -> Result<Event<'text>, Problem> {
-        if !matches!(self.kind()?, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
+    fn read_pair_key(&mut self) -> Result<Event<'text>, Problem> {
+        if !matches!(self.peek_kind()?, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
             self.states.push(State::PairValue);
-            return self.node(Place::Flow);
+            return self.read_node(Place::Flow);
         }
         // Go skips this token, whatever its kind.
-        let mark = self.token()?.end;
+        let mark = self.take_token()?.end;
         self.state = State::PairValue;
-        Ok(nothing(mark))
+        Ok(empty_scalar(mark))
     }
 
-    fn pair_value(&mut self) -> Result<Event<'text>, Problem> {
-        if *self.kind()? == Kind::Value {
-            self.token()?;
-            if !matches!(self.kind()?, Kind::FlowEntry | Kind::FlowSequenceEnd) {
+    fn read_pair_value(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.peek_kind()? == Kind::Value {
+            self.take_token()?;
+            if !matches!(self.peek_kind()?, Kind::FlowEntry | Kind::FlowSequenceEnd) {
                 self.states.push(State::PairEnd);
-                return self.node(Place::Flow);
+                return self.read_node(Place::Flow);
             }
         }
         self.state = State::PairEnd;
-        self.nothing_here()
+        self.read_empty_scalar()
     }
 
-    fn flow_key(&mut self, first: First) -> Result<Event<'text>, Problem> {
-        if *self.kind()? != Kind::FlowMappingEnd {
-            self.comma(first, "did not find expected ',' or '}'")?;
-            match self.kind()? {
+    fn read_flow_key(&mut self, first: First) -> Result<Event<'text>, Problem> {
+        if *self.peek_kind()? != Kind::FlowMappingEnd {
+            self.skip_comma(first, "did not find expected ',' or '}'")?;
+            match self.peek_kind()? {
                 Kind::Key => {
-                    self.token()?;
-                    if matches!(self.kind()?, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd) {
+                    self.take_token()?;
+                    if matches!(self.peek_kind()?, Kind::Value | Kind::FlowEntry | Kind::FlowMappingEnd) {
                         self.state = State::FlowValue;
-                        return self.nothing_here();
+                        return self.read_empty_scalar();
                     }
                     self.states.push(State::FlowValue);
-                    return self.node(Place::Flow);
+                    return self.read_node(Place::Flow);
                 }
                 Kind::FlowMappingEnd => {}
                 _ => {
                     self.states.push(State::NoFlowValue);
-                    return self.node(Place::Flow);
+                    return self.read_node(Place::Flow);
                 }
             }
         }
-        self.end(What::MappingEnd)
+        self.end_collection(What::MappingEnd)
     }
 
-    fn flow_value(&mut self) -> Result<Event<'text>, Problem> {
-        if *self.kind()? == Kind::Value {
-            self.token()?;
-            if !matches!(self.kind()?, Kind::FlowEntry | Kind::FlowMappingEnd) {
+    fn read_flow_value(&mut self) -> Result<Event<'text>, Problem> {
+        if *self.peek_kind()? == Kind::Value {
+            self.take_token()?;
+            if !matches!(self.peek_kind()?, Kind::FlowEntry | Kind::FlowMappingEnd) {
                 self.states.push(State::FlowKey(First::No));
-                return self.node(Place::Flow);
+                return self.read_node(Place::Flow);
             }
         }
         self.state = State::FlowKey(First::No);
-        self.nothing_here()
+        self.read_empty_scalar()
     }
 }
 
@@ -557,12 +559,12 @@ fn at_mark(what: What<'_>, mark: Mark) -> Event<'_> {
     }
 }
 
-fn nothing<'text>(mark: Mark) -> Event<'text> {
+fn empty_scalar<'text>(mark: Mark) -> Event<'text> {
     at_mark(What::Scalar("".into(), Form::Plain, Properties::default()), mark)
 }
 
 /// Finds the first character that Go refuses at any position. Go reports the character at the start of the block of text that contains it.
-fn forbidden(text: &str) -> Option<(usize, Problem)> {
+fn find_forbidden(text: &str) -> Option<(usize, Problem)> {
     // Nothing that is refused begins with another byte.
     let is_suspicious =
         |byte: u8| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r') || matches!(byte, 0x7f | 0xc2 | 0xef);

@@ -17,7 +17,7 @@ pub(crate) fn written_and_read(text: &str) -> String {
         maximum_nodes: 8,
         scanner: Dialect::V3,
     };
-    match first_document(&written(text), source) {
+    match first_document(&write_folded(text), source) {
         Ok(Some(node)) => node
             .get("x")
             .map_or_else(|| text.to_owned(), |value| value.text().to_owned()),
@@ -26,8 +26,8 @@ pub(crate) fn written_and_read(text: &str) -> String {
 }
 
 /// Returns a folded block as the value of the only field of a document.
-pub(super) fn written(text: &str) -> String {
-    let mut out = format!("x: >{}\n", hints(text));
+pub(super) fn write_folded(text: &str) -> String {
+    let mut out = format!("x: >{}\n", find_block_hints(text));
     let first_after_breaks = text.trim_start_matches(is_break).chars().next();
     let doubles = !matches!(first_after_breaks, None | Some(' ' | '\t'));
     let (mut after_break, mut leading_spaces) = (true, true);
@@ -54,7 +54,7 @@ pub(super) fn written(text: &str) -> String {
 
 /// Returns the hints after the indicator of a block scalar whose lines are indented by two more spaces. The hints say whether an explicit
 /// indentation is necessary, and which of the last line breaks count.
-pub(super) fn hints(text: &str) -> String {
+pub(super) fn find_block_hints(text: &str) -> String {
     let mut hints = String::new();
     if text.starts_with(|first| first == ' ' || is_break(first)) {
         hints.push('2');
@@ -70,5 +70,5 @@ pub(super) fn hints(text: &str) -> String {
 
 /// Checks whether a block scalar of a text keeps all its last line breaks.
 pub(super) fn is_kept(text: &str) -> bool {
-    hints(text).ends_with('+')
+    find_block_hints(text).ends_with('+')
 }

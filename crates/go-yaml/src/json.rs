@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use super::emit::may_be_block;
 use super::node::{Data, Node, Remark, Style, Tag};
 use super::number;
-use super::scalar::{Dialect, Scalar, meaning, resolve};
+use super::scalar::{Dialect, Scalar, resolve, resolve_node};
 use crate::meter;
 
 /// Why a node has no JSON value.
@@ -82,11 +82,11 @@ pub fn inner_value(node: &Node) -> Result<Value, NotJson> {
 
 fn root_value(node: &Node, place: Place) -> Result<Value, NotJson> {
     if node.remark != Remark::BeforeComment {
-        return value(node, place.root());
+        return node_value(node, place.root());
     }
     let mut node = node.clone();
     end_before_comment(&mut node);
-    value(&node, place.root())
+    node_value(&node, place.root())
 }
 
 /// Adjusts the last text of a document that ends with a comment. Go writes a blank line before that comment, and a block that keeps its
@@ -104,7 +104,7 @@ fn end_before_comment(root: &mut Node) {
             Data::Seq(items) => items.last_mut(),
             Data::Scalar(text) => {
                 if is_kept {
-                    meter::text(text.len());
+                    meter::count_text(text.len());
                     *text = format!("{text}\n").into();
                 }
                 None
@@ -139,14 +139,14 @@ impl Place {
     }
 }
 
-fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
+fn node_value(node: &Node, place: Place) -> Result<Value, NotJson> {
     let inside = place.inside(node);
-    spend(node)?;
+    spend_value(node)?;
     match &node.data {
         Data::Scalar(_) => scalar_value(node, place),
         Data::Seq(items) => items
             .iter()
-            .map(|item| value(item, inside))
+            .map(|item| node_value(item, inside))
             .collect::<Result<Vec<_>, _>>()
             .map(Value::Array),
         Data::Map(entries) => {
@@ -160,11 +160,11 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
                     continue;
                 }
                 let name = key_text(key, place.is_root, inside).map_err(|message| fail(key, message))?;
-                let name = string(name, place).map_err(|message| fail(key, message))?;
-                meter::text(64 + name.len());
+                let name = print_string(name, place).map_err(|message| fail(key, message))?;
+                meter::count_text(64 + name.len());
                 match map.entry(name) {
                     Entry::Vacant(vacant) => {
-                        vacant.insert(value(held, inside)?);
+                        vacant.insert(node_value(held, inside)?);
                     }
                     Entry::Occupied(_) => {
                         let mut before = entries.iter().filter(|(known, _)| known.text() == key.text());
@@ -182,8 +182,8 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
 }
 
 /// Spends the cost of a node's value, without the cost of its key.
-fn spend(node: &Node) -> Result<(), NotJson> {
-    meter::text(size_of::<Value>() + node.text().len());
+fn spend_value(node: &Node) -> Result<(), NotJson> {
+    meter::count_text(size_of::<Value>() + node.text().len());
     meter::check().map_err(|message| fail(node, message))
 }
 
@@ -200,7 +200,7 @@ fn key_text(key: &Node, is_of_root: bool, place: Place) -> Result<Cow<'_, str>, 
     let is_text = !key.tagged && (key.style == Style::Quoted || text.is_empty());
     let is_written_as_text = !place.as_is && place.in_flow && is_quoted_in_flow(key);
     if !is_text && !is_written_as_text && (key.tagged || !is_of_root) {
-        let what = meaning(key, Dialect::V3)?;
+        let what = resolve_node(key, Dialect::V3)?;
         let is_foreign = key.tagged && !matches!(key.tag, Tag::Str | Tag::Merge);
         if !is_of_root && (is_foreign || !matches!(what, Scalar::Text(_))) {
             return Err(format!("the key `{text}` is not a string; quote it"));
@@ -237,10 +237,10 @@ fn scalar_value(node: &Node, place: Place) -> Result<Value, NotJson> {
     } else if place.in_flow && !place.as_is && is_quoted_in_flow(node) {
         Scalar::Text(node.text().into())
     } else {
-        meaning(node, Dialect::V3).map_err(|message| fail(node, message))?
+        resolve_node(node, Dialect::V3).map_err(|message| fail(node, message))?
     };
     match meant {
-        Scalar::Text(text) => string(text, place)
+        Scalar::Text(text) => print_string(text, place)
             .map(|text| Value::String(text.into()))
             .map_err(|message| fail(node, message)),
         Scalar::Float(float) => {
@@ -296,7 +296,7 @@ fn is_quoted_in_flow(node: &Node) -> bool {
 }
 
 /// Returns a string, read again by yaml.v2 when it is printed.
-fn string(text: Cow<'_, str>, place: Place) -> Result<Cow<'_, str>, &'static str> {
+fn print_string(text: Cow<'_, str>, place: Place) -> Result<Cow<'_, str>, &'static str> {
     if place.printed { through_text(text) } else { Ok(text) }
 }
 
@@ -380,7 +380,7 @@ fn fold_next_lines(value: &mut Value) -> Result<(), &'static str> {
 /// # Errors
 /// As [`configuration_value`].
 pub fn patch_value(node: &Node) -> Result<Value, NotJson> {
-    spend(node)?;
+    spend_value(node)?;
     match &node.data {
         Data::Scalar(_) => configuration_scalar(node),
         Data::Seq(items) => items
@@ -430,7 +430,7 @@ fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
         return Err(fail(node, "a key must be a scalar"));
     }
     let read = if node.tagged {
-        meaning(node, Dialect::V2).map_err(|message| fail(node, message))?
+        resolve_node(node, Dialect::V2).map_err(|message| fail(node, message))?
     } else if !matches!(node.style, Style::Plain | Style::LeftOut) {
         Scalar::Text(node.text().into())
     } else {
@@ -486,7 +486,7 @@ pub fn through_json(node: &mut Node) -> Result<(), NotJson> {
     if begins_with_a_tab_as_block(&value) {
         return Err(fail(node, TAB_IN_BLOCK));
     }
-    rewrite(node, Place::default().root());
+    rewrite_node(node, Place::default().root());
     Ok(())
 }
 
@@ -512,7 +512,7 @@ fn rewrite_as_text(node: &mut Node, place: Place) {
         Data::Seq(items) => items.iter_mut().for_each(|item| rewrite_as_text(item, inside)),
         Data::Map(entries) => {
             for (key, value) in entries.iter_mut() {
-                *key = Node::quoted(key.text()).placed_like(key);
+                *key = Node::quoted(key.text()).with_place_of(key);
                 rewrite_as_text(value, inside);
             }
         }
@@ -528,7 +528,7 @@ fn rewrite_as_text(node: &mut Node, place: Place) {
                 Ok(other) => from_value(&other),
                 Err(_) => return,
             };
-            *node = read.placed_like(node);
+            *node = read.with_place_of(node);
             return;
         }
     }
@@ -536,19 +536,19 @@ fn rewrite_as_text(node: &mut Node, place: Place) {
     node.style = Style::Flow;
 }
 
-fn rewrite(node: &mut Node, place: Place) {
+fn rewrite_node(node: &mut Node, place: Place) {
     let inside = place.inside(node);
     match &mut node.data {
-        Data::Seq(items) => items.iter_mut().for_each(|item| rewrite(item, inside)),
+        Data::Seq(items) => items.iter_mut().for_each(|item| rewrite_node(item, inside)),
         Data::Map(entries) => {
             for (key, value) in entries.iter_mut() {
-                *key = string_node(key.text()).placed_like(key);
-                rewrite(value, inside);
+                *key = string_node(key.text()).with_place_of(key);
+                rewrite_node(value, inside);
             }
         }
         Data::Scalar(_) => {
             if let Ok(value) = scalar_value(node, place) {
-                let mut read = from_value(&value).placed_like(node);
+                let mut read = from_value(&value).with_place_of(node);
                 if node.style == Style::Literal && read.style == Style::Quoted {
                     read.style = Style::Literal;
                 }

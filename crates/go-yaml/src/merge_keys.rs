@@ -33,12 +33,12 @@ pub fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, String)> {
 }
 
 /// Returns a duplicate key of a mapping in a node.
-pub fn repeated(node: &Node) -> Option<&Node> {
+pub fn find_duplicate_key(node: &Node) -> Option<&Node> {
     let mut names: HashSet<&str> = HashSet::with_capacity(node.entries().len());
     let mut own = node.entries().iter().map(|(key, _)| key);
     own.find(|key| !names.insert(key.text()))
-        .or_else(|| node.entries().iter().find_map(|(_, value)| repeated(value)))
-        .or_else(|| node.items().iter().find_map(repeated))
+        .or_else(|| node.entries().iter().find_map(|(_, value)| find_duplicate_key(value)))
+        .or_else(|| node.items().iter().find_map(find_duplicate_key))
 }
 
 /// Drops each entry that a later entry with an equal key replaces, as in a Go map.
@@ -80,7 +80,7 @@ fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
     let mut result: Vec<(Node, Node)> = own.clone();
     let mut layers = Vec::new();
     if let Some(value) = merged {
-        collect(value, &mut layers)?;
+        collect_layers(value, &mut layers)?;
     }
     layers.push(own);
     let mut places: HashMap<String, usize> = HashMap::with_capacity(result.len());
@@ -89,7 +89,7 @@ fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
     }
     for layer in layers {
         for (key, value) in layer {
-            meter::work(1);
+            meter::count_steps(1);
             match places.get(key.text()).and_then(|place| result.get_mut(*place)) {
                 Some(existing) => *existing = (key, value),
                 None => {
@@ -104,7 +104,7 @@ fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
 }
 
 /// Collects the mappings to merge, weakest first: the first of a sequence wins over the later ones.
-fn collect(value: Node, layers: &mut Vec<Vec<(Node, Node)>>) -> Result<(), (u32, String)> {
+fn collect_layers(value: Node, layers: &mut Vec<Vec<(Node, Node)>>) -> Result<(), (u32, String)> {
     let line = value.line;
     match value.data {
         Data::Map(entries) => {
@@ -116,7 +116,7 @@ fn collect(value: Node, layers: &mut Vec<Vec<(Node, Node)>>) -> Result<(), (u32,
                 if matches!(item.data, Data::Seq(_)) {
                     return Err((item.line, "invalid map merge: received a nested sequence".to_owned()));
                 }
-                collect(item, layers)?;
+                collect_layers(item, layers)?;
             }
             Ok(())
         }

@@ -1,8 +1,8 @@
 //! Counts the bytes that are made and the steps that are done, so that a reader of untrusted text can limit and stop the work.
 //!
-//! The counters belong to the thread, from [`begin`] until its result is dropped. Functions do not pass them on: nodes and texts are
+//! The counters belong to the thread, from [`start_metering`] until its result is dropped. Functions do not pass them on: nodes and texts are
 //! counted where they are made ([`crate::node`]), so no caller can forget to count. Counting never fails. A loop that may run long calls
-//! [`check`] and returns its error. The caller of [`begin`] checks [`spent`] at the end, so an aborted result never looks complete.
+//! [`check`] and returns its error. The caller of [`start_metering`] checks [`exhausted_limit`] at the end, so an aborted result never looks complete.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -85,7 +85,7 @@ pub struct Metering {
 }
 
 /// Begins to count on this thread until the result is dropped; then the previous count continues. `stop` ends the work from another thread.
-pub fn begin(allowance: Allowance, stop: Option<Arc<AtomicBool>>) -> Metering {
+pub fn start_metering(allowance: Allowance, stop: Option<Arc<AtomicBool>>) -> Metering {
     let is_stopped = is_set(stop.as_ref());
     let stop = STOP.with(|held| held.replace(stop));
     METER.with(|meter| Metering {
@@ -139,7 +139,7 @@ impl Drop for Metering {
 
 /// Counts bytes that are made.
 #[inline]
-pub fn made(bytes: usize) {
+pub fn count_bytes(bytes: usize) {
     METER.with(|meter| match meter.bytes.get().checked_sub(bytes as u64) {
         Some(left) => meter.bytes.set(left),
         None => give_up(meter, Spent::Bytes(meter.limits.get().bytes)),
@@ -148,7 +148,7 @@ pub fn made(bytes: usize) {
 
 /// Counts steps: visited nodes, resources or names, and one step for sixteen bytes of text.
 #[inline]
-pub fn work(steps: usize) {
+pub fn count_steps(steps: usize) {
     METER.with(|meter| match meter.until_look.get().checked_sub(steps as u64) {
         Some(left) if left > 0 => meter.until_look.set(left),
         _ => look_around(meter, steps as u64),
@@ -157,9 +157,9 @@ pub fn work(steps: usize) {
 
 /// Counts a text that is made.
 #[inline]
-pub fn text(length: usize) {
-    made(length);
-    work(1 + length / 16);
+pub fn count_text(length: usize) {
+    count_bytes(length);
+    count_steps(1 + length / 16);
 }
 
 #[cold]
@@ -187,7 +187,7 @@ fn give_up(meter: &Meter, why: Spent) {
 /// Returns the exhausted limit, if a limit is exhausted.
 #[inline]
 #[must_use]
-pub fn spent() -> Option<Spent> {
+pub fn exhausted_limit() -> Option<Spent> {
     METER.with(|meter| meter.spent.get())
 }
 
@@ -197,7 +197,7 @@ pub fn spent() -> Option<Spent> {
 /// If a limit is exhausted; the message says which one.
 #[inline]
 pub fn check() -> Result<(), String> {
-    match spent() {
+    match exhausted_limit() {
         None => Ok(()),
         Some(why) => Err(why.to_string()),
     }
@@ -241,53 +241,53 @@ mod tests {
 
     #[test]
     fn bytes_are_counted_until_they_are_spent() {
-        let metering = begin(SMALL, None);
-        made(60);
+        let metering = start_metering(SMALL, None);
+        count_bytes(60);
         {
             let _passing = in_passing();
-            made(40);
-            assert_eq!(spent(), None);
+            count_bytes(40);
+            assert_eq!(exhausted_limit(), None);
         }
         assert_eq!(metering.used().bytes, 60);
-        made(41);
-        assert_eq!(spent(), Some(Spent::Bytes(100)));
+        count_bytes(41);
+        assert_eq!(exhausted_limit(), Some(Spent::Bytes(100)));
         assert!(check().unwrap_err().contains("more than 100 bytes"));
         drop(metering);
-        assert_eq!(spent(), None);
+        assert_eq!(exhausted_limit(), None);
     }
 
     #[test]
     fn steps_are_counted_in_small_and_in_large() {
         for one in [1, 7, 4096, 9999] {
-            let metering = begin(SMALL, None);
+            let metering = start_metering(SMALL, None);
             for _ in 0..9_999 / one {
-                work(one);
+                count_steps(one);
             }
-            assert_eq!(spent(), None, "{one}");
+            assert_eq!(exhausted_limit(), None, "{one}");
             assert_eq!(metering.used().steps, 9_999 / one as u64 * one as u64, "{one}");
-            work(9_999);
-            assert_eq!(spent(), Some(Spent::Steps(10_000)), "{one}");
+            count_steps(9_999);
+            assert_eq!(exhausted_limit(), Some(Spent::Steps(10_000)), "{one}");
         }
     }
 
     #[test]
     fn a_stop_is_noticed_within_a_quantum() {
         let stop = Arc::new(AtomicBool::new(false));
-        let _metering = begin(Allowance::UNLIMITED, Some(stop.clone()));
-        work(1);
+        let _metering = start_metering(Allowance::UNLIMITED, Some(stop.clone()));
+        count_steps(1);
         stop.store(true, Ordering::Relaxed);
-        (0..QUANTUM).for_each(|_| work(1));
-        assert_eq!(spent(), Some(Spent::Stopped));
+        (0..QUANTUM).for_each(|_| count_steps(1));
+        assert_eq!(exhausted_limit(), Some(Spent::Stopped));
     }
 
     #[test]
     fn a_build_inside_another_counts_for_itself() {
-        let outer = begin(SMALL, None);
+        let outer = start_metering(SMALL, None);
         {
-            let _inner = begin(SMALL, None);
-            made(1000);
-            assert!(spent().is_some());
+            let _inner = start_metering(SMALL, None);
+            count_bytes(1000);
+            assert!(exhausted_limit().is_some());
         }
-        assert_eq!((spent(), outer.used().bytes), (None, 0));
+        assert_eq!((exhausted_limit(), outer.used().bytes), (None, 0));
     }
 }

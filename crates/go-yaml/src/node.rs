@@ -135,8 +135,8 @@ pub struct Node {
 
 impl Clone for Node {
     fn clone(&self) -> Self {
-        meter::made(size_of::<Node>());
-        meter::work(1);
+        meter::count_bytes(size_of::<Node>());
+        meter::count_steps(1);
         // A text of more than 23 bytes isn't copied but shared.
         Node {
             data: self.data.clone(),
@@ -153,10 +153,10 @@ impl PartialEq for Node {
 
 impl Node {
     fn new(data: Data, tag: Tag, style: Style) -> Self {
-        meter::made(size_of::<Node>());
+        meter::count_bytes(size_of::<Node>());
         match &data {
-            Data::Scalar(text) if text.is_heap_allocated() => meter::text(text.len()),
-            _ => meter::work(1),
+            Data::Scalar(text) if text.is_heap_allocated() => meter::count_text(text.len()),
+            _ => meter::count_steps(1),
         }
         Node {
             data,
@@ -223,7 +223,7 @@ impl Node {
 
     /// Returns the node with the file and line of `other`.
     #[inline]
-    pub fn placed_like(mut self, other: &Node) -> Self {
+    pub fn with_place_of(mut self, other: &Node) -> Self {
         self.line = other.line;
         self.source = other.source;
         self
@@ -231,7 +231,7 @@ impl Node {
 
     /// Returns the node with a known file and line.
     #[inline]
-    pub fn placed(mut self, source: u32, line: u32) -> Self {
+    pub fn with_place(mut self, source: u32, line: u32) -> Self {
         self.line = line;
         self.source = source;
         self
@@ -325,7 +325,7 @@ impl Node {
     /// Writes over the text of a scalar, or over a collection.
     pub fn set_text(&mut self, text: impl Into<SmolStr>) {
         let text = text.into();
-        meter::text(text.len());
+        meter::count_text(text.len());
         self.data = Data::Scalar(text);
     }
 
@@ -334,7 +334,7 @@ impl Node {
     pub fn position(&self, key: &str) -> Option<usize> {
         let entries = self.entries();
         let found = entries.iter().position(|(name, _)| name.text() == key);
-        meter::work(1 + found.unwrap_or(entries.len()) / 8);
+        meter::count_steps(1 + found.unwrap_or(entries.len()) / 8);
         found
     }
 
@@ -479,7 +479,7 @@ impl Node {
         if self.get(key).is_none() {
             let place = (self.source, self.line);
             let entries = self.entries_mut()?;
-            entries.push((Node::untyped(key), Node::map().placed(place.0, place.1)));
+            entries.push((Node::untyped(key), Node::map().with_place(place.0, place.1)));
         }
         self.get_mut(key)
     }
@@ -491,7 +491,7 @@ impl Node {
         }
         match (&mut self.data, &written.data) {
             (Data::Map(entries), Data::Map(others)) => {
-                meter::work(entries.len() + others.len());
+                meter::count_steps(entries.len() + others.len());
                 let mut known: HashMap<&str, &(Node, Node)> = HashMap::with_capacity(others.len());
                 for other in others.iter() {
                     known.entry(other.0.text()).or_insert(other);

@@ -71,13 +71,13 @@ pub fn of(text: &str) -> Result<Notation, String> {
         match event.what {
             What::StreamStart | What::DocumentStart => {}
             What::StreamEnd => return Err("the text ends before its document".to_owned()),
-            _ => break reader.node(event)?,
+            _ => break reader.read_node(event)?,
         }
     };
     // Between the content and the end of the document, comments may follow.
     reader.next()?;
     let mut comments = reader.comments;
-    place(&mut root, &mut reader.waiting.into_iter(), &mut comments);
+    place_comments(&mut root, &mut reader.waiting.into_iter(), &mut comments);
     match comments.keys().next() {
         None => Ok(root),
         Some(line) => Err(format!(
@@ -88,7 +88,7 @@ pub fn of(text: &str) -> Result<Notation, String> {
     }
 }
 
-/// The position of a node that may have comments, in the order of [`place`].
+/// The position of a node that may have comments, in the order of [`place_comments`].
 struct Spot {
     /// The first line, and the column where it or its dash begins.
     start: (usize, usize),
@@ -107,7 +107,7 @@ impl<'text> Reader<'text> {
     /// Returns the next event, and records the comments before it.
     fn next(&mut self) -> Result<Event<'text>, String> {
         let event = self.events.next().map_err(|problem| problem.message.to_owned())?;
-        for (mark, comment) in self.events.comments() {
+        for (mark, comment) in self.events.take_comments() {
             let comment = Comment {
                 column: mark.column,
                 alone: self.line_before(mark).trim_matches([' ', '\t']).is_empty(),
@@ -118,7 +118,7 @@ impl<'text> Reader<'text> {
         Ok(event)
     }
 
-    fn node(&mut self, event: Event<'text>) -> Result<Notation, String> {
+    fn read_node(&mut self, event: Event<'text>) -> Result<Notation, String> {
         let line = event.start.line + 1;
         let refuse = |what: &str| {
             Err(format!(
@@ -140,8 +140,8 @@ impl<'text> Reader<'text> {
                     if event.what == What::SequenceEnd {
                         break;
                     }
-                    let column = if is_flow { None } else { self.dash(event.start) };
-                    let item = self.spotted(event, column, !is_flow)?;
+                    let column = if is_flow { None } else { self.dash_column(event.start) };
+                    let item = self.read_spotted(event, column, !is_flow)?;
                     notation.items.push(item);
                 }
                 notation.form = if is_flow { Form::Flow } else { Form::Plain };
@@ -154,9 +154,9 @@ impl<'text> Reader<'text> {
                         break;
                     }
                     let column = (!is_flow).then_some(event.start.column);
-                    let key = self.spotted(event, column, false)?;
+                    let key = self.read_spotted(event, column, false)?;
                     let event = self.next()?;
-                    let value = self.spotted(event, None, !is_flow)?;
+                    let value = self.read_spotted(event, None, !is_flow)?;
                     notation.entries.push((key, value));
                 }
                 notation.form = if is_flow { Form::Flow } else { Form::Plain };
@@ -176,7 +176,7 @@ impl<'text> Reader<'text> {
     }
 
     /// Reads a node and records where its comments would stand: above the node if it has a column, and behind it if `behind` is true.
-    fn spotted(&mut self, event: Event<'text>, column: Option<usize>, behind: bool) -> Result<Notation, String> {
+    fn read_spotted(&mut self, event: Event<'text>, column: Option<usize>, behind: bool) -> Result<Notation, String> {
         let is_block = |form: Written| matches!(form, Written::Literal | Written::Folded);
         let ends = matches!(&event.what, What::Scalar(_, form, _) if !is_block(*form) && event.start != event.end);
         let spot = Spot {
@@ -184,7 +184,7 @@ impl<'text> Reader<'text> {
             end: (behind && ends && self.ends_line(event.end)).then_some(event.end.line),
         };
         self.waiting.push(spot);
-        self.node(event)
+        self.read_node(event)
     }
 
     /// Returns the text before a mark on its line.
@@ -194,7 +194,7 @@ impl<'text> Reader<'text> {
     }
 
     /// Returns the column of the dash before an element, when they share a line.
-    fn dash(&self, start: Mark) -> Option<usize> {
+    fn dash_column(&self, start: Mark) -> Option<usize> {
         let before = self.line_before(start).trim_end_matches([' ', '\t']);
         before.strip_suffix('-').map(|before| before.chars().count())
     }
@@ -222,12 +222,12 @@ fn form_of(form: Written) -> Form {
 }
 
 /// Moves comments to the nodes that they belong to. A comment that belongs to no node stays in `comments`.
-fn place(node: &mut Notation, spots: &mut std::vec::IntoIter<Spot>, comments: &mut CommentsByLine) {
+fn place_comments(node: &mut Notation, spots: &mut std::vec::IntoIter<Spot>, comments: &mut CommentsByLine) {
     let mut one = |node: &mut Notation| {
         if let Some(spot) = spots.next() {
-            take(node, &spot, comments);
+            take_comments(node, &spot, comments);
         }
-        place(node, spots, comments);
+        place_comments(node, spots, comments);
     };
     node.items.iter_mut().for_each(&mut one);
     for (key, value) in &mut node.entries {
@@ -236,7 +236,7 @@ fn place(node: &mut Notation, spots: &mut std::vec::IntoIter<Spot>, comments: &m
     }
 }
 
-fn take(node: &mut Notation, spot: &Spot, comments: &mut CommentsByLine) {
+fn take_comments(node: &mut Notation, spot: &Spot, comments: &mut CommentsByLine) {
     let (line, column) = spot.start;
     let mut above = line;
     while let Some(before) = above.checked_sub(1) {

@@ -72,14 +72,14 @@ pub(crate) fn format_general(value: f64) -> String {
             "0".to_owned()
         };
     }
-    let (negative, digits, point) = shortest(value);
+    let (negative, digits, point) = find_shortest_digits(value);
     let exponent = point - 1;
     let sign = if negative { "-" } else { "" };
     // With the shortest digits, 'g' decides by a precision of 6.
     if !(-4..6).contains(&exponent) {
         return format!("{sign}{}", with_exponent(&digits, exponent));
     }
-    format!("{sign}{}", plain(&digits, point))
+    format!("{sign}{}", format_plain(&digits, point))
 }
 
 /// Prints a float as encoding/json does.
@@ -93,7 +93,7 @@ pub fn format_json(value: f64) -> String {
             "0".to_owned()
         };
     }
-    let (negative, digits, point) = shortest(value);
+    let (negative, digits, point) = find_shortest_digits(value);
     let sign = if negative { "-" } else { "" };
     if !(1e-6..1e21).contains(&magnitude) {
         let text = with_exponent(&digits, point - 1);
@@ -104,11 +104,11 @@ pub fn format_json(value: f64) -> String {
         };
         return format!("{sign}{cleaned}");
     }
-    format!("{sign}{}", plain(&digits, point))
+    format!("{sign}{}", format_plain(&digits, point))
 }
 
 /// Returns the shortest digits that read back as the value, and where the decimal point is among them.
-fn shortest(value: f64) -> (bool, String, i32) {
+fn find_shortest_digits(value: f64) -> (bool, String, i32) {
     let text = format!("{:e}", value.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
@@ -129,7 +129,7 @@ fn with_exponent(digits: &str, exponent: i32) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-fn plain(digits: &str, point: i32) -> String {
+fn format_plain(digits: &str, point: i32) -> String {
     let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
     if point <= 0 {
         return format!("0.{}{digits}", "0".repeat(usize::try_from(-point).unwrap_or(0)));

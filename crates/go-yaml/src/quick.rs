@@ -13,7 +13,7 @@ use super::scalar_text;
 const LONGEST_KEY: usize = 512;
 
 /// Reads the only document of a text. The outer nothing is a refusal, the inner one a text without a document.
-pub(super) fn document(text: &str, source: Source) -> Option<Option<Node>> {
+pub(super) fn read_document(text: &str, source: Source) -> Option<Option<Node>> {
     if !scalar_text::is_usual(text) {
         return None;
     }
@@ -32,9 +32,9 @@ pub(super) fn document(text: &str, source: Source) -> Option<Option<Node>> {
     match text.strip_prefix("---\n") {
         Some(_) => {
             reader.line = 2;
-            reader.settle(4);
+            reader.skip_to_content(4);
         }
-        None => reader.settle(0),
+        None => reader.skip_to_content(0),
     }
     if reader.is_over {
         return Some(None);
@@ -42,7 +42,7 @@ pub(super) fn document(text: &str, source: Source) -> Option<Option<Node>> {
     if reader.indent != 0 {
         return None;
     }
-    let node = reader.block(0, 0)?;
+    let node = reader.read_block(0, 0)?;
     reader.is_over.then_some(Some(node))
 }
 
@@ -74,11 +74,11 @@ enum Plain {
 }
 
 impl<'text> Reader<'text> {
-    fn byte(&self, at: usize) -> Option<u8> {
+    fn byte_at(&self, at: usize) -> Option<u8> {
         self.text.as_bytes().get(at).copied()
     }
 
-    fn bytes(&self, from: usize, to: usize) -> &'text [u8] {
+    fn bytes_between(&self, from: usize, to: usize) -> &'text [u8] {
         self.text.as_bytes().get(from..to).unwrap_or(&[])
     }
 
@@ -90,10 +90,10 @@ impl<'text> Reader<'text> {
 
     /// Moves to the first line with content from `at` on. `line` is the number of the line at `at`. A line with only a comment has no
     /// content.
-    fn settle(&mut self, mut at: usize) {
+    fn skip_to_content(&mut self, mut at: usize) {
         while at < self.text.len() {
             let end = self.line_end(at);
-            let line = self.bytes(at, end);
+            let line = self.bytes_between(at, end);
             let indent = line.iter().take_while(|byte| **byte == b' ').count();
             if line.get(indent).is_some_and(|first| *first != b'#') {
                 (self.at, self.end, self.indent) = (at, end, indent);
@@ -108,28 +108,28 @@ impl<'text> Reader<'text> {
     /// Moves to the next line with content. A line with only a comment has no content.
     fn advance(&mut self) {
         self.line += 1;
-        self.settle(self.end + 1);
+        self.skip_to_content(self.end + 1);
     }
 
     fn is_blank(&self, at: usize) -> bool {
-        at >= self.end || self.byte(at) == Some(b' ')
+        at >= self.end || self.byte_at(at) == Some(b' ')
     }
 
     fn is_dash(&self) -> bool {
         let at = self.at + self.indent;
-        self.byte(at) == Some(b'-') && self.is_blank(at + 1)
+        self.byte_at(at) == Some(b'-') && self.is_blank(at + 1)
     }
 
     /// Returns the first place from `at` on that isn't a space; nothing when only a comment, or nothing, is left of the line.
-    fn content(&self, at: usize) -> Option<usize> {
-        let place = at + self.bytes(at, self.end).iter().position(|byte| *byte != b' ')?;
+    fn find_content(&self, at: usize) -> Option<usize> {
+        let place = at + self.bytes_between(at, self.end).iter().position(|byte| *byte != b' ')?;
         // A comment needs a space before it. Without that space, the callers handle the text, and no caller accepts a `#`.
-        (self.byte(place) != Some(b'#') || place == at).then_some(place)
+        (self.byte_at(place) != Some(b'#') || place == at).then_some(place)
     }
 
     /// Continues after an item that must be the last of its line.
     fn finish_line(&mut self, at: usize) -> Option<()> {
-        if self.content(at).is_some() {
+        if self.find_content(at).is_some() {
             return None;
         }
         self.advance();
@@ -137,46 +137,46 @@ impl<'text> Reader<'text> {
     }
 
     /// Gives a node its place and counts it.
-    fn placed(&mut self, mut node: Node, line: u32) -> Option<Node> {
+    fn place_node(&mut self, mut node: Node, line: u32) -> Option<Node> {
         self.left = self.left.checked_sub(1)?;
-        if crate::meter::spent().is_some() {
+        if crate::meter::exhausted_limit().is_some() {
             return None;
         }
-        node.line = self.source.lines.number(line);
+        node.line = self.source.lines.number_in_file(line);
         node.source = self.source.file;
         Some(node)
     }
 
-    fn plain(&mut self, text: &str, line: u32) -> Option<Node> {
+    fn make_plain(&mut self, text: &str, line: u32) -> Option<Node> {
         let node = Node::scalar(text, resolve(text, Dialect::V3).tag());
-        self.placed(node, line)
+        self.place_node(node, line)
     }
 
-    fn styled(&mut self, text: &str, style: Style, line: u32) -> Option<Node> {
+    fn make_styled(&mut self, text: &str, style: Style, line: u32) -> Option<Node> {
         let mut node = Node::scalar(text, Tag::Str);
         node.style = style;
-        self.placed(node, line)
+        self.place_node(node, line)
     }
 
     /// Returns a collection that begins at a column of this line.
-    fn block(&mut self, column: usize, depth: usize) -> Option<Node> {
+    fn read_block(&mut self, column: usize, depth: usize) -> Option<Node> {
         let at = self.at + column;
-        if self.byte(at) == Some(b'-') && self.is_blank(at + 1) {
-            self.sequence(column, false, depth)
+        if self.byte_at(at) == Some(b'-') && self.is_blank(at + 1) {
+            self.read_sequence(column, false, depth)
         } else {
-            self.mapping(column, depth)
+            self.read_mapping(column, depth)
         }
     }
 
     /// Reads a sequence whose dashes stand in a column. In a mapping the dashes may stand in the column of its keys (`shared`).
-    fn sequence(&mut self, column: usize, shared: bool, depth: usize) -> Option<Node> {
+    fn read_sequence(&mut self, column: usize, shared: bool, depth: usize) -> Option<Node> {
         if depth >= MAXIMUM_DEPTH {
             return None;
         }
         let (line, first) = (self.line, self.items.len());
         loop {
-            let at = self.content(self.at + column + 1)?;
-            let item = self.item(at, column, depth + 1)?;
+            let at = self.find_content(self.at + column + 1)?;
+            let item = self.read_item(at, column, depth + 1)?;
             self.items.push(item);
             if self.is_over || self.indent < column {
                 break;
@@ -192,45 +192,45 @@ impl<'text> Reader<'text> {
             }
         }
         let items = self.items.drain(first..).collect();
-        self.placed(Node::seq(items), line)
+        self.place_node(Node::seq(items), line)
     }
 
     /// Reads an item behind its dash: a collection that begins on this line, or a value.
-    fn item(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
+    fn read_item(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
         let column = at - self.at;
-        let is_key = match self.byte(at)? {
-            b'-' if self.is_blank(at + 1) => return self.sequence(column, false, depth),
+        let is_key = match self.byte_at(at)? {
+            b'-' if self.is_blank(at + 1) => return self.read_sequence(column, false, depth),
             b'"' | b'\'' => {
-                let (_, end) = scalar_text::quoted(self.text.get(at..self.end)?)?.ended()?;
-                self.byte(at + end) == Some(b':')
+                let (_, end) = scalar_text::read_quoted(self.text.get(at..self.end)?)?.text_and_length()?;
+                self.byte_at(at + end) == Some(b':')
             }
             b'{' | b'[' | b'|' | b'>' => false,
             _ => matches!(self.plain_end(at), Plain::Key(_)),
         };
         if is_key {
-            return self.mapping(column, depth);
+            return self.read_mapping(column, depth);
         }
-        self.value(at, parent, depth)
+        self.read_value(at, parent, depth)
     }
 
-    fn mapping(&mut self, column: usize, depth: usize) -> Option<Node> {
+    fn read_mapping(&mut self, column: usize, depth: usize) -> Option<Node> {
         if depth >= MAXIMUM_DEPTH {
             return None;
         }
         let (line, first) = (self.line, self.entries.len());
         loop {
-            let (key, at) = self.key(self.at + column)?;
-            let value = match self.content(at) {
-                Some(at) => self.value(at, column, depth + 1)?,
+            let (key, at) = self.read_key(self.at + column)?;
+            let value = match self.find_content(at) {
+                Some(at) => self.read_value(at, column, depth + 1)?,
                 None => {
                     self.advance();
                     if self.is_over {
                         return None;
                     }
                     if self.indent > column {
-                        self.block(self.indent, depth + 1)?
+                        self.read_block(self.indent, depth + 1)?
                     } else if self.indent == column && self.is_dash() {
-                        self.sequence(column, true, depth + 1)?
+                        self.read_sequence(column, true, depth + 1)?
                     } else {
                         // A value that was left out.
                         return None;
@@ -246,20 +246,20 @@ impl<'text> Reader<'text> {
             }
         }
         let entries = self.entries.drain(first..).collect();
-        self.placed(Node::mapping(entries), line)
+        self.place_node(Node::mapping(entries), line)
     }
 
     /// Returns a key and the place after its colon.
-    fn key(&mut self, at: usize) -> Option<(Node, usize)> {
+    fn read_key(&mut self, at: usize) -> Option<(Node, usize)> {
         let line = self.line;
-        match self.byte(at)? {
+        match self.byte_at(at)? {
             b'"' | b'\'' => {
-                let (text, length) = scalar_text::quoted(self.text.get(at..self.end)?)?.ended()?;
+                let (text, length) = scalar_text::read_quoted(self.text.get(at..self.end)?)?.text_and_length()?;
                 let colon = at + length;
-                if length > LONGEST_KEY || self.byte(colon) != Some(b':') || !self.is_blank(colon + 1) {
+                if length > LONGEST_KEY || self.byte_at(colon) != Some(b':') || !self.is_blank(colon + 1) {
                     return None;
                 }
-                Some((self.styled(&text, Style::Quoted, line)?, colon + 1))
+                Some((self.make_styled(&text, Style::Quoted, line)?, colon + 1))
             }
             b'-' => None,
             first if scalar_text::begins_plain(first) => {
@@ -270,7 +270,7 @@ impl<'text> Reader<'text> {
                 if text.len() > LONGEST_KEY || text.ends_with(' ') || text.starts_with("...") {
                     return None;
                 }
-                Some((self.plain(text, line)?, colon + 1))
+                Some((self.make_plain(text, line)?, colon + 1))
             }
             _ => None,
         }
@@ -278,7 +278,7 @@ impl<'text> Reader<'text> {
 
     /// Finds the end of plain text on this line. The text begins at `from`.
     fn plain_end(&self, from: usize) -> Plain {
-        let text = self.bytes(from, self.end);
+        let text = self.bytes_between(from, self.end);
         let mut at = 0;
         while let Some(found) = memchr2(b':', b'#', text.get(at..).unwrap_or(&[])) {
             let place = at + found;
@@ -301,16 +301,16 @@ impl<'text> Reader<'text> {
     }
 
     /// Reads a value that begins on this line and is not a block collection. `parent` is the column of the surrounding collection.
-    fn value(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
+    fn read_value(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
         if depth > MAXIMUM_DEPTH {
             return None;
         }
         let line = self.line;
-        match self.byte(at)? {
+        match self.byte_at(at)? {
             b'"' | b'\'' => self.quoted_value(at, parent),
             b'|' | b'>' => self.block_scalar(at, parent),
             b'{' | b'[' => {
-                let (node, end) = self.flow(at, depth)?;
+                let (node, end) = self.read_flow(at, depth)?;
                 self.finish_line(end)?;
                 Some(node)
             }
@@ -321,13 +321,13 @@ impl<'text> Reader<'text> {
                 };
                 let first = self.text.get(at..end)?.trim_end_matches(' ');
                 self.next_line();
-                if comment || !self.continues(parent) {
-                    let node = self.plain(first, line)?;
-                    self.settle(self.at);
+                if comment || !self.text_continues(parent) {
+                    let node = self.make_plain(first, line)?;
+                    self.skip_to_content(self.at);
                     return Some(node);
                 }
                 let text = self.plain_lines(first, parent)?;
-                self.plain(&text, line)
+                self.make_plain(&text, line)
             }
             _ => None,
         }
@@ -340,11 +340,11 @@ impl<'text> Reader<'text> {
     }
 
     /// Checks whether text of an earlier line continues here: after blank lines, with more indentation than its parent.
-    fn continues(&self, parent: usize) -> bool {
+    fn text_continues(&self, parent: usize) -> bool {
         let mut at = self.at;
         while at < self.text.len() {
             let end = self.line_end(at);
-            let line = self.bytes(at, end);
+            let line = self.bytes_between(at, end);
             let indent = line.iter().take_while(|byte| **byte == b' ').count();
             if indent < line.len() {
                 return indent > parent && line.get(indent) != Some(&b'#');
@@ -359,7 +359,7 @@ impl<'text> Reader<'text> {
         let mut blank = 0;
         while self.at < self.text.len() {
             self.end = self.line_end(self.at);
-            let line = self.bytes(self.at, self.end);
+            let line = self.bytes_between(self.at, self.end);
             self.indent = line.iter().take_while(|byte| **byte == b' ').count();
             if self.indent < line.len() {
                 return blank;
@@ -379,11 +379,11 @@ impl<'text> Reader<'text> {
             let Plain::End { end, comment } = self.plain_end(at) else {
                 return None;
             };
-            scalar_text::fold(&mut text, blank);
+            scalar_text::fold_breaks(&mut text, blank);
             text.push_str(self.text.get(at..end)?.trim_end_matches(' '));
             self.next_line();
-            if comment || !self.continues(parent) {
-                self.settle(self.at);
+            if comment || !self.text_continues(parent) {
+                self.skip_to_content(self.at);
                 return Some(text);
             }
         }
@@ -391,9 +391,9 @@ impl<'text> Reader<'text> {
 
     fn quoted_value(&mut self, at: usize, parent: usize) -> Option<Node> {
         let line = self.line;
-        let quoted = scalar_text::quoted(self.text.get(at..self.end)?)?;
-        if let Some((text, length)) = quoted.ended() {
-            let node = self.styled(&text, Style::Quoted, line)?;
+        let quoted = scalar_text::read_quoted(self.text.get(at..self.end)?)?;
+        if let Some((text, length)) = quoted.text_and_length() {
+            let node = self.make_styled(&text, Style::Quoted, line)?;
             self.finish_line(at + length)?;
             return Some(node);
         }
@@ -406,16 +406,16 @@ impl<'text> Reader<'text> {
                 return None;
             }
             let at = self.at + self.indent;
-            scalar_text::fold(&mut text, blank);
+            scalar_text::fold_breaks(&mut text, blank);
             let more = scalar_text::quoted_rest(self.text.get(at..self.end)?, quote)?;
-            match more.ended() {
+            match more.text_and_length() {
                 None => text.push_str(&more.so_far()?),
                 Some((rest, length)) => {
                     if rest.is_empty() {
                         return None;
                     }
                     text.push_str(&rest);
-                    let node = self.styled(&text, Style::Quoted, line)?;
+                    let node = self.make_styled(&text, Style::Quoted, line)?;
                     self.finish_line(at + length)?;
                     return Some(node);
                 }
@@ -426,14 +426,14 @@ impl<'text> Reader<'text> {
     /// Reads a block scalar, whose indicator stands at a place.
     fn block_scalar(&mut self, at: usize, parent: usize) -> Option<Node> {
         let line = self.line;
-        let is_literal = self.byte(at) == Some(b'|');
-        let keep = match self.byte(at + 1) {
+        let is_literal = self.byte_at(at) == Some(b'|');
+        let keep = match self.byte_at(at + 1) {
             Some(b'-') => scalar_text::Keep::Nothing,
             Some(b'+') => scalar_text::Keep::Everything,
             _ => scalar_text::Keep::One,
         };
         let header = at + 1 + usize::from(keep != scalar_text::Keep::One);
-        if !self.is_blank(header) || self.content(header).is_some() {
+        if !self.is_blank(header) || self.find_content(header).is_some() {
             return None;
         }
         self.next_line();
@@ -447,7 +447,7 @@ impl<'text> Reader<'text> {
         let mut last_number = before;
         while next < self.text.len() {
             let end = self.line_end(next);
-            let bytes = self.bytes(next, end);
+            let bytes = self.bytes_between(next, end);
             let spaces = bytes.iter().take_while(|byte| **byte == b' ').count();
             if spaces == bytes.len() {
                 if spaces > indent {
@@ -473,11 +473,11 @@ impl<'text> Reader<'text> {
         }
         let content = self.text.get(from..content_end)?;
         let trailing = usize::try_from(number - last_number).ok()?;
-        let text = scalar_text::block(content, indent, is_literal, keep, trailing)?;
+        let text = scalar_text::read_block(content, indent, is_literal, keep, trailing)?;
         let style = if is_literal { Style::Literal } else { Style::Folded };
-        let node = self.styled(&text, style, line)?;
+        let node = self.make_styled(&text, style, line)?;
         self.line = number;
-        self.settle(next);
+        self.skip_to_content(next);
         // A comment that ends the document counts for such a block. The complete parser handles that case.
         let is_before_comment =
             self.is_over && keep == scalar_text::Keep::Everything && self.text.get(next..)?.contains('#');
@@ -485,31 +485,31 @@ impl<'text> Reader<'text> {
     }
 
     /// Returns a flow collection that ends on this line, and the place after it.
-    fn flow(&mut self, at: usize, depth: usize) -> Option<(Node, usize)> {
+    fn read_flow(&mut self, at: usize, depth: usize) -> Option<(Node, usize)> {
         if depth >= MAXIMUM_DEPTH {
             return None;
         }
-        let (line, is_map) = (self.line, self.byte(at)? == b'{');
+        let (line, is_map) = (self.line, self.byte_at(at)? == b'{');
         let close = if is_map { b'}' } else { b']' };
         let (first_item, first_entry) = (self.items.len(), self.entries.len());
-        let mut at = self.content(at + 1)?;
-        if self.byte(at)? != close {
+        let mut at = self.find_content(at + 1)?;
+        if self.byte_at(at)? != close {
             loop {
                 let (node, end) = self.flow_value(at, depth + 1, is_map)?;
                 at = end;
                 if is_map {
-                    if self.byte(at)? != b':' || self.byte(at + 1)? != b' ' {
+                    if self.byte_at(at)? != b':' || self.byte_at(at + 1)? != b' ' {
                         return None;
                     }
-                    let (value, end) = self.flow_value(self.content(at + 1)?, depth + 1, false)?;
+                    let (value, end) = self.flow_value(self.find_content(at + 1)?, depth + 1, false)?;
                     at = end;
                     self.entries.push((node, value));
                 } else {
                     self.items.push(node);
                 }
-                at = self.content(at)?;
-                match self.byte(at)? {
-                    b',' => at = self.content(at + 1)?,
+                at = self.find_content(at)?;
+                match self.byte_at(at)? {
+                    b',' => at = self.find_content(at + 1)?,
                     byte if byte == close => break,
                     _ => return None,
                 }
@@ -520,7 +520,7 @@ impl<'text> Reader<'text> {
         } else {
             Node::seq(self.items.drain(first_item..).collect())
         };
-        Some((self.placed(node.in_flow(true), line)?, at + 1))
+        Some((self.place_node(node.in_flow(true), line)?, at + 1))
     }
 
     /// Returns a value, or a key, inside a flow collection, and the place after it.
@@ -529,12 +529,12 @@ impl<'text> Reader<'text> {
             return None;
         }
         let line = self.line;
-        let first = self.byte(at)?;
+        let first = self.byte_at(at)?;
         match first {
-            b'{' | b'[' if !is_key => self.flow(at, depth),
+            b'{' | b'[' if !is_key => self.read_flow(at, depth),
             b'"' | b'\'' => {
-                let (text, length) = scalar_text::quoted(self.text.get(at..self.end)?)?.ended()?;
-                Some((self.styled(&text, Style::Quoted, line)?, at + length))
+                let (text, length) = scalar_text::read_quoted(self.text.get(at..self.end)?)?.text_and_length()?;
+                Some((self.make_styled(&text, Style::Quoted, line)?, at + length))
             }
             _ => {
                 let length = scalar_text::flow_plain(self.text.get(at..self.end)?)?;
@@ -542,7 +542,7 @@ impl<'text> Reader<'text> {
                     return None;
                 }
                 let text = self.text.get(at..at + length)?;
-                Some((self.plain(text, line)?, at + length))
+                Some((self.make_plain(text, line)?, at + length))
             }
         }
     }

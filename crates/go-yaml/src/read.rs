@@ -8,7 +8,7 @@ use super::cursor::Mark;
 use super::events::{Event, EventReader, Properties, What};
 use super::folded;
 use super::node::{Data, Node, Remark, Style, Tag};
-use super::scalar::{Dialect, meaning, resolve};
+use super::scalar::{Dialect, resolve, resolve_node};
 use super::tokens::{Form, Problem};
 use crate::meter;
 
@@ -41,7 +41,7 @@ pub enum Lines {
 
 impl Lines {
     /// Returns the line in the file for a line of the text.
-    pub fn number(self, line: u32) -> u32 {
+    pub fn number_in_file(self, line: u32) -> u32 {
         match self {
             Lines::After(before) => before.saturating_add(line),
             Lines::On(line) => line,
@@ -81,7 +81,7 @@ pub fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadEr
     let quick = {
         // If the fast parser gives up, the complete parser reads from the start.
         let begun = meter::in_passing();
-        let read = super::quick::document(text, source);
+        let read = super::quick::read_document(text, source);
         if read.is_some() {
             begun.stays();
         }
@@ -158,10 +158,10 @@ fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
             What::StreamStart | What::DocumentStart => {}
             What::StreamEnd | What::DocumentEnd => return Ok(None),
             _ => {
-                let mut node = reader.node(event, 0)?;
+                let mut node = reader.read_node(event, 0)?;
                 // Finding the document's end makes text after it that isn't YAML an error, as far as Go reads on.
                 let behind = reader.end_of_content..reader.next()?.start.at;
-                let mut comments = reader.events.comments().into_iter();
+                let mut comments = reader.events.take_comments().into_iter();
                 if comments.any(|(mark, _)| behind.contains(&mark.at)) {
                     node.remark = Remark::BeforeComment;
                 }
@@ -198,25 +198,28 @@ struct Anchored {
 impl<'text> Reader<'text> {
     fn next(&mut self) -> Result<Event<'text>, ReadError> {
         self.events.next().map_err(|Problem { line, message }| ReadError {
-            line: self.source.lines.number(u32::try_from(line).unwrap_or(u32::MAX)),
+            line: self
+                .source
+                .lines
+                .number_in_file(u32::try_from(line).unwrap_or(u32::MAX)),
             message: message.to_owned(),
         })
     }
 
-    fn line(&self, mark: Mark) -> u32 {
+    fn line_of(&self, mark: Mark) -> u32 {
         self.source
             .lines
-            .number(u32::try_from(mark.line + 1).unwrap_or(u32::MAX))
+            .number_in_file(u32::try_from(mark.line + 1).unwrap_or(u32::MAX))
     }
 
     fn fail<T>(&self, mark: Mark, message: impl Into<String>) -> Result<T, ReadError> {
         Err(ReadError {
-            line: self.line(mark),
+            line: self.line_of(mark),
             message: message.into(),
         })
     }
 
-    fn spend(&mut self, nodes: usize, mark: Mark) -> Result<(), ReadError> {
+    fn spend_nodes(&mut self, nodes: usize, mark: Mark) -> Result<(), ReadError> {
         if let Err(message) = meter::check() {
             return self.fail(mark, message);
         }
@@ -235,14 +238,14 @@ impl<'text> Reader<'text> {
         }
     }
 
-    fn node(&mut self, event: Event<'text>, depth: usize) -> Result<Node, ReadError> {
+    fn read_node(&mut self, event: Event<'text>, depth: usize) -> Result<Node, ReadError> {
         let mark = event.start;
         if depth > MAXIMUM_DEPTH {
             return self.fail(mark, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
         }
-        self.spend(1, mark)?;
+        self.spend_nodes(1, mark)?;
         let (mut node, Properties { anchor, tag }) = match event.what {
-            What::Alias(name) => return self.alias(name, mark, depth),
+            What::Alias(name) => return self.copy_alias(name, mark, depth),
             What::Scalar(text, form, properties) => {
                 self.end_of_content = match form {
                     Form::Literal | Form::Folded if folded::is_kept(&text) => event.end.at,
@@ -251,14 +254,14 @@ impl<'text> Reader<'text> {
                 (untagged_scalar(&text, form, self.flows > 0), properties)
             }
             What::SequenceStart(is_flow, properties) => {
-                self.open(&properties, is_flow);
+                self.enter_collection(&properties, is_flow);
                 let first = self.items.len();
                 loop {
                     let event = self.next()?;
                     if event.what == What::SequenceEnd {
                         break;
                     }
-                    let item = self.node(event, depth + 1)?;
+                    let item = self.read_node(event, depth + 1)?;
                     self.items.push(item);
                 }
                 self.flows -= usize::from(is_flow);
@@ -266,16 +269,16 @@ impl<'text> Reader<'text> {
                 (node.in_flow(is_flow), properties)
             }
             What::MappingStart(is_flow, properties) => {
-                self.open(&properties, is_flow);
+                self.enter_collection(&properties, is_flow);
                 let first = self.entries.len();
                 loop {
                     let event = self.next()?;
                     if event.what == What::MappingEnd {
                         break;
                     }
-                    let key = self.node(event, depth + 1)?;
+                    let key = self.read_node(event, depth + 1)?;
                     let event = self.next()?;
-                    let value = self.node(event, depth + 1)?;
+                    let value = self.read_node(event, depth + 1)?;
                     self.entries.push((key, value));
                 }
                 self.flows -= usize::from(is_flow);
@@ -289,7 +292,7 @@ impl<'text> Reader<'text> {
             | What::SequenceEnd
             | What::MappingEnd => return self.fail(mark, "the document ends inside a collection"),
         };
-        node.line = self.line(mark);
+        node.line = self.line_of(mark);
         node.source = self.source.file;
         if let Some(tag) = tag {
             match self.source.scanner {
@@ -301,8 +304,8 @@ impl<'text> Reader<'text> {
         }
         if let Some(anchor) = anchor {
             let anchored = Anchored {
-                size: size(&node),
-                depth: deep(&node),
+                size: count_nodes(&node),
+                depth: measure_depth(&node),
                 node: node.clone(),
             };
             self.anchors.insert(anchor, Some(anchored));
@@ -311,7 +314,7 @@ impl<'text> Reader<'text> {
     }
 
     /// Copies the node that an alias stands for.
-    fn alias(&mut self, name: &str, mark: Mark, depth: usize) -> Result<Node, ReadError> {
+    fn copy_alias(&mut self, name: &str, mark: Mark, depth: usize) -> Result<Node, ReadError> {
         let (size, deep) = match self.anchors.get(name) {
             Some(Some(anchored)) => (anchored.size, anchored.depth),
             Some(None) => return self.fail(mark, "an anchor's value contains itself"),
@@ -326,7 +329,7 @@ impl<'text> Reader<'text> {
                 ),
             );
         }
-        self.spend(size, mark)?;
+        self.spend_nodes(size, mark)?;
         if depth + deep > MAXIMUM_DEPTH {
             return self.fail(mark, format!("nested deeper than {MAXIMUM_DEPTH} levels"));
         }
@@ -337,7 +340,7 @@ impl<'text> Reader<'text> {
     }
 
     /// Enters a collection. Its anchor has no node yet.
-    fn open(&mut self, properties: &Properties<'text>, is_flow: bool) {
+    fn enter_collection(&mut self, properties: &Properties<'text>, is_flow: bool) {
         if let Some(anchor) = properties.anchor {
             self.anchors.insert(anchor, None);
         }
@@ -349,7 +352,7 @@ impl<'text> Reader<'text> {
 ///
 /// # Errors
 /// If the tag doesn't fit the text.
-pub fn scalar(text: &str, form: Form, tag: Option<&str>) -> Result<Node, String> {
+pub fn read_scalar(text: &str, form: Form, tag: Option<&str>) -> Result<Node, String> {
     let mut node = untagged_scalar(text, form, false);
     if let Some(tag) = tag {
         tag_scalar_at_once(&mut node, tag)?;
@@ -377,7 +380,7 @@ fn untagged_scalar(text: &str, form: Form, is_in_flow: bool) -> Node {
 fn tag_node(node: &mut Node, tag: &str) {
     if tag != "!" {
         node.tagged = true;
-        node.tag = named(tag);
+        node.tag = parse_tag(tag);
     }
 }
 
@@ -390,19 +393,19 @@ fn tag_scalar_at_once(node: &mut Node, tag: &str) -> Result<(), String> {
         return Ok(());
     }
     node.tagged = true;
-    node.tag = match named(tag) {
+    node.tag = match parse_tag(tag) {
         Tag::Merge if node.text() == "<<" => Tag::Merge,
         Tag::Merge | Tag::Map | Tag::Seq | Tag::Other => Tag::Str,
         known => known,
     };
     if node.tag != Tag::Merge {
-        meaning(node, Dialect::V2)?;
+        resolve_node(node, Dialect::V2)?;
     }
     Ok(())
 }
 
 /// Returns the meaning of a tag in its short form.
-fn named(tag: &str) -> Tag {
+fn parse_tag(tag: &str) -> Tag {
     match tag {
         "!!null" => Tag::Null,
         "!!bool" => Tag::Bool,
@@ -418,27 +421,27 @@ fn named(tag: &str) -> Tag {
     }
 }
 
-fn size(node: &Node) -> usize {
+fn count_nodes(node: &Node) -> usize {
     match &node.data {
         Data::Scalar(_) => 1,
-        Data::Seq(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Data::Seq(items) => 1 + items.iter().map(count_nodes).sum::<usize>(),
         Data::Map(entries) => {
             1 + entries
                 .iter()
-                .map(|(key, value)| size(key) + size(value))
+                .map(|(key, value)| count_nodes(key) + count_nodes(value))
                 .sum::<usize>()
         }
     }
 }
 
-fn deep(node: &Node) -> usize {
+fn measure_depth(node: &Node) -> usize {
     match &node.data {
         Data::Scalar(_) => 0,
-        Data::Seq(items) => 1 + items.iter().map(deep).max().unwrap_or(0),
+        Data::Seq(items) => 1 + items.iter().map(measure_depth).max().unwrap_or(0),
         Data::Map(entries) => {
             1 + entries
                 .iter()
-                .map(|(key, value)| deep(key).max(deep(value)))
+                .map(|(key, value)| measure_depth(key).max(measure_depth(value)))
                 .max()
                 .unwrap_or(0)
         }
@@ -458,7 +461,7 @@ pub struct Chunk<'text> {
 ///
 /// # Errors
 /// If content follows a separator on its line. kyaml refuses such content too.
-pub fn documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
+pub fn split_documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
     let mut chunks = Vec::new();
     let mut rest = text;
     let mut lines_before = 0;

@@ -1,7 +1,7 @@
 //! Writes the nodes of a YAML text after a change, as yaml.v3 does: notation and comments stay, lists aren't indented, lines aren't folded,
 //! and blank lines disappear.
 
-use super::emit::escaped;
+use super::emit::escape_character;
 use super::facts::{is_break, is_printable};
 use super::folded;
 use super::node::{Data, Node, Tag};
@@ -15,9 +15,9 @@ const LONGEST_SIMPLE_KEY: usize = 128;
 ///
 /// # Errors
 /// If the document contains something whose notation in yaml.v3 is unknown.
-pub fn document(node: &Node, notation: &Notation) -> Result<String, String> {
+pub fn write_document(node: &Node, notation: &Notation) -> Result<String, String> {
     let mut writer = Writer { out: String::new() };
-    writer.block(node, notation, 0, Place::Inline)?;
+    writer.write_block(node, notation, 0, Place::Inline)?;
     Ok(writer.out)
 }
 
@@ -45,7 +45,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn line(&mut self, indent: usize) {
+    fn start_line(&mut self, indent: usize) {
         if !self.out.is_empty() {
             self.out.push('\n');
         }
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// Begins an entry of a collection, with the comments above it.
-    fn begin(&mut self, notation: &Notation, indent: usize, inline: bool) -> Result<(), String> {
+    fn begin_entry(&mut self, notation: &Notation, indent: usize, inline: bool) -> Result<(), String> {
         if inline && !(notation.above.is_empty() || self.out.is_empty()) {
             return Err("a comment between a dash and its element can't be kept in its place".to_owned());
         }
@@ -61,21 +61,21 @@ impl Writer {
             return Ok(());
         }
         for comment in &notation.above {
-            self.line(indent);
+            self.start_line(indent);
             self.out.push_str(comment);
         }
-        self.line(indent);
+        self.start_line(indent);
         Ok(())
     }
 
-    fn end(&mut self, notation: &Notation) {
+    fn end_entry(&mut self, notation: &Notation) {
         if let Some(comment) = &notation.behind {
             self.out.push(' ');
             self.out.push_str(comment);
         }
     }
 
-    fn block(&mut self, node: &Node, notation: &Notation, indent: usize, place: Place) -> Result<(), String> {
+    fn write_block(&mut self, node: &Node, notation: &Notation, indent: usize, place: Place) -> Result<(), String> {
         match &node.data {
             Data::Map(entries) => {
                 for (position, (key, value)) in entries.iter().enumerate() {
@@ -83,21 +83,21 @@ impl Writer {
                         .entries
                         .get(position)
                         .map_or((&NEW, &NEW), |(key, value)| (key, value));
-                    self.begin(key_notation, indent, position == 0 && place == Place::Inline)?;
-                    self.key(key, key_notation, false)?;
-                    self.value(value, value_notation, indent)?;
+                    self.begin_entry(key_notation, indent, position == 0 && place == Place::Inline)?;
+                    self.write_key(key, key_notation, false)?;
+                    self.write_value(value, value_notation, indent)?;
                 }
             }
             Data::Seq(items) => {
                 for (position, item) in items.iter().enumerate() {
                     let item_notation = notation.items.get(position).unwrap_or(&NEW);
-                    self.begin(item_notation, indent, position == 0 && place == Place::Inline)?;
+                    self.begin_entry(item_notation, indent, position == 0 && place == Place::Inline)?;
                     self.out.push('-');
                     if is_block(item, item_notation) {
                         self.out.push(' ');
-                        self.block(item, item_notation, indent + 2, Place::Inline)?;
+                        self.write_block(item, item_notation, indent + 2, Place::Inline)?;
                     } else {
-                        self.leaf(item, item_notation, indent)?;
+                        self.write_leaf(item, item_notation, indent)?;
                     }
                 }
             }
@@ -106,33 +106,33 @@ impl Writer {
         Ok(())
     }
 
-    fn key(&mut self, key: &Node, notation: &Notation, flow: bool) -> Result<(), String> {
+    fn write_key(&mut self, key: &Node, notation: &Notation, flow: bool) -> Result<(), String> {
         let text = key.text();
         if !key.is_scalar() || text.len() > LONGEST_SIMPLE_KEY || text.contains(is_break) {
             return Err("a key that doesn't fit on one line can't be written again".to_owned());
         }
-        let written = scalar(key, notation, 0, Context { flow, key: true })?;
+        let written = format_scalar(key, notation, 0, Context { flow, key: true })?;
         self.out.push_str(&written);
         self.out.push(':');
         Ok(())
     }
 
-    fn value(&mut self, value: &Node, notation: &Notation, indent: usize) -> Result<(), String> {
+    fn write_value(&mut self, value: &Node, notation: &Notation, indent: usize) -> Result<(), String> {
         if !is_block(value, notation) {
-            return self.leaf(value, notation, indent);
+            return self.write_leaf(value, notation, indent);
         }
         let deeper = if value.is_map() { indent + 2 } else { indent };
-        self.block(value, notation, deeper, Place::Below)
+        self.write_block(value, notation, deeper, Place::Below)
     }
 
     /// Writes a node on the line of its key or dash.
-    fn leaf(&mut self, node: &Node, notation: &Notation, indent: usize) -> Result<(), String> {
-        let written = self::flow(node, notation, indent, false)?;
+    fn write_leaf(&mut self, node: &Node, notation: &Notation, indent: usize) -> Result<(), String> {
+        let written = self::format_flow(node, notation, indent, false)?;
         if !written.is_empty() {
             self.out.push(' ');
             self.out.push_str(&written);
         }
-        self.end(notation);
+        self.end_entry(notation);
         Ok(())
     }
 }
@@ -144,20 +144,20 @@ fn is_block(node: &Node, notation: &Notation) -> bool {
 }
 
 /// Returns a scalar, or a collection in braces or brackets.
-fn flow(node: &Node, notation: &Notation, indent: usize, inside: bool) -> Result<String, String> {
+fn format_flow(node: &Node, notation: &Notation, indent: usize, inside: bool) -> Result<String, String> {
     match &node.data {
         Data::Scalar(_) => {
             let context = Context {
                 flow: inside,
                 key: false,
             };
-            scalar(node, notation, indent, context)
+            format_scalar(node, notation, indent, context)
         }
         Data::Seq(items) => {
             let mut parts = Vec::new();
             for (position, item) in items.iter().enumerate() {
                 let notation = notation.items.get(position).unwrap_or(&NEW);
-                parts.push(flow(item, notation, indent, true)?);
+                parts.push(format_flow(item, notation, indent, true)?);
             }
             Ok(format!("[{}]", parts.join(", ")))
         }
@@ -169,8 +169,12 @@ fn flow(node: &Node, notation: &Notation, indent: usize, inside: bool) -> Result
                     .get(position)
                     .map_or((&NEW, &NEW), |(key, value)| (key, value));
                 let mut writer = Writer { out: String::new() };
-                writer.key(key, key_notation, true)?;
-                parts.push(format!("{} {}", writer.out, flow(value, value_notation, indent, true)?));
+                writer.write_key(key, key_notation, true)?;
+                parts.push(format!(
+                    "{} {}",
+                    writer.out,
+                    format_flow(value, value_notation, indent, true)?
+                ));
             }
             Ok(format!("{{{}}}", parts.join(", ")))
         }
@@ -184,7 +188,7 @@ struct Context {
     key: bool,
 }
 
-fn scalar(node: &Node, notation: &Notation, indent: usize, context: Context) -> Result<String, String> {
+fn format_scalar(node: &Node, notation: &Notation, indent: usize, context: Context) -> Result<String, String> {
     let (text, form) = (node.text(), notation.form);
     let quoted = form != Form::Plain;
     // A tag that the text doesn't imply is written out, unless quotes already make the text a string. The tag of `<<` is written out too.
@@ -225,12 +229,12 @@ fn scalar(node: &Node, notation: &Notation, indent: usize, context: Context) -> 
     let deeper = indent + 2;
     let written = match form {
         Form::Plain | Form::Flow => text.to_owned(),
-        Form::Single => single(text, deeper),
-        Form::Double => double(text),
-        Form::Literal => literal(text, deeper)?,
+        Form::Single => quote_single(text, deeper),
+        Form::Double => quote_double(text),
+        Form::Literal => format_literal(text, deeper)?,
         Form::Folded => {
-            let lines = folded::written(text);
-            block(lines.strip_suffix('\n').unwrap_or(&lines), deeper)?
+            let lines = folded::write_folded(text);
+            indent_block(lines.strip_suffix('\n').unwrap_or(&lines), deeper)?
         }
     };
     Ok(match tag {
@@ -240,7 +244,7 @@ fn scalar(node: &Node, notation: &Notation, indent: usize, context: Context) -> 
     })
 }
 
-fn single(text: &str, indent: usize) -> String {
+fn quote_single(text: &str, indent: usize) -> String {
     let mut out = "'".to_owned();
     let mut after_break = false;
     for character in text.chars() {
@@ -268,11 +272,11 @@ fn single(text: &str, indent: usize) -> String {
     out
 }
 
-fn double(text: &str) -> String {
+fn quote_double(text: &str) -> String {
     let mut out = "\"".to_owned();
     for character in text.chars() {
         if !is_printable(character) || is_break(character) || matches!(character, '"' | '\\') {
-            escaped(character, &mut |character| out.push(character));
+            escape_character(character, &mut |character| out.push(character));
         } else {
             out.push(character);
         }
@@ -281,17 +285,17 @@ fn double(text: &str) -> String {
     out
 }
 
-fn literal(text: &str, indent: usize) -> Result<String, String> {
-    let mut out = format!("|{}", folded::hints(text));
+fn format_literal(text: &str, indent: usize) -> Result<String, String> {
+    let mut out = format!("|{}", folded::find_block_hints(text));
     for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
         out.push_str("\n  ");
         out.push_str(line);
     }
-    block(&out, indent)
+    indent_block(&out, indent)
 }
 
 /// Indents the lines of a block scalar, which have two spaces, as far as `indent`.
-fn block(text: &str, indent: usize) -> Result<String, String> {
+fn indent_block(text: &str, indent: usize) -> Result<String, String> {
     let mut lines = text.split('\n');
     let header = lines.next().unwrap_or("").trim_start_matches("x: ");
     if header.contains('+') {

@@ -74,16 +74,16 @@ fn resolve_wanted(text: &str, dialect: Dialect, timestamps: bool) -> Scalar<'_> 
         return Scalar::Null;
     };
     match first {
-        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => word(text, dialect),
-        b'.' => dotted(text),
-        b'+' | b'-' | b'0'..=b'9' => numeric(text, dialect, timestamps),
+        b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~' => resolve_word(text, dialect),
+        b'.' => resolve_dotted(text),
+        b'+' | b'-' | b'0'..=b'9' => resolve_numeric(text, dialect, timestamps),
         b'<' if text == "<<" && dialect == Dialect::V2 => Scalar::Text(text.into()),
         b'<' if text == "<<" => Scalar::Merge,
         _ => Scalar::Text(text.into()),
     }
 }
 
-fn word(text: &str, dialect: Dialect) -> Scalar<'_> {
+fn resolve_word(text: &str, dialect: Dialect) -> Scalar<'_> {
     match text {
         "true" | "True" | "TRUE" => Scalar::Bool(true),
         "false" | "False" | "FALSE" => Scalar::Bool(false),
@@ -94,7 +94,7 @@ fn word(text: &str, dialect: Dialect) -> Scalar<'_> {
     }
 }
 
-fn dotted(text: &str) -> Scalar<'_> {
+fn resolve_dotted(text: &str) -> Scalar<'_> {
     match text {
         ".nan" | ".NaN" | ".NAN" => Scalar::Float(f64::NAN),
         ".inf" | ".Inf" | ".INF" => Scalar::Float(f64::INFINITY),
@@ -102,7 +102,7 @@ fn dotted(text: &str) -> Scalar<'_> {
     }
 }
 
-fn numeric(text: &str, dialect: Dialect, timestamps: bool) -> Scalar<'_> {
+fn resolve_numeric(text: &str, dialect: Dialect, timestamps: bool) -> Scalar<'_> {
     match text {
         "+.inf" | "+.Inf" | "+.INF" => return Scalar::Float(f64::INFINITY),
         "-.inf" | "-.Inf" | "-.INF" => return Scalar::Float(f64::NEG_INFINITY),
@@ -145,7 +145,7 @@ pub(crate) fn is_non_string_in_yaml_1_1(text: &str) -> bool {
 ///
 /// # Errors
 /// If the tag doesn't fit the text, in yaml.v3's words.
-pub fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
+pub fn resolve_node(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
     let text = node.text();
     if node.tagged {
         return match with_tag(text, &node.tag, dialect)? {

@@ -57,7 +57,7 @@ pub(super) struct Quoted<'text> {
 
 impl<'text> Quoted<'text> {
     /// Returns the text, and its length in the line from its start, when it ends there.
-    pub(super) fn ended(&self) -> Option<(Cow<'text, str>, usize)> {
+    pub(super) fn text_and_length(&self) -> Option<(Cow<'text, str>, usize)> {
         Some((self.text.clone(), self.length?))
     }
 
@@ -68,7 +68,7 @@ impl<'text> Quoted<'text> {
 }
 
 /// Returns the part of a quoted scalar on its first line, which begins with the quote.
-pub(super) fn quoted(line: &str) -> Option<Quoted<'_>> {
+pub(super) fn read_quoted(line: &str) -> Option<Quoted<'_>> {
     let quote = *line.as_bytes().first()?;
     let mut quoted = quoted_rest(line.get(1..)?, quote)?;
     quoted.length = quoted.length.map(|length| length + 1);
@@ -95,7 +95,7 @@ pub(super) fn quoted_rest(line: &str, quote: u8) -> Option<Quoted<'_>> {
             }
             return Some(Quoted {
                 quote,
-                text: joined(decoded, last),
+                text: join_text(decoded, last),
                 length: None,
             });
         };
@@ -113,7 +113,7 @@ pub(super) fn quoted_rest(line: &str, quote: u8) -> Option<Quoted<'_>> {
         let Some(escaped) = escaped else {
             return Some(Quoted {
                 quote,
-                text: joined(decoded, before),
+                text: join_text(decoded, before),
                 length: Some(place + 1),
             });
         };
@@ -124,7 +124,7 @@ pub(super) fn quoted_rest(line: &str, quote: u8) -> Option<Quoted<'_>> {
     }
 }
 
-fn joined(mut decoded: String, last: &str) -> Cow<'_, str> {
+fn join_text(mut decoded: String, last: &str) -> Cow<'_, str> {
     if decoded.is_empty() {
         return Cow::Borrowed(last);
     }
@@ -133,7 +133,7 @@ fn joined(mut decoded: String, last: &str) -> Cow<'_, str> {
 }
 
 /// Writes the folded form of a line break and the blank lines after it.
-pub(super) fn fold(text: &mut String, blank: usize) {
+pub(super) fn fold_breaks(text: &mut String, blank: usize) {
     if blank == 0 {
         text.push(' ');
     } else {
@@ -151,7 +151,13 @@ pub(super) enum Keep {
 
 /// Returns the text of a block scalar, given its lines up to the last with content, and how many line breaks end it, blank lines' included.
 /// A folded one must have no line with more indentation.
-pub(super) fn block(content: &str, indent: usize, is_literal: bool, keep: Keep, trailing: usize) -> Option<String> {
+pub(super) fn read_block(
+    content: &str,
+    indent: usize,
+    is_literal: bool,
+    keep: Keep,
+    trailing: usize,
+) -> Option<String> {
     let mut text = String::with_capacity(content.len());
     let (mut blank, mut is_first) = (0, true);
     let mut rest = content;
@@ -166,7 +172,7 @@ pub(super) fn block(content: &str, indent: usize, is_literal: bool, keep: Keep, 
             continue;
         }
         if !is_first && !is_literal {
-            fold(&mut text, blank);
+            fold_breaks(&mut text, blank);
         } else if !is_first {
             text.extend(std::iter::repeat_n('\n', blank + 1));
         }

@@ -7,11 +7,11 @@ pub(crate) fn normalize(text: &str) -> Option<String> {
         return None;
     }
     let mut cursor = Cursor { rest: text };
-    let year = cursor.number(4, 4)?;
+    let year = cursor.read_number(4, 4)?;
     cursor.expect('-')?;
-    let month = cursor.number(1, 2)?;
+    let month = cursor.read_number(1, 2)?;
     cursor.expect('-')?;
-    let day = cursor.number(1, 2)?;
+    let day = cursor.read_number(1, 2)?;
     if !(1..=12).contains(&month) || day < 1 || day > days_in(year, month) {
         return None;
     }
@@ -25,16 +25,16 @@ pub(crate) fn normalize(text: &str) -> Option<String> {
         _ => return None,
     };
     cursor.skip(1);
-    let hour = cursor.number(1, 2)?;
+    let hour = cursor.read_number(1, 2)?;
     cursor.expect(':')?;
-    let minute = cursor.number(1, 2)?;
+    let minute = cursor.read_number(1, 2)?;
     cursor.expect(':')?;
-    let second = cursor.number(1, 2)?;
+    let second = cursor.read_number(1, 2)?;
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let fraction = cursor.fraction();
-    let zone = if zoned { cursor.zone()? } else { "Z".to_owned() };
+    let fraction = cursor.read_fraction();
+    let zone = if zoned { cursor.read_zone()? } else { "Z".to_owned() };
     cursor
         .rest
         .is_empty()
@@ -55,7 +55,7 @@ impl Cursor<'_> {
         Some(())
     }
 
-    fn number(&mut self, least: usize, most: usize) -> Option<u32> {
+    fn read_number(&mut self, least: usize, most: usize) -> Option<u32> {
         let digits = self.rest.bytes().take(most).take_while(u8::is_ascii_digit).count();
         if digits < least {
             return None;
@@ -65,7 +65,7 @@ impl Cursor<'_> {
         Some(value)
     }
 
-    fn fraction(&mut self) -> String {
+    fn read_fraction(&mut self) -> String {
         let Some(after) = self.rest.strip_prefix(['.', ',']) else {
             return String::new();
         };
@@ -83,16 +83,16 @@ impl Cursor<'_> {
         }
     }
 
-    fn zone(&mut self) -> Option<String> {
+    fn read_zone(&mut self) -> Option<String> {
         if self.rest == "Z" {
             self.skip(1);
             return Some("Z".to_owned());
         }
         let sign = self.rest.chars().next().filter(|sign| matches!(sign, '+' | '-'))?;
         self.skip(1);
-        let hours = self.number(2, 2)?;
+        let hours = self.read_number(2, 2)?;
         self.expect(':')?;
-        let minutes = self.number(2, 2)?;
+        let minutes = self.read_number(2, 2)?;
         if hours > 24 || minutes > 59 {
             return None;
         }

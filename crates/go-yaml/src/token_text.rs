@@ -28,7 +28,7 @@ impl Breaks {
     }
 
     /// Writes the folded form of the line breaks: a single line feed becomes a space, but a line or paragraph separator stays.
-    fn fold(&mut self, text: &mut String) {
+    fn write_folded(&mut self, text: &mut String) {
         if !self.first.starts_with('\n') {
             text.push_str(&self.first);
             text.push_str(&self.more);
@@ -50,17 +50,21 @@ pub(super) struct Plain<'text> {
 }
 
 /// Reads a plain scalar. Each further line must have a column of at least `indent`.
-pub(super) fn plain<'text>(cursor: &mut Cursor<'text>, indent: usize, flow: bool) -> Result<Plain<'text>, Problem> {
+pub(super) fn read_plain<'text>(
+    cursor: &mut Cursor<'text>,
+    indent: usize,
+    flow: bool,
+) -> Result<Plain<'text>, Problem> {
     let mut text: Cow<'text, str> = Cow::Borrowed("");
     let mut end = cursor.mark;
     let mut breaks = Breaks::default();
     let mut ends_lines = false;
     loop {
-        if cursor.is_document_marker() || cursor.is(b'#') {
+        if cursor.is_document_marker() || cursor.next_is(b'#') {
             break;
         }
         let from = cursor.mark.at;
-        while let Some(byte) = cursor.byte(0).filter(|_| !cursor.is_blank_or_end(0)) {
+        while let Some(byte) = cursor.peek_byte(0).filter(|_| !cursor.is_blank_or_end(0)) {
             let ends = match byte {
                 b':' => cursor.is_blank_or_end(1),
                 b',' | b'?' | b'[' | b']' | b'{' | b'}' => flow,
@@ -69,19 +73,19 @@ pub(super) fn plain<'text>(cursor: &mut Cursor<'text>, indent: usize, flow: bool
             if ends {
                 break;
             }
-            cursor.skip();
+            cursor.skip_character();
         }
         if cursor.mark.at > from {
             if text.is_empty() {
-                text = Cow::Borrowed(cursor.between(from, cursor.mark.at));
+                text = Cow::Borrowed(cursor.text_between(from, cursor.mark.at));
             } else {
                 let text = text.to_mut();
                 if ends_lines {
-                    breaks.fold(text);
+                    breaks.write_folded(text);
                 } else {
-                    text.push_str(cursor.between(end.at, from));
+                    text.push_str(cursor.text_between(end.at, from));
                 }
-                text.push_str(cursor.between(from, cursor.mark.at));
+                text.push_str(cursor.text_between(from, cursor.mark.at));
             }
             ends_lines = false;
             end = cursor.mark;
@@ -91,13 +95,13 @@ pub(super) fn plain<'text>(cursor: &mut Cursor<'text>, indent: usize, flow: bool
         }
         loop {
             if cursor.is_blank(0) {
-                if ends_lines && cursor.mark.column < indent && cursor.is(b'\t') {
+                if ends_lines && cursor.mark.column < indent && cursor.next_is(b'\t') {
                     return Err(Problem::at(
                         cursor.mark,
                         "found a tab character that violates indentation; indent with spaces",
                     ));
                 }
-                cursor.skip();
+                cursor.skip_character();
             } else if cursor.is_break(0) {
                 breaks.read(cursor, !ends_lines);
                 ends_lines = true;
@@ -113,11 +117,11 @@ pub(super) fn plain<'text>(cursor: &mut Cursor<'text>, indent: usize, flow: bool
 }
 
 /// Reads a quoted scalar, which begins with its quote.
-pub(super) fn quoted<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, Problem> {
+pub(super) fn read_quoted<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, Problem> {
     let start = cursor.mark;
-    let single = cursor.is(b'\'');
+    let single = cursor.next_is(b'\'');
     let quote = if single { b'\'' } else { b'"' };
-    cursor.skip();
+    cursor.skip_character();
     let first = cursor.mark.at;
     let mut text = String::new();
     let mut is_whole = true;
@@ -129,44 +133,44 @@ pub(super) fn quoted<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, P
                 "found a document marker in a quoted scalar; close the quote",
             ));
         }
-        if cursor.byte(0).is_none() {
+        if cursor.peek_byte(0).is_none() {
             return Err(Problem::at(start, "a quoted scalar doesn't end; close the quote"));
         }
         let mut ends_lines = false;
         let mut from = cursor.mark.at;
-        while let Some(byte) = cursor.byte(0).filter(|_| !cursor.is_blank_or_end(0)) {
-            if byte == quote && !(single && cursor.byte(1) == Some(quote)) {
+        while let Some(byte) = cursor.peek_byte(0).filter(|_| !cursor.is_blank_or_end(0)) {
+            if byte == quote && !(single && cursor.peek_byte(1) == Some(quote)) {
                 break;
             }
             if byte != quote && (single || byte != b'\\') {
-                cursor.skip();
+                cursor.skip_character();
                 continue;
             }
-            text.push_str(cursor.between(from, cursor.mark.at));
+            text.push_str(cursor.text_between(from, cursor.mark.at));
             is_whole = false;
             if single {
                 text.push('\'');
                 cursor.skip_several(2);
             } else if cursor.is_break(1) {
-                cursor.skip();
+                cursor.skip_character();
                 cursor.skip_line();
                 ends_lines = true;
                 from = cursor.mark.at;
                 break;
             } else {
-                text.push(escape(cursor)?);
+                text.push(read_escape(cursor)?);
             }
             from = cursor.mark.at;
         }
-        text.push_str(cursor.between(from, cursor.mark.at));
-        if cursor.is(quote) {
+        text.push_str(cursor.text_between(from, cursor.mark.at));
+        if cursor.next_is(quote) {
             break;
         }
         from = cursor.mark.at;
         let mut until = from;
         loop {
             if cursor.is_blank(0) {
-                cursor.skip();
+                cursor.skip_character();
             } else if cursor.is_break(0) {
                 breaks.read(cursor, !ends_lines);
                 ends_lines = true;
@@ -178,16 +182,16 @@ pub(super) fn quoted<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, P
             }
         }
         if ends_lines {
-            breaks.fold(&mut text);
+            breaks.write_folded(&mut text);
             is_whole = false;
         } else {
-            text.push_str(cursor.between(from, until));
+            text.push_str(cursor.text_between(from, until));
         }
     }
     let end = cursor.mark.at;
-    cursor.skip();
+    cursor.skip_character();
     let text = if is_whole {
-        Cow::Borrowed(cursor.between(first, end))
+        Cow::Borrowed(cursor.text_between(first, end))
     } else {
         Cow::Owned(text)
     };
@@ -195,9 +199,9 @@ pub(super) fn quoted<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, P
 }
 
 /// Reads an escape in double quotes.
-fn escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
+fn read_escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
     let start = cursor.mark;
-    let letter = cursor.byte(1);
+    let letter = cursor.peek_byte(1);
     let digits = match letter {
         Some(b'x') => 2,
         Some(b'u') => 4,
@@ -234,11 +238,11 @@ fn escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
     cursor.skip_several(2);
     let mut code = 0_u32;
     for _ in 0..digits {
-        let Some(digit) = cursor.byte(0).and_then(|byte| char::from(byte).to_digit(16)) else {
+        let Some(digit) = cursor.peek_byte(0).and_then(|byte| char::from(byte).to_digit(16)) else {
             return Err(Problem::at(start, "did not find expected hexadecimal number"));
         };
         code = code << 4 | digit;
-        cursor.skip();
+        cursor.skip_character();
     }
     char::from_u32(code).ok_or(Problem::at(
         start,
@@ -249,7 +253,7 @@ fn escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
 /// Skips blanks and a comment at the end of a line. Any other text is an error of the token that began at `start`.
 fn end_of_line(cursor: &mut Cursor<'_>, start: super::cursor::Mark, fault: &'static str) -> Result<(), Problem> {
     cursor.skip_blanks();
-    if cursor.is(b'#') {
+    if cursor.next_is(b'#') {
         cursor.skip_comment();
     }
     if !cursor.is_break_or_end(0) {
@@ -262,10 +266,10 @@ fn end_of_line(cursor: &mut Cursor<'_>, start: super::cursor::Mark, fault: &'sta
 /// Reads a block scalar, which begins with its indicator. `parent` is the indentation of the surrounding block; `None` outside of all
 /// blocks.
 /// Go stores a comment behind the indicator with the comments; it has no meaning here.
-pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) -> Result<Kind<'text>, Problem> {
+pub(super) fn read_block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) -> Result<Kind<'text>, Problem> {
     let start = cursor.mark;
-    let literal = cursor.is(b'|');
-    cursor.skip();
+    let literal = cursor.next_is(b'|');
+    cursor.skip_character();
     let (chomping, given) = block_header(cursor)?;
     end_of_line(
         cursor,
@@ -276,7 +280,7 @@ pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) ->
     let (mut text, mut breaks) = (String::new(), Breaks::default());
     let column = block_breaks(cursor, &mut indent, parent, &mut breaks)?;
     let mut leading_blank = false;
-    while cursor.mark.column == column && cursor.byte(0).is_some() {
+    while cursor.mark.column == column && cursor.peek_byte(0).is_some() {
         let is_blank = cursor.is_blank(0);
         if literal || leading_blank || is_blank || !breaks.first.starts_with('\n') {
             text.push_str(&breaks.first);
@@ -289,7 +293,7 @@ pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) ->
         leading_blank = is_blank;
         let from = cursor.mark.at;
         cursor.skip_to_break();
-        text.push_str(cursor.between(from, cursor.mark.at));
+        text.push_str(cursor.text_between(from, cursor.mark.at));
         breaks.read(cursor, true);
         block_breaks(cursor, &mut indent, parent, &mut breaks)?;
     }
@@ -307,7 +311,7 @@ pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) ->
 fn block_header(cursor: &mut Cursor<'_>) -> Result<(Chomping, Option<usize>), Problem> {
     let (mut chomping, mut given) = (Chomping::Clip, None);
     for _ in 0..2 {
-        match cursor.byte(0) {
+        match cursor.peek_byte(0) {
             Some(sign @ (b'+' | b'-')) if chomping == Chomping::Clip => {
                 chomping = if sign == b'+' { Chomping::Keep } else { Chomping::Strip };
             }
@@ -317,7 +321,7 @@ fn block_header(cursor: &mut Cursor<'_>) -> Result<(Chomping, Option<usize>), Pr
             Some(digit @ b'1'..=b'9') if given.is_none() => given = Some(usize::from(digit - b'0')),
             _ => break,
         }
-        cursor.skip();
+        cursor.skip_character();
     }
     Ok((chomping, given))
 }
@@ -332,11 +336,11 @@ fn block_breaks(
     let mut widest = 0;
     loop {
         let is_short = |cursor: &Cursor<'_>| indent.is_none_or(|indent| cursor.mark.column < indent);
-        while is_short(cursor) && cursor.is(b' ') {
-            cursor.skip();
+        while is_short(cursor) && cursor.next_is(b' ') {
+            cursor.skip_character();
         }
         widest = widest.max(cursor.mark.column);
-        if is_short(cursor) && cursor.is(b'\t') {
+        if is_short(cursor) && cursor.next_is(b'\t') {
             return Err(Problem::at(
                 cursor.mark,
                 "found a tab character where an indentation space is expected",
@@ -355,22 +359,22 @@ fn is_word(byte: u8) -> bool {
 }
 
 /// Reads letters, digits, `_` and `-`.
-fn word<'text>(cursor: &mut Cursor<'text>) -> &'text str {
+fn read_word<'text>(cursor: &mut Cursor<'text>) -> &'text str {
     let from = cursor.mark.at;
-    while cursor.byte(0).is_some_and(is_word) {
-        cursor.skip();
+    while cursor.peek_byte(0).is_some_and(is_word) {
+        cursor.skip_character();
     }
-    cursor.between(from, cursor.mark.at)
+    cursor.text_between(from, cursor.mark.at)
 }
 
 /// Reads the name of an anchor or alias, which begins with its sign.
-pub(super) fn anchor<'text>(cursor: &mut Cursor<'text>) -> Result<&'text str, Problem> {
+pub(super) fn read_anchor<'text>(cursor: &mut Cursor<'text>) -> Result<&'text str, Problem> {
     let start = cursor.mark;
-    cursor.skip();
-    let name = word(cursor);
+    cursor.skip_character();
+    let name = read_word(cursor);
     let ends = cursor.is_blank_or_end(0)
         || matches!(
-            cursor.byte(0),
+            cursor.peek_byte(0),
             Some(b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`')
         );
     if name.is_empty() || !ends {
@@ -383,22 +387,22 @@ pub(super) fn anchor<'text>(cursor: &mut Cursor<'text>) -> Result<&'text str, Pr
 }
 
 /// Reads a tag.
-pub(super) fn tag<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, Problem> {
+pub(super) fn read_tag<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, Problem> {
     let start = cursor.mark;
     let (handle, suffix);
-    if cursor.byte(1) == Some(b'<') {
+    if cursor.peek_byte(1) == Some(b'<') {
         cursor.skip_several(2);
-        (handle, suffix) = (String::new(), uri(cursor, None)?);
-        if !cursor.is(b'>') {
+        (handle, suffix) = (String::new(), read_uri(cursor, None)?);
+        if !cursor.next_is(b'>') {
             return Err(Problem::at(start, "did not find the `>` that ends a tag"));
         }
-        cursor.skip();
+        cursor.skip_character();
     } else {
         let begun = tag_handle(cursor, false)?;
         if begun.len() > 1 && begun.ends_with('!') {
-            (handle, suffix) = (begun, uri(cursor, None)?);
+            (handle, suffix) = (begun, read_uri(cursor, None)?);
         } else {
-            let rest = uri(cursor, Some(&begun))?;
+            let rest = read_uri(cursor, Some(&begun))?;
             (handle, suffix) = if rest.is_empty() {
                 (rest, "!".to_owned())
             } else {
@@ -417,29 +421,29 @@ pub(super) fn tag<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, Prob
 
 fn tag_handle(cursor: &mut Cursor<'_>, directive: bool) -> Result<String, Problem> {
     let start = cursor.mark;
-    if !cursor.is(b'!') {
+    if !cursor.next_is(b'!') {
         return Err(Problem::at(start, "did not find the `!` that a tag begins with"));
     }
-    cursor.skip();
-    word(cursor);
-    if cursor.is(b'!') {
-        cursor.skip();
+    cursor.skip_character();
+    read_word(cursor);
+    if cursor.next_is(b'!') {
+        cursor.skip_character();
     } else if directive && cursor.mark.at > start.at + 1 {
         return Err(Problem::at(start, "did not find the `!` that ends a tag's handle"));
     }
-    Ok(cursor.between(start.at, cursor.mark.at).to_owned())
+    Ok(cursor.text_between(start.at, cursor.mark.at).to_owned())
 }
 
 /// Reads the rest of a tag. `begun` is the part of the tag that has been read; its text after the `!` comes first.
-fn uri(cursor: &mut Cursor<'_>, begun: Option<&str>) -> Result<String, Problem> {
+fn read_uri(cursor: &mut Cursor<'_>, begun: Option<&str>) -> Result<String, Problem> {
     let start = cursor.mark;
     let mut bytes = begun.and_then(|begun| begun.get(1..)).unwrap_or("").as_bytes().to_vec();
-    while let Some(byte) = cursor.byte(0) {
+    while let Some(byte) = cursor.peek_byte(0) {
         if byte == b'%' {
             escaped_character(cursor, &mut bytes)?;
         } else if is_word(byte) || b";/?:@&=+$,.!~*'()[]".contains(&byte) {
             bytes.push(byte);
-            cursor.skip();
+            cursor.skip_character();
         } else {
             break;
         }
@@ -455,8 +459,8 @@ fn escaped_character(cursor: &mut Cursor<'_>, bytes: &mut Vec<u8>) -> Result<(),
     let mut left = 1;
     let mut is_first = true;
     while left > 0 {
-        let digit = |ahead| cursor.byte(ahead).and_then(|byte| char::from(byte).to_digit(16));
-        let octet = match (cursor.is(b'%'), digit(1), digit(2)) {
+        let digit = |ahead| cursor.peek_byte(ahead).and_then(|byte| char::from(byte).to_digit(16));
+        let octet = match (cursor.next_is(b'%'), digit(1), digit(2)) {
             (true, Some(high), Some(low)) => u8::try_from(high << 4 | low).unwrap_or(0),
             _ => return Err(Problem::at(cursor.mark, "did not find two digits after a tag's `%`")),
         };
@@ -488,10 +492,10 @@ fn escaped_character(cursor: &mut Cursor<'_>, bytes: &mut Vec<u8>) -> Result<(),
 }
 
 /// Reads a directive and the rest of its line.
-pub(super) fn directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, Problem> {
+pub(super) fn read_directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>, Problem> {
     let start = cursor.mark;
-    cursor.skip();
-    let name = word(cursor);
+    cursor.skip_character();
+    let name = read_word(cursor);
     if name.is_empty() || !cursor.is_blank_or_end(0) {
         return Err(Problem::at(start, "could not find expected directive name"));
     }
@@ -499,13 +503,13 @@ pub(super) fn directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>
         "YAML" => {
             cursor.skip_blanks();
             let major = version_number(cursor)?;
-            if !cursor.is(b'.') {
+            if !cursor.next_is(b'.') {
                 return Err(Problem::at(
                     start,
                     "did not find expected digit or '.' character in a version",
                 ));
             }
-            cursor.skip();
+            cursor.skip_character();
             let minor = version_number(cursor)?;
             Kind::Version(major, minor)
         }
@@ -519,7 +523,7 @@ pub(super) fn directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>
                 ));
             }
             cursor.skip_blanks();
-            let prefix = uri(cursor, None)?;
+            let prefix = read_uri(cursor, None)?;
             if !cursor.is_blank_or_end(0) {
                 return Err(Problem::at(
                     start,
@@ -541,12 +545,12 @@ pub(super) fn directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>
 fn version_number(cursor: &mut Cursor<'_>) -> Result<u32, Problem> {
     let start = cursor.mark;
     let mut value = 0;
-    while let Some(digit) = cursor.byte(0).and_then(|byte| char::from(byte).to_digit(10)) {
+    while let Some(digit) = cursor.peek_byte(0).and_then(|byte| char::from(byte).to_digit(10)) {
         if cursor.mark.at - start.at >= 2 {
             return Err(Problem::at(start, "found extremely long version number"));
         }
         value = value * 10 + digit;
-        cursor.skip();
+        cursor.skip_character();
     }
     if cursor.mark.at == start.at {
         return Err(Problem::at(start, "did not find expected version number"));

@@ -134,14 +134,14 @@ impl<'text> Scanner<'text> {
     }
 
     /// Returns the comments read since the last call.
-    pub(super) fn comments(&mut self) -> Vec<(Mark, &'text str)> {
+    pub(super) fn take_comments(&mut self) -> Vec<(Mark, &'text str)> {
         std::mem::take(&mut self.cursor.comments)
     }
 
     /// Returns the next token.
     pub(super) fn peek(&mut self) -> Result<&Token<'text>, Problem> {
         if !self.is_settled {
-            self.settle()?;
+            self.fill_queue()?;
         }
         self.queue
             .front()
@@ -149,14 +149,14 @@ impl<'text> Scanner<'text> {
     }
 
     /// Takes the token that [`Self::peek`] returned.
-    pub(super) fn take(&mut self) -> Option<Token<'text>> {
+    pub(super) fn take_token(&mut self) -> Option<Token<'text>> {
         self.is_settled = false;
         self.taken += 1;
         self.queue.pop_front()
     }
 
     /// Reads until the first token of the queue is final. yaml.v3 reads two more tokens, for the comments behind it.
-    fn settle(&mut self) -> Result<(), Problem> {
+    fn fill_queue(&mut self) -> Result<(), Problem> {
         let ahead = if self.dialect == Dialect::V3 { 2 } else { 0 };
         while self.queue.len() <= ahead || self.may_first_be_key()? {
             self.next_token()?;
@@ -175,28 +175,28 @@ impl<'text> Scanner<'text> {
     fn next_token(&mut self) -> Result<(), Problem> {
         if !self.has_begun {
             self.has_begun = true;
-            self.push(Kind::StreamStart, self.cursor.mark);
+            self.push_token(Kind::StreamStart, self.cursor.mark);
             return Ok(());
         }
         self.skip_to_token()?;
         self.close_blocks(Some(self.cursor.mark.column));
-        let Some(first) = self.cursor.byte(0) else {
+        let Some(first) = self.cursor.peek_byte(0) else {
             return self.end_of_stream();
         };
         if self.cursor.mark.column == 0 && first == b'%' {
-            return self.directive();
+            return self.read_directive();
         }
         if self.cursor.is_document_marker() {
             return self.document_marker(first);
         }
-        self.token(first)?;
+        self.read_token(first)?;
         if self.dialect == Dialect::V3 && self.queue.back().is_none_or(|last| last.kind != Kind::BlockEntry) {
             self.skip_comment_behind();
         }
         Ok(())
     }
 
-    fn token(&mut self, first: u8) -> Result<(), Problem> {
+    fn read_token(&mut self, first: u8) -> Result<(), Problem> {
         let in_flow = self.in_flow();
         let blank_follows = self.cursor.is_blank_or_end(1);
         match first {
@@ -207,7 +207,7 @@ impl<'text> Scanner<'text> {
             b',' => {
                 self.forget_key()?;
                 self.may_be_key = true;
-                self.sign(Kind::FlowEntry);
+                self.push_sign(Kind::FlowEntry);
                 Ok(())
             }
             b'-' if blank_follows => self.block_entry(),
@@ -216,47 +216,47 @@ impl<'text> Scanner<'text> {
             b'*' | b'&' => {
                 self.begin_scalar()?;
                 let start = self.cursor.mark;
-                let name = token_text::anchor(&mut self.cursor)?;
+                let name = token_text::read_anchor(&mut self.cursor)?;
                 let kind = if first == b'*' {
                     Kind::Alias(name)
                 } else {
                     Kind::Anchor(name)
                 };
-                self.push(kind, start);
+                self.push_token(kind, start);
                 Ok(())
             }
             b'!' => {
                 self.begin_scalar()?;
                 let start = self.cursor.mark;
-                let kind = token_text::tag(&mut self.cursor)?;
-                self.push(kind, start);
+                let kind = token_text::read_tag(&mut self.cursor)?;
+                self.push_token(kind, start);
                 Ok(())
             }
             b'|' | b'>' if !in_flow => {
                 self.forget_key()?;
                 self.may_be_key = true;
                 let start = self.cursor.mark;
-                let kind = token_text::block(&mut self.cursor, self.indent)?;
-                self.push(kind, start);
+                let kind = token_text::read_block(&mut self.cursor, self.indent)?;
+                self.push_token(kind, start);
                 Ok(())
             }
             b'\'' | b'"' => {
                 self.begin_scalar()?;
                 let start = self.cursor.mark;
-                let kind = token_text::quoted(&mut self.cursor)?;
-                self.push(kind, start);
+                let kind = token_text::read_quoted(&mut self.cursor)?;
+                self.push_token(kind, start);
                 Ok(())
             }
             b'#' | b'|' | b'>' | b'%' | b'@' | b'`' | b'\t' => self.no_token(),
             _ => {
                 self.begin_scalar()?;
-                self.plain()
+                self.read_plain()
             }
         }
     }
 
     fn no_token(&self) -> Result<(), Problem> {
-        let message = if self.cursor.is(b'\t') {
+        let message = if self.cursor.next_is(b'\t') {
             "found a tab character that cannot start any token; indent with spaces"
         } else {
             "found character that cannot start any token; put the text in quotes"
@@ -269,16 +269,16 @@ impl<'text> Scanner<'text> {
     }
 
     /// Puts a token that ends here into the queue.
-    fn push(&mut self, kind: Kind<'text>, start: Mark) {
+    fn push_token(&mut self, kind: Kind<'text>, start: Mark) {
         let end = self.cursor.mark;
         self.queue.push_back(Token { kind, start, end });
     }
 
     /// Puts a token of one character into the queue.
-    fn sign(&mut self, kind: Kind<'text>) {
+    fn push_sign(&mut self, kind: Kind<'text>) {
         let start = self.cursor.mark;
-        self.cursor.skip();
-        self.push(kind, start);
+        self.cursor.skip_character();
+        self.push_token(kind, start);
     }
 
     /// Inserts a token without text before another token in the queue. Without another token, or if that token has left the queue, the new
@@ -295,11 +295,11 @@ impl<'text> Scanner<'text> {
         self.queue.insert(place.map_or(last, |place| place.min(last)), token);
     }
 
-    fn plain(&mut self) -> Result<(), Problem> {
+    fn read_plain(&mut self) -> Result<(), Problem> {
         let start = self.cursor.mark;
         let indent = self.indent.map_or(0, |indent| indent + 1);
         let in_flow = self.in_flow();
-        let plain = token_text::plain(&mut self.cursor, indent, in_flow)?;
+        let plain = token_text::read_plain(&mut self.cursor, indent, in_flow)?;
         self.may_be_key |= plain.ends_lines;
         self.queue.push_back(Token {
             kind: Kind::Scalar(plain.text, Form::Plain),
@@ -380,7 +380,7 @@ impl<'text> Scanner<'text> {
             return;
         }
         while self.indent > column {
-            self.push(Kind::BlockEnd, self.cursor.mark);
+            self.push_token(Kind::BlockEnd, self.cursor.mark);
             self.indent = self.indents.pop().flatten();
         }
     }
@@ -393,17 +393,17 @@ impl<'text> Scanner<'text> {
         self.close_blocks(None);
         self.forget_key()?;
         self.may_be_key = false;
-        self.push(Kind::StreamEnd, self.cursor.mark);
+        self.push_token(Kind::StreamEnd, self.cursor.mark);
         Ok(())
     }
 
-    fn directive(&mut self) -> Result<(), Problem> {
+    fn read_directive(&mut self) -> Result<(), Problem> {
         self.close_blocks(None);
         self.forget_key()?;
         self.may_be_key = false;
         let start = self.cursor.mark;
-        let kind = token_text::directive(&mut self.cursor)?;
-        self.push(kind, start);
+        let kind = token_text::read_directive(&mut self.cursor)?;
+        self.push_token(kind, start);
         Ok(())
     }
 
@@ -418,7 +418,7 @@ impl<'text> Scanner<'text> {
         } else {
             Kind::DocumentEnd
         };
-        self.push(kind, start);
+        self.push_token(kind, start);
         Ok(())
     }
 
@@ -429,7 +429,7 @@ impl<'text> Scanner<'text> {
             ..SimpleKey::default()
         });
         self.may_be_key = true;
-        self.sign(kind);
+        self.push_sign(kind);
         Ok(())
     }
 
@@ -441,7 +441,7 @@ impl<'text> Scanner<'text> {
             self.key_of_token.remove(&key.token);
         }
         self.may_be_key = false;
-        self.sign(kind);
+        self.push_sign(kind);
         Ok(())
     }
 
@@ -458,7 +458,7 @@ impl<'text> Scanner<'text> {
         }
         self.forget_key()?;
         self.may_be_key = true;
-        self.sign(Kind::BlockEntry);
+        self.push_sign(Kind::BlockEntry);
         Ok(())
     }
 
@@ -472,7 +472,7 @@ impl<'text> Scanner<'text> {
         }
         self.forget_key()?;
         self.may_be_key = !self.in_flow();
-        self.sign(Kind::Key);
+        self.push_sign(Kind::Key);
         Ok(())
     }
 
@@ -497,20 +497,20 @@ impl<'text> Scanner<'text> {
             }
             self.may_be_key = !self.in_flow();
         }
-        self.sign(Kind::Value);
+        self.push_sign(Kind::Value);
         Ok(())
     }
 
     fn skip_to_token(&mut self) -> Result<(), Problem> {
         loop {
             if self.begins_with_mark && self.cursor.mark.column == 0 {
-                self.cursor.skip();
+                self.cursor.skip_character();
             }
             let tabs = self.in_flow() || !self.may_be_key;
-            while self.cursor.is(b' ') || tabs && self.cursor.is(b'\t') {
-                self.cursor.skip();
+            while self.cursor.next_is(b' ') || tabs && self.cursor.next_is(b'\t') {
+                self.cursor.skip_character();
             }
-            if self.cursor.is(b'#') {
+            if self.cursor.next_is(b'#') {
                 self.skip_comments();
             }
             if !self.cursor.is_break(0) {
@@ -532,14 +532,14 @@ impl<'text> Scanner<'text> {
             while ahead < COMMENT_AHEAD && (self.cursor.is_blank(ahead) || self.cursor.is_break(ahead)) {
                 ahead += 1;
             }
-            if ahead == COMMENT_AHEAD || self.cursor.byte(ahead) != Some(b'#') {
+            if ahead == COMMENT_AHEAD || self.cursor.peek_byte(ahead) != Some(b'#') {
                 return;
             }
-            while !self.cursor.is(b'#') {
+            while !self.cursor.next_is(b'#') {
                 if self.cursor.is_break(0) {
                     self.cursor.skip_line();
                 } else {
-                    self.cursor.skip();
+                    self.cursor.skip_character();
                 }
             }
         }
@@ -554,7 +554,7 @@ impl<'text> Scanner<'text> {
         while ahead < COMMENT_AHEAD && self.cursor.is_blank(ahead) {
             ahead += 1;
         }
-        if ahead < COMMENT_AHEAD && self.cursor.byte(ahead) == Some(b'#') {
+        if ahead < COMMENT_AHEAD && self.cursor.peek_byte(ahead) == Some(b'#') {
             self.cursor.skip_blanks();
             self.cursor.skip_comment();
         }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// Decodes a text from UTF-8, or from UTF-16 with a byte order mark; `None` if the bytes are no text.
-pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+pub fn decode(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let decode: fn([u8; 2]) -> u16 = match bytes {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
         [0xfe, 0xff, ..] => u16::from_be_bytes,
@@ -39,9 +39,9 @@ fn end_of_first_document(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::decode;
 
-    fn encoded(text: &str) -> Vec<u8> {
+    fn encode(text: &str) -> Vec<u8> {
         let units = std::iter::once(0xfeff).chain(text.encode_utf16());
         units.flat_map(u16::to_le_bytes).collect()
     }
@@ -54,14 +54,14 @@ mod tests {
             ("a: 1\r\n---\r\na: 2\r\n", "a: 1\r\n"),
             ("a: ---b\n---b: 1\n", "a: ---b\n---b: 1\n"),
         ] {
-            assert_eq!(text(&encoded(written)).unwrap(), read);
+            assert_eq!(decode(&encode(written)).unwrap(), read);
         }
     }
 
     #[test]
     fn halves_of_characters_are_no_text() {
-        assert_eq!(text(&[0xff, 0xfe, b'a']), None);
-        assert_eq!(text(&[0xfe, 0xff, 0xd8, 0x00]), None);
-        assert_eq!(text(&[b'a', 0xff]), None);
+        assert_eq!(decode(&[0xff, 0xfe, b'a']), None);
+        assert_eq!(decode(&[0xfe, 0xff, 0xd8, 0x00]), None);
+        assert_eq!(decode(&[b'a', 0xff]), None);
     }
 }

@@ -13,7 +13,7 @@ use crate::fields::{GeneratorOptions, Variable};
 use crate::generate::{self, Place};
 use crate::id::Key;
 use crate::kustomization::{self, FILE_NAMES, Kustomization};
-use crate::load::{Loader, is_remote, join};
+use crate::load::{Loader, is_remote, join_path};
 use crate::meter;
 use crate::origin::Origin;
 use crate::patch::PatchTrouble;
@@ -53,13 +53,13 @@ pub(crate) struct Builder<'tree> {
 
 impl Builder<'_> {
     /// Reads the kustomization file of a directory.
-    pub(crate) fn kustomization(&self, directory: &str) -> Result<Kustomization, Error> {
+    pub(crate) fn find_kustomization(&self, directory: &str) -> Result<Kustomization, Error> {
         let left = self
             .kustomizations_left
             .get()
             .checked_sub(1)
             .ok_or_else(|| Error::Limit {
-                path: crate::error::shown(directory).to_owned(),
+                path: crate::error::show_directory(directory).to_owned(),
                 what: "the number of kustomizations".to_owned(),
                 limit: self.loader.limits.kustomizations,
             })?;
@@ -83,13 +83,13 @@ impl Builder<'_> {
                 }
             });
         };
-        let path = join(directory, name);
-        let text = Loader::text(&path, bytes)?;
+        let path = join_path(directory, name);
+        let text = Loader::decode_text(&path, bytes)?;
         self.read_kustomization(&path, &text)
     }
 
     pub(crate) fn read_kustomization(&self, path: &str, text: &str) -> Result<Kustomization, Error> {
-        let Some(node) = self.loader.configuration(path, text, Lines::After(0))? else {
+        let Some(node) = self.loader.read_configuration(path, text, Lines::After(0))? else {
             return Err(Error::Field {
                 path: path.to_owned(),
                 line: 1,
@@ -109,7 +109,7 @@ impl Builder<'_> {
     }
 
     /// Turns a resource's trouble into an error with its file.
-    pub(crate) fn error(&self, trouble: Trouble) -> Error {
+    pub(crate) fn transform_error(&self, trouble: Trouble) -> Error {
         Error::Transform {
             path: self.loader.source_path(trouble.source),
             line: trouble.line,
@@ -123,7 +123,7 @@ impl Builder<'_> {
     fn step_error(&self, kustomization: &Kustomization, line: u32, field: &str, trouble: PatchTrouble) -> Error {
         match trouble {
             PatchTrouble::Target(message) => field_error(kustomization, line, field, message),
-            PatchTrouble::Resource(trouble) => match self.error(trouble) {
+            PatchTrouble::Resource(trouble) => match self.transform_error(trouble) {
                 Error::Transform {
                     path: file,
                     line: at,
@@ -155,28 +155,28 @@ impl Builder<'_> {
         let mut known = into.resources.keys();
         for (index, reference) in kustomization.resources.iter().enumerate() {
             let field = format!("resources[{index}]");
-            if let Err(error) = self.resource(frame, kustomization, &field, reference, &mut into, &mut known) {
+            if let Err(error) = self.add_resource(frame, kustomization, &field, reference, &mut into, &mut known) {
                 errors.push(error);
             }
-            if meter::spent().is_some() {
+            if meter::exhausted_limit().is_some() {
                 // Every other entry would give an equal error.
                 break;
             }
         }
-        if let Some(error) = Error::of(errors) {
+        if let Some(error) = Error::combine(errors) {
             return Err(error);
         }
         meter::check().map_err(|message| field_error(kustomization, 1, "resources", message))?;
-        let own = self.configuration(frame, kustomization)?;
+        let own = self.read_configuration(frame, kustomization)?;
         merge_config(&mut into, &own).map_err(|message| field_error(kustomization, 1, "configurations", message))?;
         if !kustomization.crds.is_empty() {
-            let crds = self.crds(frame, kustomization)?;
+            let crds = self.read_crds(frame, kustomization)?;
             merge_config(&mut into, &crds).map_err(|message| field_error(kustomization, 1, "crds", message))?;
         }
         self.run_generators(frame, kustomization, &mut into)?;
         for (index, reference) in kustomization.components.iter().enumerate() {
             let field = format!("components[{index}]");
-            into = self.component(frame, kustomization, &field, reference, into)?;
+            into = self.add_component(frame, kustomization, &field, reference, into)?;
         }
         let config = into.config.clone().unwrap_or_else(TransformerConfig::defaults);
         let list = steps::of_kustomization(self, frame, kustomization, &config)?;
@@ -187,7 +187,7 @@ impl Builder<'_> {
     }
 
     /// Adds the target of one entry of `resources`: the resources of a file, or a base.
-    pub(crate) fn resource(
+    pub(crate) fn add_resource(
         &self,
         frame: &Frame,
         kustomization: &Kustomization,
@@ -208,32 +208,32 @@ impl Builder<'_> {
             .map_err(|error| at(error.to_string()))?
         {
             Some((found, bytes)) => {
-                let text = Loader::text(&found, bytes)?;
-                let mut resources = self.loader.resources(&found, &text, Lines::After(0))?;
+                let text = Loader::decode_text(&found, bytes)?;
+                let mut resources = self.loader.read_resources(&found, &text, Lines::After(0))?;
                 if let Some(origin) = &frame.origin {
-                    let origin = origin.appended(path).to_text();
+                    let origin = origin.append_path(path).to_text();
                     for resource in &mut resources {
-                        meter::text(origin.len());
+                        meter::count_text(origin.len());
                         resource
                             .set_origin(origin.clone())
-                            .map_err(|trouble| self.error(trouble))?;
+                            .map_err(|trouble| self.transform_error(trouble))?;
                     }
                 }
-                self.append(&mut into.resources, known, resources)
+                self.append_resources(&mut into.resources, known, resources)
             }
             None => {
-                let base = self.base(frame, kustomization, field, reference, false)?;
+                let base = self.open_base(frame, kustomization, field, reference, false)?;
                 let (inner, sub) = base;
                 let child = self
                     .accumulate(&inner, &sub, Accumulated::default())
-                    .map_err(|error| error.through(place()))?;
-                self.append(&mut into.resources, known, child.resources.list)
-                    .map_err(|error| error.through(place()))?;
+                    .map_err(|error| error.with_reference(place()))?;
+                self.append_resources(&mut into.resources, known, child.resources.list)
+                    .map_err(|error| error.with_reference(place()))?;
                 if let Some(config) = child.config {
                     merge_config(into, &config).map_err(&at)?;
                 }
                 for var in child.vars {
-                    meter::work(1 + into.vars.len());
+                    meter::count_steps(1 + into.vars.len());
                     if into.vars.iter().any(|known| known.name == var.name) {
                         return Err(at(format!("var '{}' already encountered", var.name)));
                     }
@@ -244,7 +244,7 @@ impl Builder<'_> {
         }
     }
 
-    fn append(
+    fn append_resources(
         &self,
         collection: &mut Collection,
         known: &mut HashSet<Key>,
@@ -252,7 +252,7 @@ impl Builder<'_> {
     ) -> Result<(), Error> {
         collection
             .append_known(known, resources)
-            .map_err(|trouble| self.error(trouble))?;
+            .map_err(|trouble| self.transform_error(trouble))?;
         let limit = self.loader.limits.resources;
         if collection.list.len() > limit {
             return Err(Error::Limit {
@@ -265,7 +265,7 @@ impl Builder<'_> {
     }
 
     /// Opens the directory that an entry of `resources` or `components` names.
-    fn base(
+    fn open_base(
         &self,
         frame: &Frame,
         kustomization: &Kustomization,
@@ -285,7 +285,10 @@ impl Builder<'_> {
                 return Err(at(Error::Remote { path: path.to_owned() }.to_string()));
             }
             Ok(Found::Nothing) => {
-                return Err(at(format!("'{}': no such file or directory", join(&frame.root, path))));
+                return Err(at(format!(
+                    "'{}': no such file or directory",
+                    join_path(&frame.root, path)
+                )));
             }
             Err(error) => return Err(at(error.to_string())),
         };
@@ -310,9 +313,11 @@ impl Builder<'_> {
                 limit,
             });
         }
-        let sub = self.open(&directory).map_err(|error| error.through(place.clone()))?;
+        let sub = self
+            .open_kustomization(&directory)
+            .map_err(|error| error.with_reference(place.clone()))?;
         self.take_schema(&directory, &sub)
-            .map_err(|error| error.through(place.clone()))?;
+            .map_err(|error| error.with_reference(place.clone()))?;
         if sub.is_component != component {
             let message = if component {
                 format!("expected kind 'Component' for path '{directory}' but got 'Kustomization'")
@@ -323,7 +328,7 @@ impl Builder<'_> {
         }
         let mut visited = frame.visited.clone();
         visited.push(directory.clone());
-        let origin = frame.origin.as_ref().map(|origin| origin.appended(path));
+        let origin = frame.origin.as_ref().map(|origin| origin.append_path(path));
         Ok((
             Frame {
                 root: directory,
@@ -335,17 +340,17 @@ impl Builder<'_> {
     }
 
     /// Opens the kustomization of a directory. A missing kustomization is generated if the caller wants that.
-    pub(crate) fn open(&self, directory: &str) -> Result<Kustomization, Error> {
-        match self.kustomization(directory) {
+    pub(crate) fn open_kustomization(&self, directory: &str) -> Result<Kustomization, Error> {
+        match self.find_kustomization(directory) {
             Err(Error::NoKustomization { .. }) if self.generate_missing => {
-                let text = crate::generated::kustomization(self.loader.tree, directory)?;
-                self.read_kustomization(&join(directory, "kustomization.yaml"), &text)
+                let text = crate::generated::generate_kustomization(self.loader.tree, directory)?;
+                self.read_kustomization(&join_path(directory, "kustomization.yaml"), &text)
             }
             other => other,
         }
     }
 
-    fn component(
+    fn add_component(
         &self,
         frame: &Frame,
         kustomization: &Kustomization,
@@ -353,15 +358,15 @@ impl Builder<'_> {
         reference: &Spot<String>,
         into: Accumulated,
     ) -> Result<Accumulated, Error> {
-        let (inner, sub) = self.base(frame, kustomization, field, reference, true)?;
+        let (inner, sub) = self.open_base(frame, kustomization, field, reference, true)?;
         let place = format!("{}:{}", kustomization.path, reference.line);
         let accumulated = self
             .accumulate(&inner, &sub, into)
-            .map_err(|error| error.through(place.clone()))?;
+            .map_err(|error| error.with_reference(place.clone()))?;
         accumulated
             .resources
             .check_ids()
-            .map_err(|trouble| self.error(trouble).through(place))?;
+            .map_err(|trouble| self.transform_error(trouble).with_reference(place))?;
         Ok(accumulated)
     }
 
@@ -381,11 +386,11 @@ impl Builder<'_> {
                 let global = kustomization.generator_options.as_ref();
                 let options: Option<GeneratorOptions> = match (arguments.value.options.clone(), global) {
                     (own, None) => own,
-                    (own, Some(global)) => Some(own.unwrap_or_default().over(global)),
+                    (own, Some(global)) => Some(own.unwrap_or_default().with_defaults(global)),
                 };
                 if let Some(options) = &options {
                     let labels = options.labels.iter().chain(&options.annotations);
-                    meter::text(labels.map(|(key, text)| 64 + key.len() + text.len()).sum());
+                    meter::count_text(labels.map(|(key, text)| 64 + key.len() + text.len()).sum());
                 }
                 let place = Place {
                     path: &kustomization.path,
@@ -394,8 +399,9 @@ impl Builder<'_> {
                     field: &field,
                     root: &frame.root,
                 };
-                meter::check().map_err(|message| place.error(arguments.line, "", message))?;
-                let mut made = generate::resource(&self.loader, &arguments.value, options.as_ref(), is_secret, place)?;
+                meter::check().map_err(|message| place.field_error(arguments.line, "", message))?;
+                let mut made =
+                    generate::generate_resource(&self.loader, &arguments.value, options.as_ref(), is_secret, place)?;
                 if let Some(origin) = &frame.origin {
                     let kind = if is_secret {
                         "SecretGenerator"
@@ -410,7 +416,7 @@ impl Builder<'_> {
                 }
                 into.resources
                     .absorb(made)
-                    .map_err(|trouble| place.error(arguments.line, "", trouble.message))?;
+                    .map_err(|trouble| place.field_error(arguments.line, "", trouble.message))?;
             }
         }
         self.run_external_generators(frame, kustomization, into)
@@ -451,7 +457,7 @@ impl Builder<'_> {
                 let (text, item) = (origin.to_text(), origin.to_item());
                 for resource in &mut resources.list {
                     resource.settle_annotations();
-                    meter::text(item.len());
+                    meter::count_text(item.len());
                     match &resource.notes.origin {
                         None => resource.notes.origin = Some(text.clone()),
                         Some(_) => resource.notes.transformations.push_str(&item),
@@ -459,7 +465,7 @@ impl Builder<'_> {
                     meter::check().map_err(|message| field_error(kustomization, line, &field, message))?;
                 }
             }
-            meter::text(kustomization.path.len() + 64);
+            meter::count_text(kustomization.path.len() + 64);
             let step = {
                 let mut steps = self.steps.borrow_mut();
                 steps.push(format!("{kind} ({}:{line})", kustomization.path));
@@ -469,7 +475,7 @@ impl Builder<'_> {
                 .list
                 .iter_mut()
                 .for_each(|resource| resource.notes.touched_by.push(step));
-            meter::work(resources.list.len());
+            meter::count_steps(resources.list.len());
             resources.drop_empty();
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::accumulate::{Accumulated, Builder, Frame, field_error};
 use crate::collection::Collection;
 use crate::config::TransformerConfig;
 use crate::decode::Spot;
-use crate::error::{Error, shown};
+use crate::error::{Error, show_directory};
 use crate::fields::{FieldSpec, Image, Patch, Selector};
 use crate::kustomization::Kustomization;
 use crate::load::Loader;
@@ -30,9 +30,9 @@ const VERSION: &str = "v5.8.1";
 /// If the tree can't be built; the error names file, line, field and the bases that led there.
 pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<Build, Error> {
     let mut resources = Vec::new();
-    let metering = meter::begin(options.budget, &options.stop);
+    let metering = meter::start_metering(options.budget, &options.stop);
     let outcome = build_tree(tree, directory, options, &mut |resource| resources.push(resource));
-    let warnings = settle(outcome, directory)?;
+    let warnings = prefer_budget_error(outcome, directory)?;
     Ok(Build {
         resources,
         warnings,
@@ -67,15 +67,15 @@ pub fn build_each(
     options: &Options,
     each: &mut dyn FnMut(BuiltResource),
 ) -> Result<Vec<String>, Error> {
-    let _metering = meter::begin(options.budget, &options.stop);
-    settle(build_tree(tree, directory, options, each), directory)
+    let _metering = meter::start_metering(options.budget, &options.stop);
+    prefer_budget_error(build_tree(tree, directory, options, each), directory)
 }
 
 /// Returns the final result of a build. A build that exceeded its budget returns that error in place of its own result.
-fn settle(outcome: Result<Vec<String>, Error>, directory: &str) -> Result<Vec<String>, Error> {
-    match meter::spent() {
+fn prefer_budget_error(outcome: Result<Vec<String>, Error>, directory: &str) -> Result<Vec<String>, Error> {
+    match meter::exhausted_limit() {
         None => outcome,
-        Some(why) => Err(meter::error(why, outcome.as_ref().err(), directory)),
+        Some(why) => Err(meter::spent_error(why, outcome.as_ref().err(), directory)),
     }
 }
 
@@ -100,9 +100,9 @@ fn build_tree(
         kustomizations_left: Cell::new(options.limits.kustomizations),
         generate_missing: options.generate_missing,
     };
-    let mut kustomization = builder.open(&root)?;
+    let mut kustomization = builder.open_kustomization(&root)?;
     builder.take_schema(&root, &kustomization)?;
-    overlay(&builder, &root, &mut kustomization, &options.overrides)?;
+    apply_overrides(&builder, &root, &mut kustomization, &options.overrides)?;
     let kept = |name: &str| kustomization.build_metadata.iter().any(|kept| kept.value == name);
     for (index, kept) in kustomization.build_metadata.iter().enumerate() {
         if !matches!(
@@ -133,17 +133,19 @@ fn build_tree(
     });
     // Patches may have given two resources one id.
     let mut unique = Collection::default();
-    unique.append_all(list).map_err(|trouble| builder.error(trouble))?;
+    unique
+        .append_all(list)
+        .map_err(|trouble| builder.transform_error(trouble))?;
     let mut list = unique.list;
     for resource in &list {
-        meter::work(1 + resource.notes.previous.len());
+        meter::count_steps(1 + resource.notes.previous.len());
         // kustomize crashes over this.
         let has_named = |is_empty: bool| {
             let mut previous = resource.notes.previous.iter();
             previous.any(|(name, _, _)| name.is_empty() == is_empty)
         };
         if has_named(true) && has_named(false) {
-            return Err(builder.error(crate::collection::Trouble::of(
+            return Err(builder.transform_error(crate::collection::Trouble::of(
                 resource,
                 "the resource had a name, then none, and was renamed",
             )));
@@ -155,14 +157,14 @@ fn build_tree(
         };
         let in_names = commas(|(name, _, _)| name);
         if in_names != commas(|(_, namespace, _)| namespace) || in_names != commas(|(_, _, kind)| kind) {
-            return Err(builder.error(crate::collection::Trouble::of(
+            return Err(builder.transform_error(crate::collection::Trouble::of(
                 resource,
                 "a resource whose name has a comma can't be renamed",
             )));
         }
         // Lists need no name.
         if resource.name().is_empty() && !resource.kind().ends_with("List") || resource.kind().is_empty() {
-            return Err(builder.error(crate::collection::Trouble::of(
+            return Err(builder.transform_error(crate::collection::Trouble::of(
                 resource,
                 "a patch left the resource without kind or name",
             )));
@@ -187,14 +189,14 @@ fn build_tree(
     }
     let managed = options.managed_by_label || kept("managedByLabel");
     if managed {
-        managed_by(&mut list).map_err(|trouble| builder.error(trouble))?;
+        managed_by(&mut list).map_err(|trouble| builder.transform_error(trouble))?;
     }
     mark_confidential(&builder, &mut list);
     for resource in &mut list {
         resource.finish(kept("originAnnotations"), kept("transformerAnnotations"));
         if let Some(substitution) = &options.substitution {
             let substituted = substitution.apply(resource, options.limits.nodes);
-            substituted.map_err(|trouble| builder.error(trouble))?;
+            substituted.map_err(|trouble| builder.transform_error(trouble))?;
         }
         lay_over(resource, &options.overrides);
         go_on(&builder, resource)?;
@@ -233,7 +235,7 @@ fn build_tree(
 
 /// Checks the budget before the next resource of a build.
 fn go_on(builder: &Builder<'_>, resource: &Resource) -> Result<(), Error> {
-    meter::check().map_err(|message| builder.error(crate::collection::Trouble::of(resource, message)))
+    meter::check().map_err(|message| builder.transform_error(crate::collection::Trouble::of(resource, message)))
 }
 
 /// Marks each resource that contains a part of a confidential file. If no part of such a file is seen in any resource, its content may be
@@ -265,12 +267,12 @@ fn finish_names(
 ) -> Result<(), Error> {
     let config = accumulated.config.clone().unwrap_or_else(TransformerConfig::defaults);
     let resources = &mut accumulated.resources;
-    crate::steps::hash_names(resources).map_err(|trouble| builder.error(trouble))?;
-    crate::transform::references::transform(&config, resources).map_err(|trouble| builder.error(trouble))?;
+    crate::steps::hash_names(resources).map_err(|trouble| builder.transform_error(trouble))?;
+    crate::transform::references::transform(&config, resources).map_err(|trouble| builder.transform_error(trouble))?;
     accumulated.vars.sort_by(|a, b| a.name.cmp(&b.name));
     crate::transform::vars::transform(&accumulated.vars, &config.var_reference, resources).map_err(
         |(message, trouble)| match trouble {
-            Some(trouble) => builder.error(trouble),
+            Some(trouble) => builder.transform_error(trouble),
             None => field_error(
                 kustomization,
                 kustomization.vars.first().map_or(0, |var| var.line),
@@ -287,7 +289,7 @@ impl Builder<'_> {
         for (index, var) in kustomization.vars.iter().enumerate() {
             let at = |message: String| field_error(kustomization, var.line, &format!("vars[{index}]"), message);
             let wanted = &var.value;
-            meter::work(1 + into.vars.len());
+            meter::count_steps(1 + into.vars.len());
             meter::check().map_err(at)?;
             // An empty namespace matches any. Another namespace never matches a cluster-scoped kind.
             let found = into.resources.matching_any(|id| {
@@ -318,7 +320,12 @@ impl Builder<'_> {
 }
 
 /// Lays a reconciler's overrides over the root kustomization.
-fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: &Overrides) -> Result<(), Error> {
+fn apply_overrides(
+    builder: &Builder<'_>,
+    root: &str,
+    k: &mut Kustomization,
+    overrides: &Overrides,
+) -> Result<(), Error> {
     let text = |value: &str| Spot::new(value.to_owned(), 0);
     if let Some(namespace) = &overrides.namespace {
         k.namespace = text(namespace);
@@ -364,7 +371,7 @@ fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: 
         if missing && overrides.ignore_missing_components {
             builder.warnings.borrow_mut().push(format!(
                 "component '{component}' of '{}' is missing and was left out",
-                shown(root)
+                show_directory(root)
             ));
             continue;
         }

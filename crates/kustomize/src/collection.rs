@@ -84,7 +84,7 @@ impl Collection {
     /// If a resource has the id of another.
     pub(crate) fn append_known(&mut self, known: &mut HashSet<Key>, others: Vec<Resource>) -> Result<(), Trouble> {
         for resource in others {
-            meter::work(1);
+            meter::count_steps(1);
             if !known.insert(resource.current_id().into_key()) {
                 let id = resource.current_id();
                 let first = self.list.iter().find(|other| other.current_id().same_as(&id));
@@ -156,7 +156,7 @@ impl Collection {
         self.list
             .iter()
             .enumerate()
-            .filter(|(_, resource)| meter::spent().is_none() && resource.all_ids().iter().any(&fits))
+            .filter(|(_, resource)| meter::exhausted_limit().is_none() && resource.all_ids().iter().any(&fits))
             .map(|(position, _)| position)
             .collect()
     }
@@ -165,8 +165,8 @@ impl Collection {
     ///
     /// # Errors
     /// If no resource has the id, or several have it.
-    pub(crate) fn only(&self, id: &ResourceId) -> Result<usize, String> {
-        meter::work(self.list.len());
+    pub(crate) fn find_only(&self, id: &ResourceId) -> Result<usize, String> {
+        meter::count_steps(self.list.len());
         meter::check()?;
         let found: Vec<usize> = self
             .list
@@ -180,7 +180,7 @@ impl Collection {
             .collect();
         match found.as_slice() {
             [only] => Ok(*only),
-            [] => Err(format!("no matches for Id {id}{}", self.alike(id))),
+            [] => Err(format!("no matches for Id {id}{}", self.list_similar(id))),
             _ => Err(format!(
                 "multiple matches for Id {id}; failed to find unique target for patch {id}"
             )),
@@ -188,7 +188,7 @@ impl Collection {
     }
 
     /// Returns ids that are similar to a missing id: with its kind, or with its name.
-    fn alike(&self, id: &ResourceId) -> String {
+    fn list_similar(&self, id: &ResourceId) -> String {
         let of_kind = self.list.iter().filter(|other| other.kind() == id.gvk.kind);
         let of_name = self
             .list
@@ -255,7 +255,7 @@ fn merge_data(resource: &mut Resource, old: &Resource) {
         };
         for (key, value) in merged {
             let mut fresh =
-                go_yaml::node::Node::quoted(if value.is_null() { "" } else { value.text() }).placed_like(&value);
+                go_yaml::node::Node::quoted(if value.is_null() { "" } else { value.text() }).with_place_of(&value);
             fresh.style = go_yaml::node::Style::Quoted;
             target.set_field(&key, fresh);
         }

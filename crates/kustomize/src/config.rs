@@ -60,7 +60,7 @@ static DEFAULT: LazyLock<Arc<TransformerConfig>> = LazyLock::new(|| {
                     referrers: vec![spec],
                 }),
             }
-        } else if let Some(list) = config.section(&section) {
+        } else if let Some(list) = config.find_section(&section) {
             list.push(spec);
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn default_order() -> (Vec<String>, Vec<String>) {
 }
 
 /// Returns the sort position of a kind.
-pub(crate) fn rank(kind: &str, first: &[impl AsRef<str>], last: &[impl AsRef<str>]) -> i64 {
+pub(crate) fn rank_kind(kind: &str, first: &[impl AsRef<str>], last: &[impl AsRef<str>]) -> i64 {
     let position = |list: &[&str]| {
         list.iter()
             .rposition(|name| *name == kind)
@@ -135,7 +135,7 @@ pub(crate) fn sort_text(gvk: &Gvk) -> String {
 }
 
 fn sort_key(gvk: &Gvk) -> (i64, String) {
-    (rank(&gvk.kind, &FIRST, &LAST), sort_text(gvk))
+    (rank_kind(&gvk.kind, &FIRST, &LAST), sort_text(gvk))
 }
 
 /// The names of the sections, as configuration files name them.
@@ -159,7 +159,7 @@ impl TransformerConfig {
         Arc::clone(&DEFAULT)
     }
 
-    fn section(&mut self, name: &str) -> Option<&mut Vec<FieldSpec>> {
+    fn find_section(&mut self, name: &str) -> Option<&mut Vec<FieldSpec>> {
         Some(match name {
             "namePrefix" => &mut self.name_prefix,
             "nameSuffix" => &mut self.name_suffix,
@@ -178,25 +178,25 @@ impl TransformerConfig {
     /// Reads a configuration file.
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Self {
         let mut config = TransformerConfig::default();
-        for (name, value) in decoder.fields(node, "", &SECTIONS) {
+        for (name, value) in decoder.read_fields(node, "", &SECTIONS) {
             if name == "nameReference" {
-                config.name_reference = decoder.each(value, name, |node, at| {
+                config.name_reference = decoder.read_each(value, name, |node, at| {
                     let mut reference = NameReference {
                         target: Gvk::default(),
                         referrers: Vec::new(),
                     };
-                    for (part, value) in decoder.fields(node, at, &["group", "version", "kind", "fieldSpecs"]) {
+                    for (part, value) in decoder.read_fields(node, at, &["group", "version", "kind", "fieldSpecs"]) {
                         let at = format!("{at}.{part}");
                         match part {
-                            "group" => reference.target.group = decoder.text(value, &at),
-                            "version" => reference.target.version = decoder.text(value, &at),
-                            "kind" => reference.target.kind = decoder.text(value, &at),
+                            "group" => reference.target.group = decoder.read_text(value, &at),
+                            "version" => reference.target.version = decoder.read_text(value, &at),
+                            "kind" => reference.target.kind = decoder.read_text(value, &at),
                             _ => reference.referrers = field_specs(decoder, value, &at),
                         }
                     }
                     reference
                 });
-            } else if let Some(list) = config.section(name) {
+            } else if let Some(list) = config.find_section(name) {
                 *list = field_specs(decoder, value, name);
             }
         }
@@ -206,7 +206,7 @@ impl TransformerConfig {
     /// Sorts all specifications by kind, as kustomize does whenever it has read or merged some.
     pub(crate) fn sort(&mut self) {
         for name in SECTIONS {
-            if let Some(list) = self.section(name) {
+            if let Some(list) = self.find_section(name) {
                 list.sort_by_cached_key(|spec| sort_key(&spec.gvk));
             }
         }
@@ -221,13 +221,13 @@ impl TransformerConfig {
     pub(crate) fn merge(&self, other: &mut TransformerConfig) -> Result<TransformerConfig, String> {
         let mut merged = self.clone();
         for name in SECTIONS {
-            let incoming = other.section(name).map(std::mem::take).unwrap_or_default();
-            if let Some(list) = merged.section(name) {
+            let incoming = other.find_section(name).map(std::mem::take).unwrap_or_default();
+            if let Some(list) = merged.find_section(name) {
                 merge_specs(list, incoming).map_err(|message| format!("{name}: {message}"))?;
             }
         }
         for reference in std::mem::take(&mut other.name_reference) {
-            meter::work(1 + merged.name_reference.len());
+            meter::count_steps(1 + merged.name_reference.len());
             match merged
                 .name_reference
                 .iter_mut()
@@ -248,7 +248,7 @@ impl TransformerConfig {
 /// If one disagrees with a known one about creating the field.
 pub(crate) fn merge_specs(known: &mut Vec<FieldSpec>, incoming: Vec<FieldSpec>) -> Result<(), String> {
     for spec in incoming {
-        meter::work(1 + known.len());
+        meter::count_steps(1 + known.len());
         meter::check()?;
         match known
             .iter()

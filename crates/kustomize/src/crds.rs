@@ -11,7 +11,7 @@ use crate::meter;
 ///
 /// # Errors
 /// If the file isn't a mapping of definitions.
-pub(crate) fn configuration(value: Value) -> Result<TransformerConfig, String> {
+pub(crate) fn read_definitions(value: Value) -> Result<TransformerConfig, String> {
     let Value::Object(definitions) = value else {
         return Err("unable to parse open API definition: expected a mapping of definitions".to_owned());
     };
@@ -23,7 +23,7 @@ pub(crate) fn configuration(value: Value) -> Result<TransformerConfig, String> {
         return Err(format!("unable to parse open API definition: {name} is no mapping"));
     }
     for (name, definition) in &definitions {
-        let Some(properties) = properties(definition) else {
+        let Some(properties) = find_properties(definition) else {
             continue;
         };
         if ["kind", "apiVersion", "metadata"]
@@ -32,13 +32,13 @@ pub(crate) fn configuration(value: Value) -> Result<TransformerConfig, String> {
         {
             let kind = name.rsplit('.').next().unwrap_or(name).to_owned();
             let gvk = Gvk { kind, ..Gvk::default() };
-            load(&mut config, &gvk, &definitions, name, &mut Vec::new(), 0);
+            load_definition(&mut config, &gvk, &definitions, name, &mut Vec::new(), 0);
         }
     }
     Ok(config)
 }
 
-fn properties(definition: &Value) -> Option<&Map<String, Value>> {
+fn find_properties(definition: &Value) -> Option<&Map<String, Value>> {
     let schema = definition
         .as_object()?
         .iter()
@@ -47,7 +47,7 @@ fn properties(definition: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties")?.as_object()
 }
 
-fn load(
+fn load_definition(
     config: &mut TransformerConfig,
     gvk: &Gvk,
     definitions: &Map<String, Value>,
@@ -58,19 +58,19 @@ fn load(
     if depth > 32 {
         return;
     }
-    let Some(properties) = definitions.get(name).and_then(properties) else {
+    let Some(properties) = definitions.get(name).and_then(find_properties) else {
         return;
     };
     for (property, schema) in properties {
-        meter::work(8);
-        if meter::spent().is_some() {
+        meter::count_steps(8);
+        if meter::exhausted_limit().is_some() {
             return;
         }
         path.push(property.clone());
         let has = |extension: &str| schema.get(extension).and_then(Value::as_str);
         let spec = |path: &[String]| {
             let path = path.join("/");
-            meter::text(size_of::<FieldSpec>() + gvk.kind.len() + path.len());
+            meter::count_text(size_of::<FieldSpec>() + gvk.kind.len() + path.len());
             FieldSpec {
                 gvk: gvk.clone(),
                 path,
@@ -99,7 +99,7 @@ fn load(
             };
             let referrer = spec(path);
             path.pop();
-            meter::work(config.name_reference.len());
+            meter::count_steps(config.name_reference.len());
             match config
                 .name_reference
                 .iter_mut()
@@ -113,7 +113,7 @@ fn load(
             }
         }
         if let Some(reference) = has("$ref") {
-            load(config, gvk, definitions, reference, path, depth + 1);
+            load_definition(config, gvk, definitions, reference, path, depth + 1);
         }
         path.pop();
     }

@@ -60,7 +60,7 @@ impl<'file> Decoder<'file> {
 
     /// Combines all errors so far into one error.
     pub(crate) fn finish(&self) -> Result<(), Error> {
-        match Error::of(self.errors.take()) {
+        match Error::combine(self.errors.take()) {
             Some(error) => Err(error),
             // A value that could not be decoded for lack of budget must not count as missing.
             None => meter::check().map_err(|message| Error::Object {
@@ -73,8 +73,8 @@ impl<'file> Decoder<'file> {
 
     pub(crate) fn complain(&self, node: &Node, field: &str, message: impl Into<String>) {
         let message = message.into();
-        meter::text(size_of::<Error>() + self.path.len() + field.len() + message.len());
-        if meter::spent().is_some() {
+        meter::count_text(size_of::<Error>() + self.path.len() + field.len() + message.len());
+        if meter::exhausted_limit().is_some() {
             return;
         }
         self.errors.borrow_mut().push(Error::Field {
@@ -85,7 +85,7 @@ impl<'file> Decoder<'file> {
         });
     }
 
-    fn value(&self, node: &Node, field: &str) -> Value {
+    fn read_value(&self, node: &Node, field: &str) -> Value {
         configuration_value(node).unwrap_or_else(|problem| {
             self.complain(node, field, problem.message);
             Value::Null
@@ -105,8 +105,8 @@ impl<'file> Decoder<'file> {
         self.complain(node, field, format!("expected {wanted}, found {name}{hint}"));
     }
 
-    pub(crate) fn text(&self, node: &Node, field: &str) -> String {
-        match self.value(node, field) {
+    pub(crate) fn read_text(&self, node: &Node, field: &str) -> String {
+        match self.read_value(node, field) {
             Value::String(text) => text,
             Value::Null => String::new(),
             other => {
@@ -116,16 +116,16 @@ impl<'file> Decoder<'file> {
         }
     }
 
-    pub(crate) fn spot(&self, node: &Node, field: &str) -> Spot<String> {
+    pub(crate) fn read_spot(&self, node: &Node, field: &str) -> Spot<String> {
         Spot {
-            value: self.text(node, field),
+            value: self.read_text(node, field),
             line: node.line,
             block: node.style == Style::Literal,
         }
     }
 
-    pub(crate) fn truth(&self, node: &Node, field: &str) -> bool {
-        match self.value(node, field) {
+    pub(crate) fn read_bool(&self, node: &Node, field: &str) -> bool {
+        match self.read_value(node, field) {
             Value::Bool(truth) => truth,
             Value::Null => false,
             other => {
@@ -135,8 +135,8 @@ impl<'file> Decoder<'file> {
         }
     }
 
-    pub(crate) fn integer(&self, node: &Node, field: &str) -> i64 {
-        match self.value(node, field) {
+    pub(crate) fn read_integer(&self, node: &Node, field: &str) -> i64 {
+        match self.read_value(node, field) {
             Value::Number(number) if number.is_i64() => number.as_i64().unwrap_or(0),
             Value::Null => 0,
             other => {
@@ -146,46 +146,46 @@ impl<'file> Decoder<'file> {
         }
     }
 
-    pub(crate) fn list<'node>(&self, node: &'node Node, field: &str) -> &'node [Node] {
+    pub(crate) fn read_list<'node>(&self, node: &'node Node, field: &str) -> &'node [Node] {
         match &node.data {
             Data::Seq(items) => items,
             Data::Scalar(_) if node.tag == Tag::Null => &[],
             _ => {
-                let value = self.value(node, field);
+                let value = self.read_value(node, field);
                 self.mismatch(node, field, "a list", &value);
                 &[]
             }
         }
     }
 
-    pub(crate) fn texts(&self, node: &Node, field: &str) -> Vec<Spot<String>> {
-        self.list(node, field)
+    pub(crate) fn read_texts(&self, node: &Node, field: &str) -> Vec<Spot<String>> {
+        self.read_list(node, field)
             .iter()
             .enumerate()
-            .map(|(index, item)| self.spot(item, &format!("{field}[{index}]")))
+            .map(|(index, item)| self.read_spot(item, &format!("{field}[{index}]")))
             .collect()
     }
 
     /// Reads each element of a list, with the name of its place.
-    pub(crate) fn each<T>(&self, node: &Node, field: &str, read: impl Fn(&Node, &str) -> T) -> Vec<T> {
-        self.list(node, field)
+    pub(crate) fn read_each<T>(&self, node: &Node, field: &str, read: impl Fn(&Node, &str) -> T) -> Vec<T> {
+        self.read_list(node, field)
             .iter()
             .enumerate()
             .map(|(index, item)| read(item, &format!("{field}[{index}]")))
             .collect()
     }
 
-    pub(crate) fn text_map(&self, node: &Node, field: &str) -> BTreeMap<String, String> {
+    pub(crate) fn read_text_map(&self, node: &Node, field: &str) -> BTreeMap<String, String> {
         let mut map = BTreeMap::new();
-        for (key, _, value) in self.entries(node, field) {
-            let text = self.text(value, &format!("{field}.{key}"));
+        for (key, _, value) in self.read_entries(node, field) {
+            let text = self.read_text(value, &format!("{field}.{key}"));
             map.insert(key, text);
         }
         map
     }
 
     /// Returns the entries of a mapping: each key as a text and as its node, and the value.
-    fn entries<'node>(&self, node: &'node Node, field: &str) -> Vec<(String, &'node Node, &'node Node)> {
+    fn read_entries<'node>(&self, node: &'node Node, field: &str) -> Vec<(String, &'node Node, &'node Node)> {
         match &node.data {
             Data::Map(entries) => entries
                 .iter()
@@ -199,7 +199,7 @@ impl<'file> Decoder<'file> {
                 .collect(),
             Data::Scalar(_) if node.tag == Tag::Null => Vec::new(),
             _ => {
-                let value = self.value(node, field);
+                let value = self.read_value(node, field);
                 self.mismatch(node, field, "a mapping", &value);
                 Vec::new()
             }
@@ -207,15 +207,15 @@ impl<'file> Decoder<'file> {
     }
 
     /// Returns the known fields of a mapping. Names match in any letter case, as Go's decoder matches them.
-    pub(crate) fn fields<'node>(
+    pub(crate) fn read_fields<'node>(
         &self,
         node: &'node Node,
         at: &str,
         known: &[&'static str],
     ) -> Vec<(&'static str, &'node Node)> {
         let mut found = Vec::new();
-        for (key, written, value) in self.entries(node, at) {
-            if meter::spent().is_some() {
+        for (key, written, value) in self.read_entries(node, at) {
+            if meter::exhausted_limit().is_some() {
                 break;
             }
             let exact = known.iter().find(|name| **name == key);
@@ -227,7 +227,7 @@ impl<'file> Decoder<'file> {
                     } else {
                         format!("{at}.{key}")
                     };
-                    let message = match nearest(&key, known) {
+                    let message = match find_nearest(&key, known) {
                         Some(name) => format!("unknown field \"{key}\"; did you mean \"{name}\"?"),
                         None => format!("unknown field \"{key}\"; known are {}", known.join(", ")),
                     };
@@ -241,16 +241,16 @@ impl<'file> Decoder<'file> {
 }
 
 /// Returns the known name that differs by one or two letters.
-fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+fn find_nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     known
         .iter()
-        .map(|name| (distance(&key.to_lowercase(), &name.to_lowercase()), *name))
+        .map(|name| (edit_distance(&key.to_lowercase(), &name.to_lowercase()), *name))
         .filter(|(distance, _)| *distance <= 2)
         .min()
         .map(|(_, name)| name)
 }
 
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     if a.len() > 64 {
         return usize::MAX;
     }

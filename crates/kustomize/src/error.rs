@@ -23,7 +23,7 @@ pub enum Error {
     /// A file is outside the directory of the kustomization that names it.
     #[error(
         "security; file '{file}' is not in or below '{}' (named as '{path}'); copy it there, or lift the load restriction",
-        shown(root)
+        show_directory(root)
     )]
     OutsideRoot {
         /// The file, links followed.
@@ -50,7 +50,7 @@ pub enum Error {
         why: String,
     },
     /// The directory to build isn't in the tree.
-    #[error("{}: not a directory of this tree", shown(directory))]
+    #[error("{}: not a directory of this tree", show_directory(directory))]
     NotADirectory {
         /// The directory asked for.
         directory: String,
@@ -58,14 +58,14 @@ pub enum Error {
     /// A directory has no kustomization file.
     #[error(
         "unable to find one of 'kustomization.yaml', 'kustomization.yml' or 'Kustomization' in directory '{}'",
-        shown(directory)
+        show_directory(directory)
     )]
     NoKustomization {
         /// The directory.
         directory: String,
     },
     /// A directory has more than one kustomization file.
-    #[error("found multiple kustomization files under '{}': {}; keep one", shown(directory), files.join(", "))]
+    #[error("found multiple kustomization files under '{}': {}; keep one", show_directory(directory), files.join(", "))]
     SeveralKustomizations {
         /// The directory.
         directory: String,
@@ -119,7 +119,7 @@ pub enum Error {
         instead: String,
     },
     /// A transformation of one resource failed.
-    #[error("{}", transformed(path, *line, resource, message, step))]
+    #[error("{}", format_transform_error(path, *line, resource, message, step))]
     Transform {
         /// The file that the resource comes from.
         path: String,
@@ -161,8 +161,8 @@ pub enum Error {
     /// Bases refer to each other in a circle, or a directory to itself or a parent that is being built.
     #[error(
         "{path}:{line}: cycle detected: '{}' contains '{}', which is already being built",
-        shown(directory),
-        shown(visited)
+        show_directory(directory),
+        show_directory(visited)
     )]
     Cycle {
         /// The kustomization with the reference.
@@ -183,13 +183,13 @@ pub enum Error {
         source: Box<Error>,
     },
     /// Several independent errors.
-    #[error("{}", listed(.0))]
+    #[error("{}", join_errors(.0))]
     Several(Vec<Error>),
 }
 
 impl Error {
     /// Notes that this error was reached through a reference.
-    pub(crate) fn through(self, reference: String) -> Self {
+    pub(crate) fn with_reference(self, reference: String) -> Self {
         match self {
             Error::InBase { mut chain, source } => {
                 chain.insert(0, reference);
@@ -235,7 +235,7 @@ impl Error {
     }
 
     /// Combines several errors into one; `None` if the list is empty.
-    pub(crate) fn of(mut errors: Vec<Error>) -> Option<Self> {
+    pub(crate) fn combine(mut errors: Vec<Error>) -> Option<Self> {
         match errors.len() {
             0 => None,
             1 => errors.pop(),
@@ -245,7 +245,7 @@ impl Error {
 }
 
 /// Returns a directory of the tree as authors write it.
-pub(crate) fn shown(directory: &str) -> &str {
+pub(crate) fn show_directory(directory: &str) -> &str {
     if directory.is_empty() { "." } else { directory }
 }
 
@@ -256,12 +256,12 @@ fn outside_tree(path: &str, from: &str, through: Option<&(String, String)>) -> S
         }
         None => format!(
             "'{path}', seen from '{}', leaves the tree; nothing outside it is read",
-            shown(from)
+            show_directory(from)
         ),
     }
 }
 
-fn transformed(path: &str, line: u32, resource: &str, message: &str, step: &str) -> String {
+fn format_transform_error(path: &str, line: u32, resource: &str, message: &str, step: &str) -> String {
     if step.is_empty() {
         format!("{path}:{line}: {resource}: {message}")
     } else {
@@ -269,6 +269,6 @@ fn transformed(path: &str, line: u32, resource: &str, message: &str, step: &str)
     }
 }
 
-fn listed(errors: &[Error]) -> String {
+fn join_errors(errors: &[Error]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -23,7 +23,7 @@ pub(crate) struct FieldSpec {
 impl Clone for FieldSpec {
     fn clone(&self) -> Self {
         let Gvk { group, version, kind } = &self.gvk;
-        meter::text(size_of::<Self>() + group.len() + version.len() + kind.len() + self.path.len());
+        meter::count_text(size_of::<Self>() + group.len() + version.len() + kind.len() + self.path.len());
         FieldSpec {
             gvk: self.gvk.clone(),
             path: self.path.clone(),
@@ -35,12 +35,12 @@ impl Clone for FieldSpec {
 impl FieldSpec {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut spec = FieldSpec::default();
-        for (name, value) in decoder.fields(node, at, &["group", "version", "kind", "path", "create"]) {
+        for (name, value) in decoder.read_fields(node, at, &["group", "version", "kind", "path", "create"]) {
             let at = format!("{at}.{name}");
             match name {
-                "create" => spec.create = decoder.truth(value, &at),
-                "path" => spec.path = decoder.text(value, &at),
-                part => set_gvk(&mut spec.gvk, part, decoder.text(value, &at)),
+                "create" => spec.create = decoder.read_bool(value, &at),
+                "path" => spec.path = decoder.read_text(value, &at),
+                part => set_gvk(&mut spec.gvk, part, decoder.read_text(value, &at)),
             }
         }
         spec
@@ -67,13 +67,14 @@ pub(crate) struct Label {
 impl Label {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut label = Label::default();
-        for (name, value) in decoder.fields(node, at, &["pairs", "includeSelectors", "includeTemplates", "fields"]) {
+        for (name, value) in decoder.read_fields(node, at, &["pairs", "includeSelectors", "includeTemplates", "fields"])
+        {
             let at = format!("{at}.{name}");
             match name {
-                "pairs" => label.pairs = decoder.text_map(value, &at),
-                "includeSelectors" => label.include_selectors = decoder.truth(value, &at),
-                "includeTemplates" => label.include_templates = decoder.truth(value, &at),
-                _ => label.fields = decoder.each(value, &at, |node, at| FieldSpec::read(decoder, node, at)),
+                "pairs" => label.pairs = decoder.read_text_map(value, &at),
+                "includeSelectors" => label.include_selectors = decoder.read_bool(value, &at),
+                "includeTemplates" => label.include_templates = decoder.read_bool(value, &at),
+                _ => label.fields = decoder.read_each(value, &at, |node, at| FieldSpec::read(decoder, node, at)),
             }
         }
         label
@@ -118,8 +119,8 @@ impl Selector {
             "labelSelector",
             "annotationSelector",
         ];
-        for (name, value) in decoder.fields(node, at, &known) {
-            let text = decoder.text(value, &format!("{at}.{name}"));
+        for (name, value) in decoder.read_fields(node, at, &known) {
+            let text = decoder.read_text(value, &format!("{at}.{name}"));
             match name {
                 "name" => selector.name = text,
                 "namespace" => selector.namespace = text,
@@ -146,16 +147,16 @@ pub(crate) struct Patch {
 impl Patch {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut patch = Patch::default();
-        for (name, value) in decoder.fields(node, at, &["path", "patch", "target", "options"]) {
+        for (name, value) in decoder.read_fields(node, at, &["path", "patch", "target", "options"]) {
             let at = format!("{at}.{name}");
             match name {
-                "path" => patch.path = decoder.text(value, &at),
-                "patch" => patch.patch = decoder.spot(value, &at),
+                "path" => patch.path = decoder.read_text(value, &at),
+                "patch" => patch.patch = decoder.read_spot(value, &at),
                 "target" if value.is_null() => {}
                 "target" => patch.target = Some(Selector::read(decoder, value, &at)),
                 _ => {
-                    for (option, value) in decoder.fields(value, &at, &["allowNameChange", "allowKindChange"]) {
-                        let truth = decoder.truth(value, &format!("{at}.{option}"));
+                    for (option, value) in decoder.read_fields(value, &at, &["allowNameChange", "allowKindChange"]) {
+                        let truth = decoder.read_bool(value, &format!("{at}.{option}"));
                         if option == "allowNameChange" {
                             patch.allow_name_change = truth;
                         } else {
@@ -182,8 +183,8 @@ pub(crate) struct Image {
 impl Image {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut image = Image::default();
-        for (name, value) in decoder.fields(node, at, &["name", "newName", "tagSuffix", "newTag", "digest"]) {
-            let text = decoder.text(value, &format!("{at}.{name}"));
+        for (name, value) in decoder.read_fields(node, at, &["name", "newName", "tagSuffix", "newTag", "digest"]) {
+            let text = decoder.read_text(value, &format!("{at}.{name}"));
             match name {
                 "name" => image.name = text,
                 "newName" => image.new_name = text,
@@ -207,13 +208,13 @@ pub(crate) struct ValueTarget {
 impl ValueTarget {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut target = ValueTarget::default();
-        for (name, value) in decoder.fields(node, at, &["selector", "fieldPath", "filePathPosition"]) {
+        for (name, value) in decoder.read_fields(node, at, &["selector", "fieldPath", "filePathPosition"]) {
             let at = format!("{at}.{name}");
             match name {
                 "selector" if value.is_null() => {}
                 "selector" => target.selector = Some(Selector::read(decoder, value, &at)),
-                "fieldPath" => target.field_path = decoder.text(value, &at),
-                _ => target.position = decoder.integer(value, &at),
+                "fieldPath" => target.field_path = decoder.read_text(value, &at),
+                _ => target.position = decoder.read_integer(value, &at),
             }
         }
         target
@@ -247,11 +248,11 @@ pub(crate) struct Replica {
 impl Replica {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut replica = Replica::default();
-        for (name, value) in decoder.fields(node, at, &["name", "count"]) {
+        for (name, value) in decoder.read_fields(node, at, &["name", "count"]) {
             let at = format!("{at}.{name}");
             match name {
-                "name" => replica.name = decoder.text(value, &at),
-                _ => replica.count = decoder.integer(value, &at),
+                "name" => replica.name = decoder.read_text(value, &at),
+                _ => replica.count = decoder.read_integer(value, &at),
             }
         }
         replica
@@ -270,24 +271,24 @@ pub(crate) struct GeneratorOptions {
 impl GeneratorOptions {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut options = GeneratorOptions::default();
-        for (name, value) in decoder.fields(
+        for (name, value) in decoder.read_fields(
             node,
             at,
             &["labels", "annotations", "disableNameSuffixHash", "immutable"],
         ) {
             let at = format!("{at}.{name}");
             match name {
-                "labels" => options.labels = decoder.text_map(value, &at),
-                "annotations" => options.annotations = decoder.text_map(value, &at),
-                "disableNameSuffixHash" => options.disable_name_suffix_hash = decoder.truth(value, &at),
-                _ => options.immutable = decoder.truth(value, &at),
+                "labels" => options.labels = decoder.read_text_map(value, &at),
+                "annotations" => options.annotations = decoder.read_text_map(value, &at),
+                "disableNameSuffixHash" => options.disable_name_suffix_hash = decoder.read_bool(value, &at),
+                _ => options.immutable = decoder.read_bool(value, &at),
             }
         }
         options
     }
 
     /// Returns these options, completed with the kustomization's own options. These options take precedence.
-    pub(crate) fn over(mut self, global: &GeneratorOptions) -> Self {
+    pub(crate) fn with_defaults(mut self, global: &GeneratorOptions) -> Self {
         for (key, value) in &global.labels {
             self.labels.entry(key.clone()).or_insert_with(|| value.clone());
         }
@@ -333,24 +334,27 @@ impl GeneratorArguments {
         } else {
             known.split_last().map_or(&[][..], |(_, rest)| rest)
         };
-        for (name, value) in decoder.fields(node, at, known) {
+        for (name, value) in decoder.read_fields(node, at, known) {
             let at = format!("{at}.{name}");
             match name {
-                "name" => arguments.name = decoder.text(value, &at),
-                "namespace" => arguments.namespace = decoder.text(value, &at),
-                "behavior" => arguments.behavior = decoder.text(value, &at),
-                "literals" => arguments.literals = decoder.texts(value, &at),
-                "files" => arguments.files = decoder.texts(value, &at),
-                "envs" => arguments.envs.splice(0..0, decoder.texts(value, &at)).for_each(drop),
+                "name" => arguments.name = decoder.read_text(value, &at),
+                "namespace" => arguments.namespace = decoder.read_text(value, &at),
+                "behavior" => arguments.behavior = decoder.read_text(value, &at),
+                "literals" => arguments.literals = decoder.read_texts(value, &at),
+                "files" => arguments.files = decoder.read_texts(value, &at),
+                "envs" => arguments
+                    .envs
+                    .splice(0..0, decoder.read_texts(value, &at))
+                    .for_each(drop),
                 "env" => {
-                    let env = decoder.spot(value, &at);
+                    let env = decoder.read_spot(value, &at);
                     if !env.value.is_empty() {
                         arguments.envs.push(env);
                     }
                 }
                 "options" if value.is_null() => {}
                 "options" => arguments.options = Some(GeneratorOptions::read(decoder, value, &at)),
-                _ => arguments.secret_type = decoder.text(value, &at),
+                _ => arguments.secret_type = decoder.read_text(value, &at),
             }
         }
         arguments
@@ -368,16 +372,16 @@ pub(crate) struct SortOptions {
 impl SortOptions {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut options = SortOptions::default();
-        for (name, value) in decoder.fields(node, at, &["order", "legacySortOptions"]) {
+        for (name, value) in decoder.read_fields(node, at, &["order", "legacySortOptions"]) {
             let at = format!("{at}.{name}");
             match name {
-                "order" => options.order = decoder.text(value, &at),
+                "order" => options.order = decoder.read_text(value, &at),
                 _ if value.is_null() => {}
                 _ => {
                     let mut kinds = (Vec::new(), Vec::new());
-                    for (list, value) in decoder.fields(value, &at, &["orderFirst", "orderLast"]) {
+                    for (list, value) in decoder.read_fields(value, &at, &["orderFirst", "orderLast"]) {
                         let texts = decoder
-                            .texts(value, &format!("{at}.{list}"))
+                            .read_texts(value, &format!("{at}.{list}"))
                             .into_iter()
                             .map(|spot| spot.value)
                             .collect();
@@ -412,14 +416,14 @@ impl Variable {
             ..Variable::default()
         };
         let mut api_version = String::new();
-        for (name, value) in decoder.fields(node, at, &["name", "objref", "fieldref"]) {
+        for (name, value) in decoder.read_fields(node, at, &["name", "objref", "fieldref"]) {
             let at = format!("{at}.{name}");
             match name {
-                "name" => variable.name = decoder.text(value, &at),
+                "name" => variable.name = decoder.read_text(value, &at),
                 "objref" => {
                     let known = ["apiVersion", "group", "version", "kind", "name", "namespace"];
-                    for (part, value) in decoder.fields(value, &at, &known) {
-                        let text = decoder.text(value, &format!("{at}.{part}"));
+                    for (part, value) in decoder.read_fields(value, &at, &known) {
+                        let text = decoder.read_text(value, &format!("{at}.{part}"));
                         match part {
                             "apiVersion" => api_version = text,
                             "name" => variable.object_name = text,
@@ -429,8 +433,8 @@ impl Variable {
                     }
                 }
                 _ => {
-                    for (_, value) in decoder.fields(value, &at, &["fieldPath"]) {
-                        let text = decoder.text(value, &format!("{at}.fieldPath"));
+                    for (_, value) in decoder.read_fields(value, &at, &["fieldPath"]) {
+                        let text = decoder.read_text(value, &format!("{at}.fieldPath"));
                         if !text.is_empty() {
                             variable.field_path = text;
                         }
@@ -461,14 +465,14 @@ pub(crate) struct FieldOptions {
 impl FieldOptions {
     fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut options = FieldOptions::default();
-        for (name, value) in decoder.fields(node, at, &["delimiter", "index", "encoding", "create"]) {
+        for (name, value) in decoder.read_fields(node, at, &["delimiter", "index", "encoding", "create"]) {
             let at = format!("{at}.{name}");
             match name {
-                "delimiter" => options.delimiter = decoder.text(value, &at),
-                "index" => options.index = decoder.integer(value, &at),
-                "create" => options.create = decoder.truth(value, &at),
+                "delimiter" => options.delimiter = decoder.read_text(value, &at),
+                "index" => options.index = decoder.read_integer(value, &at),
+                "create" => options.create = decoder.read_bool(value, &at),
                 // kustomize takes this field and does nothing with it.
-                _ => drop(decoder.text(value, &at)),
+                _ => drop(decoder.read_text(value, &at)),
             }
         }
         options
@@ -505,16 +509,16 @@ pub(crate) struct Replacement {
 impl Replacement {
     pub(crate) fn read(decoder: &Decoder<'_>, node: &Node, at: &str) -> Self {
         let mut replacement = Replacement::default();
-        for (name, value) in decoder.fields(node, at, &["path", "source", "targets", "sourceValue"]) {
+        for (name, value) in decoder.read_fields(node, at, &["path", "source", "targets", "sourceValue"]) {
             let at = format!("{at}.{name}");
             match name {
-                "path" => replacement.path = decoder.text(value, &at),
+                "path" => replacement.path = decoder.read_text(value, &at),
                 _ if value.is_null() => {}
                 "source" => replacement.source = Some(Self::read_source(decoder, value, &at)),
-                "sourceValue" => replacement.source_value = Some(decoder.text(value, &at)),
+                "sourceValue" => replacement.source_value = Some(decoder.read_text(value, &at)),
                 _ => {
                     replacement.targets =
-                        Some(decoder.each(value, &at, |node, at| Self::read_target(decoder, node, at)))
+                        Some(decoder.read_each(value, &at, |node, at| Self::read_target(decoder, node, at)))
                 }
             }
         }
@@ -524,15 +528,15 @@ impl Replacement {
     fn read_source(decoder: &Decoder<'_>, node: &Node, at: &str) -> ReplacementSource {
         let mut source = ReplacementSource::default();
         let known = ["group", "version", "kind", "name", "namespace", "fieldPath", "options"];
-        for (name, value) in decoder.fields(node, at, &known) {
+        for (name, value) in decoder.read_fields(node, at, &known) {
             let at = format!("{at}.{name}");
             match name {
                 "options" if value.is_null() => {}
                 "options" => source.options = Some(FieldOptions::read(decoder, value, &at)),
-                "fieldPath" => source.field_path = decoder.text(value, &at),
-                "name" => source.selector.name = decoder.text(value, &at),
-                "namespace" => source.selector.namespace = decoder.text(value, &at),
-                part => set_gvk(&mut source.selector.gvk, part, decoder.text(value, &at)),
+                "fieldPath" => source.field_path = decoder.read_text(value, &at),
+                "name" => source.selector.name = decoder.read_text(value, &at),
+                "namespace" => source.selector.namespace = decoder.read_text(value, &at),
+                part => set_gvk(&mut source.selector.gvk, part, decoder.read_text(value, &at)),
             }
         }
         source
@@ -540,14 +544,18 @@ impl Replacement {
 
     fn read_target(decoder: &Decoder<'_>, node: &Node, at: &str) -> ReplacementTarget {
         let mut target = ReplacementTarget::default();
-        for (name, value) in decoder.fields(node, at, &["select", "reject", "fieldPaths", "options"]) {
+        for (name, value) in decoder.read_fields(node, at, &["select", "reject", "fieldPaths", "options"]) {
             let at = format!("{at}.{name}");
             match name {
                 _ if value.is_null() => {}
                 "select" => target.select = Some(Selector::read(decoder, value, &at)),
-                "reject" => target.reject = decoder.each(value, &at, |node, at| Selector::read(decoder, node, at)),
+                "reject" => target.reject = decoder.read_each(value, &at, |node, at| Selector::read(decoder, node, at)),
                 "fieldPaths" => {
-                    target.field_paths = decoder.texts(value, &at).into_iter().map(|spot| spot.value).collect()
+                    target.field_paths = decoder
+                        .read_texts(value, &at)
+                        .into_iter()
+                        .map(|spot| spot.value)
+                        .collect()
                 }
                 _ => target.options = Some(FieldOptions::read(decoder, value, &at)),
             }

@@ -43,7 +43,7 @@ pub(crate) fn apply(
     create: Create,
     set: &mut dyn FnMut(&mut Node) -> Result<(), String>,
 ) -> Result<(), String> {
-    meter::work(1);
+    meter::count_steps(1);
     meter::check()?;
     let api_version = node.get("apiVersion").map_or("", Node::text);
     let kind = node.get("kind").map_or("", Node::text);
@@ -61,7 +61,7 @@ pub(crate) fn descend(
     create: Create,
     set: &mut dyn FnMut(&mut Node) -> Result<(), String>,
 ) -> Result<(), String> {
-    meter::work(1);
+    meter::count_steps(1);
     meter::check()?;
     let Some((first, rest)) = path.split_first() else {
         return set(node);
@@ -93,7 +93,7 @@ pub(crate) fn descend(
                     (Create::Scalar, true) => Node::untyped(""),
                     _ => Node::map(),
                 };
-                node.set_field(name, made.placed(place.0, place.1));
+                node.set_field(name, made.with_place(place.0, place.1));
             }
             let Some(field) = node.get_mut(name) else {
                 return Ok(());

@@ -29,7 +29,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    pub(crate) fn error(&self, line: u32, field: &str, message: impl Into<String>) -> Error {
+    pub(crate) fn field_error(&self, line: u32, field: &str, message: impl Into<String>) -> Error {
         Error::Field {
             path: self.path.to_owned(),
             line,
@@ -44,7 +44,7 @@ impl Place<'_> {
 }
 
 /// Makes the resource of one generator.
-pub(crate) fn resource(
+pub(crate) fn generate_resource(
     loader: &Loader<'_>,
     arguments: &GeneratorArguments,
     options: Option<&GeneratorOptions>,
@@ -52,9 +52,9 @@ pub(crate) fn resource(
     place: Place<'_>,
 ) -> Result<Resource, Error> {
     if arguments.name.is_empty() {
-        return Err(place.error(place.line, "name", "a configmap must have a name"));
+        return Err(place.field_error(place.line, "name", "a configmap must have a name"));
     }
-    let pairs = pairs(loader, arguments, is_secret, place)?;
+    let pairs = read_pairs(loader, arguments, is_secret, place)?;
     let mut node = Node::map();
     node.set_field("apiVersion", Node::string("v1"));
     node.set_field("kind", Node::string(if is_secret { "Secret" } else { "ConfigMap" }));
@@ -75,18 +75,18 @@ pub(crate) fn resource(
         let _ = node.map_field("data");
     }
     for (key, (bytes, source, line)) in pairs {
-        meter::check().map_err(|message| place.error(line, &key, message))?;
+        meter::check().map_err(|message| place.field_error(line, &key, message))?;
         if is_secret {
             // The content in one line, and then in several lines.
             let _passing = meter::in_passing();
-            meter::text(bytes.len() * 3);
+            meter::count_text(bytes.len() * 3);
         }
         let (field, value) = match std::str::from_utf8(&bytes) {
             Ok(text) if !is_secret => ("data", text.to_owned()),
             _ if is_secret => ("data", wrapped_base64(&bytes)),
             _ => ("binaryData", wrapped_base64(&bytes)),
         };
-        let mut value = Node::scalar(value, Tag::Str).placed(source, line);
+        let mut value = Node::scalar(value, Tag::Str).with_place(source, line);
         if value.text().contains('\n') {
             value.style = Style::Literal;
         }
@@ -109,12 +109,12 @@ pub(crate) fn resource(
         }
     }
     fill_places(&mut node, place.source, place.line);
-    let mut resource = loader.resource(node);
+    let mut resource = loader.make_resource(node);
     // In kustomize, the notes are annotations behind these labels. Validators must see that the labels are not last.
     resource.note_labels_are_read();
     resource.notes.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
     resource.notes.is_generated = true;
-    resource.notes.behavior = Behavior::named(&arguments.behavior);
+    resource.notes.behavior = Behavior::parse(&arguments.behavior);
     Ok(resource)
 }
 
@@ -133,7 +133,7 @@ fn fill_places(node: &mut Node, source: u32, line: u32) {
 
 type Pairs = BTreeMap<String, (Vec<u8>, u32, u32)>;
 
-fn pairs(
+fn read_pairs(
     loader: &Loader<'_>,
     arguments: &GeneratorArguments,
     is_secret: bool,
@@ -141,21 +141,21 @@ fn pairs(
 ) -> Result<Pairs, Error> {
     let mut pairs = Pairs::new();
     let mut put = |key: &str, value: Vec<u8>, at: (u32, u32), line: u32, field: &str| {
-        meter::text(96 + key.len() + value.len());
-        meter::check().map_err(|message| place.error(line, field, message))?;
+        meter::count_text(96 + key.len() + value.len());
+        meter::check().map_err(|message| place.field_error(line, field, message))?;
         if pairs.insert(key.to_owned(), (value, at.0, at.1)).is_some() {
             let message = format!("configmap {} illegally repeats the key `{key}`", arguments.name);
-            return Err(place.error(line, field, message));
+            return Err(place.field_error(line, field, message));
         }
         Ok(())
     };
     for env in &arguments.envs {
         let (path, bytes) = loader
             .read(place.root, &env.value)
-            .map_err(|error| place.error(env.line, "envs", error.to_string()))?;
-        let source = loader.source(&path);
+            .map_err(|error| place.field_error(env.line, "envs", error.to_string()))?;
+        let source = loader.source_number(&path);
         for (key, value, line) in
-            env_lines(bytes).map_err(|message| place.error(env.line, "envs", format!("{path}: {message}")))?
+            env_lines(bytes).map_err(|message| place.field_error(env.line, "envs", format!("{path}: {message}")))?
         {
             put(&key, value.into_bytes(), (source, line), env.line, "envs")?;
         }
@@ -164,11 +164,11 @@ fn pairs(
         let Some((key, value)) = literal.value.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             let shown = if is_secret { "" } else { &literal.value };
             let message = format!("invalid literal source {shown}, expected key=value").replace(" ,", ",");
-            return Err(place.error(literal.line, "literals", message));
+            return Err(place.field_error(literal.line, "literals", message));
         };
         put(
             key,
-            unquoted(value).as_bytes().to_vec(),
+            strip_quotes(value).as_bytes().to_vec(),
             (place.source, literal.line),
             literal.line,
             "literals",
@@ -182,12 +182,18 @@ fn pairs(
             } else {
                 message
             };
-            place.error(file.line, "files", shown)
+            place.field_error(file.line, "files", shown)
         })?;
         let (found, bytes) = loader
             .read(place.root, path)
-            .map_err(|error| place.error(file.line, "files", error.to_string()))?;
-        put(key, bytes.to_vec(), (loader.source(&found), 1), file.line, "files")?;
+            .map_err(|error| place.field_error(file.line, "files", error.to_string()))?;
+        put(
+            key,
+            bytes.to_vec(),
+            (loader.source_number(&found), 1),
+            file.line,
+            "files",
+        )?;
     }
     Ok(pairs)
 }
@@ -209,7 +215,7 @@ fn file_source(source: &str) -> Result<(&str, &str), String> {
     }
 }
 
-fn unquoted(text: &str) -> &str {
+fn strip_quotes(text: &str) -> &str {
     for quote in ['"', '\''] {
         if text.len() >= 2
             && let Some(inside) = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote))
@@ -262,7 +268,7 @@ fn wrapped_base64(bytes: &[u8]) -> String {
 }
 
 /// Returns the suffix that the content of a ConfigMap or a Secret gives its name.
-pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
+pub(crate) fn hash_content(resource: &Resource) -> Result<String, String> {
     let _passing = meter::in_passing();
     let value = |field: &str| match resource.node.get(field) {
         None => Ok(json!("")),
@@ -336,7 +342,7 @@ fn write_json(value: &Value, into: &mut String) {
 }
 
 fn write_string(text: &str, into: &mut String) {
-    meter::text(2 * text.len());
+    meter::count_text(2 * text.len());
     for character in Value::from(text).to_string().chars() {
         match character {
             '<' => into.push_str("\\u003c"),

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::kustomization::FILE_NAMES;
 use crate::load::Loader;
 use crate::options::{Limits, LoadRestrictor};
-use crate::tree::{Entry, FileTree, clean};
+use crate::tree::{Entry, FileTree, clean_path};
 
 /// Writes the kustomization of a directory that has none.
 ///
@@ -30,18 +30,18 @@ use crate::tree::{Entry, FileTree, clean};
 /// # Errors
 /// If the directory is missing, or a file isn't a manifest.
 pub fn generate(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
-    let directory = clean(directory);
+    let directory = clean_path(directory);
     for name in FILE_NAMES {
-        let path = below(&directory, name);
+        let path = join_path(&directory, name);
         if let Some(Entry::File(bytes)) = tree.entry(&path) {
-            return Loader::text(&path, bytes).map(Cow::into_owned);
+            return Loader::decode_text(&path, bytes).map(Cow::into_owned);
         }
     }
-    kustomization(tree, &directory)
+    generate_kustomization(tree, &directory)
 }
 
 /// Returns the text for a directory that is known to have no kustomization.
-pub(crate) fn kustomization(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
+pub(crate) fn generate_kustomization(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
     if !matches!(tree.entry(directory), Some(Entry::Directory)) {
         return Err(Error::NotADirectory {
             directory: directory.to_owned(),
@@ -50,16 +50,16 @@ pub(crate) fn kustomization(tree: &dyn FileTree, directory: &str) -> Result<Stri
     let loader = Loader::new(tree, LoadRestrictor::RootOnly, Limits::default());
     let _passing = crate::meter::in_passing();
     let mut resources = Vec::new();
-    collect(tree, &loader, directory, "", 0, &mut resources)?;
+    collect_files(tree, &loader, directory, "", 0, &mut resources)?;
     let value = serde_json::json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": resources,
     });
-    Ok(emit::document(&value))
+    Ok(emit::write_document(&value))
 }
 
-fn collect(
+fn collect_files(
     tree: &dyn FileTree,
     loader: &Loader<'_>,
     root: &str,
@@ -67,7 +67,7 @@ fn collect(
     depth: usize,
     resources: &mut Vec<String>,
 ) -> Result<(), Error> {
-    let directory = below(root, inside);
+    let directory = join_path(root, inside);
     if depth > loader.limits.depth {
         return Err(Error::Limit {
             path: directory,
@@ -78,19 +78,22 @@ fn collect(
     let mut names = tree.list(&directory);
     names.sort();
     for name in names {
-        let relative = below(inside, &name);
-        let path = below(root, &relative);
+        let relative = join_path(inside, &name);
+        let path = join_path(root, &relative);
         match tree.entry(&path) {
             Some(Entry::Directory) => {
-                if FILE_NAMES.iter().any(|file| is_file(tree.entry(&below(&path, file)))) {
+                if FILE_NAMES
+                    .iter()
+                    .any(|file| is_file(tree.entry(&join_path(&path, file))))
+                {
                     resources.push(relative);
                 } else {
-                    collect(tree, loader, root, &relative, depth + 1, resources)?;
+                    collect_files(tree, loader, root, &relative, depth + 1, resources)?;
                 }
             }
             Some(Entry::File(bytes)) if has_manifest_name(&name) => {
                 // Reading it now names the file that is no manifest, where the build would only name the generated list.
-                loader.resources(&path, &Loader::text(&path, bytes)?, Lines::After(0))?;
+                loader.read_resources(&path, &Loader::decode_text(&path, bytes)?, Lines::After(0))?;
                 resources.push(relative);
             }
             _ => {}
@@ -105,7 +108,7 @@ fn has_manifest_name(name: &str) -> bool {
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-fn below(directory: &str, name: &str) -> String {
+fn join_path(directory: &str, name: &str) -> String {
     match (directory.is_empty(), name.is_empty()) {
         (true, _) => name.to_owned(),
         (_, true) => directory.to_owned(),

@@ -29,20 +29,24 @@ impl Growth {
     pub(crate) fn add(&mut self, added: usize, resource: &Node) -> Result<(), String> {
         self.added = self.added.saturating_add(added);
         if self.added > self.size.max(SMALL) {
-            self.size = size(resource);
+            self.size = measure_size(resource);
             self.added = 0;
             let (mut nodes, mut text) = (MAXIMUM_NODES, MAXIMUM_TEXT);
-            spend(resource, &mut nodes, &mut text)?;
+            spend_node(resource, &mut nodes, &mut text)?;
         }
         meter::check()
     }
 }
 
 /// Returns the size of a node: nodes, and one for sixteen bytes of text.
-pub(crate) fn size(node: &Node) -> usize {
-    meter::work(1);
-    let items = node.items().iter().map(size).sum::<usize>();
-    let values = node.entries().iter().map(|(_, value)| size(value)).sum::<usize>();
+pub(crate) fn measure_size(node: &Node) -> usize {
+    meter::count_steps(1);
+    let items = node.items().iter().map(measure_size).sum::<usize>();
+    let values = node
+        .entries()
+        .iter()
+        .map(|(_, value)| measure_size(value))
+        .sum::<usize>();
     1 + node.text().len() / 16 + items + values
 }
 
@@ -52,7 +56,7 @@ pub(crate) fn size(node: &Node) -> usize {
 /// If the node is nested too deeply.
 pub(crate) fn check_depth(node: &Node, level: usize) -> Result<(), String> {
     let deeper = |node: &Node| check_depth(node, level + 1);
-    meter::work(1);
+    meter::count_steps(1);
     if level > MAXIMUM_DEPTH {
         return Err(format!(
             "the resource becomes nested deeper than {MAXIMUM_DEPTH} levels"
@@ -62,12 +66,12 @@ pub(crate) fn check_depth(node: &Node, level: usize) -> Result<(), String> {
     node.entries().iter().try_for_each(|(_, value)| deeper(value))
 }
 
-fn spend(node: &Node, nodes: &mut usize, text: &mut usize) -> Result<(), String> {
+fn spend_node(node: &Node, nodes: &mut usize, text: &mut usize) -> Result<(), String> {
     let too_big = || "the resource becomes too big: a change copies parts of it into it".to_owned();
     *nodes = nodes.checked_sub(1).ok_or_else(too_big)?;
     *text = text.checked_sub(node.text().len()).ok_or_else(too_big)?;
-    node.items().iter().try_for_each(|item| spend(item, nodes, text))?;
+    node.items().iter().try_for_each(|item| spend_node(item, nodes, text))?;
     node.entries()
         .iter()
-        .try_for_each(|(_, value)| spend(value, nodes, text))
+        .try_for_each(|(_, value)| spend_node(value, nodes, text))
 }

@@ -30,7 +30,7 @@ pub(crate) struct Operation {
 ///
 /// # Errors
 /// If the value isn't a list of operations.
-pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, String> {
+pub(crate) fn read_operations(value: &Value, node: &Node) -> Result<Vec<Operation>, String> {
     let Value::Array(items) = value else {
         return Err("a JSON patch is a list of operations".to_owned());
     };
@@ -75,7 +75,7 @@ pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, S
 pub(crate) fn apply(node: &mut Node, operations: &[Operation], place: (u32, u32)) -> Result<(), String> {
     let mut growth = Growth::default();
     for operation in operations {
-        one(node, operation, place)
+        apply_operation(node, operation, place)
             .and_then(|added| growth.add(added, node))
             .map_err(|message| format!("{} operation does not apply: {message}", operation.op))?;
     }
@@ -83,8 +83,8 @@ pub(crate) fn apply(node: &mut Node, operations: &[Operation], place: (u32, u32)
 }
 
 /// Applies one operation. Returns the size of the addition.
-fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Result<usize, String> {
-    meter::work(1 + operation.path.len() / 16);
+fn apply_operation(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Result<usize, String> {
+    meter::count_steps(1 + operation.path.len() / 16);
     meter::check()?;
     let value = || {
         let mut made = operation
@@ -99,7 +99,7 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
     };
     let path = operation.path.as_str();
     match operation.op.as_str() {
-        "add" => add(node, path, value()),
+        "add" => add_value(node, path, value()),
         "remove" => remove(node, path).map(|_| 0),
         "replace" if path.is_empty() => {
             let made = value();
@@ -111,36 +111,36 @@ fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Re
         }
         "replace" => {
             let made = value();
-            let (parent, key) = parent(node, path)?;
+            let (parent, key) = find_parent(node, path)?;
             if parent.is_map() {
-                return add(node, path, made);
+                return add_value(node, path, made);
             }
-            let old = child(parent, &key).ok_or_else(|| format!("doc is missing key: {path}"))?;
-            let added = measure(&made, path)?;
+            let old = find_child(parent, &key).ok_or_else(|| format!("doc is missing key: {path}"))?;
+            let added = measure_addition(&made, path)?;
             *old = made;
             Ok(added)
         }
         "move" => {
             let taken = remove(node, &operation.from)?;
-            add(node, path, taken)
+            add_value(node, path, taken)
         }
         "copy" => {
-            let (from, key) = parent(node, &operation.from)?;
+            let (from, key) = find_parent(node, &operation.from)?;
             let in_mapping = from.is_map();
-            let copied = match child(from, &key) {
+            let copied = match find_child(from, &key) {
                 Some(found) => found.clone(),
                 None if in_mapping => value_of_nothing(source, line),
                 None => return Err(format!("doc is missing from path: {}", operation.from)),
             };
-            add(node, path, copied)
+            add_value(node, path, copied)
         }
-        "test" => test(node, path, operation.value.as_ref()).map(|()| 0),
+        "test" => test_value(node, path, operation.value.as_ref()).map(|()| 0),
         other => Err(format!("unexpected kind: {other}")),
     }
 }
 
 /// Splits a pointer into its decoded parts.
-fn parts(path: &str) -> Result<Vec<String>, String> {
+fn split_pointer(path: &str) -> Result<Vec<String>, String> {
     let Some((_, rest)) = path.split_once('/') else {
         return Err(format!("the path '{path}' must start with '/'"));
     };
@@ -157,14 +157,14 @@ fn value_of_nothing(source: u32, line: u32) -> Node {
     null
 }
 
-fn parent<'node>(node: &'node mut Node, path: &str) -> Result<(&'node mut Node, String), String> {
-    let mut parts = parts(path)?;
+fn find_parent<'node>(node: &'node mut Node, path: &str) -> Result<(&'node mut Node, String), String> {
+    let mut parts = split_pointer(path)?;
     let Some(last) = parts.pop() else {
         return Err(format!("doc is missing path: {path}"));
     };
     let mut at = node;
     for part in parts {
-        at = child(at, &part).ok_or_else(|| format!("doc is missing path: \"{path}\": missing value"))?;
+        at = find_child(at, &part).ok_or_else(|| format!("doc is missing path: \"{path}\": missing value"))?;
     }
     if at.is_scalar() {
         return Err(format!("doc is missing path: \"{path}\": missing value"));
@@ -172,16 +172,16 @@ fn parent<'node>(node: &'node mut Node, path: &str) -> Result<(&'node mut Node, 
     Ok((at, last))
 }
 
-fn child<'node>(node: &'node mut Node, key: &str) -> Option<&'node mut Node> {
+fn find_child<'node>(node: &'node mut Node, key: &str) -> Option<&'node mut Node> {
     if node.is_map() {
         return node.get_mut(key);
     }
     let items = node.items_mut()?;
-    let position = index(key, items.len())?;
+    let position = resolve_index(key, items.len())?;
     items.get_mut(position)
 }
 
-fn index(key: &str, length: usize) -> Option<usize> {
+fn resolve_index(key: &str, length: usize) -> Option<usize> {
     let number: i64 = key.parse().ok()?;
     let length = i64::try_from(length).ok()?;
     let position = if number < 0 { number + length } else { number };
@@ -194,20 +194,20 @@ fn index(key: &str, length: usize) -> Option<usize> {
 ///
 /// # Errors
 /// If the value would be nested too deeply there.
-fn measure(value: &Node, path: &str) -> Result<usize, String> {
+fn measure_addition(value: &Node, path: &str) -> Result<usize, String> {
     growth::check_depth(value, path.matches('/').count())?;
-    Ok(growth::size(value))
+    Ok(growth::measure_size(value))
 }
 
-fn add(node: &mut Node, path: &str, value: Node) -> Result<usize, String> {
-    let (parent, key) = parent(node, path)?;
-    let added = measure(&value, path)?;
+fn add_value(node: &mut Node, path: &str, value: Node) -> Result<usize, String> {
+    let (parent, key) = find_parent(node, path)?;
+    let added = measure_addition(&value, path)?;
     match &mut parent.data {
         Data::Map(entries) => {
-            meter::work(1 + entries.len() / 8);
+            meter::count_steps(1 + entries.len() / 8);
             match entries.iter_mut().find(|(name, _)| name.text() == key) {
                 Some((_, old)) => *old = value,
-                None => entries.push((Node::quoted(key).placed_like(&value), value)),
+                None => entries.push((Node::quoted(key).with_place_of(&value), value)),
             }
             Ok(added)
         }
@@ -217,8 +217,8 @@ fn add(node: &mut Node, path: &str, value: Node) -> Result<usize, String> {
         }
         Data::Seq(items) => {
             let position =
-                index(&key, items.len() + 1).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
-            meter::work((items.len() - position.min(items.len())) / 16);
+                resolve_index(&key, items.len() + 1).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
+            meter::count_steps((items.len() - position.min(items.len())) / 16);
             items.insert(position, value);
             Ok(added)
         }
@@ -227,26 +227,27 @@ fn add(node: &mut Node, path: &str, value: Node) -> Result<usize, String> {
 }
 
 fn remove(node: &mut Node, path: &str) -> Result<Node, String> {
-    let (parent, key) = parent(node, path)?;
+    let (parent, key) = find_parent(node, path)?;
     match &mut parent.data {
         Data::Map(_) => parent
             .remove(&key)
             .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: missing value")),
         Data::Seq(items) => {
-            let position = index(&key, items.len()).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
-            meter::work((items.len() - position) / 16);
+            let position =
+                resolve_index(&key, items.len()).ok_or_else(|| format!("Unable to access invalid index: {key}"))?;
+            meter::count_steps((items.len() - position) / 16);
             Ok(items.remove(position))
         }
         Data::Scalar(_) => Err(format!("doc is missing path: \"{path}\": missing value")),
     }
 }
 
-fn test(node: &mut Node, path: &str, wanted: Option<&Value>) -> Result<(), String> {
+fn test_value(node: &mut Node, path: &str, wanted: Option<&Value>) -> Result<(), String> {
     let found = if path.is_empty() {
         Some(&mut *node)
     } else {
-        let (parent, key) = parent(node, path)?;
-        child(parent, &key)
+        let (parent, key) = find_parent(node, path)?;
+        find_child(parent, &key)
     };
     let _passing = meter::in_passing();
     let found = match found {

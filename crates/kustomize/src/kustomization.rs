@@ -101,100 +101,100 @@ pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Kustomization {
     let known = |key: &Node| FIELDS.iter().any(|name| name.eq_ignore_ascii_case(key.text()));
     let mut empty = node.entries().iter().all(|(key, _)| known(key));
     let (mut bases, mut image_tags) = (Vec::new(), Vec::new());
-    for (name, value) in decoder.fields(node, "", &FIELDS) {
+    for (name, value) in decoder.read_fields(node, "", &FIELDS) {
         let line = value.line;
         match name {
             "apiVersion" => {
-                api_version = decoder.text(value, name);
+                api_version = decoder.read_text(value, name);
                 version_node = value;
                 continue;
             }
             "kind" => {
-                kind = decoder.text(value, name);
+                kind = decoder.read_text(value, name);
                 kind_node = value;
                 continue;
             }
             _ if value.is_null() => continue,
             "metadata" => {
                 let known = ["name", "namespace", "labels", "annotations"];
-                for (inner, value) in decoder.fields(value, name, &known) {
+                for (inner, value) in decoder.read_fields(value, name, &known) {
                     match inner {
-                        "labels" | "annotations" => drop(decoder.text_map(value, &format!("metadata.{inner}"))),
-                        _ => drop(decoder.text(value, &format!("metadata.{inner}"))),
+                        "labels" | "annotations" => drop(decoder.read_text_map(value, &format!("metadata.{inner}"))),
+                        _ => drop(decoder.read_text(value, &format!("metadata.{inner}"))),
                     }
                 }
             }
-            "openapi" => k.openapi = Some(Spot::new(decoder.text_map(value, name), line)),
-            "namePrefix" => k.name_prefix = decoder.spot(value, name),
-            "nameSuffix" => k.name_suffix = decoder.spot(value, name),
-            "namespace" => k.namespace = decoder.spot(value, name),
+            "openapi" => k.openapi = Some(Spot::new(decoder.read_text_map(value, name), line)),
+            "namePrefix" => k.name_prefix = decoder.read_spot(value, name),
+            "nameSuffix" => k.name_suffix = decoder.read_spot(value, name),
+            "namespace" => k.namespace = decoder.read_spot(value, name),
             "commonLabels" => {
                 k.deprecated.push((name, "labels"));
-                k.common_labels = Spot::new(decoder.text_map(value, name), line);
+                k.common_labels = Spot::new(decoder.read_text_map(value, name), line);
             }
             "labels" => {
-                k.labels = decoder.each(value, name, |node, at| {
+                k.labels = decoder.read_each(value, name, |node, at| {
                     Spot::new(Label::read(decoder, node, at), node.line)
                 })
             }
-            "commonAnnotations" => k.common_annotations = Spot::new(decoder.text_map(value, name), line),
+            "commonAnnotations" => k.common_annotations = Spot::new(decoder.read_text_map(value, name), line),
             "patchesStrategicMerge" => {
                 k.deprecated.push((name, "patches"));
-                k.patches_strategic_merge = decoder.texts(value, name);
+                k.patches_strategic_merge = decoder.read_texts(value, name);
             }
             "patchesJson6902" => {
                 k.deprecated.push((name, "patches"));
-                k.patches_json6902 = decoder.each(value, name, |node, at| {
+                k.patches_json6902 = decoder.read_each(value, name, |node, at| {
                     Spot::new(Patch::read(decoder, node, at), node.line)
                 });
             }
             "patches" => {
-                k.patches = decoder.each(value, name, |node, at| {
+                k.patches = decoder.read_each(value, name, |node, at| {
                     Spot::new(Patch::read(decoder, node, at), node.line)
                 })
             }
             "images" => {
-                k.images = decoder.each(value, name, |node, at| {
+                k.images = decoder.read_each(value, name, |node, at| {
                     Spot::new(Image::read(decoder, node, at), node.line)
                 })
             }
             "imageTags" => {
                 k.deprecated.push((name, "images"));
-                image_tags = decoder.each(value, name, |node, at| {
+                image_tags = decoder.read_each(value, name, |node, at| {
                     Spot::new(Image::read(decoder, node, at), node.line)
                 });
             }
             "replacements" => {
-                k.replacements = decoder.each(value, name, |node, at| {
+                k.replacements = decoder.read_each(value, name, |node, at| {
                     Spot::new(Replacement::read(decoder, node, at), node.line)
                 });
             }
             "replicas" => {
-                k.replicas = decoder.each(value, name, |node, at| {
+                k.replicas = decoder.read_each(value, name, |node, at| {
                     Spot::new(Replica::read(decoder, node, at), node.line)
                 })
             }
             "vars" => {
                 k.deprecated.push((name, "replacements"));
-                k.vars = decoder.each(value, name, |node, at| {
+                k.vars = decoder.read_each(value, name, |node, at| {
                     Spot::new(Variable::read(decoder, node, at), node.line)
                 });
             }
             "sortOptions" => k.sort_options = Some(Spot::new(SortOptions::read(decoder, value, name), line)),
-            "resources" => k.resources = decoder.texts(value, name),
-            "components" => k.components = decoder.texts(value, name),
-            "crds" => k.crds = decoder.texts(value, name),
+            "resources" => k.resources = decoder.read_texts(value, name),
+            "components" => k.components = decoder.read_texts(value, name),
+            "crds" => k.crds = decoder.read_texts(value, name),
             "bases" => {
                 k.deprecated.push((name, "resources"));
-                bases = decoder.texts(value, name);
+                bases = decoder.read_texts(value, name);
             }
             "configMapGenerator" => {
-                k.config_maps = decoder.each(value, name, |node, at| {
+                k.config_maps = decoder.read_each(value, name, |node, at| {
                     Spot::new(GeneratorArguments::read(decoder, node, at, false), node.line)
                 });
             }
             "secretGenerator" => {
-                k.secrets = decoder.each(value, name, |node, at| {
+                k.secrets = decoder.read_each(value, name, |node, at| {
                     Spot::new(GeneratorArguments::read(decoder, node, at, true), node.line)
                 });
             }
@@ -203,16 +203,16 @@ pub(crate) fn read(decoder: &Decoder<'_>, node: &Node) -> Kustomization {
                 k.helm = Some(Spot::new(name.to_owned(), line))
             }
             "helmGlobals" => {
-                for (field, value) in decoder.fields(value, name, &["chartHome", "configHome"]) {
-                    decoder.text(value, &format!("{name}.{field}"));
+                for (field, value) in decoder.read_fields(value, name, &["chartHome", "configHome"]) {
+                    decoder.read_text(value, &format!("{name}.{field}"));
                 }
             }
             "generatorOptions" => k.generator_options = Some(GeneratorOptions::read(decoder, value, name)),
-            "configurations" => k.configurations = decoder.texts(value, name),
-            "generators" => k.generators = decoder.texts(value, name),
-            "transformers" => k.transformers = decoder.texts(value, name),
-            "validators" => k.validators = decoder.texts(value, name),
-            "buildMetadata" => k.build_metadata = decoder.texts(value, name),
+            "configurations" => k.configurations = decoder.read_texts(value, name),
+            "generators" => k.generators = decoder.read_texts(value, name),
+            "transformers" => k.transformers = decoder.read_texts(value, name),
+            "validators" => k.validators = decoder.read_texts(value, name),
+            "buildMetadata" => k.build_metadata = decoder.read_texts(value, name),
             _ => {}
         }
         empty &= matches!(&value.data, go_yaml::node::Data::Scalar(text) if text.is_empty());
@@ -251,7 +251,7 @@ fn check_kind(decoder: &Decoder<'_>, (kind, kind_node): (&str, &Node), (api_vers
 
 /// Returns the specifications of fields that a list of a configuration file names.
 pub(crate) fn field_specs(decoder: &Decoder<'_>, node: &Node, at: &str) -> Vec<FieldSpec> {
-    decoder.each(node, at, |node, at| FieldSpec::read(decoder, node, at))
+    decoder.read_each(node, at, |node, at| FieldSpec::read(decoder, node, at))
 }
 
 /// Refuses the features that this library leaves to other tools. The error names the field.

@@ -60,7 +60,7 @@ pub use build::{build, build_each};
 pub use error::Error;
 pub use generated::generate;
 pub use load::is_remote;
-pub use manifests::{manifests, to_yaml};
+pub use manifests::{read_manifests, to_yaml};
 pub use options::{
     Budget, ImageOverride, Limits, LoadRestrictor, Options, Overrides, PatchOverride, PatchTarget, Reorder, Stop,
 };

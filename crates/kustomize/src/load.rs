@@ -6,12 +6,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use go_yaml::node::{Data, Node};
-use go_yaml::read::{Lines, ReadError, Source, documents, first_document};
+use go_yaml::read::{Lines, ReadError, Source, first_document, split_documents};
 use go_yaml::scalar::Dialect;
 use go_yaml::{json, merge_keys, utf16};
 
 use crate::collection::NOT_SAID;
-use crate::error::{Error, shown};
+use crate::error::{Error, show_directory};
 use crate::meter;
 use crate::options::{Limits, LoadRestrictor};
 use crate::resource::Resource;
@@ -64,9 +64,9 @@ impl<'tree> Loader<'tree> {
     }
 
     /// Creates a resource of this build.
-    pub(crate) fn resource(&self, node: Node) -> Resource {
+    pub(crate) fn make_resource(&self, node: Node) -> Resource {
         let mut resource = Resource::new(node, &self.schema);
-        self.mark(&mut resource, &self.confidential_sources(), &mut BTreeSet::new());
+        self.mark_confidential(&mut resource, &self.confidential_sources(), &mut BTreeSet::new());
         resource
     }
 
@@ -75,7 +75,7 @@ impl<'tree> Loader<'tree> {
         let sources = self.confidential_sources();
         let mut met = BTreeSet::new();
         for resource in list {
-            self.mark(resource, &sources, &mut met);
+            self.mark_confidential(resource, &sources, &mut met);
         }
         met.len() == sources.len()
     }
@@ -85,24 +85,24 @@ impl<'tree> Loader<'tree> {
         self.confidential
             .borrow()
             .iter()
-            .map(|path| self.source(path))
+            .map(|path| self.source_number(path))
             .collect()
     }
 
     /// Marks a resource that contains a part of a confidential file, and records which of these files were seen.
-    fn mark(&self, resource: &mut Resource, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) {
+    fn mark_confidential(&self, resource: &mut Resource, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) {
         if !sources.is_empty() && note_sources(&resource.node, sources, met) {
             resource.notes.holds_secret = true;
         }
     }
 
     /// Returns the number of a file.
-    pub(crate) fn source(&self, path: &str) -> u32 {
+    pub(crate) fn source_number(&self, path: &str) -> u32 {
         let mut sources = self.sources.borrow_mut();
         if let Some(number) = sources.numbers.get(path) {
             return *number;
         }
-        meter::text(2 * path.len() + 64);
+        meter::count_text(2 * path.len() + 64);
         sources.paths.push(path.to_owned());
         let number = u32::try_from(sources.paths.len()).unwrap_or(0);
         sources.numbers.insert(path.to_owned(), number);
@@ -138,7 +138,7 @@ impl<'tree> Loader<'tree> {
                     });
                 };
                 self.bytes_left.set(left);
-                meter::work(bytes.len() / 16);
+                meter::count_steps(bytes.len() / 16);
                 if self.tree.is_confidential(&found) {
                     self.confidential.borrow_mut().insert(found.clone());
                 }
@@ -160,15 +160,15 @@ impl<'tree> Loader<'tree> {
                     why: "it is a directory, not a file".to_owned(),
                 },
                 _ => Error::Missing {
-                    path: join(root, path),
+                    path: join_path(root, path),
                     why: "no such file".to_owned(),
                 },
             })
     }
 
     /// Returns the text of a file.
-    pub(crate) fn text(path: &str, bytes: &'tree [u8]) -> Result<Cow<'tree, str>, Error> {
-        utf16::text(bytes).ok_or_else(|| {
+    pub(crate) fn decode_text(path: &str, bytes: &'tree [u8]) -> Result<Cow<'tree, str>, Error> {
+        utf16::decode(bytes).ok_or_else(|| {
             let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
             let line = u32::try_from(valid.matches('\n').count()).unwrap_or(0) + 1;
             Error::Yaml {
@@ -188,7 +188,7 @@ impl<'tree> Loader<'tree> {
     }
 
     fn spend_nodes(&self, node: &Node, path: &str) -> Result<(), Error> {
-        match self.nodes_left.get().checked_sub(count(node)) {
+        match self.nodes_left.get().checked_sub(count_nodes(node)) {
             Some(left) => {
                 self.nodes_left.set(left);
                 Ok(())
@@ -202,7 +202,7 @@ impl<'tree> Loader<'tree> {
     }
 
     /// Reads the only document of a configuration file, as written; `None` if the file is empty.
-    pub(crate) fn configuration(&self, path: &str, text: &str, lines: Lines) -> Result<Option<Node>, Error> {
+    pub(crate) fn read_configuration(&self, path: &str, text: &str, lines: Lines) -> Result<Option<Node>, Error> {
         self.one_document(path, text, lines, Repeats::LastCounts)
     }
 
@@ -212,7 +212,7 @@ impl<'tree> Loader<'tree> {
     }
 
     fn one_document(&self, path: &str, text: &str, lines: Lines, repeats: Repeats) -> Result<Option<Node>, Error> {
-        let file = self.source(path);
+        let file = self.source_number(path);
         let source = Source {
             file,
             lines,
@@ -222,7 +222,7 @@ impl<'tree> Loader<'tree> {
         let mut node = first_document(text, source).map_err(|error| Self::yaml_error(path, error))?;
         if let Some(node) = &mut node {
             if repeats == Repeats::Refused
-                && let Some(key) = merge_keys::repeated(node)
+                && let Some(key) = merge_keys::find_duplicate_key(node)
             {
                 return Err(Error::Yaml {
                     path: path.to_owned(),
@@ -241,8 +241,8 @@ impl<'tree> Loader<'tree> {
     }
 
     /// Reads all documents of a text with merge keys folded, as kyaml reads a file of resources.
-    pub(crate) fn documents(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Node>, Error> {
-        let file = self.source(path);
+    pub(crate) fn read_documents(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Node>, Error> {
+        let file = self.source_number(path);
         let unix;
         let text = if text.contains("\r\n") {
             unix = text.replace("\r\n", "\n");
@@ -250,14 +250,14 @@ impl<'tree> Loader<'tree> {
         } else {
             text
         };
-        let chunks = documents(text).map_err(|mut error| {
-            error.line = lines.number(error.line);
+        let chunks = split_documents(text).map_err(|mut error| {
+            error.line = lines.number_in_file(error.line);
             Self::yaml_error(path, error)
         })?;
         let only = chunks.len() == 1;
         let mut nodes = Vec::new();
         for chunk in chunks {
-            meter::work(1 + chunk.text.len() / 16);
+            meter::count_steps(1 + chunk.text.len() / 16);
             let source = Source {
                 file,
                 lines: lines.skip(chunk.lines_before as usize),
@@ -297,9 +297,9 @@ impl<'tree> Loader<'tree> {
     }
 
     /// Reads all resources of a text: documents with a kind and a name, with lists split into their items.
-    pub(crate) fn resources(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Resource>, Error> {
+    pub(crate) fn read_resources(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Resource>, Error> {
         let mut queue: std::collections::VecDeque<Node> = std::collections::VecDeque::new();
-        for node in self.documents(path, text, lines)? {
+        for node in self.read_documents(path, text, lines)? {
             check(path, &node).map(|good| {
                 if good {
                     queue.push_back(node)
@@ -310,7 +310,7 @@ impl<'tree> Loader<'tree> {
         while let Some(mut node) = queue.pop_front() {
             let kind = node.get("kind").map_or("", Node::text).to_owned();
             if !kind.ends_with("List") || node.get("items").is_none() {
-                resources.push(self.resource(node));
+                resources.push(self.make_resource(node));
                 continue;
             }
             let Some(items) = node.remove("items") else {
@@ -396,7 +396,7 @@ fn check(path: &str, node: &Node) -> Result<bool, Error> {
 
 /// Returns whether a node, or one in it, comes from one of these files. The function also records which.
 fn note_sources(node: &Node, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) -> bool {
-    meter::work(1);
+    meter::count_steps(1);
     let mut is_met = sources.contains(&node.source);
     if is_met {
         met.insert(node.source);
@@ -410,25 +410,25 @@ fn note_sources(node: &Node, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) -
     is_met
 }
 
-fn count(node: &Node) -> usize {
+fn count_nodes(node: &Node) -> usize {
     match &node.data {
         Data::Scalar(_) => 1,
-        Data::Seq(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Data::Seq(items) => 1 + items.iter().map(count_nodes).sum::<usize>(),
         Data::Map(entries) => {
             1 + entries
                 .iter()
-                .map(|(key, value)| count(key) + count(value))
+                .map(|(key, value)| count_nodes(key) + count_nodes(value))
                 .sum::<usize>()
         }
     }
 }
 
 /// Returns a path relative to a directory, as authors write it.
-pub(crate) fn join(root: &str, path: &str) -> String {
+pub(crate) fn join_path(root: &str, path: &str) -> String {
     if root.is_empty() {
-        crate::tree::clean(path)
+        crate::tree::clean_path(path)
     } else {
-        crate::tree::clean(&format!("{}/{path}", shown(root)))
+        crate::tree::clean_path(&format!("{}/{path}", show_directory(root)))
     }
 }
 

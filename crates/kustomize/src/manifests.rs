@@ -18,17 +18,17 @@ use crate::tree::MapTree;
 ///
 /// ```
 /// let text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n---\n# nothing\n";
-/// let objects = kustomize::manifests("a.yaml", text, &kustomize::Limits::default())?;
+/// let objects = kustomize::read_manifests("a.yaml", text, &kustomize::Limits::default())?;
 /// assert_eq!(objects.len(), 1);
 /// # Ok::<(), kustomize::Error>(())
 /// ```
 ///
 /// # Errors
 /// If the text isn't YAML, a document is no Kubernetes object, or a limit is passed.
-pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltResource>, Error> {
+pub fn read_manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltResource>, Error> {
     let tree = MapTree::new();
     let loader = Loader::new(&tree, LoadRestrictor::RootOnly, *limits);
-    let resources = loader.resources(path, text, Lines::After(0))?;
+    let resources = loader.read_resources(path, text, Lines::After(0))?;
     let register = Arc::new(Register {
         files: loader.into_sources(),
         steps: Vec::new(),
@@ -53,5 +53,5 @@ pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltRes
 /// Writes a JSON value as one YAML document, as kustomize and kubectl write objects.
 #[must_use]
 pub fn to_yaml(value: &Value) -> String {
-    go_yaml::emit::document(value)
+    go_yaml::emit::write_document(value)
 }

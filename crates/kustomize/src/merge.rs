@@ -18,7 +18,7 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    fn only(node: Option<Node>) -> Self {
+    fn from_node(node: Option<Node>) -> Self {
         Merged { node, replaced: None }
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn merge<'s>(
     field: Option<Type<'s>>,
     walk: &mut Walk<'s>,
 ) -> Result<Merged, String> {
-    meter::work(1);
+    meter::count_steps(1);
     let first = destination.iter().chain(patch.iter()).find(|node| !node.is_null());
     let embedded = match (field, first) {
         (None, Some(node)) => embedded_kind(node, walk.schema).or_else(|| embedded_kind(patch.as_ref()?, walk.schema)),
@@ -76,10 +76,10 @@ pub(crate) fn merge<'s>(
     }
     match first.map(|node| &node.data) {
         None | Some(Data::Map(_)) => merge_maps(destination, patch, field, walk),
-        Some(Data::Scalar(_)) => Ok(Merged::only(patch.or(destination))),
+        Some(Data::Scalar(_)) => Ok(Merged::from_node(patch.or(destination))),
         Some(Data::Seq(_)) => match field.and_then(Type::merge_keys) {
             Some(keys) => merge_merged_list(destination, patch, &keys, field.and_then(Type::elements), walk),
-            None => Ok(Merged::only(patch.or(destination))),
+            None => Ok(Merged::from_node(patch.or(destination))),
         },
     }
 }
@@ -106,7 +106,7 @@ fn merge_maps<'s>(
     walk: &mut Walk<'s>,
 ) -> Result<Merged, String> {
     let Some(mut target) = destination else {
-        return added(patch, field, walk).map(Merged::only);
+        return add_node(patch, field, walk).map(Merged::from_node);
     };
     if target.is_null() {
         if patch.is_none() {
@@ -116,16 +116,16 @@ fn merge_maps<'s>(
                 target.remark = Remark::KeptNull;
                 target
             });
-            return Ok(Merged::only(keep));
+            return Ok(Merged::from_node(keep));
         }
-        return added(patch, field, walk).map(Merged::only);
+        return add_node(patch, field, walk).map(Merged::from_node);
     }
     let Some(mut patch) = patch else {
         merge_fields(&mut target, None, field, walk)?;
-        return Ok(Merged::only(Some(target)));
+        return Ok(Merged::from_node(Some(target)));
     };
     if patch.is_null() {
-        return Ok(Merged::only(None));
+        return Ok(Merged::from_node(None));
     }
     match take_directive(&mut patch)? {
         // A list of several keys may fail to find the element that it was to drop.
@@ -142,13 +142,13 @@ fn merge_maps<'s>(
         }
         Directive::Merge => {
             merge_fields(&mut target, Some(patch), field, walk)?;
-            Ok(Merged::only(Some(target)))
+            Ok(Merged::from_node(Some(target)))
         }
     }
 }
 
 /// Returns the node that a patch adds at an empty place.
-fn added<'s>(patch: Option<Node>, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<Option<Node>, String> {
+fn add_node<'s>(patch: Option<Node>, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<Option<Node>, String> {
     let Some(mut patch) = patch else {
         return Ok(None);
     };
@@ -180,7 +180,7 @@ fn merge_fields<'s>(
         .collect();
     refuse_nameless(&names, walk)?;
     for name in names {
-        meter::work(1 + patches.len() / 8);
+        meter::count_steps(1 + patches.len() / 8);
         meter::check()?;
         let position = patches.iter().position(|(key, _)| key.text() == name);
         let (key, change) = position.map(|position| patches.remove(position)).unzip();
@@ -195,9 +195,9 @@ fn merge_fields<'s>(
             (Some(own), Some(change)) if !own.is_scalar() && own.is_empty() => {
                 // The patch that fills an empty collection decides its style.
                 own.style = change.style;
-                Some(take(own))
+                Some(take_node(own))
             }
-            (own, _) => own.map(take),
+            (own, _) => own.map(take_node),
         };
         walk.path.push(name.clone());
         let merged = merge(own, change, field.and_then(|field| field.field(&name)), walk)?;
@@ -227,7 +227,7 @@ fn refuse_nameless(names: &BTreeSet<String>, walk: &Walk<'_>) -> Result<(), Stri
 }
 
 /// Takes a node out and leaves an empty node with its style, which decides the style of the merged node.
-pub(crate) fn take(node: &mut Node) -> Node {
+pub(crate) fn take_node(node: &mut Node) -> Node {
     let mut empty = Node::untyped("");
     empty.style = node.style;
     empty.tagged = node.tagged;
@@ -236,7 +236,11 @@ pub(crate) fn take(node: &mut Node) -> Node {
 }
 
 /// Applies the directives inside content that a patch adds, and drops its nulls.
-pub(crate) fn settle<'s>(mut node: Node, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<Option<Node>, String> {
+pub(crate) fn apply_directives<'s>(
+    mut node: Node,
+    field: Option<Type<'s>>,
+    walk: &mut Walk<'s>,
+) -> Result<Option<Node>, String> {
     let embedded = if field.is_none() {
         embedded_kind(&node, walk.schema)
     } else {
@@ -277,9 +281,9 @@ fn settle_fields<'s>(node: &mut Node, field: Option<Type<'s>>, walk: &mut Walk<'
             // The key is written over itself, as in `merge_fields`. Later values at this key keep the quotes.
             value.style = Style::Quoted;
         }
-        let value = take(value);
+        let value = take_node(value);
         walk.path.push(name.clone());
-        let settled = settle(value, field.and_then(|field| field.field(&name)), walk)?;
+        let settled = apply_directives(value, field.and_then(|field| field.field(&name)), walk)?;
         walk.path.pop();
         match settled {
             Some(value) => node.set_entry(Node::untyped(name), value),
@@ -300,23 +304,23 @@ fn merge_merged_list<'s>(
 ) -> Result<Merged, String> {
     let Some(mut target) = destination.filter(|node| !node.is_null()) else {
         let Some(mut patch) = patch else {
-            return Ok(Merged::only(None));
+            return Ok(Merged::from_node(None));
         };
         if patch.is_null() {
-            return Ok(Merged::only(Some(patch)));
+            return Ok(Merged::from_node(Some(patch)));
         }
         merge_lists(&mut patch, None, true, keys, elements, walk)?;
-        return Ok(Merged::only(Some(patch)));
+        return Ok(Merged::from_node(Some(patch)));
     };
     let Some(mut patch) = patch else {
         merge_lists(&mut target, None, false, keys, elements, walk)?;
-        return Ok(Merged::only(Some(target)));
+        return Ok(Merged::from_node(Some(target)));
     };
     if patch.is_null() {
-        return Ok(Merged::only(None));
+        return Ok(Merged::from_node(None));
     }
     match take_list_directive(&mut patch)? {
-        Directive::Delete => Ok(Merged::only(None)),
+        Directive::Delete => Ok(Merged::from_node(None)),
         Directive::Replace => {
             merge_lists(&mut patch, None, true, keys, elements, walk)?;
             Ok(Merged {
@@ -326,12 +330,12 @@ fn merge_merged_list<'s>(
         }
         Directive::Merge => {
             merge_lists(&mut target, Some(patch), false, keys, elements, walk)?;
-            Ok(Merged::only(Some(target)))
+            Ok(Merged::from_node(Some(target)))
         }
     }
 }
 
-fn directive(text: &str) -> Result<Directive, String> {
+fn parse_directive(text: &str) -> Result<Directive, String> {
     match text {
         "merge" => Ok(Directive::Merge),
         "replace" => Ok(Directive::Replace),
@@ -346,7 +350,7 @@ fn take_directive(patch: &mut Node) -> Result<Directive, String> {
     let Some(found) = patch.get(DIRECTIVE) else {
         return Ok(Directive::Merge);
     };
-    let directive = directive(found.text())?;
+    let directive = parse_directive(found.text())?;
     patch.remove(DIRECTIVE);
     Ok(directive)
 }
@@ -360,7 +364,7 @@ fn take_list_directive(patch: &mut Node) -> Result<Directive, String> {
         return Ok(Directive::Merge);
     }
     let text = holder.get(DIRECTIVE).map_or("", Node::text).to_owned();
-    let directive = directive(&text)?;
+    let directive = parse_directive(&text)?;
     if let Some(items) = patch.items_mut() {
         items.retain(|item| {
             !(item.is_null() || item.is_map() && item.entries().is_empty())

@@ -3,7 +3,7 @@
 
 use go_yaml::node::Node;
 
-use crate::merge::{DIRECTIVE, Walk, merge, settle, take};
+use crate::merge::{DIRECTIVE, Walk, apply_directives, merge, take_node};
 use crate::meter;
 use crate::schema::Type;
 
@@ -20,7 +20,7 @@ pub(crate) fn merge_lists<'s>(
     let keys: &[String] = if keys.is_empty() { &scalar_keys } else { keys };
     let mut values = element_values(target, patch.as_ref(), keys);
     if keys.len() > 1 {
-        complete(&mut values);
+        complete_keys(&mut values);
     }
     if values.is_empty() {
         return Ok(());
@@ -33,9 +33,9 @@ pub(crate) fn merge_lists<'s>(
     let mut used_keys: Vec<String> = Vec::new();
     meter::check()?;
     for wanted in values.iter().filter(|wanted| !wanted.is_empty()) {
-        meter::work(values.len() + own.len() + merged.len());
+        meter::count_steps(values.len() + own.len() + merged.len());
         meter::check()?;
-        let (valid_keys, valid_values) = valid(&values, wanted, keys);
+        let (valid_keys, valid_values) = find_valid_keys(&values, wanted, keys);
         let own_position = find(own, &valid_keys, &valid_values);
         let addition = additions.as_mut().and_then(Node::items_mut).and_then(|items| {
             let position = find(items, &valid_keys, &valid_values)?;
@@ -51,7 +51,7 @@ pub(crate) fn merge_lists<'s>(
         let was_there = element.is_some();
         let (mut node, replaced) = if alone {
             match element {
-                Some(element) => (settle(element, elements, walk)?, None),
+                Some(element) => (apply_directives(element, elements, walk)?, None),
                 None => (None, None),
             }
         } else {
@@ -82,14 +82,14 @@ pub(crate) fn merge_lists<'s>(
         used_keys = valid_keys;
     }
     let old = std::mem::take(own);
-    append(&mut merged, old, &used_keys)?;
+    append_own(&mut merged, old, &used_keys)?;
     *own = merged;
     Ok(())
 }
 
 /// Takes an element out. The remaining null counts as no element.
 fn take_element(node: &mut Node) -> Node {
-    let taken = take(node);
+    let taken = take_node(node);
     *node = Node::scalar("null", go_yaml::node::Tag::Null);
     taken
 }
@@ -134,20 +134,20 @@ fn element_values(target: &Node, patch: Option<&Node>, keys: &[String]) -> Vec<V
 }
 
 /// Fills keys that one side leaves out from an element of the other that agrees in the rest.
-fn complete(values: &mut [Vec<String>]) {
+fn complete_keys(values: &mut [Vec<String>]) {
     for i in 0..values.len() {
         let Some(first) = values.get(i).cloned() else {
             continue;
         };
-        meter::work(values.len() * first.len());
-        if meter::spent().is_some() {
+        meter::count_steps(values.len() * first.len());
+        if meter::exhausted_limit().is_some() {
             return;
         }
         for j in 0..values.len() {
             let Some(second) = values.get(j) else {
                 continue;
             };
-            if let Some(both) = agree(&first, second) {
+            if let Some(both) = combine_keys(&first, second) {
                 for position in [i, j] {
                     if let Some(place) = values.get_mut(position) {
                         place.clone_from(&both);
@@ -158,7 +158,7 @@ fn complete(values: &mut [Vec<String>]) {
     }
 }
 
-fn agree(first: &[String], second: &[String]) -> Option<Vec<String>> {
+fn combine_keys(first: &[String], second: &[String]) -> Option<Vec<String>> {
     if first.len() != second.len() {
         return None;
     }
@@ -178,7 +178,7 @@ fn agree(first: &[String], second: &[String]) -> Option<Vec<String>> {
 }
 
 /// Returns the keys that any element uses, and this element's values for them.
-fn valid(all: &[Vec<String>], wanted: &[String], keys: &[String]) -> (Vec<String>, Vec<String>) {
+fn find_valid_keys(all: &[Vec<String>], wanted: &[String], keys: &[String]) -> (Vec<String>, Vec<String>) {
     let used = |position: usize| {
         all.iter()
             .any(|values| values.get(position).is_some_and(|value| !value.is_empty()))
@@ -202,7 +202,7 @@ fn valid(all: &[Vec<String>], wanted: &[String], keys: &[String]) -> (Vec<String
 }
 
 fn find(items: &[Node], keys: &[String], values: &[String]) -> Option<usize> {
-    let (keys, values) = valid(&[values.to_vec()], values, keys);
+    let (keys, values) = find_valid_keys(&[values.to_vec()], values, keys);
     if let Some(first) = keys.first()
         && first.is_empty()
     {
@@ -223,7 +223,7 @@ fn find(items: &[Node], keys: &[String], values: &[String]) -> Option<usize> {
 }
 
 /// Checks whether an element has a key with a value. Every value matches an empty one.
-fn has(element: &Node, key: &str, value: &str) -> Result<bool, String> {
+fn has_value(element: &Node, key: &str, value: &str) -> Result<bool, String> {
     if key.is_empty() {
         if !element.is_scalar() {
             return Err("wrong node kind: expected ScalarNode in a list of scalars".to_owned());
@@ -256,7 +256,7 @@ fn set_element(items: &mut Vec<Node>, element: Option<Node>, keys: &[String], va
         let mut last = false;
         for (position, key) in keys.iter().enumerate() {
             if let Some(value) = values.get(position) {
-                last = has(&item, key, value)?;
+                last = has_value(&item, key, value)?;
             }
             if !last {
                 found = false;
@@ -282,9 +282,9 @@ fn set_element(items: &mut Vec<Node>, element: Option<Node>, keys: &[String], va
 }
 
 /// Adds the list's own elements behind the merged elements, or in their places.
-fn append(merged: &mut Vec<Node>, own: Vec<Node>, keys: &[String]) -> Result<(), String> {
+fn append_own(merged: &mut Vec<Node>, own: Vec<Node>, keys: &[String]) -> Result<(), String> {
     for element in own {
-        meter::work(1 + merged.len());
+        meter::count_steps(1 + merged.len());
         meter::check()?;
         if keys.first().is_none_or(String::is_empty) {
             let text = element.text().to_owned();

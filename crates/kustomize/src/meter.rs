@@ -6,18 +6,18 @@
 //! checks again at the end, so an aborted build never looks complete, even if an error was lost on the way.
 
 use go_yaml::meter::Allowance;
-pub(crate) use go_yaml::meter::{Spent, in_passing, made, spent, text, work};
+pub(crate) use go_yaml::meter::{Spent, count_bytes, count_steps, count_text, exhausted_limit, in_passing};
 
 use crate::error::Error;
 use crate::options::{Budget, Stop};
 
 /// Returns the message of a build that exceeded its budget.
-pub(crate) fn message(spent: Spent) -> String {
+pub(crate) fn spent_message(spent: Spent) -> String {
     match spent {
         Spent::Bytes(limit) => format!(
             "the build makes more than {}: copy less, or shorter texts, into fewer fields, split the build, or raise its budget \
              of bytes",
-            shown(limit)
+            format_bytes(limit)
         ),
         Spent::Steps(limit) => format!(
             "the build takes more than {limit} steps: use fewer or simpler transformers on fewer resources, split the build, or \
@@ -28,14 +28,14 @@ pub(crate) fn message(spent: Spent) -> String {
 }
 
 /// Returns the error of a build that exceeded its budget. `met` is the error that ended the build, which tells the place.
-pub(crate) fn error(spent: Spent, met: Option<&Error>, directory: &str) -> Error {
+pub(crate) fn spent_error(spent: Spent, met: Option<&Error>, directory: &str) -> Error {
     let place = met.and_then(Error::place);
-    let place = place.unwrap_or_else(|| crate::error::shown(directory).to_owned());
+    let place = place.unwrap_or_else(|| crate::error::show_directory(directory).to_owned());
     match spent {
         Spent::Stopped => Error::Stopped { place },
         Spent::Bytes(limit) | Spent::Steps(limit) => Error::Budget {
             place,
-            message: message(spent),
+            message: spent_message(spent),
             limit,
         },
     }
@@ -45,9 +45,9 @@ pub(crate) fn error(spent: Spent, met: Option<&Error>, directory: &str) -> Error
 pub(crate) struct Metering(go_yaml::meter::Metering);
 
 /// Begins to count a build on this thread.
-pub(crate) fn begin(budget: Budget, stop: &Stop) -> Metering {
+pub(crate) fn start_metering(budget: Budget, stop: &Stop) -> Metering {
     let Budget { bytes, steps } = budget;
-    Metering(go_yaml::meter::begin(Allowance { bytes, steps }, stop.flag()))
+    Metering(go_yaml::meter::start_metering(Allowance { bytes, steps }, stop.flag()))
 }
 
 impl Metering {
@@ -64,14 +64,14 @@ impl Metering {
 /// If the budget is exhausted or the build is stopped, with the reason.
 #[inline]
 pub(crate) fn check() -> Result<(), String> {
-    match spent() {
+    match exhausted_limit() {
         None => Ok(()),
-        Some(why) => Err(message(why)),
+        Some(why) => Err(spent_message(why)),
     }
 }
 
 /// Returns a number of bytes in readable units.
-fn shown(bytes: u64) -> String {
+fn format_bytes(bytes: u64) -> String {
     [(30, "GiB"), (20, "MiB"), (10, "KiB")]
         .into_iter()
         .find(|(shift, _)| bytes >= 1 << shift && bytes.is_multiple_of(1 << shift))
@@ -91,16 +91,16 @@ mod tests {
             bytes: 3 << 20,
             steps: 10_000,
         };
-        let metering = begin(budget, &Stop::NEVER);
-        made(2 << 20);
+        let metering = start_metering(budget, &Stop::NEVER);
+        count_bytes(2 << 20);
         assert_eq!((metering.used().bytes, check()), (2 << 20, Ok(())));
-        made(2 << 20);
+        count_bytes(2 << 20);
         assert!(check().unwrap_err().contains("makes more than 3 MiB"));
         drop(metering);
         assert_eq!(check(), Ok(()));
         let stop = Stop::new();
         stop.stop();
-        let _metering = begin(budget, &stop);
+        let _metering = start_metering(budget, &stop);
         assert!(check().unwrap_err().contains("stopped"));
     }
 }

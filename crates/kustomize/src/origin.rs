@@ -1,6 +1,6 @@
 //! The origin annotations of `buildMetadata`: the source of a resource or of a transformation.
 
-use crate::tree::clean;
+use crate::tree::clean_path;
 
 /// The content of an origin annotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,11 +16,11 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Returns the origin of a target below.
-    pub(crate) fn appended(&self, path: &str) -> Self {
+    pub(crate) fn append_path(&self, path: &str) -> Self {
         let joined = if self.path.is_empty() {
-            clean(path)
+            clean_path(path)
         } else {
-            clean(&format!("{}/{path}", self.path))
+            clean_path(&format!("{}/{path}", self.path))
         };
         Origin {
             path: joined,
@@ -32,7 +32,7 @@ impl Origin {
     pub(crate) fn configured_in(&self, file: &str, api_version: &str, kind: &str) -> Self {
         Origin {
             path: String::new(),
-            configured_in: self.appended(file).path,
+            configured_in: self.append_path(file).path,
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
             ..Origin::default()
@@ -51,7 +51,7 @@ impl Origin {
         }
     }
 
-    fn lines(&self) -> Vec<String> {
+    fn format_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, value) in [("path", &self.path), ("configuredIn", &self.configured_in)] {
             if !value.is_empty() {
@@ -77,12 +77,12 @@ impl Origin {
 
     /// Returns the annotation's text.
     pub(crate) fn to_text(&self) -> String {
-        self.lines().into_iter().map(|line| line + "\n").collect()
+        self.format_lines().into_iter().map(|line| line + "\n").collect()
     }
 
     /// Returns the text as an element of a list.
     pub(crate) fn to_item(&self) -> String {
-        let lines = self.lines();
+        let lines = self.format_lines();
         lines
             .iter()
             .enumerate()

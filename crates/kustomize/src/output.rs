@@ -93,7 +93,7 @@ impl BuiltResource {
             is_cluster_scoped,
             is_confidential,
         };
-        built.origin.location = built.place(&built.node).unwrap_or_default();
+        built.origin.location = built.locate_node(&built.node).unwrap_or_default();
         built
     }
 
@@ -113,7 +113,7 @@ impl BuiltResource {
     /// Returns the object as one YAML document, without a separator.
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        emit::document(&self.object)
+        emit::write_document(&self.object)
     }
 
     /// Returns the name of the file that `kustomize build -o DIR` writes.
@@ -144,7 +144,7 @@ impl BuiltResource {
     #[must_use]
     pub fn locate(&self, pointer: &str) -> Option<Location> {
         let mut node = &self.node;
-        let mut nearest = self.place(node);
+        let mut nearest = self.locate_node(node);
         if pointer.is_empty() {
             return nearest;
         }
@@ -155,12 +155,12 @@ impl BuiltResource {
                 Data::Seq(items) => items.get(part.parse::<usize>().ok()?)?,
                 Data::Scalar(_) => return None,
             };
-            nearest = self.place(node).or(nearest);
+            nearest = self.locate_node(node).or(nearest);
         }
         nearest
     }
 
-    fn place(&self, node: &Node) -> Option<Location> {
+    fn locate_node(&self, node: &Node) -> Option<Location> {
         let path = self.origin.register.file(node.source);
         (node.line != 0 && !path.is_empty()).then(|| Location {
             path: path.to_owned(),

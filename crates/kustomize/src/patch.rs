@@ -85,7 +85,7 @@ impl PreparedPatch {
         for patch in patches {
             let id = patch.original_id();
             meter::check().map_err(PatchTrouble::Target)?;
-            let position = resources.only(&id).map_err(|message| {
+            let position = resources.find_only(&id).map_err(|message| {
                 PatchTrouble::Target(if self.is_legacy_merge {
                     message
                 } else {

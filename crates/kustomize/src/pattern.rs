@@ -37,12 +37,12 @@ fn compile_within(pattern: &str, sizes: &[usize]) -> Result<Regex, String> {
     for &size in sizes {
         let mut builder = RegexBuilder::new(&translated);
         let built = builder.size_limit(size).dfa_size_limit(TABLES).build();
-        meter::work(size / 64);
+        meter::count_steps(size / 64);
         match built {
             Err(regex::Error::CompiledTooBig(_)) => {}
             Err(_) => return Err(bad("")),
             Ok(built) => {
-                meter::made(size + TABLES);
+                meter::count_bytes(size + TABLES);
                 return Ok(built);
             }
         }

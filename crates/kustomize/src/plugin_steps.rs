@@ -24,7 +24,7 @@ impl Builder<'_> {
     ///
     /// # Errors
     /// If the configuration can't be read or is incomplete.
-    pub(crate) fn transformer(
+    pub(crate) fn read_transformer(
         &self,
         frame: &Frame,
         kind: &str,
@@ -34,14 +34,15 @@ impl Builder<'_> {
         let path = self.loader.source_path(node.source);
         let decoder = Decoder::new(&path, false);
         let specs = || -> Option<Vec<FieldSpec>> {
-            let node = field(&decoder, node, "fieldSpecs")?;
+            let node = find_field(&decoder, node, "fieldSpecs")?;
             Some(field_specs(&decoder, node, "fieldSpecs"))
         };
-        let text =
-            |name: &'static str| field(&decoder, node, name).map_or(String::new(), |node| decoder.text(node, name));
+        let text = |name: &'static str| {
+            find_field(&decoder, node, name).map_or(String::new(), |node| decoder.read_text(node, name))
+        };
         let pairs = |name: &'static str| -> BTreeMap<String, String> {
-            field(&decoder, node, name)
-                .map(|node| decoder.text_map(node, name))
+            find_field(&decoder, node, name)
+                .map(|node| decoder.read_text_map(node, name))
                 .unwrap_or_default()
         };
         let actions = match kind {
@@ -64,13 +65,13 @@ impl Builder<'_> {
                 })]
             }
             "ImageTagTransformer" => {
-                let image = field(&decoder, node, "imageTag")
+                let image = find_field(&decoder, node, "imageTag")
                     .map(|node| Image::read(&decoder, node, "imageTag"))
                     .unwrap_or_default();
                 vec![image_action(&image, specs().unwrap_or_default()).map_err(at)?]
             }
             "ReplicaCountTransformer" => {
-                let replica = field(&decoder, node, "replica")
+                let replica = find_field(&decoder, node, "replica")
                     .map(|node| Replica::read(&decoder, node, "replica"))
                     .unwrap_or_default();
                 vec![Action::Replicas {
@@ -91,7 +92,7 @@ impl Builder<'_> {
                 };
                 let namespace = node.at(&["metadata", "namespace"]).map_or("", Node::text).to_owned();
                 let unset_only =
-                    field(&decoder, node, "unsetOnly").is_some_and(|node| decoder.truth(node, "unsetOnly"));
+                    find_field(&decoder, node, "unsetOnly").is_some_and(|node| decoder.read_bool(node, "unsetOnly"));
                 vec![Action::Namespace(Namespace {
                     namespace,
                     fields: specs().unwrap_or_default(),
@@ -122,18 +123,20 @@ impl Builder<'_> {
                 vec![Action::Patch(prepared)]
             }
             "PatchJson6902Transformer" => {
-                let operations =
-                    field(&decoder, node, "jsonOp").map_or_else(Spot::default, |node| decoder.spot(node, "jsonOp"));
+                let operations = find_field(&decoder, node, "jsonOp")
+                    .map_or_else(Spot::default, |node| decoder.read_spot(node, "jsonOp"));
                 vec![self.json_plugin(frame, &decoder, node, &text("path"), &operations, at)?]
             }
             "PatchStrategicMergeTransformer" => {
-                let patches =
-                    field(&decoder, node, "patches").map_or_else(Spot::default, |node| decoder.spot(node, "patches"));
+                let patches = find_field(&decoder, node, "patches")
+                    .map_or_else(Spot::default, |node| decoder.read_spot(node, "patches"));
                 self.merge_plugin(frame, &decoder, node, &patches, at)?
             }
             "ReplacementTransformer" => {
-                let list = field(&decoder, node, "replacements")
-                    .map(|node| decoder.each(node, "replacements", |node, at| Replacement::read(&decoder, node, at)))
+                let list = find_field(&decoder, node, "replacements")
+                    .map(|node| {
+                        decoder.read_each(node, "replacements", |node, at| Replacement::read(&decoder, node, at))
+                    })
                     .unwrap_or_default();
                 let mut all = Vec::new();
                 for replacement in &list {
@@ -165,21 +168,22 @@ impl Builder<'_> {
                 "value is empty, and the top directory of the tree has no name to take instead; set value".to_owned(),
             ));
         }
-        let mut targets = field(decoder, node, "targets")
-            .map(|node| decoder.each(node, "targets", |node, at| ValueTarget::read(decoder, node, at)))
+        let mut targets = find_field(decoder, node, "targets")
+            .map(|node| decoder.read_each(node, "targets", |node, at| ValueTarget::read(decoder, node, at)))
             .unwrap_or_default();
-        let path =
-            field(decoder, node, "targetFilePath").map_or(String::new(), |node| decoder.text(node, "targetFilePath"));
+        let path = find_field(decoder, node, "targetFilePath")
+            .map_or(String::new(), |node| decoder.read_text(node, "targetFilePath"));
         if !path.is_empty() {
             let (found, bytes) = self
                 .loader
                 .read(&frame.root, &path)
                 .map_err(|error| at(error.to_string()))?;
-            let text = Loader::text(&found, bytes)?;
-            if let Some(read) = self.loader.configuration(&found, &text, Lines::After(0))? {
+            let text = Loader::decode_text(&found, bytes)?;
+            if let Some(read) = self.loader.read_configuration(&found, &text, Lines::After(0))? {
                 let decoder = Decoder::new(&found, false);
-                if let Some(list) = field(&decoder, &read, "targets") {
-                    targets.extend(decoder.each(list, "targets", |node, at| ValueTarget::read(&decoder, node, at)));
+                if let Some(list) = find_field(&decoder, &read, "targets") {
+                    targets
+                        .extend(decoder.read_each(list, "targets", |node, at| ValueTarget::read(&decoder, node, at)));
                 }
                 decoder.finish()?;
             }
@@ -206,7 +210,7 @@ impl Builder<'_> {
         inline: &Spot<String>,
         at: &dyn Fn(String) -> Error,
     ) -> Result<Action, Error> {
-        let target = field(decoder, node, "target")
+        let target = find_field(decoder, node, "target")
             .map(|node| Selector::read(decoder, node, "target"))
             .unwrap_or_default();
         if target.name.is_empty() {
@@ -227,13 +231,13 @@ impl Builder<'_> {
                     .loader
                     .read(&frame.root, path)
                     .map_err(|error| at(error.to_string()))?;
-                let text = Loader::text(&found, bytes)?;
+                let text = Loader::decode_text(&found, bytes)?;
                 (found, text, Lines::After(0))
             }
         };
         let operations = json_operations(&self.loader, &file, &text, lines).map_err(at)?;
         let target = Some(Matcher::new(&target).map_err(at)?);
-        let place = (self.loader.source(&file), node.line);
+        let place = (self.loader.source_number(&file), node.line);
         Ok(Action::Patch(PreparedPatch {
             content: Content::Json(operations),
             target,
@@ -252,26 +256,30 @@ impl Builder<'_> {
         at: &dyn Fn(String) -> Error,
     ) -> Result<Vec<Action>, Error> {
         let mut patches = Vec::new();
-        let paths = field(decoder, node, "paths")
-            .map(|node| decoder.texts(node, "paths"))
+        let paths = find_field(decoder, node, "paths")
+            .map(|node| decoder.read_texts(node, "paths"))
             .unwrap_or_default();
         for path in paths {
-            match self.loader.resources(decoder.path, &path.value, path.lines()) {
+            match self.loader.read_resources(decoder.path, &path.value, path.lines()) {
                 Ok(read) => patches.extend(read),
                 Err(_) => {
                     let (found, bytes) = self
                         .loader
                         .read(&frame.root, &path.value)
                         .map_err(|error| at(error.to_string()))?;
-                    patches.extend(
-                        self.loader
-                            .resources(&found, &Loader::text(&found, bytes)?, Lines::After(0))?,
-                    );
+                    patches.extend(self.loader.read_resources(
+                        &found,
+                        &Loader::decode_text(&found, bytes)?,
+                        Lines::After(0),
+                    )?);
                 }
             }
         }
         if !inline.value.is_empty() {
-            patches.extend(self.loader.resources(decoder.path, &inline.value, inline.lines())?);
+            patches.extend(
+                self.loader
+                    .read_resources(decoder.path, &inline.value, inline.lines())?,
+            );
         }
         if patches.is_empty() {
             return Err(at("empty file path and empty patch content".to_owned()));
@@ -291,9 +299,9 @@ impl Builder<'_> {
 }
 
 /// Returns a field of a plugin's configuration.
-pub(crate) fn field<'node>(decoder: &Decoder<'_>, node: &'node Node, name: &'static str) -> Option<&'node Node> {
+pub(crate) fn find_field<'node>(decoder: &Decoder<'_>, node: &'node Node, name: &'static str) -> Option<&'node Node> {
     decoder
-        .fields(node, "", &[name])
+        .read_fields(node, "", &[name])
         .pop()
         .map(|(_, node)| node)
         .filter(|node| !node.is_null())

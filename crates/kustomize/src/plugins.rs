@@ -15,7 +15,7 @@ use crate::kustomization::Kustomization;
 use crate::load::Loader;
 use crate::meter;
 use crate::origin::Origin;
-use crate::plugin_steps::field;
+use crate::plugin_steps::find_field;
 use crate::resource::{Notes, Resource};
 use crate::steps::Step;
 
@@ -48,7 +48,7 @@ const TRANSFORMERS: [&str; 14] = [
 
 impl Builder<'_> {
     /// Reads the resources that a list of plugins names or holds.
-    fn plugins(
+    fn read_plugins(
         &self,
         frame: &Frame,
         k: &Kustomization,
@@ -75,9 +75,9 @@ impl Builder<'_> {
                 }
             };
             // An entry that reads as resources holds them; any other is a path.
-            match self.loader.resources(&k.path, &entry.value, entry.lines()) {
+            match self.loader.read_resources(&k.path, &entry.value, entry.lines()) {
                 Ok(resources) => {
-                    let origin = frame.origin.as_ref().map(|origin| origin.appended(file_name(k)));
+                    let origin = frame.origin.as_ref().map(|origin| origin.append_path(file_name(k)));
                     inline.extend(resources.into_iter().map(|resource| plugin(resource, origin.clone())));
                     continue;
                 }
@@ -91,10 +91,10 @@ impl Builder<'_> {
                 .map_err(|error| at(error.to_string()))?
             {
                 Some((found, bytes)) => {
-                    let text = Loader::text(&found, bytes)?;
-                    let origin = frame.origin.as_ref().map(|origin| origin.appended(&entry.value));
+                    let text = Loader::decode_text(&found, bytes)?;
+                    let origin = frame.origin.as_ref().map(|origin| origin.append_path(&entry.value));
                     self.loader
-                        .resources(&found, &text, Lines::After(0))?
+                        .read_resources(&found, &text, Lines::After(0))?
                         .into_iter()
                         .map(|resource| (resource, origin.clone()))
                         .collect()
@@ -123,7 +123,7 @@ impl Builder<'_> {
         entry: &Spot<String>,
     ) -> Result<Vec<(Resource, Option<Origin>)>, Error> {
         let mut accumulated = Accumulated::default();
-        self.resource(
+        self.add_resource(
             frame,
             k,
             field,
@@ -131,7 +131,7 @@ impl Builder<'_> {
             &mut accumulated,
             &mut std::collections::HashSet::new(),
         )?;
-        let origin = frame.origin.as_ref().map(|origin| origin.appended(&entry.value));
+        let origin = frame.origin.as_ref().map(|origin| origin.append_path(&entry.value));
         Ok(accumulated
             .resources
             .list
@@ -186,7 +186,7 @@ impl Builder<'_> {
         list: &[Spot<String>],
     ) -> Result<Vec<Step>, Error> {
         let mut steps = Vec::new();
-        for mut plugin in self.plugins(frame, k, field, list)? {
+        for mut plugin in self.read_plugins(frame, k, field, list)? {
             meter::check().map_err(|message| field_error(k, plugin.line, &plugin.field, message))?;
             let kind = TRANSFORMERS.iter().find(|kind| **kind == plugin.resource.kind());
             let Some(kind) = kind.filter(|_| plugin.resource.api_version() == "builtin") else {
@@ -194,7 +194,7 @@ impl Builder<'_> {
             };
             let at = |message: String| field_error(k, plugin.line, &plugin.field, message);
             through_json(&mut plugin.resource.node).map_err(|problem| at(problem.message))?;
-            let actions = self.transformer(frame, kind, &plugin.resource.node, &at)?;
+            let actions = self.read_transformer(frame, kind, &plugin.resource.node, &at)?;
             for action in actions {
                 steps.push(Step {
                     action,
@@ -215,7 +215,7 @@ impl Builder<'_> {
         k: &Kustomization,
         into: &mut Accumulated,
     ) -> Result<(), Error> {
-        for plugin in self.plugins(frame, k, "generators", &k.generators)? {
+        for plugin in self.read_plugins(frame, k, "generators", &k.generators)? {
             meter::check().map_err(|message| field_error(k, plugin.line, &plugin.field, message))?;
             let kind = plugin.resource.kind();
             if !GENERATORS.contains(&kind) || plugin.resource.api_version() != "builtin" {
@@ -225,7 +225,7 @@ impl Builder<'_> {
             let mut node = plugin.resource.node.clone();
             through_json(&mut node).map_err(|problem| field_error(k, plugin.line, &plugin.field, problem.message))?;
             if kind == "IAMPolicyGenerator" {
-                let mut made = self.account(k, &plugin, &node)?;
+                let mut made = self.make_account(k, &plugin, &node)?;
                 made.notes.origin = plugin.origin.as_ref().map(Origin::to_text);
                 into.resources
                     .absorb(made)
@@ -249,7 +249,8 @@ impl Builder<'_> {
                 field: "generator",
                 root: &frame.root,
             };
-            let mut made = generate::resource(&self.loader, &arguments, arguments.options.as_ref(), is_secret, place)?;
+            let mut made =
+                generate::generate_resource(&self.loader, &arguments, arguments.options.as_ref(), is_secret, place)?;
             made.notes.origin = plugin.origin.as_ref().map(Origin::to_text);
             into.resources
                 .absorb(made)
@@ -259,15 +260,15 @@ impl Builder<'_> {
     }
 
     /// Returns the ServiceAccount that IAMPolicyGenerator makes.
-    fn account(&self, k: &Kustomization, plugin: &Plugin, node: &Node) -> Result<Resource, Error> {
+    fn make_account(&self, k: &Kustomization, plugin: &Plugin, node: &Node) -> Result<Resource, Error> {
         let path = self.loader.source_path(node.source);
         let decoder = Decoder::new(&path, false);
         let text = |holder: &'static str, name: &'static str| {
-            field(&decoder, node, holder)
-                .and_then(|node| field(&decoder, node, name))
-                .map_or(String::new(), |node| decoder.text(node, name))
+            find_field(&decoder, node, holder)
+                .and_then(|node| find_field(&decoder, node, name))
+                .map_or(String::new(), |node| decoder.read_text(node, name))
         };
-        let cloud = field(&decoder, node, "cloud").map_or(String::new(), |node| decoder.text(node, "cloud"));
+        let cloud = find_field(&decoder, node, "cloud").map_or(String::new(), |node| decoder.read_text(node, "cloud"));
         let (name, namespace) = (
             text("kubernetesService", "name"),
             text("kubernetesService", "namespace"),
@@ -297,7 +298,7 @@ impl Builder<'_> {
             }
         }
         made.place_all(node.source, node.line);
-        Ok(self.loader.resource(made))
+        Ok(self.loader.make_resource(made))
     }
 
     /// Runs the plugins of `validators`, which must leave the resources as they are.

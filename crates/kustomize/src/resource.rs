@@ -22,7 +22,7 @@ pub(crate) enum Behavior {
 }
 
 impl Behavior {
-    pub(crate) fn named(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         match text {
             "create" => Behavior::Create,
             "replace" => Behavior::Replace,
@@ -119,7 +119,7 @@ impl Resource {
             let wanted = annotations.get("internal.config.kubernetes.io/needsHashSuffix");
             notes.needs_hash = wanted.is_some_and(|value| value.text() == "enabled");
             if let Some(behavior) = annotations.get("internal.config.kubernetes.io/generatorBehavior") {
-                notes.behavior = Behavior::named(behavior.text());
+                notes.behavior = Behavior::parse(behavior.text());
             }
         }
         notes.holds_secret = node.get("kind").is_some_and(|kind| kind.text() == "Secret");
@@ -177,7 +177,7 @@ impl Resource {
 
     /// Ids that the resource had before, oldest first.
     pub(crate) fn previous_ids(&self) -> Vec<ResourceId> {
-        meter::work(1 + 4 * self.notes.previous.len());
+        meter::count_steps(1 + 4 * self.notes.previous.len());
         let gvk = self.gvk();
         self.notes
             .previous
@@ -216,7 +216,7 @@ impl Resource {
         self.drop_empty_annotations();
         let id = self.current_id();
         let namespace = id.effective_namespace().to_owned();
-        meter::text(80 + id.name.len() + namespace.len() + id.gvk.kind.len());
+        meter::count_text(80 + id.name.len() + namespace.len() + id.gvk.kind.len());
         self.notes.previous.push((id.name, namespace, id.gvk.kind));
     }
 
@@ -296,7 +296,7 @@ impl Resource {
         self.node
             .at(&["metadata", field])
             .map(|map| {
-                meter::work(4 * map.entries().len());
+                meter::count_steps(4 * map.entries().len());
                 map.entries()
                     .iter()
                     .map(|(key, value)| (key.text().to_owned(), value.text().to_owned()))
@@ -320,7 +320,7 @@ impl Resource {
         for (key, text) in map {
             let mut value = Node::string(text.clone());
             if let Some(old) = old.as_ref().and_then(|old| old.get(key)) {
-                value = value.placed_like(old);
+                value = value.with_place_of(old);
             }
             if text.contains('\n') {
                 value.style = Style::Literal;

@@ -106,7 +106,7 @@ impl<'schema> Type<'schema> {
     /// Resolves a reference to a built-in type. A kustomization's schema may redefine the type.
     fn built_in(of: usize, own: Option<&'schema Own>) -> Self {
         own.filter(|own| own.built_in == BuiltIn::Under)
-            .and_then(|own| own.at(own.document.get("definitions")?.get(TABLE.names.get(of)?)?))
+            .and_then(|own| own.resolve_references(own.document.get("definitions")?.get(TABLE.names.get(of)?)?))
             .unwrap_or(Type::Object(of, own))
     }
 
@@ -123,7 +123,7 @@ impl<'schema> Type<'schema> {
             Type::Replaced | Type::Merged(..) => None,
             Type::Own(own, node) => {
                 let named = node.get("properties").and_then(|properties| properties.get(name));
-                own.at(named.or_else(|| node.get("additionalProperties"))?)
+                own.resolve_references(named.or_else(|| node.get("additionalProperties"))?)
             }
         }
     }
@@ -161,7 +161,7 @@ impl<'schema> Type<'schema> {
                     || kind
                         .as_array()
                         .is_some_and(|kinds| matches!(kinds.as_slice(), [only] if only == "array"));
-                own.at(node.get("items").filter(|_| is_list)?)
+                own.resolve_references(node.get("items").filter(|_| is_list)?)
             }
             _ => None,
         }
@@ -231,7 +231,7 @@ impl Own {
     }
 
     /// Returns a part of the schema, its references followed.
-    fn at<'own>(&'own self, node: &'own Value) -> Option<Type<'own>> {
+    fn resolve_references<'own>(&'own self, node: &'own Value) -> Option<Type<'own>> {
         let mut node = node;
         for _ in 0..MAXIMUM_REFERENCES {
             if !node.is_object() {

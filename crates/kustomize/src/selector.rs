@@ -35,15 +35,15 @@ impl Matcher {
 
     fn with_patterns(selector: &Selector, compile: Compile) -> Result<Self, String> {
         let gvk = &selector.gvk;
-        let pattern = |text: &str| pattern(text, compile);
+        let pattern = |text: &str| compile_pattern(text, compile);
         Ok(Matcher {
             group: pattern(&gvk.group)?,
             version: pattern(&gvk.version)?,
             kind: pattern(&gvk.kind)?,
             name: pattern(&selector.name)?,
             namespace: pattern(&selector.namespace)?,
-            labels: requirements(&selector.label_selector)?,
-            annotations: requirements(&selector.annotation_selector)?,
+            labels: parse_requirements(&selector.label_selector)?,
+            annotations: parse_requirements(&selector.annotation_selector)?,
             is_only_labels: [&gvk.group, &gvk.version, &gvk.kind, &selector.name, &selector.namespace]
                 .iter()
                 .all(|part| part.is_empty()),
@@ -52,17 +52,17 @@ impl Matcher {
     }
 
     pub(crate) fn fits_gvk(&self, gvk: &Gvk) -> bool {
-        fits(self.group.as_ref(), &gvk.group)
-            && fits(self.version.as_ref(), &gvk.version)
-            && fits(self.kind.as_ref(), &gvk.kind)
+        fits_pattern(self.group.as_ref(), &gvk.group)
+            && fits_pattern(self.version.as_ref(), &gvk.version)
+            && fits_pattern(self.kind.as_ref(), &gvk.kind)
     }
 
     pub(crate) fn fits_name(&self, name: &str) -> bool {
-        fits(self.name.as_ref(), name)
+        fits_pattern(self.name.as_ref(), name)
     }
 
     pub(crate) fn fits_namespace(&self, namespace: &str) -> bool {
-        fits(self.namespace.as_ref(), namespace)
+        fits_pattern(self.namespace.as_ref(), namespace)
     }
 
     /// Matches a current or previous id, as written. Replacements use this.
@@ -85,7 +85,7 @@ impl Matcher {
         // The cheapest questions first: most resources are not meant by most patches.
         let original = resource.notes.previous.first().map(|(name, _, _)| name.as_str());
         (self.fits_name(original.unwrap_or_else(|| resource.name())) || self.fits_name(resource.name()))
-            && fits(self.kind.as_ref(), resource.kind())
+            && fits_pattern(self.kind.as_ref(), resource.kind())
             && self.fits_gvk(&resource.gvk())
             && (self.namespace.is_none()
                 || self.fits_namespace(resource.original_id().effective_namespace())
@@ -154,7 +154,7 @@ fn is_plain(text: &str) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'/'))
 }
 
-fn pattern(text: &str, compile: Compile) -> Result<Option<Pattern>, String> {
+fn compile_pattern(text: &str, compile: Compile) -> Result<Option<Pattern>, String> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -166,7 +166,7 @@ fn pattern(text: &str, compile: Compile) -> Result<Option<Pattern>, String> {
         .map_err(|_| format!("'{text}' is not a valid regular expression"))
 }
 
-fn fits(pattern: Option<&Pattern>, text: &str) -> bool {
+fn fits_pattern(pattern: Option<&Pattern>, text: &str) -> bool {
     match pattern {
         None => true,
         Some(Pattern::Plain(wanted)) => wanted == text,
@@ -200,7 +200,7 @@ impl Requirement {
 }
 
 /// Reads a label selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b, c)`, `a notin (b)`, `a > 1`, `a < 1`, joined by commas.
-fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
+fn parse_requirements(text: &str) -> Result<Vec<Requirement>, String> {
     let bad = |why: &str| Err(format!("unable to parse the selector '{text}': {why}"));
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -227,7 +227,7 @@ fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
     parts.push(part);
     let mut found = Vec::new();
     for part in parts {
-        match requirement(part.trim()) {
+        match parse_requirement(part.trim()) {
             Some(requirement) => found.push(requirement),
             None => return bad(&format!("'{}' is not a requirement", part.trim())),
         }
@@ -235,7 +235,7 @@ fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
     Ok(found)
 }
 
-fn requirement(text: &str) -> Option<Requirement> {
+fn parse_requirement(text: &str) -> Option<Requirement> {
     let key = |text: &str| {
         let key = text.trim();
         let good = !key.is_empty()

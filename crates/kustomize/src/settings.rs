@@ -51,7 +51,7 @@ impl<'tree> Builder<'tree> {
     }
 
     /// Returns the fields of the transformers for one kustomization: defaults and `configurations`.
-    pub(crate) fn configuration(
+    pub(crate) fn read_configuration(
         &self,
         frame: &Frame,
         kustomization: &Kustomization,
@@ -88,7 +88,7 @@ impl<'tree> Builder<'tree> {
     ) -> Result<(String, Cow<'tree, str>), Error> {
         let read = self.loader.read(directory, reference);
         let (path, bytes) = read.map_err(|error| at(error.to_string()))?;
-        let text = Loader::text(&path, bytes)?;
+        let text = Loader::decode_text(&path, bytes)?;
         Ok((path, text))
     }
 
@@ -101,7 +101,7 @@ impl<'tree> Builder<'tree> {
                 message: error.to_string(),
             });
         }
-        let Some(node) = self.loader.configuration(path, text, Lines::After(0))? else {
+        let Some(node) = self.loader.read_configuration(path, text, Lines::After(0))? else {
             return Ok(None);
         };
         configuration_value(&node).map(Some).map_err(|problem| Error::Yaml {
@@ -112,7 +112,11 @@ impl<'tree> Builder<'tree> {
     }
 
     /// Returns the fields that the schemas under `crds` name.
-    pub(crate) fn crds(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
+    pub(crate) fn read_crds(
+        &self,
+        frame: &Frame,
+        kustomization: &Kustomization,
+    ) -> Result<Arc<TransformerConfig>, Error> {
         let mut config = TransformerConfig::default();
         for (index, reference) in kustomization.crds.iter().enumerate() {
             let field = format!("crds[{index}]");
@@ -124,7 +128,7 @@ impl<'tree> Builder<'tree> {
             }
             let mut read = match self.json_or_yaml(&path, &text)? {
                 Some(value) => {
-                    let read = crate::crds::configuration(value).map_err(at)?;
+                    let read = crate::crds::read_definitions(value).map_err(at)?;
                     meter::check().map_err(at)?;
                     read
                 }

@@ -58,7 +58,7 @@ pub(crate) enum Action {
 impl Action {
     pub(crate) fn run(&self, resources: &mut Collection) -> Result<(), PatchTrouble> {
         let on_resource = PatchTrouble::Resource;
-        meter::work(1 + resources.list.len());
+        meter::count_steps(1 + resources.list.len());
         meter::check().map_err(PatchTrouble::Target)?;
         match self {
             Action::Patch(patch) => patch.transform(resources),
@@ -92,7 +92,7 @@ impl Action {
 pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), Trouble> {
     for resource in resources.list.iter_mut().filter(|resource| resource.notes.needs_hash) {
         check_hashed_kind(resource)?;
-        let hash = crate::generate::hash(resource).map_err(|message| Trouble::of(resource, message))?;
+        let hash = crate::generate::hash_content(resource).map_err(|message| Trouble::of(resource, message))?;
         meter::check().map_err(|message| Trouble::of(resource, message))?;
         resource.store_previous_id();
         let name = format!("{}-{hash}", resource.name());
@@ -143,7 +143,7 @@ pub(crate) fn of_kustomization(
     let k = kustomization;
     let mut steps = Vec::new();
     let mut push = |action: Action, field: String, line: u32, kind: &'static str| {
-        meter::text(size_of::<Step>() + field.len());
+        meter::count_text(size_of::<Step>() + field.len());
         steps.push(Step {
             action,
             field,
@@ -284,7 +284,7 @@ pub(crate) fn of_kustomization(
             let at = |message: String| field_error(k, replacement.line, &field, message);
             meter::check().map_err(at)?;
             let prepared = prepare_replacement(&builder.loader, &frame.root, &replacement.value, &at)?;
-            all.extend(prepared.into_iter().map(|one| one.placed(replacement.line, &field)));
+            all.extend(prepared.into_iter().map(|one| one.with_place(replacement.line, &field)));
         }
         push(
             Action::Replacements(all),
@@ -355,12 +355,12 @@ pub(crate) fn prepare_patch(
                     patch.path
                 ))
             })?;
-            let text = Loader::text(&found, bytes).map_err(PatchError::Error)?;
+            let text = Loader::decode_text(&found, bytes).map_err(PatchError::Error)?;
             (found, text, Lines::After(0))
         }
     };
     let is_inline = patch.path.is_empty();
-    let merge = loader.resources(&file, &text, lines);
+    let merge = loader.read_resources(&file, &text, lines);
     let json = json_operations(loader, &file, &text, lines);
     let content = match (merge, json) {
         (Ok(patches), Ok(operations)) if !patches.is_empty() && !operations.is_empty() => {
@@ -401,7 +401,7 @@ pub(crate) fn prepare_patch(
         None => None,
     };
     let place = (
-        if is_inline { source } else { loader.source(&file) },
+        if is_inline { source } else { loader.source_number(&file) },
         patch.patch.line.max(1),
     );
     Ok(PreparedPatch {
@@ -428,18 +428,18 @@ pub(crate) fn json_operations(
             .map_err(|error| format!("a patch that begins with '[' must be JSON: {error}"))?;
     }
     let node = loader
-        .configuration(file, text, lines)
+        .read_configuration(file, text, lines)
         .map_err(|error| error.to_string());
     // A text that starts like JSON must be JSON: a list in YAML's flow style isn't enough.
     if text.starts_with('[') {
         let value = serde_json::from_str(text)
             .map_err(|error| format!("it starts with '[', so it must be JSON (or a list in block style): {error}"))?;
         let node = node.ok().flatten().unwrap_or_else(|| from_value(&value));
-        return jsonpatch::operations(&value, &node);
+        return jsonpatch::read_operations(&value, &node);
     }
     let node = node?.ok_or("empty json patch operations")?;
     let value = patch_value(&node).map_err(|problem| problem.message)?;
-    jsonpatch::operations(&value, &node)
+    jsonpatch::read_operations(&value, &node)
 }
 
 fn legacy_merge(
@@ -452,14 +452,14 @@ fn legacy_merge(
     let at = |message: String| field_error(k, patch.line, field, message);
     let loader = &builder.loader;
     // An entry may be the patch itself. A text that can't be read as a patch is a path.
-    let patches: Vec<Resource> = match loader.resources(&k.path, &patch.value, patch.lines()) {
+    let patches: Vec<Resource> = match loader.read_resources(&k.path, &patch.value, patch.lines()) {
         Ok(patches) => patches,
         Err(_) => {
             let (path, bytes) = loader
                 .read(&frame.root, &patch.value)
                 .map_err(|error| at(error.to_string()))?;
-            let text = Loader::text(&path, bytes)?;
-            loader.resources(&path, &text, Lines::After(0))?
+            let text = Loader::decode_text(&path, bytes)?;
+            loader.read_resources(&path, &text, Lines::After(0))?
         }
     };
     if patches.is_empty() {
@@ -503,7 +503,7 @@ fn legacy_json(
                 .loader
                 .read(&frame.root, path)
                 .map_err(|error| at(error.to_string()))?;
-            let text = Loader::text(&found, bytes)?;
+            let text = Loader::decode_text(&found, bytes)?;
             (found, text, Lines::After(0))
         }
     };
@@ -512,7 +512,7 @@ fn legacy_json(
         return Err(at("patch appears to be empty".to_owned()));
     }
     let target = Some(Matcher::new(target).map_err(at)?);
-    let place = (builder.loader.source(&file), patch.line);
+    let place = (builder.loader.source_number(&file), patch.line);
     Ok(PreparedPatch {
         content: Content::Json(operations),
         target,
@@ -538,8 +538,8 @@ pub(crate) fn prepare_replacement(
     let (path, bytes) = loader
         .read(root, &replacement.path)
         .map_err(|error| at(error.to_string()))?;
-    let text = Loader::text(&path, bytes)?;
-    let Some(node) = loader.configuration(&path, &text, Lines::After(0))? else {
+    let text = Loader::decode_text(&path, bytes)?;
+    let Some(node) = loader.read_configuration(&path, &text, Lines::After(0))? else {
         return Err(at(format!(
             "{path}: unsupported replacement type encountered within replacement path: the file is empty"
         )));
@@ -548,7 +548,7 @@ pub(crate) fn prepare_replacement(
     let read: Vec<Replacement> = if node.is_map() {
         vec![Replacement::read(&decoder, &node, "replacement")]
     } else {
-        decoder.each(&node, "replacements", |node, at| Replacement::read(&decoder, node, at))
+        decoder.read_each(&node, "replacements", |node, at| Replacement::read(&decoder, node, at))
     };
     decoder.finish()?;
     read.iter()

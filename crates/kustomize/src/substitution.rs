@@ -79,10 +79,10 @@ impl Substitution {
             // The error is reported when all resources are converted to values.
             return Ok(());
         };
-        let text = go_yaml::emit::document(&before);
-        meter::text(text.len());
-        let (value, is_secret) = self.value(resource, &text, false, maximum_nodes)?;
-        let refused = |message: &str| refuse(resource, &resource.node, message);
+        let text = go_yaml::emit::write_document(&before);
+        meter::count_text(text.len());
+        let (value, is_secret) = self.substitute_value(resource, &text, false, maximum_nodes)?;
+        let refused = |message: &str| refuse_field(resource, &resource.node, message);
         let is_set = |path: &str| {
             value
                 .pointer(path)
@@ -100,7 +100,7 @@ impl Substitution {
         }
         if is_secret {
             // The object must have equal names for all other values of its Secrets.
-            let other = self.value(resource, &text, true, maximum_nodes);
+            let other = self.substitute_value(resource, &text, true, maximum_nodes);
             if !other.is_ok_and(|(other, _)| has_same_names(&value, &other)) {
                 return Err(refused(
                     "a variable from a Secret is a part of its apiVersion, kind, name or namespace, or of the name of a field, or changes \
@@ -110,7 +110,7 @@ impl Substitution {
             resource.notes.holds_secret = true;
         }
         let mut node = from_value(&value);
-        place(&mut node, &resource.node);
+        copy_places(&mut node, &resource.node);
         resource.node = node;
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Substitution {
 
     /// Returns the value of a resource's text after the substitution, and whether the text uses a Secret's value. `is_other` replaces the
     /// values of Secrets with other values.
-    fn value(
+    fn substitute_value(
         &self,
         resource: &Resource,
         text: &str,
@@ -137,9 +137,9 @@ impl Substitution {
             is_secret: false,
             is_other,
         };
-        let made = substitute(text, &mut used).map_err(|error| trouble(resource, &error))?;
+        let made = substitute(text, &mut used).map_err(|error| make_trouble(resource, &error))?;
         let is_secret = used.is_secret;
-        let refused = |message: &str| refuse(resource, &resource.node, message);
+        let refused = |message: &str| refuse_field(resource, &resource.node, message);
         let made = String::from_utf8(made)
             .map_err(|_| refused("a substitution cuts a letter in two: the result is not UTF-8"))?;
         if has_several_documents(&made) {
@@ -208,15 +208,15 @@ impl<'value> Scope<'value> for Used<'value> {
     }
 
     fn spend(&mut self, bytes: usize, steps: usize) -> bool {
-        meter::made(bytes);
-        meter::work(steps);
-        meter::spent().is_none()
+        meter::count_bytes(bytes);
+        meter::count_steps(steps);
+        meter::exhausted_limit().is_none()
     }
 }
 
 /// Checks whether a resource contains anything to substitute. Other resources are not rewritten.
 fn has_dollar(node: &Node) -> bool {
-    meter::work(1);
+    meter::count_steps(1);
     match &node.data {
         Data::Scalar(text) => text.contains('$'),
         Data::Map(entries) => entries.iter().any(|(key, value)| has_dollar(key) || has_dollar(value)),
@@ -224,7 +224,7 @@ fn has_dollar(node: &Node) -> bool {
     }
 }
 
-fn refuse(resource: &Resource, at: &Node, message: &str) -> Trouble {
+fn refuse_field(resource: &Resource, at: &Node, message: &str) -> Trouble {
     Trouble {
         id: resource.current_id().to_string(),
         source: at.source,
@@ -235,16 +235,16 @@ fn refuse(resource: &Resource, at: &Node, message: &str) -> Trouble {
 
 /// Returns an error at the place of the expression. If the resource may contain a Secret's values, the error says only the place and the
 /// kind of problem.
-fn trouble(resource: &Resource, error: &SubstitutionError) -> Trouble {
+fn make_trouble(resource: &Resource, error: &SubstitutionError) -> Trouble {
     let name = error.name();
-    let at = find(&resource.node, name).unwrap_or(&resource.node);
+    let at = find_expression(&resource.node, name).unwrap_or(&resource.node);
     if resource.is_confidential() {
         let problem = match error.problem() {
             Problem::NotSet => "a variable is not set",
             _ => "what begins with `${` is no substitution",
         };
         let message = format!("{problem}; its name isn't said, since it could be a part of what the object holds");
-        return refuse(resource, at, &message);
+        return refuse_field(resource, at, &message);
     }
     let message = match error.problem() {
         Problem::NotSet => format!(
@@ -253,12 +253,12 @@ fn trouble(resource: &Resource, error: &SubstitutionError) -> Trouble {
         Problem::Spent => error.to_string(),
         _ => format!("{error}, at `${{{name}`: write `$${{` where no variable is meant"),
     };
-    refuse(resource, at, &message)
+    refuse_field(resource, at, &message)
 }
 
 /// Returns the first text in which a variable is named.
-fn find<'node>(node: &'node Node, name: &str) -> Option<&'node Node> {
-    meter::work(1);
+fn find_expression<'node>(node: &'node Node, name: &str) -> Option<&'node Node> {
+    meter::count_steps(1);
     let names = |text: &str| {
         text.match_indices("${").any(|(at, begin)| {
             let rest = text.get(at + begin.len()..).unwrap_or_default();
@@ -269,10 +269,10 @@ fn find<'node>(node: &'node Node, name: &str) -> Option<&'node Node> {
     match &node.data {
         Data::Scalar(text) => names(text).then_some(node),
         Data::Map(entries) => entries.iter().find_map(|(key, value)| {
-            let in_key = find(key, name).map(|_| value);
-            in_key.or_else(|| find(value, name))
+            let in_key = find_expression(key, name).map(|_| value);
+            in_key.or_else(|| find_expression(value, name))
         }),
-        Data::Seq(items) => items.iter().find_map(|item| find(item, name)),
+        Data::Seq(items) => items.iter().find_map(|item| find_expression(item, name)),
     }
 }
 
@@ -310,12 +310,12 @@ fn read(text: &str, maximum_nodes: usize) -> Result<Value, String> {
 }
 
 /// Copies the places of the written nodes to the nodes that were read back. A new node gets the place of the node around it.
-fn place(node: &mut Node, written: &Node) {
+fn copy_places(node: &mut Node, written: &Node) {
     node.source = written.source;
     node.line = written.line;
     match (&mut node.data, &written.data) {
         (Data::Map(entries), Data::Map(others)) => {
-            meter::work(entries.len() + others.len());
+            meter::count_steps(entries.len() + others.len());
             let known: HashMap<&str, &Node> = others.iter().map(|(key, value)| (key.text(), value)).collect();
             for (key, value) in entries.iter_mut() {
                 let other = known.get(key.text()).copied();
@@ -334,7 +334,7 @@ fn place(node: &mut Node, written: &Node) {
 
 fn place_under(node: &mut Node, written: Option<&Node>, around: &Node) {
     match written {
-        Some(written) => place(node, written),
+        Some(written) => copy_places(node, written),
         None => node.place_all(around.source, around.line),
     }
 }

@@ -13,7 +13,7 @@ impl Touched {
         match self.ranges.last_mut() {
             Some((_, end)) if *end == step => *end += 1,
             _ => {
-                crate::meter::made(size_of::<(usize, usize)>());
+                crate::meter::count_bytes(size_of::<(usize, usize)>());
                 self.ranges.push((step, step + 1));
             }
         }

@@ -67,21 +67,21 @@ impl MapTree {
 
     /// Puts a file at `path` and creates its directories. The file replaces an existing entry.
     pub fn insert(&mut self, path: &str, content: impl Into<Vec<u8>>) {
-        self.put(path, Held::File(content.into()));
+        self.insert_entry(path, Held::File(content.into()));
     }
 
     /// Puts a symbolic link at `path`.
     pub fn insert_link(&mut self, path: &str, target: &str) {
-        self.put(path, Held::Link(target.to_owned()));
+        self.insert_entry(path, Held::Link(target.to_owned()));
     }
 
     /// Puts a directory at `path`, needed only for directories that stay empty.
     pub fn insert_directory(&mut self, path: &str) {
-        self.put(path, Held::Directory);
+        self.insert_entry(path, Held::Directory);
     }
 
-    fn put(&mut self, path: &str, held: Held) {
-        let clean = clean(path);
+    fn insert_entry(&mut self, path: &str, held: Held) {
+        let clean = clean_path(path);
         let mut end = 0;
         while let Some(next) = clean.get(end..).and_then(|rest| rest.find('/')) {
             end += next;
@@ -147,10 +147,10 @@ pub(crate) enum Found<'tree> {
 /// If the path or a link on the way leaves the tree, or if links form a loop.
 pub(crate) fn resolve<'tree>(tree: &'tree dyn FileTree, from: &str, relative: &str) -> Result<Found<'tree>, Error> {
     // As in Go, the path is made clean before any link is followed: `a/..` is empty, even if `a` is a link.
-    let whole = clean(&format!("{from}/{relative}"));
+    let whole = clean_path(&format!("{from}/{relative}"));
     let (mut at, mut todo) = match whole.strip_prefix(from).and_then(|rest| rest.strip_prefix('/')) {
-        Some(rest) if !from.is_empty() => (segments(from), segments(rest)),
-        _ => (Vec::new(), segments(&whole)),
+        Some(rest) if !from.is_empty() => (split_segments(from), split_segments(rest)),
+        _ => (Vec::new(), split_segments(&whole)),
     };
     todo.reverse();
     if relative.starts_with('/') {
@@ -196,7 +196,7 @@ pub(crate) fn resolve<'tree>(tree: &'tree dyn FileTree, from: &str, relative: &s
                     });
                 }
                 at.pop();
-                todo.extend(segments(target).into_iter().rev());
+                todo.extend(split_segments(target).into_iter().rev());
                 through = Some((path, target.to_owned()));
             }
         }
@@ -208,7 +208,7 @@ pub(crate) fn resolve<'tree>(tree: &'tree dyn FileTree, from: &str, relative: &s
     })
 }
 
-fn segments(path: &str) -> Vec<String> {
+fn split_segments(path: &str) -> Vec<String> {
     path.split('/')
         .filter(|part| !part.is_empty() && *part != ".")
         .map(str::to_owned)
@@ -216,7 +216,7 @@ fn segments(path: &str) -> Vec<String> {
 }
 
 /// Cleans a path lexically: no empty parts, `.` or inner `..`; a leading `..` stays.
-pub(crate) fn clean(path: &str) -> String {
+pub(crate) fn clean_path(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {

@@ -123,7 +123,7 @@ pub(crate) fn read_yaml(text: &[u8]) -> Result<Option<Value>, String> {
         return Err(format!("it is longer than {LONGEST} bytes"));
     }
     let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
-    let _metering = meter::begin(ALLOWANCE, None);
+    let _metering = meter::start_metering(ALLOWANCE, None);
     let source = Source {
         file: 0,
         lines: Lines::After(0),

@@ -109,13 +109,17 @@ struct Header<'a> {
 }
 
 /// Decrypts a data key; `None` if no identity opens it or it is damaged. The result doesn't say which, so that an answer gives no help in guessing.
-pub(crate) fn open(armored: &str, identities: &[Identity], tries: &mut Tries) -> Option<Zeroizing<Vec<u8>>> {
-    let (file, _) = armor::first(armored, FILE, false)?;
+pub(crate) fn decrypt_data_key(
+    armored: &str,
+    identities: &[Identity],
+    tries: &mut Tries,
+) -> Option<Zeroizing<Vec<u8>>> {
+    let (file, _) = armor::decode_first(armored, FILE, false)?;
     let header = read_header(&file)?;
     for stanza in &header.stanzas {
         for identity in identities {
-            tries.one(STEPS).ok()?;
-            if let Some(file_key) = unwrap(stanza, identity) {
+            tries.count_try(STEPS).ok()?;
+            if let Some(file_key) = unwrap_file_key(stanza, identity) {
                 return open_payload(&header, &file_key);
             }
         }
@@ -170,7 +174,7 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
 }
 
 /// Returns the file key, if the stanza is for this identity.
-fn unwrap(stanza: &Stanza, identity: &Identity) -> Option<Zeroizing<Vec<u8>>> {
+fn unwrap_file_key(stanza: &Stanza, identity: &Identity) -> Option<Zeroizing<Vec<u8>>> {
     if stanza.wrapped.len() != FILE_KEY + TAG {
         return None;
     }
@@ -183,24 +187,24 @@ fn unwrap(stanza: &Stanza, identity: &Identity) -> Option<Zeroizing<Vec<u8>>> {
     let (first, second) = salt.split_at_mut(32);
     first.copy_from_slice(&stanza.share);
     second.copy_from_slice(&identity.public);
-    let key = derive(&salt, shared.as_slice(), b"age-encryption.org/v1/X25519")?;
-    decrypt(&key, &[0; 12], &stanza.wrapped)
+    let key = derive_key(&salt, shared.as_slice(), b"age-encryption.org/v1/X25519")?;
+    decrypt_bytes(&key, &[0; 12], &stanza.wrapped)
 }
 
 fn open_payload(header: &Header<'_>, file_key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let mac_key = derive(&[], file_key, b"header")?;
+    let mac_key = derive_key(&[], file_key, b"header")?;
     let mut mac = <Hmac<Sha256>>::new_from_slice(mac_key.as_slice()).ok()?;
     mac.update(header.signed);
     mac.verify_slice(&header.mac).ok()?;
     let (nonce, sealed) = header.payload.split_at_checked(NONCE)?;
-    let key = derive(nonce, file_key, b"payload")?;
+    let key = derive_key(nonce, file_key, b"payload")?;
     // A data key is far shorter than a chunk, so the first chunk is the last.
     let mut chunk_nonce = [0; 12];
     *chunk_nonce.last_mut()? = 1;
-    decrypt(&key, &chunk_nonce, sealed)
+    decrypt_bytes(&key, &chunk_nonce, sealed)
 }
 
-fn derive(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
+fn derive_key(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
     let mut key = Zeroizing::new([0; 32]);
     Hkdf::<Sha256>::new(Some(salt), secret)
         .expand(info, key.as_mut_slice())
@@ -208,7 +212,7 @@ fn derive(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 32]>
     Some(key)
 }
 
-fn decrypt(key: &[u8; 32], nonce: &[u8; 12], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+fn decrypt_bytes(key: &[u8; 32], nonce: &[u8; 12], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let cipher = ChaCha20Poly1305::new_from_slice(key).ok()?;
     cipher.decrypt(&Nonce::from(*nonce), sealed).ok().map(Zeroizing::new)
 }

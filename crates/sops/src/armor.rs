@@ -3,9 +3,9 @@
 use zeroize::Zeroizing;
 
 /// Returns the decoded base64 between the first pair of such lines, and the text after them; see [`openpgp_packets::armor::find_first`].
-pub(crate) fn first<'a>(text: &'a str, what: &str, is_openpgp: bool) -> Option<(Zeroizing<Vec<u8>>, &'a str)> {
+pub(crate) fn decode_first<'a>(text: &'a str, what: &str, is_openpgp: bool) -> Option<(Zeroizing<Vec<u8>>, &'a str)> {
     let found = openpgp_packets::armor::find_first(text, what, is_openpgp);
     let bytes = found.as_ref().map_or(0, |(bytes, _)| bytes.len());
-    go_yaml::meter::work(1 + bytes / 12);
+    go_yaml::meter::count_steps(1 + bytes / 12);
     found
 }

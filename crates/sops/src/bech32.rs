@@ -7,7 +7,7 @@ const GENERATORS: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd
 /// The number of characters of the checksum.
 const CHECKSUM: usize = 6;
 
-fn checksum(prefix: &str, data: &[u8]) -> u32 {
+fn compute_checksum(prefix: &str, data: &[u8]) -> u32 {
     let high = prefix.bytes().map(|byte| byte >> 5);
     let low = prefix.bytes().map(|byte| byte & 31);
     high.chain([0])
@@ -25,7 +25,7 @@ fn checksum(prefix: &str, data: &[u8]) -> u32 {
 }
 
 /// Regroups bits into larger or smaller groups; `None` if the rest isn't zero.
-fn regroup(data: &[u8], from: u32, to: u32, pad: bool) -> Option<Zeroizing<Vec<u8>>> {
+fn regroup_bits(data: &[u8], from: u32, to: u32, pad: bool) -> Option<Zeroizing<Vec<u8>>> {
     let mut regrouped = Zeroizing::new(Vec::with_capacity(data.len() * from as usize / to as usize + 1));
     let (mut held, mut bits) = (0_u32, 0);
     let mask = (1_u32 << to) - 1;
@@ -63,19 +63,19 @@ pub(crate) fn decode(prefix: &str, text: &str) -> Option<Zeroizing<Vec<u8>>> {
         })
         .collect();
     let values = Zeroizing::new(values?);
-    if checksum(prefix, &values) != 1 {
+    if compute_checksum(prefix, &values) != 1 {
         return None;
     }
     let (data, _) = values.split_at_checked(values.len().checked_sub(CHECKSUM)?)?;
-    regroup(data, 5, 8, false)
+    regroup_bits(data, 5, 8, false)
 }
 
 /// Writes bytes as a text with this prefix.
 pub(crate) fn encode(prefix: &str, bytes: &[u8]) -> String {
-    let data = regroup(bytes, 8, 5, true).unwrap_or_default();
+    let data = regroup_bits(bytes, 8, 5, true).unwrap_or_default();
     let mut padded = data.to_vec();
     padded.extend([0; CHECKSUM]);
-    let sum = checksum(prefix, &padded) ^ 1;
+    let sum = compute_checksum(prefix, &padded) ^ 1;
     let ends = (0..CHECKSUM).map(|index| (sum >> (5 * (5 - index)) & 31) as usize);
     let all = data.iter().map(|value| usize::from(*value)).chain(ends);
     let characters = all.filter_map(|at| CHARACTERS.get(at)).map(|byte| char::from(*byte));

@@ -31,7 +31,7 @@ struct Parts<'a> {
 }
 
 /// Splits an encrypted value. As in SOPS, the text after the closing bracket is ignored.
-fn parts(text: &str) -> Option<Parts<'_>> {
+fn split_parts(text: &str) -> Option<Parts<'_>> {
     let rest = text.strip_prefix(BEGIN)?;
     let (data, rest) = rest.split_once(",iv:")?;
     let (nonce, rest) = rest.split_once(",tag:")?;
@@ -45,18 +45,18 @@ fn parts(text: &str) -> Option<Parts<'_>> {
 ///
 /// # Errors
 /// The reason, without any part of the value.
-pub(crate) fn open(text: &str, key: &DataKey, path: &str) -> Result<Value, &'static str> {
+pub(crate) fn decrypt_value(text: &str, key: &DataKey, path: &str) -> Result<Value, &'static str> {
     if text.is_empty() {
         return Ok(Value::Text(Zeroizing::new(String::new())));
     }
-    let parts = parts(text).ok_or("should be encrypted and isn't")?;
+    let parts = split_parts(text).ok_or("should be encrypted and isn't")?;
     let clear = open_bytes(&parts, key, path)?;
-    typed(clear, parts.kind)
+    convert_to_type(clear, parts.kind)
 }
 
 fn open_bytes(parts: &Parts<'_>, key: &DataKey, path: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     const NOT_BASE64: &str = "has parts that aren't base64";
-    go_yaml::meter::text(parts.data.len());
+    go_yaml::meter::count_text(parts.data.len());
     let mut sealed = decode(parts.data).ok_or(NOT_BASE64)?;
     let nonce = decode(parts.nonce).ok_or(NOT_BASE64)?;
     let tag = decode(parts.tag).ok_or(NOT_BASE64)?;
@@ -94,7 +94,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Converts a clear value to its type.
-fn typed(clear: Zeroizing<Vec<u8>>, kind: &str) -> Result<Value, &'static str> {
+fn convert_to_type(clear: Zeroizing<Vec<u8>>, kind: &str) -> Result<Value, &'static str> {
     const MISFIT: &str = "is not of the type that it says";
     let text = |clear: &Zeroizing<Vec<u8>>| std::str::from_utf8(clear).map(|text| Zeroizing::new(text.to_owned()));
     let Ok(read) = text(&clear) else {
@@ -106,7 +106,7 @@ fn typed(clear: Zeroizing<Vec<u8>>, kind: &str) -> Result<Value, &'static str> {
     match kind {
         // SOPS 1 wrote `bytes` for files that aren't text.
         "str" | "bytes" => Ok(Value::Text(read)),
-        "int" => integer(&read).map(Value::Int).ok_or(MISFIT),
+        "int" => parse_integer(&read).map(Value::Int).ok_or(MISFIT),
         "float" => read.parse().map(Value::Float).map_err(|_| MISFIT),
         "bool" => match read.as_str() {
             "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(Value::Bool(true)),
@@ -125,7 +125,7 @@ fn typed(clear: Zeroizing<Vec<u8>>, kind: &str) -> Result<Value, &'static str> {
 }
 
 /// Reads an integer as Go's `strconv.Atoi`.
-fn integer(text: &str) -> Option<i64> {
+fn parse_integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_value_has_four_parts() {
-        let parts = parts("ENC[AES256_GCM,data:YQ==,iv:Yg==,tag:Yw==,type:str]").unwrap();
+        let parts = split_parts("ENC[AES256_GCM,data:YQ==,iv:Yg==,tag:Yw==,type:str]").unwrap();
         assert_eq!(
             (parts.data, parts.nonce, parts.tag, parts.kind),
             ("YQ==", "Yg==", "Yw==", "str")
@@ -170,7 +170,7 @@ mod tests {
             "ENC[AES256_GCM,data:a,iv:b,tag:c]",
             "plain",
         ] {
-            assert!(super::parts(text).is_none(), "{text}");
+            assert!(super::split_parts(text).is_none(), "{text}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::metadata::{self, Metadata, Place};
 use crate::stores::{dotenv, ini, json, yaml};
-use crate::tree::{Count, Document, Value, find};
+use crate::tree::{Count, Document, Value, find_field};
 use crate::walk::Walk;
 
 /// The result of the MAC check: whether the file is as SOPS wrote it.
@@ -51,8 +51,8 @@ pub struct Kept<'a> {
 }
 
 /// Decrypts within a number of produced bytes and steps, as `go_yaml::meter` counts them. A decryption that needs more fails with [`Error::Spent`].
-pub fn within<T>((bytes, steps): (u64, u64), work: impl FnOnce() -> T) -> T {
-    let _metering = go_yaml::meter::begin(go_yaml::meter::Allowance { bytes, steps }, None);
+pub fn decrypt_within<T>((bytes, steps): (u64, u64), work: impl FnOnce() -> T) -> T {
+    let _metering = go_yaml::meter::start_metering(go_yaml::meter::Allowance { bytes, steps }, None);
     work()
 }
 
@@ -83,7 +83,7 @@ pub fn decrypt(
             + 1,
         what: "it is not text",
     })?;
-    go_yaml::meter::text(file.len());
+    go_yaml::meter::count_text(file.len());
     let mut count = Count::new(*limits);
     let (mut documents, place) = match from {
         Format::Yaml => (yaml::read(file, &mut count)?, Place::Map),
@@ -101,11 +101,11 @@ pub fn decrypt(
             mac: MacVerdict::Right,
         });
     }
-    let metadata = metadata::take(&mut documents, place, limits)?;
+    let metadata = metadata::take_metadata(&mut documents, place, limits)?;
     let key = keys.data_key(&metadata, limits.tries)?;
     let mut walk = Walk::new(&key, &metadata.rule, metadata.only_encrypted);
-    walk.documents(&mut documents)?;
-    let mac = verdict(&metadata, &key, &walk.finish());
+    walk.decrypt_documents(&mut documents)?;
+    let mac = compare_mac(&metadata, &key, &walk.finish());
     let bytes = write(file, documents, (from, to), &is_kept)?;
     go_yaml::meter::check().map_err(Error::Spent)?;
     Ok(Decrypted { bytes, mac })
@@ -117,19 +117,19 @@ fn has_text(document: &Document, kept: Kept<'_>) -> bool {
     };
     let node = rest
         .iter()
-        .try_fold(find(&document.entries, first), |node, key| match &node?.value {
-            Value::Map(entries) => Some(find(entries, key)),
+        .try_fold(find_field(&document.entries, first), |node, key| match &node?.value {
+            Value::Map(entries) => Some(find_field(entries, key)),
             _ => None,
         });
     let text = node.flatten().and_then(|node| node.as_text());
     text.is_some_and(|text| text.eq_ignore_ascii_case(kept.text))
 }
 
-fn verdict(metadata: &Metadata, key: &cipher::DataKey, computed: &str) -> MacVerdict {
+fn compare_mac(metadata: &Metadata, key: &cipher::DataKey, computed: &str) -> MacVerdict {
     if metadata.mac.is_empty() {
         return MacVerdict::Missing;
     }
-    match cipher::open(&metadata.mac, key, &metadata.last_modified) {
+    match cipher::decrypt_value(&metadata.mac, key, &metadata.last_modified) {
         Ok(Value::Text(text)) if bool::from(subtle::ConstantTimeEq::ct_eq(text.as_bytes(), computed.as_bytes())) => {
             MacVerdict::Right
         }

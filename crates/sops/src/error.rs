@@ -79,7 +79,7 @@ impl KeyError {
 const SHOWN: usize = 64;
 
 /// Writes a name from the file on one line, cut short, because the text is untrusted.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn shorten_name(text: &str) -> String {
     let mut shown: String = text
         .chars()
         .take(SHOWN)

@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
 use crate::tries::Tries;
-use crate::{Format, Keys, Limits, MacVerdict, age, armor, decrypt, pgp, within};
+use crate::{Format, Keys, Limits, MacVerdict, age, armor, decrypt, decrypt_within, pgp};
 
 const AGE: &str = "AGE ENCRYPTED FILE";
 const MESSAGE: &str = "PGP MESSAGE";
@@ -27,11 +27,11 @@ const FORMATS: [Format; 5] = [Format::Yaml, Format::Json, Format::Dotenv, Format
 /// The bytes and steps that one file may take.
 pub const ALLOWANCE: (u64, u64) = (64 << 20, 20_000_000);
 
-fn data(path: &str) -> Vec<u8> {
+fn read_data(path: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)).unwrap()
 }
 
-fn armored(bytes: &[u8], what: &str) -> String {
+fn armor_bytes(bytes: &[u8], what: &str) -> String {
     // OpenPGP has an empty line before the base64, and age has none; both are read without it.
     format!(
         "-----BEGIN {what}-----\n{}\n-----END {what}-----\n",
@@ -49,11 +49,11 @@ pub struct Recorded {
 impl Default for Recorded {
     fn default() -> Self {
         let mut keys = Keys::new();
-        keys.add_age(&data("keys/first.agekey")).unwrap();
-        keys.add_age(&data("keys/second.agekey")).unwrap();
-        keys.add_pgp(&data("keys/rsa.asc")).unwrap();
-        keys.add_pgp(&data("keys/curve.asc")).unwrap();
-        let text = |name: &str| String::from_utf8(data(name)).unwrap();
+        keys.add_age(&read_data("keys/first.agekey")).unwrap();
+        keys.add_age(&read_data("keys/second.agekey")).unwrap();
+        keys.add_pgp(&read_data("keys/rsa.asc")).unwrap();
+        keys.add_pgp(&read_data("keys/curve.asc")).unwrap();
+        let text = |name: &str| String::from_utf8(read_data(name)).unwrap();
         let mut secrets = pgp::read_keys(&text("keys/rsa.asc"), 64).unwrap();
         secrets.extend(pgp::read_keys(&text("keys/curve.asc"), 64).unwrap());
         Self {
@@ -85,7 +85,7 @@ impl Recorded {
             tries: 32,
             ..Limits::default()
         };
-        let open = || within(ALLOWANCE, || decrypt(bytes, (from, to), &self.keys, None, &limits));
+        let open = || decrypt_within(ALLOWANCE, || decrypt(bytes, (from, to), &self.keys, None, &limits));
         match open() {
             Ok(clear) => {
                 let again = open().unwrap();
@@ -106,13 +106,13 @@ impl Recorded {
 
     /// Any bytes as a data key for age.
     pub fn open_age(&self, bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        age::open(&armored(bytes, AGE), &self.ages, &mut Tries::new(32))
+        age::decrypt_data_key(&armor_bytes(bytes, AGE), &self.ages, &mut Tries::new(32))
     }
 
     /// Any bytes as a data key for OpenPGP.
     pub fn open_pgp(&self, bytes: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        within(ALLOWANCE, || {
-            pgp::open(&armored(bytes, MESSAGE), &self.secrets, &mut Tries::new(8))
+        decrypt_within(ALLOWANCE, || {
+            pgp::decrypt_data_key(&armor_bytes(bytes, MESSAGE), &self.secrets, &mut Tries::new(8))
         })
         .ok()
         .flatten()
@@ -133,23 +133,23 @@ impl Recorded {
                 "bin" => 4,
                 _ => 0,
             };
-            [&[format], data(&format!("encrypted/{name}")).as_slice()].concat()
+            [&[format], read_data(&format!("encrypted/{name}")).as_slice()].concat()
         };
         names.into_iter().map(with).collect()
     }
 
     pub fn age_seeds(&self) -> Vec<Vec<u8>> {
-        self.sealed(&["secret.yaml", "two-recipients.yaml", "stranger.yaml"], AGE, false)
+        self.read_sealed(&["secret.yaml", "two-recipients.yaml", "stranger.yaml"], AGE, false)
     }
 
     pub fn pgp_seeds(&self) -> Vec<Vec<u8>> {
-        self.sealed(&["rsa.yaml", "curve.yaml", "both.yaml"], MESSAGE, true)
+        self.read_sealed(&["rsa.yaml", "curve.yaml", "both.yaml"], MESSAGE, true)
     }
 
-    fn sealed(&self, names: &[&str], what: &str, is_openpgp: bool) -> Vec<Vec<u8>> {
+    fn read_sealed(&self, names: &[&str], what: &str, is_openpgp: bool) -> Vec<Vec<u8>> {
         let find = |name: &&str| {
-            let text = String::from_utf8(data(&format!("encrypted/{name}"))).unwrap();
-            Some(armor::first(&text, what, is_openpgp)?.0.to_vec())
+            let text = String::from_utf8(read_data(&format!("encrypted/{name}"))).unwrap();
+            Some(armor::decode_first(&text, what, is_openpgp)?.0.to_vec())
         };
         names.iter().filter_map(find).collect()
     }
@@ -172,7 +172,7 @@ pub fn check_keys(bytes: &[u8]) {
     };
     let mut keys = Keys::new();
     let added = if first & 1 == 0 {
-        keys.add_pgp(armored(bytes, PRIVATE).as_bytes())
+        keys.add_pgp(armor_bytes(bytes, PRIVATE).as_bytes())
     } else {
         keys.add_age(bytes)
     };
@@ -183,13 +183,13 @@ pub fn check_keys(bytes: &[u8]) {
 }
 
 pub fn key_seeds() -> Vec<Vec<u8>> {
-    let text = |name: &str| String::from_utf8(data(name)).unwrap();
+    let text = |name: &str| String::from_utf8(read_data(name)).unwrap();
     let names = ["rsa", "curve", "locked"].map(|name| text(&format!("keys/{name}.asc")));
     let mut seeds: Vec<Vec<u8>> = names
         .iter()
-        .map(|text| [&[0], armor::first(text, PRIVATE, true).unwrap().0.as_slice()].concat())
+        .map(|text| [&[0], armor::decode_first(text, PRIVATE, true).unwrap().0.as_slice()].concat())
         .collect();
-    let ages = ["first", "second"].map(|name| data(&format!("keys/{name}.agekey")));
+    let ages = ["first", "second"].map(|name| read_data(&format!("keys/{name}.agekey")));
     seeds.extend(ages.into_iter().map(|text| [&[1], text.as_slice()].concat()));
     seeds
 }

@@ -59,7 +59,7 @@ impl Keys {
     /// # Errors
     /// When a line is no identity, or there are too many. The error names the line, and no part of its content.
     pub fn add_age(&mut self, text: &[u8]) -> Result<(), KeyError> {
-        let text = readable(text)?;
+        let text = check_text(text)?;
         let left = MOST_KEYS - self.age.len().min(MOST_KEYS);
         self.age.extend(age::read_identities(text, left)?);
         Ok(())
@@ -70,7 +70,7 @@ impl Keys {
     /// # Errors
     /// When no key can decrypt, or there are too many.
     pub fn add_pgp(&mut self, text: &[u8]) -> Result<(), KeyError> {
-        let text = readable(text)?;
+        let text = check_text(text)?;
         let left = MOST_KEYS - self.pgp.len().min(MOST_KEYS);
         self.pgp.extend(pgp::read_keys(text, left)?);
         Ok(())
@@ -84,7 +84,7 @@ impl Keys {
         let mut tries = Tries::new(most_tries);
         let mut shares = Vec::new();
         for group in &metadata.groups {
-            if let Some(share) = self.share(group, &mut tries)? {
+            if let Some(share) = self.decrypt_share(group, &mut tries)? {
                 shares.push(share);
             }
         }
@@ -98,7 +98,7 @@ impl Keys {
                     needed: metadata.threshold.max(2),
                 });
             }
-            shamir::combine(&shares)
+            shamir::combine_shares(&shares)
                 .ok_or_else(|| Error::Metadata("the shares of its key don't fit together".into()))?
         } else {
             shares.pop().ok_or_else(|| nothing_opens(metadata))?
@@ -109,19 +109,19 @@ impl Keys {
     }
 
     /// Returns the share of one group. Tries recipients of these keys first, then other age recipients, then OpenPGP's, in SOPS' order.
-    fn share(&self, group: &Group, tries: &mut Tries) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+    fn decrypt_share(&self, group: &Group, tries: &mut Tries) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let ours = self.age_recipients();
         let (known, others): (Vec<_>, Vec<_>) = group.age.iter().partition(|one| ours.contains(&one.name));
         for recipient in known.into_iter().chain(others) {
-            if let Some(share) = age::open(&recipient.sealed, &self.age, tries) {
+            if let Some(share) = age::decrypt_data_key(&recipient.sealed, &self.age, tries) {
                 return Ok(Some(share));
             }
             if tries.are_over() {
-                tries.one(0)?;
+                tries.count_try(0)?;
             }
         }
         for recipient in &group.pgp {
-            if let Some(share) = pgp::open(&recipient.sealed, &self.pgp, tries)? {
+            if let Some(share) = pgp::decrypt_data_key(&recipient.sealed, &self.pgp, tries)? {
                 return Ok(Some(share));
             }
         }
@@ -130,7 +130,7 @@ impl Keys {
     }
 }
 
-fn readable(text: &[u8]) -> Result<&str, KeyError> {
+fn check_text(text: &[u8]) -> Result<&str, KeyError> {
     if text.len() > LARGEST_TEXT {
         return Err(KeyError("it is larger than keys are".to_owned()));
     }

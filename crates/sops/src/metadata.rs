@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Error, shown};
+use crate::error::{Error, shorten_name};
 use crate::limits::Limits;
 use crate::rules::{DEFAULT_UNENCRYPTED_SUFFIX, Rule};
-use crate::tree::{Document, Entry, Node, Value, find};
+use crate::tree::{Document, Entry, Node, Value, find_field};
 
 /// The key of the metadata.
 pub(crate) const KEY: &str = "sops";
@@ -67,7 +67,7 @@ pub(crate) struct Metadata {
     pub(crate) last_modified: String,
 }
 
-fn bad(what: impl Into<String>) -> Error {
+fn metadata_error(what: impl Into<String>) -> Error {
     Error::Metadata(what.into())
 }
 
@@ -75,7 +75,7 @@ fn bad(what: impl Into<String>) -> Error {
 ///
 /// # Errors
 /// [`Error::NotEncrypted`] if there are none, [`Error::Metadata`] if they can't be read.
-pub(crate) fn take(documents: &mut [Document], place: Place, limits: &Limits) -> Result<Metadata, Error> {
+pub(crate) fn take_metadata(documents: &mut [Document], place: Place, limits: &Limits) -> Result<Metadata, Error> {
     let mut taken: Vec<Entry> = Vec::new();
     let mut is_there = false;
     for (index, document) in documents.iter_mut().enumerate() {
@@ -88,12 +88,12 @@ pub(crate) fn take(documents: &mut [Document], place: Place, limits: &Limits) ->
                         continue;
                     }
                     if is_there {
-                        return Err(bad("they are there twice"));
+                        return Err(metadata_error("they are there twice"));
                     }
                     is_there = true;
                     match value.value {
                         Value::Map(entries) => taken = entries,
-                        _ => return Err(bad("they are not a map")),
+                        _ => return Err(metadata_error("they are not a map")),
                     }
                 }
                 Entry::Pair { key, value, whole } if place == Place::FlatKeys && key.starts_with(PREFIX) => {
@@ -109,7 +109,7 @@ pub(crate) fn take(documents: &mut [Document], place: Place, limits: &Limits) ->
         return Err(Error::NotEncrypted);
     }
     if place != Place::Map {
-        taken = unflatten(taken, place == Place::FlatSection)?;
+        taken = unflatten_entries(taken, place == Place::FlatSection)?;
     }
     read(&taken, limits)
 }
@@ -117,27 +117,33 @@ pub(crate) fn take(documents: &mut [Document], place: Place, limits: &Limits) ->
 fn read(entries: &[Entry], limits: &Limits) -> Result<Metadata, Error> {
     let mut rules = RULES
         .iter()
-        .filter_map(|field| Some((*field, text(entries, field)?)))
+        .filter_map(|field| Some((*field, find_text(entries, field)?)))
         .filter(|(_, text)| !text.is_empty());
     let rule = match (rules.next(), rules.next()) {
         (None, _) => Rule::new("unencrypted_suffix", DEFAULT_UNENCRYPTED_SUFFIX)?,
         (Some((field, text)), None) => Rule::new(field, &text)?,
-        (Some((one, _)), Some((other, _))) => return Err(bad(format!("{one} and {other} can't both be set"))),
+        (Some((one, _)), Some((other, _))) => {
+            return Err(metadata_error(format!("{one} and {other} can't both be set")));
+        }
     };
-    let only_encrypted = match find(entries, "mac_only_encrypted").map(|node| &node.value) {
+    let only_encrypted = match find_field(entries, "mac_only_encrypted").map(|node| &node.value) {
         None | Some(Value::Null) => false,
         Some(Value::Bool(is)) => *is,
         Some(Value::Text(text)) => matches!(text.as_str(), "1" | "t" | "T" | "TRUE" | "true" | "True"),
-        Some(_) => return Err(bad("mac_only_encrypted is not a truth value")),
+        Some(_) => return Err(metadata_error("mac_only_encrypted is not a truth value")),
     };
-    let threshold = match find(entries, "shamir_threshold").map(|node| &node.value) {
+    let threshold = match find_field(entries, "shamir_threshold").map(|node| &node.value) {
         None | Some(Value::Null) => 0,
-        Some(Value::Int(number)) => usize::try_from(*number).map_err(|_| bad("shamir_threshold is not a count"))?,
+        Some(Value::Int(number)) => {
+            usize::try_from(*number).map_err(|_| metadata_error("shamir_threshold is not a count"))?
+        }
         Some(Value::Text(text)) if text.is_empty() => 0,
-        Some(Value::Text(text)) => text.parse().map_err(|_| bad("shamir_threshold is not a count"))?,
-        Some(_) => return Err(bad("shamir_threshold is not a count")),
+        Some(Value::Text(text)) => text
+            .parse()
+            .map_err(|_| metadata_error("shamir_threshold is not a count"))?,
+        Some(_) => return Err(metadata_error("shamir_threshold is not a count")),
     };
-    let groups = groups(entries)?;
+    let groups = read_groups(entries)?;
     let recipients: usize = groups
         .iter()
         .map(|group| group.age.len() + group.pgp.len() + group.services.len())
@@ -153,48 +159,48 @@ fn read(entries: &[Entry], limits: &Limits) -> Result<Metadata, Error> {
         threshold,
         rule,
         only_encrypted,
-        mac: text(entries, "mac").unwrap_or_default(),
-        last_modified: moment(&text(entries, "lastmodified").unwrap_or_default())?,
+        mac: find_text(entries, "mac").unwrap_or_default(),
+        last_modified: normalize_time(&find_text(entries, "lastmodified").unwrap_or_default())?,
     })
 }
 
 /// Reads the groups. Recipients at the top level form the only group.
-fn groups(entries: &[Entry]) -> Result<Vec<Group>, Error> {
-    let top = group(entries)?;
+fn read_groups(entries: &[Entry]) -> Result<Vec<Group>, Error> {
+    let top = read_group(entries)?;
     if !(top.age.is_empty() && top.pgp.is_empty() && top.services.is_empty()) {
         return Ok(vec![top]);
     }
-    let groups: Vec<Group> = list(entries, "key_groups")?
+    let groups: Vec<Group> = find_list(entries, "key_groups")?
         .iter()
         .map(|node| match &node.value {
-            Value::Map(entries) => group(entries),
-            _ => Err(bad("a key group is not a map")),
+            Value::Map(entries) => read_group(entries),
+            _ => Err(metadata_error("a key group is not a map")),
         })
         .collect::<Result<_, _>>()?;
     if groups.is_empty() {
-        return Err(bad("there are no recipients"));
+        return Err(metadata_error("there are no recipients"));
     }
     Ok(groups)
 }
 
-fn group(entries: &[Entry]) -> Result<Group, Error> {
+fn read_group(entries: &[Entry]) -> Result<Group, Error> {
     let recipients = |field: &str, name: &str| {
-        let nodes = list(entries, field)?
+        let nodes = find_list(entries, field)?
             .iter()
             .filter(|node| !matches!(node.value, Value::Comment(_)));
         nodes
             .map(|node| match &node.value {
                 Value::Map(entries) => Ok(Recipient {
-                    name: text(entries, name).unwrap_or_default(),
-                    sealed: text(entries, "enc").unwrap_or_default(),
+                    name: find_text(entries, name).unwrap_or_default(),
+                    sealed: find_text(entries, "enc").unwrap_or_default(),
                 }),
-                _ => Err(bad(format!("a recipient of {field} is not a map"))),
+                _ => Err(metadata_error(format!("a recipient of {field} is not a map"))),
             })
             .collect::<Result<Vec<_>, _>>()
     };
     let mut services = Vec::new();
     for (field, name) in SERVICES {
-        if !list(entries, field)?.is_empty() {
+        if !find_list(entries, field)?.is_empty() {
             services.push(name);
         }
     }
@@ -205,17 +211,17 @@ fn group(entries: &[Entry]) -> Result<Group, Error> {
     })
 }
 
-fn list<'a>(entries: &'a [Entry], field: &str) -> Result<&'a [Node], Error> {
-    match find(entries, field).map(|node| &node.value) {
+fn find_list<'a>(entries: &'a [Entry], field: &str) -> Result<&'a [Node], Error> {
+    match find_field(entries, field).map(|node| &node.value) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::List(items)) => Ok(items),
         Some(Value::Map(entries)) if entries.is_empty() => Ok(&[]),
-        Some(_) => Err(bad(format!("{field} is not a list"))),
+        Some(_) => Err(metadata_error(format!("{field} is not a list"))),
     }
 }
 
-fn text(entries: &[Entry], field: &str) -> Option<String> {
-    match &find(entries, field)?.value {
+fn find_text(entries: &[Entry], field: &str) -> Option<String> {
+    match &find_field(entries, field)?.value {
         Value::Text(text) | Value::Time(text) => Some(text.to_string()),
         Value::Int(number) => Some(number.to_string()),
         _ => None,
@@ -223,9 +229,9 @@ fn text(entries: &[Entry], field: &str) -> Option<String> {
 }
 
 /// Rewrites an RFC 3339 time as Go prints it: without fractions of a second, and UTC as `Z`.
-fn moment(text: &str) -> Result<String, Error> {
+fn normalize_time(text: &str) -> Result<String, Error> {
     if !crate::cipher::is_time(text) {
-        return Err(bad("lastmodified is not a time"));
+        return Err(metadata_error("lastmodified is not a time"));
     }
     let (seconds, rest) = text.split_at_checked(19).unwrap_or((text, ""));
     let zone = rest.trim_start_matches(|one: char| one == '.' || one.is_ascii_digit());
@@ -246,7 +252,7 @@ enum Step<'a> {
 }
 
 /// Makes a tree of keys such as `age__list_0__map_enc`.
-fn unflatten(entries: Vec<Entry>, has_escapes: bool) -> Result<Vec<Entry>, Error> {
+fn unflatten_entries(entries: Vec<Entry>, has_escapes: bool) -> Result<Vec<Entry>, Error> {
     let mut root = BTreeMap::new();
     for entry in entries {
         let Entry::Pair { key, mut value, .. } = entry else {
@@ -255,18 +261,18 @@ fn unflatten(entries: Vec<Entry>, has_escapes: bool) -> Result<Vec<Entry>, Error
         if has_escapes && let Some(text) = value.as_text() {
             value = Node::text(text.replace("\\n", "\n"));
         }
-        let unusable = || bad(format!("the key {} doesn't fit the others", shown(&key)));
-        let steps = steps(&key).ok_or_else(unusable)?;
+        let unusable = || metadata_error(format!("the key {} doesn't fit the others", shorten_name(&key)));
+        let steps = split_steps(&key).ok_or_else(unusable)?;
         let Some((Step::Key(first), rest)) = steps.split_first() else {
             return Err(unusable());
         };
-        put(root.entry((*first).to_owned()), rest, value).ok_or_else(unusable)?;
+        put_value(root.entry((*first).to_owned()), rest, value).ok_or_else(unusable)?;
     }
     root.into_iter()
         .map(|(key, flat)| {
             Ok(Entry::Pair {
                 key,
-                value: grown(flat)?,
+                value: grow_node(flat)?,
                 whole: crate::tree::Span::default(),
             })
         })
@@ -274,7 +280,7 @@ fn unflatten(entries: Vec<Entry>, has_escapes: bool) -> Result<Vec<Entry>, Error
 }
 
 /// Splits a flat key into steps: `__map_` and `__list_` precede each step but the first.
-fn steps(key: &str) -> Option<Vec<Step<'_>>> {
+fn split_steps(key: &str) -> Option<Vec<Step<'_>>> {
     let mut steps = Vec::new();
     let mut rest = key;
     let mut is_list = false;
@@ -304,7 +310,11 @@ fn steps(key: &str) -> Option<Vec<Step<'_>>> {
     }
 }
 
-fn put<K: Ord>(place: std::collections::btree_map::Entry<'_, K, Flat>, steps: &[Step<'_>], value: Node) -> Option<()> {
+fn put_value<K: Ord>(
+    place: std::collections::btree_map::Entry<'_, K, Flat>,
+    steps: &[Step<'_>],
+    value: Node,
+) -> Option<()> {
     use std::collections::btree_map::Entry as Slot;
     let Some((first, rest)) = steps.split_first() else {
         return match place {
@@ -320,13 +330,13 @@ fn put<K: Ord>(place: std::collections::btree_map::Entry<'_, K, Flat>, steps: &[
         Step::Index(_) => Flat::List(BTreeMap::new()),
     };
     match (place.or_insert(empty), first) {
-        (Flat::Map(map), Step::Key(key)) => put(map.entry((*key).to_owned()), rest, value),
-        (Flat::List(list), Step::Index(index)) => put(list.entry(*index), rest, value),
+        (Flat::Map(map), Step::Key(key)) => put_value(map.entry((*key).to_owned()), rest, value),
+        (Flat::List(list), Step::Index(index)) => put_value(list.entry(*index), rest, value),
         _ => None,
     }
 }
 
-fn grown(flat: Flat) -> Result<Node, Error> {
+fn grow_node(flat: Flat) -> Result<Node, Error> {
     Ok(match flat {
         Flat::Value(node) => node,
         Flat::Map(map) => Node::new(Value::Map(
@@ -334,7 +344,7 @@ fn grown(flat: Flat) -> Result<Node, Error> {
                 .map(|(key, flat)| {
                     Ok(Entry::Pair {
                         key,
-                        value: grown(flat)?,
+                        value: grow_node(flat)?,
                         whole: crate::tree::Span::default(),
                     })
                 })
@@ -342,9 +352,11 @@ fn grown(flat: Flat) -> Result<Node, Error> {
         )),
         Flat::List(list) => {
             if list.keys().copied().ne(0..list.len()) {
-                return Err(bad("a list of theirs has gaps"));
+                return Err(metadata_error("a list of theirs has gaps"));
             }
-            Node::new(Value::List(list.into_values().map(grown).collect::<Result<_, _>>()?))
+            Node::new(Value::List(
+                list.into_values().map(grow_node).collect::<Result<_, _>>()?,
+            ))
         }
     })
 }
@@ -368,14 +380,14 @@ mod tests {
             pair("age__list_0__map_recipient", "age1"),
             pair("mac", "m"),
         ];
-        let tree = unflatten(flat, true).unwrap_or_default();
-        let Some(Value::List(items)) = find(&tree, "age").map(|node| &node.value) else {
+        let tree = unflatten_entries(flat, true).unwrap_or_default();
+        let Some(Value::List(items)) = find_field(&tree, "age").map(|node| &node.value) else {
             panic!("no list")
         };
         let Some(Value::Map(first)) = items.first().map(|node| &node.value) else {
             panic!("no map")
         };
-        assert_eq!(text(first, "enc").as_deref(), Some("one\ntwo"));
+        assert_eq!(find_text(first, "enc").as_deref(), Some("one\ntwo"));
         for broken in [
             vec![pair("a__list_1", "x")],
             vec![pair("a", "x"), pair("a__map_b", "y")],
@@ -383,7 +395,7 @@ mod tests {
             vec![pair("a", "x"), pair("a", "y")],
             vec![pair(&"a__map_".repeat(20), "x")],
         ] {
-            assert!(unflatten(broken, true).is_err());
+            assert!(unflatten_entries(broken, true).is_err());
         }
     }
 
@@ -394,8 +406,8 @@ mod tests {
             ("2024-01-02T03:04:05.5+00:00", "2024-01-02T03:04:05Z"),
             ("2024-01-02T03:04:05+02:00", "2024-01-02T03:04:05+02:00"),
         ] {
-            assert_eq!(moment(text).as_deref(), Ok(printed));
+            assert_eq!(normalize_time(text).as_deref(), Ok(printed));
         }
-        assert!(moment("yesterday").is_err());
+        assert!(normalize_time("yesterday").is_err());
     }
 }

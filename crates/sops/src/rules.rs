@@ -75,7 +75,7 @@ impl Rule {
     }
 
     /// Checks whether matching values are encrypted, or else left unencrypted.
-    pub(crate) fn encrypts(&self) -> bool {
+    pub(crate) fn encrypts_matches(&self) -> bool {
         matches!(
             self,
             Self::EncryptedSuffix(_) | Self::EncryptedRegex(_) | Self::EncryptedCommentRegex(_)
@@ -84,6 +84,6 @@ impl Rule {
 }
 
 fn is_match(regex: &Regex, text: &str) -> bool {
-    go_yaml::meter::work(1 + text.len());
+    go_yaml::meter::count_steps(1 + text.len());
     regex.is_match(text)
 }

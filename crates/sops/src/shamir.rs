@@ -3,7 +3,7 @@
 use zeroize::Zeroizing;
 
 /// Combines shares; `None` if there are fewer than two, two with the same x coordinate, or different lengths.
-pub(crate) fn combine(shares: &[Zeroizing<Vec<u8>>]) -> Option<Zeroizing<Vec<u8>>> {
+pub(crate) fn combine_shares(shares: &[Zeroizing<Vec<u8>>]) -> Option<Zeroizing<Vec<u8>>> {
     let length = shares.first()?.len();
     if shares.len() < 2 || length < 2 || shares.iter().any(|share| share.len() != length) {
         return None;
@@ -52,10 +52,10 @@ mod tests {
         // The secret 7 with the slope 5: f(x) = 7 + 5x.
         let share = |place: u8| Zeroizing::new(vec![7 ^ multiply(5, place), place]);
         for (one, other) in [(1, 2), (3, 200), (255, 17)] {
-            assert_eq!(combine(&[share(one), share(other)]).unwrap().as_slice(), [7]);
+            assert_eq!(combine_shares(&[share(one), share(other)]).unwrap().as_slice(), [7]);
         }
-        assert!(combine(&[share(1), share(1)]).is_none());
-        assert!(combine(&[share(1)]).is_none());
+        assert!(combine_shares(&[share(1), share(1)]).is_none());
+        assert!(combine_shares(&[share(1)]).is_none());
         assert_eq!(multiply(0x53, 0xca), 1);
         assert_eq!(invert(0x53), 0xca);
     }

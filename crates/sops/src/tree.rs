@@ -98,7 +98,7 @@ impl Comment {
 }
 
 /// Returns the value of the first pair with this key.
-pub(crate) fn find<'a>(entries: &'a [Entry], wanted: &str) -> Option<&'a Node> {
+pub(crate) fn find_field<'a>(entries: &'a [Entry], wanted: &str) -> Option<&'a Node> {
     entries.iter().find_map(|entry| match entry {
         Entry::Pair { key, value, .. } if key == wanted => Some(value),
         _ => None,
@@ -117,10 +117,10 @@ impl Count {
     }
 
     /// Counts one more node at this depth.
-    pub(crate) fn node(&mut self, depth: usize) -> Result<(), Error> {
+    pub(crate) fn count_node(&mut self, depth: usize) -> Result<(), Error> {
         self.nodes += 1;
-        go_yaml::meter::made(size_of::<Entry>());
-        go_yaml::meter::work(1);
+        go_yaml::meter::count_bytes(size_of::<Entry>());
+        go_yaml::meter::count_steps(1);
         if self.nodes > self.limits.nodes {
             return Err(Error::TooMany {
                 what: "values",

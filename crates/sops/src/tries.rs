@@ -17,8 +17,8 @@ impl Tries {
     ///
     /// # Errors
     /// When the tries are used up, or the budget is spent.
-    pub(crate) fn one(&mut self, steps: usize) -> Result<(), Error> {
-        go_yaml::meter::work(steps);
+    pub(crate) fn count_try(&mut self, steps: usize) -> Result<(), Error> {
+        go_yaml::meter::count_steps(steps);
         go_yaml::meter::check().map_err(Error::Spent)?;
         self.left = self.left.checked_sub(1).ok_or(Error::TooMany {
             what: "tries of a key",

@@ -4,7 +4,7 @@
 use sha2::{Digest as _, Sha512};
 
 use crate::cipher::{self, DataKey};
-use crate::error::{Error, shown};
+use crate::error::{Error, shorten_name};
 use crate::rules::Rule;
 use crate::text;
 use crate::tree::{Comment, Document, Entry, Node, Value};
@@ -33,7 +33,7 @@ struct Way {
 
 impl Way {
     /// Returns the path in its authenticated form: a colon at the top level.
-    fn authenticated(&self) -> &str {
+    fn authenticated_path(&self) -> &str {
         if self.path.is_empty() { ":" } else { &self.path }
     }
 }
@@ -56,9 +56,9 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// When a value can't be decrypted.
-    pub(crate) fn documents(&mut self, documents: &mut [Document]) -> Result<(), Error> {
+    pub(crate) fn decrypt_documents(&mut self, documents: &mut [Document]) -> Result<(), Error> {
         for document in documents {
-            self.map(&mut document.entries, &mut Way::default())?;
+            self.walk_map(&mut document.entries, &mut Way::default())?;
         }
         Ok(())
     }
@@ -68,19 +68,19 @@ impl<'a> Walk<'a> {
         hex::encode_upper(self.hash.finalize())
     }
 
-    fn map(&mut self, entries: &mut [Entry], way: &mut Way) -> Result<(), Error> {
+    fn walk_map(&mut self, entries: &mut [Entry], way: &mut Way) -> Result<(), Error> {
         way.comments.push(0);
         for entry in entries {
             match entry {
-                Entry::Comment(comment) => self.comment(comment, way)?,
+                Entry::Comment(comment) => self.walk_comment(comment, way)?,
                 Entry::Pair { key, value, .. } => {
                     let length = way.path.len();
                     let is_match = self.rule.matches_key(key);
                     way.path.push_str(key);
                     way.path.push(':');
-                    go_yaml::meter::work(1 + way.path.len() / 16);
+                    go_yaml::meter::count_steps(1 + way.path.len() / 16);
                     way.matched_keys += usize::from(is_match);
-                    let done = self.node(value, way);
+                    let done = self.walk_node(value, way);
                     way.matched_keys -= usize::from(is_match);
                     way.path.truncate(length);
                     done?;
@@ -92,14 +92,14 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn list(&mut self, items: &mut [Node], way: &mut Way) -> Result<(), Error> {
+    fn walk_list(&mut self, items: &mut [Node], way: &mut Way) -> Result<(), Error> {
         way.comments.push(0);
         for item in items {
             if let Value::Comment(comment) = &mut item.value {
-                self.comment(comment, way)?;
+                self.walk_comment(comment, way)?;
                 continue;
             }
-            self.node(item, way)?;
+            self.walk_node(item, way)?;
             clear_last(way);
         }
         way.comments.pop();
@@ -107,17 +107,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Decrypts a comment if possible, and never hashes it. A comment that isn't encrypted stays unchanged, as older versions wrote it.
-    fn comment(&mut self, comment: &mut Comment, way: &mut Way) -> Result<(), Error> {
+    fn walk_comment(&mut self, comment: &mut Comment, way: &mut Way) -> Result<(), Error> {
         // The rule applies to the comment as written in the file. A comment that starts encryption isn't encrypted itself; a comment that ends it is included.
         let is_match = self.rule.matches_comment(&comment.text);
         let was_encrypted = self.is_encrypted(way);
         if let Some(last) = way.comments.last_mut() {
             *last += usize::from(is_match);
         }
-        let encrypted = was_encrypted && (self.rule.encrypts() || self.is_encrypted(way));
+        let encrypted = was_encrypted && (self.rule.encrypts_matches() || self.is_encrypted(way));
         if encrypted
             && cipher::is_encrypted(&comment.text)
-            && let Ok(Value::Comment(opened)) = cipher::open(&comment.text, self.key, way.authenticated())
+            && let Ok(Value::Comment(opened)) = cipher::decrypt_value(&comment.text, self.key, way.authenticated_path())
         {
             comment.text = opened.text;
             comment.is_opened = true;
@@ -127,13 +127,13 @@ impl<'a> Walk<'a> {
 
     fn is_encrypted(&self, way: &Way) -> bool {
         let matched = way.matched_keys > 0 || way.comments.iter().any(|matched| *matched > 0);
-        matched == self.rule.encrypts()
+        matched == self.rule.encrypts_matches()
     }
 
-    fn node(&mut self, node: &mut Node, way: &mut Way) -> Result<(), Error> {
+    fn walk_node(&mut self, node: &mut Node, way: &mut Way) -> Result<(), Error> {
         match &mut node.value {
-            Value::Map(entries) => return self.map(entries, way),
-            Value::List(items) => return self.list(items, way),
+            Value::Map(entries) => return self.walk_map(entries, way),
+            Value::List(items) => return self.walk_list(items, way),
             Value::Null => return Ok(()),
             _ => {}
         }
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
         let encrypted = self.is_encrypted(way);
         let fail = |what| {
             Err(Error::Value {
-                path: shown(way.path.trim_end_matches(':')),
+                path: shorten_name(way.path.trim_end_matches(':')),
                 what,
             })
         };
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
                 if self.rule.is_of_comments() && !cipher::is_encrypted(sealed) {
                     return fail("should be encrypted by the comments before it and isn't");
                 }
-                match cipher::open(sealed, self.key, way.authenticated()) {
+                match cipher::decrypt_value(sealed, self.key, way.authenticated_path()) {
                     Ok(value) => node.value = value,
                     Err(what) => return fail(what),
                 }

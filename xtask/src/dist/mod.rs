@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_installed_is_one_file() -> Result<()> {
         let text = write_installation(None)?;
-        let objects = kustomize::manifests("install.yaml", &text, &kustomize::Limits::default())?;
+        let objects = kustomize::read_manifests("install.yaml", &text, &kustomize::Limits::default())?;
         let built: Vec<_> = objects
             .into_iter()
             .map(|built| generate::write_plainly(&built.object))

@@ -435,7 +435,7 @@ mod tests {
                 "{}: {text}",
                 path.display()
             );
-            let built = kustomize::manifests("chart", &text, &kustomize::Limits::default())?;
+            let built = kustomize::read_manifests("chart", &text, &kustomize::Limits::default())?;
             rendered.extend(
                 built
                     .into_iter()

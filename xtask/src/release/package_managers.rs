@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn krew_finds_the_archive_of_each_platform() -> Result<()> {
         let text = write_krew(&packages(), &Origin::any());
-        let read = kustomize::manifests("tenure.yaml", &text, &kustomize::Limits::default())?;
+        let read = kustomize::read_manifests("tenure.yaml", &text, &kustomize::Limits::default())?;
         let plugin = &read[0].object;
         assert_eq!(plugin["metadata"]["name"], "tenure");
         assert_eq!(plugin["spec"]["version"], "v0.1.0");

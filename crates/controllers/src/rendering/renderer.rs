@@ -399,7 +399,7 @@ fn build_whole_tree(
         (Ok(built), None) => built,
     };
     let budget = (options.budget.bytes, options.budget.steps);
-    sops::within(budget, || clear.open_values(&mut built.resources)).map_err(BuildFailure::of)?;
+    sops::decrypt_within(budget, || clear.open_values(&mut built.resources)).map_err(BuildFailure::of)?;
     Ok((built, clear.into_changed()))
 }
 

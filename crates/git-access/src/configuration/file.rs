@@ -55,7 +55,7 @@ pub fn read_file(file: File<'_>, bytes: &[u8], group: &str) -> Reading {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return unreadable(None, "it is not UTF-8: save it as such".to_owned());
     };
-    let _metering = meter::begin(ALLOWANCE, None);
+    let _metering = meter::start_metering(ALLOWANCE, None);
     let source = Source {
         file: 0,
         lines: Lines::After(0),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::super::read::{Lines, Source, first_document};
 use super::super::scalar::Dialect;
-use super::document;
+use super::read_document;
 
 fn source() -> Source {
     Source {
@@ -20,7 +20,7 @@ fn source() -> Source {
 /// Returns whether the fast parser accepts the text. Panics if the two parsers don't agree.
 fn is_taken(text: &str) -> bool {
     let _ = first_document(text, source());
-    document(text, source()).is_some()
+    read_document(text, source()).is_some()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn limits_are_those_of_the_whole_parser() {
 }
 
 /// Generates pieces of lines. Usual pieces are more frequent than pieces that change the meaning of a whole text.
-fn line() -> impl Strategy<Value = String> {
+fn generate_line() -> impl Strategy<Value = String> {
     let indents = prop::sample::select(vec![0_usize, 0, 0, 1, 2, 2, 2, 3, 4, 4, 6]);
     let pieces = prop::sample::select(vec![
         "a: ",
@@ -183,7 +183,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 /// Documents of the usual shape, each line of which may have been replaced or moved.
-fn shaped() -> impl Strategy<Value = String> {
+fn generate_document() -> impl Strategy<Value = String> {
     let scalar = prop::sample::select(vec![
         "a",
         "b c",
@@ -237,7 +237,7 @@ fn shaped() -> impl Strategy<Value = String> {
         scalar,
     );
     let entries = prop::collection::vec((0_usize..3, entry), 1..7);
-    (entries, prop::option::weighted(0.3, (0_usize..12, line()))).prop_map(|(entries, change)| {
+    (entries, prop::option::weighted(0.3, (0_usize..12, generate_line()))).prop_map(|(entries, change)| {
         let mut text = String::new();
         for (level, (key, scalar)) in entries {
             let pad = " ".repeat(level * 2);
@@ -258,13 +258,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2048, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_ways_read_lines_alike(lines in prop::collection::vec(line(), 0..8)) {
+    fn both_ways_read_lines_alike(lines in prop::collection::vec(generate_line(), 0..8)) {
         is_taken(&(lines.join("\n") + "\n"));
         is_taken(&lines.join("\n"));
     }
 
     #[test]
-    fn both_ways_read_documents_alike(text in shaped()) {
+    fn both_ways_read_documents_alike(text in generate_document()) {
         is_taken(&text);
     }
 }

@@ -2,7 +2,7 @@
 //! written again.
 #![no_main]
 
-use kustomize::{Limits, manifests};
+use kustomize::{Limits, read_manifests};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -22,7 +22,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn check(text: &str) {
     let limits = Limits::default();
-    let Ok(resources) = manifests("a.yaml", text, &limits) else {
+    let Ok(resources) = read_manifests("a.yaml", text, &limits) else {
         return;
     };
     for resource in resources {
@@ -34,10 +34,10 @@ fn check(text: &str) {
             .any(|line| line.trim_start_matches([' ', '-']).starts_with("<<:"));
         let odd = written.chars().chain(text.chars()).any(shapes::is_unreadable);
         if merges || odd || text.contains("binary") {
-            let _ = manifests("b.yaml", &written, &limits);
+            let _ = read_manifests("b.yaml", &written, &limits);
             continue;
         }
-        match manifests("b.yaml", &written, &limits).as_deref() {
+        match read_manifests("b.yaml", &written, &limits).as_deref() {
             Ok([again]) => assert_eq!(again.to_yaml(), written),
             Ok(other) => panic!("{} resources read back from\n{written}", other.len()),
             Err(error) => panic!("{error}, reading back\n{written}"),

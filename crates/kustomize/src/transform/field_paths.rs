@@ -39,14 +39,14 @@ pub(crate) fn look_up<'node>(node: &'node Node, path: &[String]) -> Result<Optio
     for part in path.iter().map(|part| part.trim()).filter(|part| !part.is_empty()) {
         let next = if let Ok(index) = part.parse::<i64>() {
             let index = usize::try_from(index).map_err(|_| format!("array index {index} cannot be negative"))?;
-            sequence(at)?.get(index)
+            expect_sequence(at)?.get(index)
         } else if part == "-" {
-            sequence(at)?.last()
+            expect_sequence(at)?.last()
         } else if part == "*" {
             return Err("wildcard is not supported in PathGetter".to_owned());
-        } else if let Some((key, value)) = condition(part)? {
-            sequence(at)?.iter().find(|item| {
-                meter::work(1);
+        } else if let Some((key, value)) = split_condition(part)? {
+            expect_sequence(at)?.iter().find(|item| {
+                meter::count_steps(1);
                 if key.is_empty() {
                     item.text() == value
                 } else {
@@ -64,7 +64,7 @@ pub(crate) fn look_up<'node>(node: &'node Node, path: &[String]) -> Result<Optio
     Ok(Some(at))
 }
 
-fn sequence(node: &Node) -> Result<&[Node], String> {
+fn expect_sequence(node: &Node) -> Result<&[Node], String> {
     match &node.data {
         Data::Seq(items) => Ok(items),
         Data::Scalar(_) if node.is_null() => Ok(&[]),
@@ -73,7 +73,7 @@ fn sequence(node: &Node) -> Result<&[Node], String> {
 }
 
 /// Splits `[key=value]`.
-pub(crate) fn condition(part: &str) -> Result<Option<(&str, &str)>, String> {
+pub(crate) fn split_condition(part: &str) -> Result<Option<(&str, &str)>, String> {
     let Some(inside) = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return Ok(None);
     };
@@ -104,8 +104,13 @@ fn empty_for(next: Option<&String>, value: &Node) -> Node {
 pub(crate) type Set<'a> = dyn FnMut(&mut Node) -> Result<(), String> + 'a;
 
 /// Calls `set` on every node that the path matches.
-pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set: &mut Set<'_>) -> Result<(), String> {
-    meter::work(1);
+pub(crate) fn visit_matches(
+    node: &mut Node,
+    path: &[String],
+    create: Option<&Node>,
+    set: &mut Set<'_>,
+) -> Result<(), String> {
+    meter::count_steps(1);
     meter::check()?;
     let Some((first, rest)) = path.split_first() else {
         return set(node);
@@ -117,10 +122,10 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
         } else {
             Node::map()
         };
-        return visit(&mut unseen, path, create, set);
+        return visit_matches(&mut unseen, path, create, set);
     }
     if let Ok(index) = first.parse::<usize>() {
-        let Some(items) = items(node)? else {
+        let Some(items) = expect_items(node)? else {
             return Err(format!("index {index} specified but only 0 elements found"));
         };
         if let Some(value) = create.filter(|_| items.len() == index) {
@@ -130,21 +135,21 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
         let item = items
             .get_mut(index)
             .ok_or_else(|| format!("index {index} specified but only {count} elements found"))?;
-        return visit(item, rest, create, set);
+        return visit_matches(item, rest, create, set);
     }
-    if let Some((key, wanted)) = condition(first)? {
+    if let Some((key, wanted)) = split_condition(first)? {
         let pattern = {
             let _passing = meter::in_passing();
             crate::pattern::compile(wanted)?
         };
-        let Some(items) = items(node)? else {
+        let Some(items) = expect_items(node)? else {
             return Ok(());
         };
         for _ in 0..2 {
             let mut found = false;
             for item in items.iter_mut() {
-                meter::work(1);
-                let text = if key.is_empty() { Some(&*item) } else { item.get(key) }.map(shown);
+                meter::count_steps(1);
+                let text = if key.is_empty() { Some(&*item) } else { item.get(key) }.map(write_scalar);
                 if !text.is_some_and(|text| pattern.is_match(&text)) {
                     continue;
                 }
@@ -156,7 +161,7 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
                 if key.is_empty() {
                     note(item)?
                 } else {
-                    visit(item, rest, create, &mut note)?
+                    visit_matches(item, rest, create, &mut note)?
                 }
                 found |= hit;
             }
@@ -174,10 +179,12 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
         return Ok(());
     }
     if first == "*" {
-        let Some(items) = items(node)? else {
+        let Some(items) = expect_items(node)? else {
             return Ok(());
         };
-        return items.iter_mut().try_for_each(|item| visit(item, rest, create, set));
+        return items
+            .iter_mut()
+            .try_for_each(|item| visit_matches(item, rest, create, set));
     }
     if !node.is_map() {
         return if node.is_null() {
@@ -195,14 +202,14 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
     }
     match node.get_mut(first) {
         Some(field) if field.is_scalar() && !rest.is_empty() => visit_text(field, rest, create, set),
-        Some(field) => visit(field, rest, create, set),
+        Some(field) => visit_matches(field, rest, create, set),
         None => Ok(()),
     }
 }
 
 /// Continues the path inside the text of a scalar. kustomize reads that text for this and doesn't write it back.
 fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut Set<'_>) -> Result<(), String> {
-    meter::work(scalar.text().len() / 16);
+    meter::count_steps(scalar.text().len() / 16);
     let source = Source {
         file: scalar.source,
         lines: Lines::On(scalar.line),
@@ -211,7 +218,7 @@ fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut S
     };
     let _passing = meter::in_passing();
     match first_node(scalar.text(), source) {
-        Ok(Some(mut unseen)) => visit(&mut unseen, path, create, set),
+        Ok(Some(mut unseen)) => visit_matches(&mut unseen, path, create, set),
         Ok(None) => Err("wrong node kind: expected MappingNode but the text is empty".to_owned()),
         Err(why) => Err(why.message),
     }
@@ -220,7 +227,7 @@ fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut S
 /// The maximum number of nodes in the text of a field.
 pub(crate) const MAXIMUM_NODES: usize = 1_000_000;
 
-fn items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
+fn expect_items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
     if node.is_null() {
         return Ok(None);
     }
@@ -230,7 +237,7 @@ fn items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
 }
 
 /// Returns a scalar as written, including quotes. Patterns in paths are matched with this text.
-fn shown(node: &Node) -> String {
+fn write_scalar(node: &Node) -> String {
     let text = node.text();
     let forced = node.tag == Tag::Str && !matches!(resolve(text, Dialect::V3), Scalar::Text(_));
     if node.style != Style::Plain || forced {
@@ -249,7 +256,7 @@ pub(crate) fn visit_exact(node: &mut Node, path: &[String], set: &mut Set<'_>) -
         node.items_mut().and_then(|items| items.get_mut(index))
     } else if first == "-" {
         node.items_mut().and_then(|items| items.last_mut())
-    } else if let Some((key, value)) = condition(first)? {
+    } else if let Some((key, value)) = split_condition(first)? {
         node.items_mut().and_then(|items| {
             items.iter_mut().find(|item| {
                 if key.is_empty() {

@@ -60,7 +60,7 @@ impl ImageChange {
     }
 
     fn walk(&self, node: &mut Node) -> Result<(), String> {
-        meter::work(1);
+        meter::count_steps(1);
         meter::check()?;
         match &mut node.data {
             Data::Scalar(_) => Ok(()),
@@ -69,7 +69,7 @@ impl ImageChange {
                 for (key, value) in entries.iter_mut() {
                     self.walk(value)?;
                     if matches!(key.text(), "containers" | "initContainers") {
-                        self.containers(key.text(), value)?;
+                        self.update_containers(key.text(), value)?;
                     }
                 }
                 Ok(())
@@ -77,7 +77,7 @@ impl ImageChange {
         }
     }
 
-    fn containers(&self, field: &str, node: &mut Node) -> Result<(), String> {
+    fn update_containers(&self, field: &str, node: &mut Node) -> Result<(), String> {
         let Some(items) = node.items_mut() else {
             return Ok(());
         };
@@ -101,18 +101,18 @@ impl ImageChange {
         }
         let fits = match &self.pattern {
             Some(pattern) => pattern.is_match(node.text()),
-            None => fits(&self.image.name, node.text()),
+            None => has_name(&self.image.name, node.text()),
         };
         if !fits {
             return Ok(());
         }
-        let new = self.changed(node.text());
+        let new = self.change_image(node.text());
         node.assign_scalar(Node::untyped(new));
         Ok(())
     }
 
-    fn changed(&self, old: &str) -> String {
-        let (name, mut tag, mut digest) = split(old);
+    fn change_image(&self, old: &str) -> String {
+        let (name, mut tag, mut digest) = split_image(old);
         let image = &self.image;
         let name = if image.new_name.is_empty() {
             name
@@ -142,7 +142,7 @@ impl ImageChange {
 }
 
 /// Checks whether an image has a name, with any tag and digest. A dot in the name matches any character, as in the pattern.
-fn fits(name: &str, image: &str) -> bool {
+fn has_name(name: &str, image: &str) -> bool {
     let mut rest = image.chars();
     let is_prefix = name.chars().all(|wanted| {
         rest.next()
@@ -159,7 +159,7 @@ fn fits(name: &str, image: &str) -> bool {
 }
 
 /// Splits an image into name, tag and digest; a colon before the first slash belongs to a registry's port.
-fn split(image: &str) -> (&str, &str, &str) {
+fn split_image(image: &str) -> (&str, &str, &str) {
     let start = image.find('/').filter(|slash| *slash > 0).unwrap_or(0);
     let search = image.get(start..).unwrap_or("");
     let at = search.find('@').map(|position| position + start);
@@ -206,7 +206,7 @@ mod tests {
                 "@sha256:",
                 "app:v1\n",
             ] {
-                assert_eq!(fits(name, image), pattern.is_match(image), "{name} {image}");
+                assert_eq!(has_name(name, image), pattern.is_match(image), "{name} {image}");
             }
         }
     }

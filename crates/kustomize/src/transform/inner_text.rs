@@ -7,7 +7,7 @@ use go_yaml::scalar::Dialect;
 use go_yaml::{notation, rewrite};
 
 use crate::meter;
-use crate::transform::field_paths::{MAXIMUM_NODES, look_up, visit, visit_exact};
+use crate::transform::field_paths::{MAXIMUM_NODES, look_up, visit_exact, visit_matches};
 
 /// Writes into the JSON or YAML text of a field on the path. Returns whether such a field exists.
 pub(crate) fn write_in_text(
@@ -30,7 +30,7 @@ pub(crate) fn write_in_text(
         // The nodes that are read from the text, and the text written from them, are dropped after the field has its new value.
         let passing = meter::in_passing();
         let text = field.text().to_owned();
-        meter::text(2 * text.len());
+        meter::count_text(2 * text.len());
         let source = Source {
             file: field.source,
             lines: if field.style == Style::Literal {
@@ -57,7 +57,7 @@ pub(crate) fn write_in_text(
             }
             Ok(())
         };
-        if visit(&mut inside, inner, create, &mut set).is_err() || count == 0 {
+        if visit_matches(&mut inside, inner, create, &mut set).is_err() || count == 0 {
             return Ok(false);
         }
         let new = if inside.is_scalar() {
@@ -73,7 +73,7 @@ pub(crate) fn write_in_text(
             yaml_text(&inside, &text, whole)
                 .map_err(|why| format!("'{}' holds YAML text, in which {why}", outer.join(".")))?
         };
-        meter::text(new.len());
+        meter::count_text(new.len());
         meter::check()?;
         drop(passing);
         let mut set = |field: &mut Node| {
@@ -102,6 +102,6 @@ fn yaml_text(node: &Node, old: &str, whole: bool) -> Result<String, String> {
     if whole {
         return Err("a list or a mapping can't be replaced as a whole, only the scalars in it".to_owned());
     }
-    let text = rewrite::document(node, &notation::of(old)?)?;
+    let text = rewrite::write_document(node, &notation::of(old)?)?;
     Ok(text.trim().to_owned())
 }

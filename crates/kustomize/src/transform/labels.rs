@@ -32,7 +32,7 @@ pub(crate) fn transform(
                 }
                 let place = (node.source, node.line);
                 for ((key, value), group) in pairs.iter().zip(first_group..) {
-                    let mut made = Node::scalar(value.clone(), Tag::Str).placed(place.0, place.1);
+                    let mut made = Node::scalar(value.clone(), Tag::Str).with_place(place.0, place.1);
                     if node.get(key).is_none() {
                         made.share = Share { group, writes: 0 };
                     }

@@ -37,7 +37,7 @@ impl Affix {
                     } else {
                         &mut notes.suffixes
                     };
-                    meter::text(2 * (32 + self.text.len()));
+                    meter::count_text(2 * (32 + self.text.len()));
                     list.extend(self.text.split(',').map(str::to_owned));
                     resource.store_previous_id();
                 }

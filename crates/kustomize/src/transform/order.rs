@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::config::{default_order, rank, sort_text};
+use crate::config::{default_order, rank_kind, sort_text};
 use crate::fields::SortOptions;
 use crate::id::{Gvk, ResourceId};
 use crate::resource::Resource;
@@ -30,7 +30,7 @@ pub(crate) fn sort(options: Option<&SortOptions>, resources: &mut Vec<Resource>)
         .map(|resource| {
             let id = resource.current_id();
             (
-                rank(&id.gvk.kind, &first, &last),
+                rank_kind(&id.gvk.kind, &first, &last),
                 sort_text(&id.gvk),
                 id_text(&id),
                 id.gvk,

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use go_yaml::node::{Data, Node, Style};
-use go_yaml::scalar::{Dialect, Scalar, meaning};
+use go_yaml::scalar::{Dialect, Scalar, resolve_node};
 
 use crate::collection::{Collection, Trouble};
 use crate::config::TransformerConfig;
@@ -58,7 +58,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
         })
         .collect();
     for resource in &mut resources.list {
-        meter::work(paths.len());
+        meter::count_steps(paths.len());
         meter::check().map_err(|message| Trouble::of(resource, message))?;
         let original = resource.original_id();
         let Resource { node, notes, schema } = resource;
@@ -84,14 +84,14 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
             role: role_reference(node),
         };
         for (target, specs) in &paths {
-            meter::work(specs.len());
+            meter::count_steps(specs.len());
             for (spec, path) in specs {
                 if !original.gvk.is_selected(&spec.gvk) {
                     continue;
                 }
                 let path = path.get_or_init(|| split_path(&spec.path, '/'));
                 let is_role = spec.path.ends_with("roleRef/name");
-                let mut write = |field: &mut Node| names.update(field, target, is_role, &referrer);
+                let mut write = |field: &mut Node| names.update_field(field, target, is_role, &referrer);
                 if let Err(message) = descend(node, path, Create::Nothing, &mut write) {
                     let message = format!("updating name reference in '{}' field: {message}", spec.path);
                     return Err(Trouble {
@@ -121,7 +121,7 @@ impl Names {
                 .chain([&current])
                 .map(|id| 160 + 2 * id.name.len() + id.namespace.len());
             let affixes = resource.notes.prefixes.iter().chain(&resource.notes.suffixes);
-            meter::text(texts.sum::<usize>() + affixes.map(|text| 24 + text.len()).sum::<usize>());
+            meter::count_text(texts.sum::<usize>() + affixes.map(|text| 24 + text.len()).sum::<usize>());
             for id in &previous {
                 let positions = names.by_previous_name.entry(id.name.clone()).or_default();
                 if positions.last() != Some(&position) {
@@ -139,7 +139,13 @@ impl Names {
         names
     }
 
-    fn update(&self, field: &mut Node, target: &Gvk, is_role: bool, referrer: &Referrer<'_>) -> Result<(), String> {
+    fn update_field(
+        &self,
+        field: &mut Node,
+        target: &Gvk,
+        is_role: bool,
+        referrer: &Referrer<'_>,
+    ) -> Result<(), String> {
         if field.is_null() {
             return Ok(());
         }
@@ -166,7 +172,7 @@ impl Names {
     ) -> Result<(), String> {
         meter::check()?;
         let name = field.text().to_owned();
-        let Some(found) = self.select(&name, target, is_role, referrer, None)? else {
+        let Some(found) = self.select_candidate(&name, target, is_role, referrer, None)? else {
             return Ok(());
         };
         if found.current.name != name {
@@ -182,7 +188,7 @@ impl Names {
         };
         let name = name.text().to_owned();
         let namespace = field.get("namespace").map(|node| node.text().to_owned());
-        let Some(found) = self.select(&name, target, is_role, referrer, Some(namespace.as_deref()))? else {
+        let Some(found) = self.select_candidate(&name, target, is_role, referrer, Some(namespace.as_deref()))? else {
             return Ok(());
         };
         if found.current.name == name && found.current.namespace.is_empty() {
@@ -197,7 +203,7 @@ impl Names {
     }
 
     /// Checks whether a referrer may refer to a candidate at all.
-    fn reachable(candidate: &Candidate, referrer: &Referrer<'_>) -> bool {
+    fn is_reachable(candidate: &Candidate, referrer: &Referrer<'_>) -> bool {
         referrer.id.is_cluster_scoped()
             || candidate.current.is_cluster_scoped()
             || candidate.current.effective_namespace() == referrer.id.effective_namespace()
@@ -205,7 +211,7 @@ impl Names {
     }
 
     /// Returns the resource that a name stands for. `within` is set for a mapping: the namespace that it names, if any.
-    fn select(
+    fn select_candidate(
         &self,
         name: &str,
         target: &Gvk,
@@ -216,7 +222,7 @@ impl Names {
         let Some(positions) = self.by_previous_name.get(name) else {
             return Ok(None);
         };
-        meter::work(positions.len());
+        meter::count_steps(positions.len());
         let by_original = match within {
             Some(Some(namespace)) => Some((namespace, self.original_namespace_exists(namespace, referrer))),
             _ => None,
@@ -225,7 +231,7 @@ impl Names {
         let mut found: Vec<&Candidate> = positions
             .iter()
             .filter_map(|position| self.candidates.get(*position))
-            .filter(|candidate| Self::reachable(candidate, referrer))
+            .filter(|candidate| Self::is_reachable(candidate, referrer))
             .filter(|candidate| match by_original {
                 None => true,
                 Some((namespace, true)) => candidate.original_namespace == namespace && !is_cluster_only(candidate),
@@ -265,10 +271,10 @@ impl Names {
 
     fn original_namespace_exists(&self, namespace: &str, referrer: &Referrer<'_>) -> bool {
         self.candidates.iter().any(|candidate| {
-            meter::work(1);
+            meter::count_steps(1);
             candidate.original_namespace == namespace
                 && !is_cluster_only(candidate)
-                && Self::reachable(candidate, referrer)
+                && Self::is_reachable(candidate, referrer)
         })
     }
 }
@@ -309,7 +315,7 @@ fn account_namespaces(node: &Node) -> Option<HashSet<String>> {
         .iter()
         .filter(|subject| subject.get("kind").map(Node::text) == Some("ServiceAccount"))
         .filter_map(|subject| subject.get("namespace"))
-        .map(|namespace| match meaning(namespace, Dialect::V3) {
+        .map(|namespace| match resolve_node(namespace, Dialect::V3) {
             // A value that is left out in braces is null in Go.
             Ok(Scalar::Text(text)) if namespace.style != Style::LeftOut || !text.is_empty() => Some(text.into_owned()),
             _ => None,

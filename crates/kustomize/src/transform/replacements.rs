@@ -10,7 +10,7 @@ use crate::meter;
 use crate::patch::PatchTrouble;
 use crate::resource::Resource;
 use crate::selector::Matcher;
-use crate::transform::field_paths::{look_up, smarter_split, visit};
+use crate::transform::field_paths::{look_up, smarter_split, visit_matches};
 use crate::transform::inner_text::write_in_text;
 
 /// A replacement, ready to apply.
@@ -75,13 +75,13 @@ impl PreparedReplacement {
     }
 
     /// Returns the replacement with a known line and field.
-    pub(crate) fn placed(mut self, line: u32, field: &str) -> Self {
+    pub(crate) fn with_place(mut self, line: u32, field: &str) -> Self {
         self.place = Some((line, field.to_owned()));
         self
     }
 
     /// Returns an error with the place of this replacement.
-    fn trouble(&self, part: &str, trouble: PatchTrouble) -> PatchTrouble {
+    fn locate_trouble(&self, part: &str, trouble: PatchTrouble) -> PatchTrouble {
         match &self.place {
             Some((line, field)) => PatchTrouble::At {
                 line: *line,
@@ -99,15 +99,16 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
         let (mut value, whole, is_secret) = match (&replacement.source_value, &replacement.source) {
             (Some(text), _) => (Node::untyped(text.clone()), None, false),
             (None, Some(source)) => source_value(source, resources)
-                .map_err(|message| replacement.trouble("source", PatchTrouble::Target(message)))?,
+                .map_err(|message| replacement.locate_trouble("source", PatchTrouble::Target(message)))?,
             (None, None) => continue,
         };
         value.unshare();
         for (index, target) in replacement.targets.iter().enumerate() {
             for (position, resource) in resources.list.iter_mut().enumerate() {
-                let gone =
-                    |message: String| replacement.trouble(&format!("targets[{index}]"), PatchTrouble::Target(message));
-                meter::work(1 + target.reject.len());
+                let gone = |message: String| {
+                    replacement.locate_trouble(&format!("targets[{index}]"), PatchTrouble::Target(message))
+                };
+                meter::count_steps(1 + target.reject.len());
                 meter::check().map_err(gone)?;
                 if !target.selects(resource) {
                     continue;
@@ -120,10 +121,10 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
                     if count == 0 || !matches!(written, Ok(false)) {
                         resource.settle_shares();
                     }
-                    let added = growth::size(&value);
+                    let added = growth::measure_size(&value);
                     if let Err(message) = written.and_then(|_| growth.add(added, &resource.node)) {
                         let trouble = PatchTrouble::Resource(Trouble::of(resource, message));
-                        return Err(replacement.trouble(&format!("targets[{index}]"), trouble));
+                        return Err(replacement.locate_trouble(&format!("targets[{index}]"), trouble));
                     }
                     // A whole field is read at its current place, so a write to that field changes the value for the next targets.
                     if let Some(path) = whole
@@ -154,14 +155,14 @@ impl PreparedTarget {
         {
             return false;
         }
-        let ids = ids(resource);
+        let ids = collect_ids(resource);
         let rejected = |reject: &Matcher| !reject.is_only_labels && ids.iter().any(|id| reject.fits_id(id));
         !self.reject.iter().any(rejected) && ids.iter().any(|id| self.select.fits_id(id))
     }
 }
 
 /// Returns the current id, then the previous ones.
-fn ids(resource: &Resource) -> Vec<ResourceId> {
+fn collect_ids(resource: &Resource) -> Vec<ResourceId> {
     let mut ids = vec![resource.current_id()];
     ids.extend(resource.previous_ids());
     ids
@@ -183,7 +184,7 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(N
         .list
         .iter()
         .enumerate()
-        .filter(|(_, resource)| ids(resource).iter().any(|id| id.is_selected_by(&wanted)));
+        .filter(|(_, resource)| collect_ids(resource).iter().any(|id| id.is_selected_by(&wanted)));
     let Some((position, resource)) = found.next() else {
         return Err(format!("nothing selected by {wanted}:{path}"));
     };
@@ -221,7 +222,7 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(N
 /// If the field is missing, or can't take the value.
 fn write(root: &mut Node, path: &str, value: &Node, options: Option<&FieldOptions>) -> Result<bool, String> {
     let parts = smarter_split(path);
-    meter::work(1 + path.len() / 16);
+    meter::count_steps(1 + path.len() / 16);
     growth::check_depth(value, parts.len())?;
     let create = options.is_some_and(|options| options.create).then_some(value);
     if write_in_text(root, &parts, value, create)? {
@@ -234,7 +235,7 @@ fn write(root: &mut Node, path: &str, value: &Node, options: Option<&FieldOption
         set_value(target, value, options)
     };
     let what = if create.is_some() { "find or create" } else { "find" };
-    visit(root, &parts, create, &mut set)
+    visit_matches(root, &parts, create, &mut set)
         .map_err(|why| format!("unable to {what} field \"{path}\" in replacement target: {why}"))?;
     if count == 0 {
         return Err(format!("unable to {what} field \"{path}\" in replacement target"));
@@ -249,7 +250,7 @@ fn set_value(target: &mut Node, value: &Node, options: Option<&FieldOptions>) ->
         let Data::Scalar(old) = &target.data else {
             return Err("delimiter option can only be used with scalar nodes".to_owned());
         };
-        meter::work(old.len() / 4);
+        meter::count_steps(old.len() / 4);
         let mut parts: Vec<&str> = old.split(&*options.delimiter).collect();
         let new = value.text().to_owned();
         match usize::try_from(options.index) {

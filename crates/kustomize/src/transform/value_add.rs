@@ -6,7 +6,7 @@ use crate::collection::{Collection, Trouble};
 use crate::meter;
 use crate::resource::Resource;
 use crate::selector::Matcher;
-use crate::transform::field_paths::{condition, is_list_part};
+use crate::transform::field_paths::{is_list_part, split_condition};
 use crate::transform::namespace::Namespace;
 
 /// The transformer.
@@ -31,7 +31,7 @@ impl ValueAdd {
     pub(crate) fn transform(&self, resources: &mut Collection) -> Result<(), Trouble> {
         for target in &self.targets {
             for resource in &mut resources.list {
-                meter::work(1);
+                meter::count_steps(1);
                 meter::check().map_err(|message| Trouble::of(resource, message))?;
                 if target.select.as_ref().is_none_or(|select| select.fits(resource)) {
                     self.add(target, resource)
@@ -100,10 +100,10 @@ fn find_or_create<'node>(node: &'node mut Node, path: &[String]) -> Result<Optio
             }
         } else if *part == "*" {
             return Err("wildcard is not supported in PathGetter".to_owned());
-        } else if let Some((key, value)) = condition(part)? {
+        } else if let Some((key, value)) = split_condition(part)? {
             let items = at.items_mut().ok_or_else(not_list)?;
             let found = items.iter().position(|item| {
-                meter::work(1);
+                meter::count_steps(1);
                 if key.is_empty() {
                     item.text() == value
                 } else {
@@ -136,7 +136,7 @@ fn find_or_create<'node>(node: &'node mut Node, path: &[String]) -> Result<Optio
                     Some(_) => Node::map(),
                 };
                 if let Data::Map(entries) = &mut at.data {
-                    entries.push((Node::untyped(*part), made.placed(place.0, place.1)));
+                    entries.push((Node::untyped(*part), made.with_place(place.0, place.1)));
                 }
             }
             match at.get_mut(part) {

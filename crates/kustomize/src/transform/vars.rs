@@ -29,7 +29,7 @@ struct Values {
 
 impl Values {
     /// Returns the value for a name.
-    fn take(&self, name: &str) -> Option<&Held> {
+    fn use_value(&self, name: &str) -> Option<&Held> {
         let held = self.held.get(name)?;
         if held.is_secret {
             self.secret_was_written.set(true);
@@ -52,16 +52,16 @@ pub(crate) fn transform(
     }
     let mut values = Values::default();
     for var in vars {
-        meter::work(resources.list.len());
+        meter::count_steps(resources.list.len());
         meter::check().map_err(|message| (message, None))?;
         values.held.insert(
             var.name.clone(),
-            value(var, resources).map_err(|message| (message, None))?,
+            read_value(var, resources).map_err(|message| (message, None))?,
         );
     }
     for resource in &mut resources.list {
         for spec in fields {
-            let mut write = |node: &mut Node| replace(node, &values);
+            let mut write = |node: &mut Node| replace_references(node, &values);
             let applied = apply(&mut resource.node, spec, Create::Nothing, &mut write);
             resource.notes.holds_secret |= values.secret_was_written.take();
             if let Err(message) = applied {
@@ -73,7 +73,7 @@ pub(crate) fn transform(
     Ok(())
 }
 
-fn value(var: &Variable, resources: &Collection) -> Result<Held, String> {
+fn read_value(var: &Variable, resources: &Collection) -> Result<Held, String> {
     let Some(resource) = resources
         .list
         .iter()
@@ -137,7 +137,7 @@ fn plain_float(float: f64) -> String {
     if json.contains('e') { format!("{float}") } else { json }
 }
 
-fn replace(node: &mut Node, values: &Values) -> Result<(), String> {
+fn replace_references(node: &mut Node, values: &Values) -> Result<(), String> {
     if node.is_null() {
         return Ok(());
     }
@@ -176,7 +176,7 @@ fn replace(node: &mut Node, values: &Values) -> Result<(), String> {
 }
 
 fn replace_scalar(node: &mut Node, values: &Values) -> Result<(), String> {
-    let (text, tag) = expand(node.text(), values)?;
+    let (text, tag) = expand_text(node.text(), values)?;
     node.set_text(text);
     node.share.writes = node.share.writes.saturating_add(1);
     node.tag = tag;
@@ -186,10 +186,10 @@ fn replace_scalar(node: &mut Node, values: &Values) -> Result<(), String> {
 }
 
 /// Expands `$(NAME)`; a text that is nothing else takes the value's type. `$$` is a dollar; unknown names stay.
-fn expand(input: &str, values: &Values) -> Result<(String, Tag), String> {
+fn expand_text(input: &str, values: &Values) -> Result<(String, Tag), String> {
     // A text may contain one long value many times.
     let _passing = meter::in_passing();
-    meter::work(input.len() / 16);
+    meter::count_steps(input.len() / 16);
     let mut output = String::new();
     let mut rest = input;
     let mut closes = true;
@@ -211,12 +211,12 @@ fn expand(input: &str, values: &Values) -> Result<(String, Tag), String> {
             }
             ('(', Some(end)) => {
                 let name = after.get(1..end).unwrap_or("");
-                match values.take(name) {
+                match values.use_value(name) {
                     Some(held) if input.len() == name.len() + 3 => {
                         return Ok((held.text.clone(), held.tag));
                     }
                     Some(held) => {
-                        meter::text(held.text.len());
+                        meter::count_text(held.text.len());
                         meter::check()?;
                         output.push_str(&held.text);
                     }

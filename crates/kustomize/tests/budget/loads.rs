@@ -11,7 +11,7 @@ pub(crate) struct Load {
     pub(crate) place: &'static str,
 }
 
-const fn bytes(name: &'static str, place: &'static str, files: fn() -> Vec<(String, String)>) -> Load {
+const fn bytes_load(name: &'static str, place: &'static str, files: fn() -> Vec<(String, String)>) -> Load {
     Load {
         name,
         directory: "",
@@ -21,7 +21,7 @@ const fn bytes(name: &'static str, place: &'static str, files: fn() -> Vec<(Stri
     }
 }
 
-const fn steps(name: &'static str, place: &'static str, files: fn() -> Vec<(String, String)>) -> Load {
+const fn steps_load(name: &'static str, place: &'static str, files: fn() -> Vec<(String, String)>) -> Load {
     Load {
         name,
         directory: "",
@@ -31,11 +31,11 @@ const fn steps(name: &'static str, place: &'static str, files: fn() -> Vec<(Stri
     }
 }
 
-fn files(list: Vec<(&str, String)>) -> Vec<(String, String)> {
+fn own_files(list: Vec<(&str, String)>) -> Vec<(String, String)> {
     list.into_iter().map(|(path, text)| (path.to_owned(), text)).collect()
 }
 
-fn each(count: usize, text: impl Fn(usize) -> String) -> String {
+fn repeat_lines(count: usize, text: impl Fn(usize) -> String) -> String {
     (0..count).map(text).collect()
 }
 
@@ -43,18 +43,18 @@ fn config_map(name: &str, data: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n{data}---\n")
 }
 
-fn maps(count: usize) -> String {
-    each(count, |at| config_map(&format!("m{at}"), "  a: b\n"))
+fn make_maps(count: usize) -> String {
+    repeat_lines(count, |at| config_map(&format!("m{at}"), "  a: b\n"))
 }
 
-fn long(length: usize) -> String {
+fn long_text(length: usize) -> String {
     "x".repeat(length)
 }
 
 pub(crate) const LOADS: &[Load] = &[
-    bytes("a replacement into many fields", "replacements[0].targets[0]", || {
-        let paths = each(12_000, |at| format!("    - data.k{at}\n"));
-        files(vec![
+    bytes_load("a replacement into many fields", "replacements[0].targets[0]", || {
+        let paths = repeat_lines(12_000, |at| format!("    - data.k{at}\n"));
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
@@ -64,24 +64,24 @@ pub(crate) const LOADS: &[Load] = &[
             ),
             (
                 "maps.yaml",
-                maps(20) + &config_map("from", &format!("  a: {}\n", long(900 << 10))),
+                make_maps(20) + &config_map("from", &format!("  a: {}\n", long_text(900 << 10))),
             ),
         ])
     }),
-    bytes("a replacement that joins", "replacements", || {
+    bytes_load("a replacement that joins", "replacements", || {
         let one = "- source: {kind: ConfigMap, name: m0, fieldPath: data.a}\n  targets:\n  - select: {kind: ConfigMap, name: m0}\n    \
                    fieldPaths: [data.a]\n    options: {delimiter: \",\", index: 9999999}\n";
-        files(vec![
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!("resources: [maps.yaml]\nreplacements:\n{}", one.repeat(40)),
             ),
-            ("maps.yaml", maps(1)),
+            ("maps.yaml", make_maps(1)),
         ])
     }),
-    bytes("a replacement of a whole mapping in itself", "replacements", || {
-        let paths = each(60, |at| format!("    - data.k{at}\n"));
-        files(vec![
+    bytes_load("a replacement of a whole mapping in itself", "replacements", || {
+        let paths = repeat_lines(60, |at| format!("    - data.k{at}\n"));
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
@@ -93,47 +93,47 @@ pub(crate) const LOADS: &[Load] = &[
                 "maps.yaml",
                 format!(
                     "apiVersion: v1\nkind: Widget\nmetadata: {{name: w}}\ndata:\n  a:\n{}",
-                    each(5000, |at| format!("    k{at}: {at}\n"))
+                    repeat_lines(5000, |at| format!("    k{at}: {at}\n"))
                 ),
             ),
         ])
     }),
-    bytes("a patch of many resources", "patches[0]", || {
-        files(vec![
+    bytes_load("a patch of many resources", "patches[0]", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 "resources: [maps.yaml]\npatches:\n- path: patch.yaml\n  target: {kind: ConfigMap}\n".to_owned(),
             ),
-            ("maps.yaml", maps(2000)),
+            ("maps.yaml", make_maps(2000)),
             (
                 "patch.yaml",
-                config_map("any", &each(1000, |at| format!("  k{at}: v\n"))).replace("---\n", ""),
+                config_map("any", &repeat_lines(1000, |at| format!("  k{at}: v\n"))).replace("---\n", ""),
             ),
         ])
     }),
-    bytes("a JSON patch of many resources", "patches[0]", || {
-        let value = each(1000, |at| format!("    k{at}: v\n"));
-        files(vec![
+    bytes_load("a JSON patch of many resources", "patches[0]", || {
+        let value = repeat_lines(1000, |at| format!("    k{at}: v\n"));
+        own_files(vec![
             (
                 "kustomization.yaml",
                 "resources: [maps.yaml]\npatches:\n- path: patch.yaml\n  target: {kind: ConfigMap}\n".to_owned(),
             ),
-            ("maps.yaml", maps(2000)),
+            ("maps.yaml", make_maps(2000)),
             ("patch.yaml", format!("- op: add\n  path: /data\n  value:\n{value}")),
         ])
     }),
-    bytes("a JSON patch that copies", "patches[0]", || {
-        let copies = each(40, |at| format!("- {{op: copy, from: /data, path: /data/x{at}}}\n"));
-        files(vec![
+    bytes_load("a JSON patch that copies", "patches[0]", || {
+        let copies = repeat_lines(40, |at| format!("- {{op: copy, from: /data, path: /data/x{at}}}\n"));
+        own_files(vec![
             (
                 "kustomization.yaml",
                 "resources: [maps.yaml]\npatches:\n- path: patch.yaml\n  target: {kind: ConfigMap}\n".to_owned(),
             ),
-            ("maps.yaml", maps(1)),
+            ("maps.yaml", make_maps(1)),
             ("patch.yaml", copies),
         ])
     }),
-    bytes("aliases in many documents", "bombs.yaml", || {
+    bytes_load("aliases in many documents", "bombs.yaml", || {
         let bomb = |at: usize| {
             let mut text =
                 format!("apiVersion: v1\nkind: Widget\nmetadata: {{name: b{at}}}\na0: &a0 [1,1,1,1,1,1,1,1,1,1]\n");
@@ -143,31 +143,31 @@ pub(crate) const LOADS: &[Load] = &[
             }
             text + "---\n"
         };
-        files(vec![
+        own_files(vec![
             ("kustomization.yaml", "resources: [bombs.yaml]\n".to_owned()),
-            ("bombs.yaml", each(100, bomb)),
+            ("bombs.yaml", repeat_lines(100, bomb)),
         ])
     }),
-    bytes("aliases of a long text", "bombs.yaml", || {
-        files(vec![
+    bytes_load("aliases of a long text", "bombs.yaml", || {
+        own_files(vec![
             ("kustomization.yaml", "resources: [bombs.yaml]\n".to_owned()),
             (
                 "bombs.yaml",
                 format!(
                     "apiVersion: v1\nkind: Widget\nmetadata: {{name: b}}\na: &a {}\nb:\n{}",
-                    long(100 << 10),
-                    each(1000, |_| "- *a\n".to_owned())
+                    long_text(100 << 10),
+                    repeat_lines(1000, |_| "- *a\n".to_owned())
                 ),
             ),
         ])
     }),
-    bytes("bases that double", "maps.yaml", || {
+    bytes_load("bases that double", "maps.yaml", || {
         let mut all = vec![
             (
                 "l0/kustomization.yaml".to_owned(),
                 "resources: [maps.yaml]\n".to_owned(),
             ),
-            ("l0/maps.yaml".to_owned(), maps(10)),
+            ("l0/maps.yaml".to_owned(), make_maps(10)),
         ];
         for level in 1..13 {
             for side in ["a", "b"] {
@@ -181,17 +181,17 @@ pub(crate) const LOADS: &[Load] = &[
         all.push(("kustomization.yaml".to_owned(), "resources: [l12]\n".to_owned()));
         all
     }),
-    bytes("components taken again and again", "labels", || {
-        let pairs = each(500, |at| format!("    key{at}: {}\n", long(40)));
-        files(vec![
+    bytes_load("components taken again and again", "labels", || {
+        let pairs = repeat_lines(500, |at| format!("    key{at}: {}\n", long_text(40)));
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
                     "resources: [maps.yaml]\ncomponents:\n{}",
-                    each(200, |at| format!("- c{}\n", at % 2))
+                    repeat_lines(200, |at| format!("- c{}\n", at % 2))
                 ),
             ),
-            ("maps.yaml", maps(100)),
+            ("maps.yaml", make_maps(100)),
             (
                 "c0/kustomization.yaml",
                 format!("apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nlabels:\n- pairs:\n{pairs}"),
@@ -202,72 +202,72 @@ pub(crate) const LOADS: &[Load] = &[
             ),
         ])
     }),
-    bytes("labels in many fields", "labels[0]", || {
-        files(vec![
+    bytes_load("labels in many fields", "labels[0]", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
                     "resources: [maps.yaml]\nlabels:\n- fields:\n{}  pairs:\n{}",
-                    each(100, |at| format!("  - {{path: spec/f{at}, create: true}}\n")),
-                    each(100, |at| format!("    key{at}: {}\n", long(60)))
+                    repeat_lines(100, |at| format!("  - {{path: spec/f{at}, create: true}}\n")),
+                    repeat_lines(100, |at| format!("    key{at}: {}\n", long_text(60)))
                 ),
             ),
-            ("maps.yaml", maps(1000)),
+            ("maps.yaml", make_maps(1000)),
         ])
     }),
-    bytes("long prefixes on each level", "namePrefix", || {
+    bytes_load("long prefixes on each level", "namePrefix", || {
         let mut all = vec![
             (
                 "l0/kustomization.yaml".to_owned(),
                 "resources: [maps.yaml]\n".to_owned(),
             ),
-            ("l0/maps.yaml".to_owned(), maps(50)),
+            ("l0/maps.yaml".to_owned(), make_maps(50)),
         ];
         for level in 1..60 {
             all.push((
                 format!("l{level}/kustomization.yaml"),
-                format!("namePrefix: {}\nresources: [../l{}]\n", long(1 << 10), level - 1),
+                format!("namePrefix: {}\nresources: [../l{}]\n", long_text(1 << 10), level - 1),
             ));
         }
         all.push(("kustomization.yaml".to_owned(), "resources: [l59]\n".to_owned()));
         all
     }),
-    bytes("generators of one file", "configMapGenerator[", || {
-        files(vec![
+    bytes_load("generators of one file", "configMapGenerator[", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
                     "configMapGenerator:\n{}",
-                    each(200, |at| format!("- {{name: g{at}, files: [long.txt]}}\n"))
+                    repeat_lines(200, |at| format!("- {{name: g{at}, files: [long.txt]}}\n"))
                 ),
             ),
-            ("long.txt", long(500 << 10)),
+            ("long.txt", long_text(500 << 10)),
         ])
     }),
-    bytes("generators of Secrets of one file", "secretGenerator[", || {
-        files(vec![
+    bytes_load("generators of Secrets of one file", "secretGenerator[", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
                     "secretGenerator:\n{}",
-                    each(200, |at| format!("- {{name: g{at}, files: [long.txt]}}\n"))
+                    repeat_lines(200, |at| format!("- {{name: g{at}, files: [long.txt]}}\n"))
                 ),
             ),
-            ("long.txt", long(500 << 10)),
+            ("long.txt", long_text(500 << 10)),
         ])
     }),
-    bytes("options of many generators", "configMapGenerator[", || {
-        files(vec![(
+    bytes_load("options of many generators", "configMapGenerator[", || {
+        own_files(vec![(
             "kustomization.yaml",
             format!(
                 "generatorOptions:\n  annotations:\n{}configMapGenerator:\n{}",
-                each(1000, |at| format!("    key{at}: {}\n", long(40))),
-                each(1000, |at| format!("- {{name: g{at}, literals: [a=b]}}\n"))
+                repeat_lines(1000, |at| format!("    key{at}: {}\n", long_text(40))),
+                repeat_lines(1000, |at| format!("- {{name: g{at}, literals: [a=b]}}\n"))
             ),
         )])
     }),
-    bytes("vars of a long text", "maps.yaml", || {
-        files(vec![
+    bytes_load("vars of a long text", "maps.yaml", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 "resources: [maps.yaml]\nvars:\n- name: A\n  objref: {apiVersion: v1, kind: Widget, name: from}\n  fieldref: {fieldPath: \
@@ -279,71 +279,77 @@ pub(crate) const LOADS: &[Load] = &[
                 format!(
                     "apiVersion: v1\nkind: Widget\nmetadata: {{name: from}}\ndata: {{a: {}}}\n---\napiVersion: v1\nkind: Pod\nmetadata: \
                      {{name: p}}\nspec:\n  containers:\n  - name: c\n    args:\n    - {}\n",
-                    long(100 << 10),
+                    long_text(100 << 10),
                     "$(A)".repeat(10_000)
                 ),
             ),
         ])
     }),
-    bytes("transformations that are noted", "kustomization.yaml", || {
-        files(vec![
+    bytes_load("transformations that are noted", "kustomization.yaml", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
                     "buildMetadata: [originAnnotations, transformerAnnotations]\nresources: [maps.yaml]\nlabels:\n{}",
-                    each(500, |at| format!("- pairs: {{k: v{at}}}\n"))
+                    repeat_lines(500, |at| format!("- pairs: {{k: v{at}}}\n"))
                 ),
             ),
-            ("maps.yaml", maps(500)),
+            ("maps.yaml", make_maps(500)),
         ])
     }),
-    bytes("patterns that grow", "patches[", || {
-        files(vec![
+    bytes_load("patterns that grow", "patches[", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
                     "resources: [maps.yaml]\npatches:\n{}",
-                    each(500, |at| format!(
+                    repeat_lines(500, |at| format!(
                         "- target: {{kind: ConfigMap, name: '(\\pL{{20}}){{5}}{at}'}}\n  patch: '[{{\"op\": \"remove\", \"path\": \"/data\"}}]'\n"
                     ))
                 ),
             ),
-            ("maps.yaml", maps(1)),
+            ("maps.yaml", make_maps(1)),
         ])
     }),
-    bytes("configurations for many images", "images[", || {
-        files(vec![
+    bytes_load("configurations for many images", "images[", || {
+        own_files(vec![
             (
                 "kustomization.yaml",
                 format!(
                     "resources: [maps.yaml]\nconfigurations: [c.yaml]\nimages:\n{}",
-                    each(2000, |at| format!("- {{name: n{at}, newTag: v1}}\n"))
+                    repeat_lines(2000, |at| format!("- {{name: n{at}, newTag: v1}}\n"))
                 ),
             ),
             (
                 "c.yaml",
-                format!("images:\n{}", each(2000, |at| format!("- {{path: spec/f{at}}}\n"))),
+                format!(
+                    "images:\n{}",
+                    repeat_lines(2000, |at| format!("- {{path: spec/f{at}}}\n"))
+                ),
             ),
-            ("maps.yaml", maps(1)),
+            ("maps.yaml", make_maps(1)),
         ])
     }),
-    bytes("unknown fields", "kustomization.yaml", || {
-        files(vec![("kustomization.yaml", each(40_000, |at| format!("f{at}: 1\n")))])
+    bytes_load("unknown fields", "kustomization.yaml", || {
+        own_files(vec![(
+            "kustomization.yaml",
+            repeat_lines(40_000, |at| format!("f{at}: 1\n")),
+        )])
     }),
-    bytes("nested far inside", "wide.yaml", || {
+    bytes_load("nested far inside", "wide.yaml", || {
         let deep = format!("{}1{}", "[".repeat(150), "]".repeat(150));
-        files(vec![
+        own_files(vec![
             ("kustomization.yaml", "resources: [wide.yaml]\n".to_owned()),
             (
                 "wide.yaml",
                 format!(
                     "apiVersion: v1\nkind: Widget\nmetadata: {{name: w}}\na:\n{}",
-                    each(3000, |_| format!("- {deep}\n"))
+                    repeat_lines(3000, |_| format!("- {deep}\n"))
                 ),
             ),
         ])
     }),
-    steps("definitions that refer to each other", "crds", || {
+    steps_load("definitions that refer to each other", "crds", || {
         let reference = |name: &str, to: &str| format!("\"{name}\": {{\"$ref\": \"{to}\"}}");
         let of = |name: &str| {
             format!(
@@ -352,18 +358,18 @@ pub(crate) const LOADS: &[Load] = &[
                 reference("b", "x.B")
             )
         };
-        files(vec![
+        own_files(vec![
             ("kustomization.yaml", "crds: [crd.json]\n".to_owned()),
             ("crd.json", format!("{{{}, {}}}", of("x.A"), of("x.B"))),
         ])
     }),
-    steps(
+    steps_load(
         "texts that are read again for each field in them",
         "replacements[0].targets[0]",
         || {
-            let json = format!("{{{}\"z\": 1}}", each(5000, |at| format!("\"k{at}\": {at}, ")));
-            let paths = each(3000, |at| format!("    - data.a.k{at}\n"));
-            files(vec![
+            let json = format!("{{{}\"z\": 1}}", repeat_lines(5000, |at| format!("\"k{at}\": {at}, ")));
+            let paths = repeat_lines(3000, |at| format!("    - data.a.k{at}\n"));
+            own_files(vec![
                 (
                     "kustomization.yaml",
                     format!(
@@ -375,9 +381,9 @@ pub(crate) const LOADS: &[Load] = &[
             ])
         },
     ),
-    steps("lists that are merged by keys", "patches[0]", || {
+    steps_load("lists that are merged by keys", "patches[0]", || {
         let ports = |from: usize| {
-            each(4000, |at| {
+            repeat_lines(4000, |at| {
                 format!("      - containerPort: {}\n        protocol: P{at}\n", at + from)
             })
         };
@@ -387,7 +393,7 @@ pub(crate) const LOADS: &[Load] = &[
                 ports(from).replace("      ", "    ")
             )
         };
-        files(vec![
+        own_files(vec![
             (
                 "kustomization.yaml",
                 "resources: [pod.yaml]\npatches:\n- path: patch.yaml\n".to_owned(),
@@ -396,11 +402,11 @@ pub(crate) const LOADS: &[Load] = &[
             ("patch.yaml", pod(100_000)),
         ])
     }),
-    steps("one name in many namespaces", "resources.yaml", || {
+    steps_load("one name in many namespaces", "resources.yaml", || {
         let map =
             |at: usize| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m, namespace: n{at}}}\n---\n");
-        let volumes = each(4000, |_| "  - configMap: {name: m}\n".to_owned());
-        files(vec![
+        let volumes = repeat_lines(4000, |_| "  - configMap: {name: m}\n".to_owned());
+        own_files(vec![
             ("kustomization.yaml", "resources: [over]\nnamePrefix: b-\n".to_owned()),
             (
                 "over/kustomization.yaml",
@@ -408,7 +414,7 @@ pub(crate) const LOADS: &[Load] = &[
             ),
             (
                 "over/resources.yaml",
-                each(5000, map)
+                repeat_lines(5000, map)
                     + &format!(
                         "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: n1}}\nspec:\n  volumes:\n{volumes}"
                     ),
@@ -422,7 +428,7 @@ type Ordinary = (&'static str, fn() -> Vec<(String, String)>);
 
 /// Ordinary trees: the transformers of the loads, with a usual size.
 pub(crate) const ORDINARY: &[Ordinary] = &[("two hundred resources and everything once", || {
-    files(vec![
+    own_files(vec![
             (
                 "kustomization.yaml",
                 "namespace: here\nnamePrefix: a-\nnameSuffix: -b\nresources: [maps.yaml]\nlabels:\n- pairs: {team: x}\n  includeSelectors: \
@@ -432,6 +438,6 @@ pub(crate) const ORDINARY: &[Ordinary] = &[("two hundred resources and everythin
                  ConfigMap, name: m1}\n    fieldPaths: [data.a]\n"
                     .to_owned(),
             ),
-            ("maps.yaml", maps(200)),
+            ("maps.yaml", make_maps(200)),
         ])
 })];

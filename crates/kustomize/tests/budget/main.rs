@@ -34,7 +34,7 @@ const ORDINARY_USE: Budget = Budget {
 /// The memory that a build may hold beside its budget: the files that were read, and the copy during which the budget was exceeded.
 const BESIDE: usize = 24 << 20;
 
-fn tree(files: &[(String, String)]) -> MapTree {
+fn make_tree(files: &[(String, String)]) -> MapTree {
     let mut tree = MapTree::new();
     for (path, text) in files {
         tree.insert(path, text.as_str());
@@ -43,7 +43,7 @@ fn tree(files: &[(String, String)]) -> MapTree {
 }
 
 fn check(load: &Load) -> Result<(), String> {
-    let tree = tree(&(load.files)());
+    let tree = make_tree(&(load.files)());
     let budget = if load.spends_steps {
         Budget {
             bytes: 16 * BYTES,
@@ -99,7 +99,7 @@ fn every_load_ends_at_its_budget() {
             budget: ORDINARY_USE,
             ..Options::default()
         };
-        let built = build(&tree(&files()), "", &options).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let built = build(&make_tree(&files()), "", &options).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(built.used.bytes > 0 && built.used.steps > 0, "{name} counts nothing");
     }
     stopped_builds_end();
@@ -116,7 +116,7 @@ fn stopped_builds_end() {
         };
         let files = (load.files)();
         let outcome = std::thread::scope(|scope| {
-            let building = scope.spawn(|| build(&tree(&files), load.directory, &options));
+            let building = scope.spawn(|| build(&make_tree(&files), load.directory, &options));
             stop.stop();
             building.join().unwrap()
         });

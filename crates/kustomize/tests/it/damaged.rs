@@ -21,13 +21,13 @@ static INPUTS: LazyLock<Vec<BTreeMap<String, Vec<u8>>>> = LazyLock::new(|| {
         .iter()
         .map(|case| {
             let mut files = BTreeMap::new();
-            collect(&case.join("input"), "", &mut files);
+            collect_files(&case.join("input"), "", &mut files);
             files
         })
         .collect()
 });
 
-fn collect(root: &Path, inside: &str, files: &mut BTreeMap<String, Vec<u8>>) {
+fn collect_files(root: &Path, inside: &str, files: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(root.join(inside)).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
@@ -38,7 +38,7 @@ fn collect(root: &Path, inside: &str, files: &mut BTreeMap<String, Vec<u8>>) {
         };
         let kind = entry.file_type().unwrap();
         if kind.is_dir() {
-            collect(root, &path, files);
+            collect_files(root, &path, files);
         } else if kind.is_file() {
             files.insert(path, fs::read(entry.path()).unwrap());
         }
@@ -57,7 +57,7 @@ enum Damage {
     Cut(usize),
 }
 
-fn damages() -> impl Strategy<Value = Damage> {
+fn generate_damage() -> impl Strategy<Value = Damage> {
     let grafts = vec![
         "null\n",
         "- []\n",
@@ -99,7 +99,7 @@ fn damages() -> impl Strategy<Value = Damage> {
     ]
 }
 
-fn damage(bytes: &mut Vec<u8>, damage: &Damage) {
+fn apply_damage(bytes: &mut Vec<u8>, damage: &Damage) {
     let mut lines: Vec<Vec<u8>> = bytes
         .split_inclusive(|byte| *byte == b'\n')
         .map(<[u8]>::to_vec)
@@ -138,13 +138,13 @@ proptest! {
     #[test]
     fn a_damaged_tree_gets_the_same_answer_twice(
         case in any::<prop::sample::Index>(),
-        done in prop::collection::vec((any::<prop::sample::Index>(), damages()), 1..6),
+        done in prop::collection::vec((any::<prop::sample::Index>(), generate_damage()), 1..6),
     ) {
         let mut files = case.get(&INPUTS).clone();
         let paths: Vec<String> = files.keys().cloned().collect();
         for (file, what) in &done {
             if !paths.is_empty() {
-                damage(files.get_mut(file.get(&paths)).unwrap(), what);
+                apply_damage(files.get_mut(file.get(&paths)).unwrap(), what);
             }
         }
         let mut tree = MapTree::new();

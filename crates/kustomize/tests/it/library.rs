@@ -1,10 +1,10 @@
 //! The library's own guarantees: locations of fields, overrides, generation, refusals.
 
 use kustomize::{
-    Error, ImageOverride, MapTree, Options, Overrides, PatchOverride, PatchTarget, build, generate, manifests,
+    Error, ImageOverride, MapTree, Options, Overrides, PatchOverride, PatchTarget, build, generate, read_manifests,
 };
 
-fn tree(files: &[(&str, &str)]) -> MapTree {
+fn make_tree(files: &[(&str, &str)]) -> MapTree {
     let mut tree = MapTree::new();
     for (path, text) in files {
         tree.insert(path, *text);
@@ -27,7 +27,7 @@ spec:
 
 #[test]
 fn fields_know_their_file_and_line() {
-    let tree = tree(&[
+    let tree = make_tree(&[
         ("base/kustomization.yaml", "resources: [web.yaml]\n"),
         ("base/web.yaml", DEPLOYMENT),
         (
@@ -108,7 +108,7 @@ transformers:
   target: {kind: Deployment}
 "
     .replace("\\\"", "\"");
-    let tree = tree(&[("kustomization.yaml", &kustomization), ("web.yaml", DEPLOYMENT)]);
+    let tree = make_tree(&[("kustomization.yaml", &kustomization), ("web.yaml", DEPLOYMENT)]);
     let built = build(&tree, "", &Options::default()).unwrap();
     let at = |pointer: &str| built.resources[0].locate(pointer).unwrap().to_string();
     for (pointer, line) in [
@@ -140,7 +140,7 @@ fn errors_in_inline_patches_name_the_line_in_the_kustomization() {
             "kustomization.yaml:6: labels.a",
         ),
     ] {
-        let error = build(&tree(&[("kustomization.yaml", text)]), "", &Options::default())
+        let error = build(&make_tree(&[("kustomization.yaml", text)]), "", &Options::default())
             .unwrap_err()
             .to_string();
         assert!(error.contains(wanted), "{text}: {error}");
@@ -170,7 +170,9 @@ fn yaml_text_that_cannot_be_written_again_is_refused() {
                 &format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  f: |\n{text}"),
             ),
         ];
-        let error = build(&tree(&files), "", &Options::default()).unwrap_err().to_string();
+        let error = build(&make_tree(&files), "", &Options::default())
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("'data.f' holds YAML text") && error.contains(wanted),
             "{text}: {error}"
@@ -180,7 +182,7 @@ fn yaml_text_that_cannot_be_written_again_is_refused() {
 
 #[test]
 fn overrides_are_laid_over_the_root() {
-    let tree = tree(&[
+    let tree = make_tree(&[
         (
             "kustomization.yaml",
             "namespace: own\nresources: [web.yaml]\nimages:\n- {name: nginx, newName: mirror/nginx, newTag: \"1\"}\n",
@@ -242,7 +244,7 @@ fn overrides_are_laid_over_the_root() {
 
 #[test]
 fn a_folder_without_a_kustomization_gets_one() {
-    let tree = tree(&[
+    let tree = make_tree(&[
         ("apps/b/web.yml", DEPLOYMENT),
         ("apps/a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"),
         ("apps/own/kustomization.yaml", "resources: [c.yaml]\n"),
@@ -276,7 +278,7 @@ fn a_folder_without_a_kustomization_gets_one() {
 
 #[test]
 fn links_inside_the_tree_are_followed_and_others_refused() {
-    let mut tree = tree(&[
+    let mut tree = make_tree(&[
         ("base/web.yaml", DEPLOYMENT),
         ("app/kustomization.yaml", "resources: [web.yaml]\n"),
     ]);
@@ -321,7 +323,7 @@ fn refusals_say_why_and_what_to_do() {
         ),
     ];
     for (text, wanted) in cases {
-        let error = build(&tree(&[("kustomization.yaml", text)]), "", &Options::default())
+        let error = build(&make_tree(&[("kustomization.yaml", text)]), "", &Options::default())
             .unwrap_err()
             .to_string();
         assert!(
@@ -335,9 +337,9 @@ fn refusals_say_why_and_what_to_do() {
 fn the_hash_of_a_generated_resource_whose_kind_was_changed_is_refused() {
     let patches =
         "patches:\n- target: {name: a}\n  patch: '[{\"op\": \"replace\", \"path\": \"/kind\", \"value\": \"KIND\"}]'\n";
-    let said = |generator: &str, kind: &str, more: &str| {
+    let build_widget = |generator: &str, kind: &str, more: &str| {
         let text = format!("{generator}{}{more}", patches.replace("KIND", kind));
-        let built = build(&tree(&[("kustomization.yaml", &text)]), "", &Options::default());
+        let built = build(&make_tree(&[("kustomization.yaml", &text)]), "", &Options::default());
         built.map(|built| built.to_yaml()).map_err(|error| error.to_string())
     };
     let place = "kustomization.yaml:2: Widget.v1.[noGrp]/a.[noNs]: ";
@@ -345,22 +347,22 @@ fn the_hash_of_a_generated_resource_whose_kind_was_changed_is_refused() {
     let map = "configMapGenerator:\n- {name: a, literals: [k=v]}\n";
     let secret = "secretGenerator:\n- {name: a, literals: [k=v]}\n";
     for generator in [map, secret] {
-        assert_eq!(said(generator, "Widget", ""), Err(format!("{place}{why}")));
+        assert_eq!(build_widget(generator, "Widget", ""), Err(format!("{place}{why}")));
         let without = "generatorOptions: {disableNameSuffixHash: true}\n";
         assert!(
-            said(generator, "Widget", without)
+            build_widget(generator, "Widget", without)
                 .unwrap()
                 .contains("kind: Widget\nmetadata:\n  name: a\n")
         );
         // Between the two kinds with a hash, the hash covers the final content of the resource.
         assert!(
-            said(generator, "Secret", "")
+            build_widget(generator, "Secret", "")
                 .unwrap()
                 .contains("kind: Secret\nmetadata:\n  name: a-")
         );
     }
     let hashed = "transformers:\n- '{apiVersion: builtin, kind: HashTransformer, metadata: {name: h}}'\n";
-    let error = said(map, "Widget", hashed).unwrap_err();
+    let error = build_widget(map, "Widget", hashed).unwrap_err();
     assert_eq!(
         error,
         format!("kustomization.yaml:7: transformers[0]: {why}, in Widget.v1.[noGrp]/a.[noNs] (kustomization.yaml:2)")
@@ -372,7 +374,9 @@ fn the_hash_of_a_generated_resource_whose_kind_was_changed_is_refused() {
             "apiVersion: v1\nkind: Widget\nmetadata:\n  name: a\n  annotations: {internal.config.kubernetes.io/needsHashSuffix: enabled}\n",
         ),
     ];
-    let error = build(&tree(&files), "", &Options::default()).unwrap_err().to_string();
+    let error = build(&make_tree(&files), "", &Options::default())
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with("w.yaml:1: Widget.v1.[noGrp]/a.[noNs]: the annotation ")
             && error.ends_with("remove the annotation"),
@@ -405,7 +409,7 @@ fn a_change_that_fails_names_the_field_that_asked_for_it() {
             ("over/kustomization.yaml", &format!("resources: [../base]\n{text}")),
             ("over/patch.yaml", patch),
         ];
-        let error = build(&tree(&files), "over", &Options::default())
+        let error = build(&make_tree(&files), "over", &Options::default())
             .unwrap_err()
             .to_string();
         assert!(
@@ -437,7 +441,7 @@ fn a_change_that_fails_names_the_field_that_asked_for_it() {
             ("over/kustomization.yaml", text),
             ("over/patch.yaml", &wed),
         ];
-        let error = build(&tree(&files), "over", &Options::default())
+        let error = build(&make_tree(&files), "over", &Options::default())
             .unwrap_err()
             .to_string();
         assert!(error.starts_with(wanted), "{error}");
@@ -450,7 +454,9 @@ fn independent_errors_come_together() {
         ("kustomization.yaml", "resources:\n- a.yaml\n- b.yaml\n"),
         ("b.yaml", "kind: X\n"),
     ];
-    let error = build(&tree(&files), "", &Options::default()).unwrap_err().to_string();
+    let error = build(&make_tree(&files), "", &Options::default())
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("kustomization.yaml:2: resources[0]") && error.contains("b.yaml:1: missing metadata.name"),
         "{error}"
@@ -465,7 +471,7 @@ fn bombs_are_refused() {
         let row = vec![previous; 10].join(",");
         bomb.push_str(&format!("a{level}: &a{level} [{row}]\n"));
     }
-    let bomb = tree(&[("kustomization.yaml", "resources: [a.yaml]\n"), ("a.yaml", &bomb)]);
+    let bomb = make_tree(&[("kustomization.yaml", "resources: [a.yaml]\n"), ("a.yaml", &bomb)]);
     assert!(
         build(&bomb, "", &Options::default())
             .unwrap_err()
@@ -476,7 +482,7 @@ fn bombs_are_refused() {
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: x}}\na: {}",
         "[".repeat(100_000)
     );
-    assert!(manifests("deep.yaml", &deep, &kustomize::Limits::default()).is_err());
+    assert!(read_manifests("deep.yaml", &deep, &kustomize::Limits::default()).is_err());
 }
 
 #[test]
@@ -497,7 +503,7 @@ fn resources_cannot_grow_without_end() {
             "nested deeper",
         ),
     ] {
-        let tree = tree(&[
+        let tree = make_tree(&[
             ("kustomization.yaml", &kustomization),
             (
                 "a.yaml",
@@ -514,6 +520,6 @@ fn resources_cannot_grow_without_end() {
 #[test]
 fn debug_output_hides_content() {
     let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {password: hunter2}\n";
-    let objects = manifests("secret.yaml", text, &kustomize::Limits::default()).unwrap();
+    let objects = read_manifests("secret.yaml", text, &kustomize::Limits::default()).unwrap();
     assert!(!format!("{objects:?}").contains("hunter2"));
 }

@@ -1,10 +1,10 @@
 //! Properties: for any input, the library answers soon and without a panic. It reads its own output back unchanged.
 
-use kustomize::{Limits, MapTree, Options, build, manifests, to_yaml};
+use kustomize::{Limits, MapTree, Options, build, read_manifests, to_yaml};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-fn small() -> Limits {
+fn small_limits() -> Limits {
     Limits {
         nodes: 20_000,
         documents: 200,
@@ -13,7 +13,7 @@ fn small() -> Limits {
 }
 
 /// Pieces that YAML and kustomizations are made of, so that random text gets past the first character.
-fn fragments() -> impl Strategy<Value = String> {
+fn generate_fragments() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "apiVersion: v1",
         "kind: ConfigMap",
@@ -66,7 +66,7 @@ fn fragments() -> impl Strategy<Value = String> {
     prop::collection::vec(pieces, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-fn values() -> impl Strategy<Value = Value> {
+fn generate_values() -> impl Strategy<Value = Value> {
     let scalars = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -96,27 +96,27 @@ proptest! {
         let mut tree = MapTree::new();
         tree.insert("kustomization.yaml", "resources: [a.yaml]\nconfigMapGenerator: [{name: g, files: [a.yaml], envs: [a.yaml]}]\n");
         tree.insert("a.yaml", bytes.clone());
-        let options = Options { limits: small(), ..Options::default() };
+        let options = Options { limits: small_limits(), ..Options::default() };
         let _ = build(&tree, "", &options);
         tree.insert("kustomization.yaml", bytes);
         let _ = build(&tree, "", &options);
     }
 
     #[test]
-    fn arbitrary_yaml_never_panics(resource in fragments(), kustomization in fragments(), patch in fragments()) {
+    fn arbitrary_yaml_never_panics(resource in generate_fragments(), kustomization in generate_fragments(), patch in generate_fragments()) {
         let mut tree = MapTree::new();
         tree.insert("kustomization.yaml", format!("resources: [a.yaml, b.yaml]\npatches: [{{path: p.yaml, target: {{kind: .*}}}}]\n{kustomization}"));
         tree.insert("a.yaml", resource);
         tree.insert("b.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n");
         tree.insert("p.yaml", patch);
-        let _ = build(&tree, "", &Options { limits: small(), ..Options::default() });
+        let _ = build(&tree, "", &Options { limits: small_limits(), ..Options::default() });
     }
 
     #[test]
-    fn what_is_written_reads_back_the_same(spec in values()) {
+    fn what_is_written_reads_back_the_same(spec in generate_values()) {
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
         let text = to_yaml(&object);
-        let read = manifests("a.yaml", &text, &Limits::default());
+        let read = read_manifests("a.yaml", &text, &Limits::default());
         prop_assert!(read.is_ok(), "{read:?}\n{text}");
         let read = read.unwrap();
         prop_assert_eq!(read[0].to_yaml(), text);

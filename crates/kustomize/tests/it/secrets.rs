@@ -7,7 +7,7 @@ const VALUE: &str = "hunter2";
 const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  p: hunter2\n";
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  p: none\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\ndata:\n  p: none\n";
 
-fn tree(kustomization: &str, files: &[(&str, &str)]) -> MapTree {
+fn make_tree(kustomization: &str, files: &[(&str, &str)]) -> MapTree {
     let mut tree = MapTree::new();
     tree.insert("kustomization.yaml", kustomization);
     for (path, text) in files {
@@ -19,7 +19,7 @@ fn tree(kustomization: &str, files: &[(&str, &str)]) -> MapTree {
 #[test]
 fn no_error_quotes_a_secret() {
     let check = |what: &str, kustomization: &str, files: &[(&str, &str)]| {
-        let error = build(&tree(kustomization, files), ".", &Options::default()).expect_err(what);
+        let error = build(&make_tree(kustomization, files), ".", &Options::default()).expect_err(what);
         assert!(!error.to_string().contains(VALUE), "{what}: {error}");
     };
     let generator = |source: &str| format!("secretGenerator:\n- name: s\n  {source}\n");
@@ -53,7 +53,7 @@ fn no_error_quotes_a_secret() {
 fn what_was_copied_from_a_secret_is_confidential_and_nothing_else() {
     let confidential = |kustomization: &str| -> Vec<String> {
         let files = [("s.yaml", SECRET), ("m.yaml", MAP)];
-        let built = build(&tree(kustomization, &files), ".", &Options::default()).expect(kustomization);
+        let built = build(&make_tree(kustomization, &files), ".", &Options::default()).expect(kustomization);
         let names = built.resources.iter().filter(|resource| resource.is_confidential());
         names
             .map(|resource| resource.object["metadata"]["name"].as_str().unwrap().to_owned())
@@ -80,7 +80,7 @@ fn what_was_copied_from_a_secret_is_confidential_and_nothing_else() {
             "varReference:\n- path: metadata/annotations\n  kind: ConfigMap\n",
         ),
     ];
-    let built = build(&tree(&vars, &files), ".", &Options::default()).expect("vars");
+    let built = build(&make_tree(&vars, &files), ".", &Options::default()).expect("vars");
     let names: Vec<&str> = built
         .resources
         .iter()
@@ -120,7 +120,7 @@ fn what_is_made_of_a_confidential_file_is_confidential() {
         let mut files = vec![("m.yaml", map), ("other.yaml", other)];
         files.retain(|(path, _)| *path != file.0);
         files.push(file);
-        let tree = Partly(tree(kustomization, &files), &[file.0]);
+        let tree = Partly(make_tree(kustomization, &files), &[file.0]);
         let built = build(&tree, ".", &Options::default()).expect(kustomization);
         let names = built.resources.iter().filter(|resource| resource.is_confidential());
         names

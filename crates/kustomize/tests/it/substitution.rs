@@ -4,7 +4,7 @@ use kustomize::{Budget, Build, Error, MapTree, Options, Overrides, Substitution,
 
 const HEAD: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n";
 
-fn variables(variables: &[(&str, &str, bool)]) -> Substitution {
+fn make_variables(variables: &[(&str, &str, bool)]) -> Substitution {
     let variable = |(name, value, is_secret): &(&str, &str, bool)| {
         let value = value.as_bytes().to_vec();
         let is_secret = *is_secret;
@@ -13,29 +13,29 @@ fn variables(variables: &[(&str, &str, bool)]) -> Substitution {
     Substitution::new(variables.iter().map(variable).collect())
 }
 
-fn built(text: &str, options: Options) -> Result<Build, Error> {
+fn build_text(text: &str, options: Options) -> Result<Build, Error> {
     let mut tree = MapTree::new();
     tree.insert("kustomization.yaml", "resources: [a.yaml]\n");
     tree.insert("a.yaml", text);
     build(&tree, "", &options)
 }
 
-fn with(substitution: Substitution) -> Options {
+fn options_with(substitution: Substitution) -> Options {
     Options {
         substitution: Some(substitution),
         ..Options::default()
     }
 }
 
-fn refused(text: &str, substitution: Substitution) -> String {
-    built(text, with(substitution)).unwrap_err().to_string()
+fn build_error(text: &str, substitution: Substitution) -> String {
+    build_text(text, options_with(substitution)).unwrap_err().to_string()
 }
 
 #[test]
 fn an_object_is_confidential_if_a_value_of_a_secret_went_into_it() {
-    let secret = variables(&[("password", "hunter2", true), ("colour", "teal", false)]);
+    let secret = make_variables(&[("password", "hunter2", true), ("colour", "teal", false)]);
     let confidential = |text: &str| {
-        let built = built(&format!("{HEAD}data:\n  a: {text}\n"), with(secret.clone())).unwrap();
+        let built = build_text(&format!("{HEAD}data:\n  a: {text}\n"), options_with(secret.clone())).unwrap();
         built.resources[0].is_confidential()
     };
     assert!(confidential("x${password}"));
@@ -48,7 +48,7 @@ fn an_object_is_confidential_if_a_value_of_a_secret_went_into_it() {
 
 #[test]
 fn a_value_of_a_secret_changes_nothing_that_an_object_is_called_by() {
-    let of_secret = |value| variables(&[("v", value, true), ("plain", "web", false)]);
+    let of_secret = |value| make_variables(&[("v", value, true), ("plain", "web", false)]);
     for (text, value) in [
         ("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${v}\n", "web"),
         (
@@ -61,9 +61,9 @@ fn a_value_of_a_secret_changes_nothing_that_an_object_is_called_by() {
             "x\rmetadata:\r  name: web",
         ),
     ] {
-        let said = refused(text, of_secret(value));
-        assert!(said.contains("take the variable from a ConfigMap"), "{said}");
-        assert!(!said.contains("web"), "{said}");
+        let message = build_error(text, of_secret(value));
+        assert!(message.contains("take the variable from a ConfigMap"), "{message}");
+        assert!(!message.contains("web"), "{message}");
     }
     for (text, value) in [
         ("data:\n  ${v}: a\n", "web"),
@@ -72,19 +72,19 @@ fn a_value_of_a_secret_changes_nothing_that_an_object_is_called_by() {
         ("data:\n  a: ${v}\n", "a\r  web: b"),
         ("list:\n- ${v}\n", "a\r- {web: b}"),
     ] {
-        let said = refused(&format!("{HEAD}{text}"), of_secret(value));
-        assert!(said.contains("of the name of a field"), "{said}");
-        assert!(!said.contains("web"), "{said}");
+        let message = build_error(&format!("{HEAD}{text}"), of_secret(value));
+        assert!(message.contains("of the name of a field"), "{message}");
+        assert!(!message.contains("web"), "{message}");
     }
     // Values may be of any type, and those of others may have names.
     let text = format!("{HEAD}data:\n  a: ${{v}}\n  b: ${{map}}\n");
-    let both = variables(&[("v", "[1, 2]", true), ("map", "{c: d}", false)]);
+    let both = make_variables(&[("v", "[1, 2]", true), ("map", "{c: d}", false)]);
     assert_eq!(
-        built(&text, with(both)).unwrap().resources[0].object["data"]["b"]["c"],
+        build_text(&text, options_with(both)).unwrap().resources[0].object["data"]["b"]["c"],
         "d"
     );
     let text = format!("{}data:\n  a: ${{v}}\n", HEAD.replace("name: a", "name: ${plain}"));
-    let built = built(&text, with(of_secret("hunter2"))).unwrap();
+    let built = build_text(&text, options_with(of_secret("hunter2"))).unwrap();
     assert_eq!(built.resources[0].object["metadata"]["name"], "web");
     assert!(built.resources[0].is_confidential());
 }
@@ -110,46 +110,52 @@ fn one_object_stays_one_object() {
         ("data:\n  a: ${u:1:1}\n", "", "is not UTF-8"),
         ("data:\n  a: ${v}\n", "[", "can't be read"),
     ] {
-        let said = refused(
+        let message = build_error(
             &format!("{HEAD}{text}"),
-            variables(&[("v", value, false), ("u", "é", false)]),
+            make_variables(&[("v", value, false), ("u", "é", false)]),
         );
-        assert!(said.contains(why), "{text} {value:?}: {said}");
+        assert!(message.contains(why), "{text} {value:?}: {message}");
     }
 }
 
 #[test]
 fn an_error_names_the_line_and_the_variable() {
-    let said = refused(&format!("{HEAD}data:\n  a: x\n  b: ${{colour}}\n"), variables(&[]));
+    let message = build_error(&format!("{HEAD}data:\n  a: x\n  b: ${{colour}}\n"), make_variables(&[]));
     assert_eq!(
-        said,
+        message,
         "a.yaml:7: ConfigMap.v1.[noGrp]/a.[noNs]: post build failed: variable not set (strict mode): \"colour\": set it in spec.postBuild, \
          write `${colour:=default}`, or `$${colour}` where no variable is meant"
     );
-    let said = refused(&format!("{HEAD}data:\n  a: x\n  b: ${{colour:}}\n"), variables(&[]));
+    let message = build_error(
+        &format!("{HEAD}data:\n  a: x\n  b: ${{colour:}}\n"),
+        make_variables(&[]),
+    );
     assert!(
-        said.starts_with("a.yaml:7: ") && said.contains("at `${colour`"),
-        "{said}"
+        message.starts_with("a.yaml:7: ") && message.contains("at `${colour`"),
+        "{message}"
     );
 }
 
 #[test]
 fn an_error_about_a_secret_says_where_and_not_what() {
     let secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\nstringData:\n  p: hun${ter2}\n  q: x${ter\n";
-    let said = refused(secret, variables(&[]));
-    assert!(said.starts_with("a.yaml:") && !said.contains("ter"), "{said}");
-    let said = refused(&secret.replace("x${ter\n", "x\n"), variables(&[]));
-    assert!(said.starts_with("a.yaml:6: ") && !said.contains("ter2"), "{said}");
+    let message = build_error(secret, make_variables(&[]));
+    assert!(message.starts_with("a.yaml:") && !message.contains("ter"), "{message}");
+    let message = build_error(&secret.replace("x${ter\n", "x\n"), make_variables(&[]));
+    assert!(
+        message.starts_with("a.yaml:6: ") && !message.contains("ter2"),
+        "{message}"
+    );
     // An unreadable result may quote the value.
     let text = format!("{HEAD}data:\n  a: ${{v}}\n");
-    let said = refused(&text, variables(&[("v", "[hunter2", true)]));
-    assert!(!said.contains("hunter2"), "{said}");
+    let message = build_error(&text, make_variables(&[("v", "[hunter2", true)]));
+    assert!(!message.contains("hunter2"), "{message}");
 }
 
 #[test]
 fn places_stay() {
     let text = format!("{HEAD}data:\n  a: ${{v}}\n  b:\n  - 1\n  - $$\n");
-    let built = built(&text, with(variables(&[("v", "x\r  c: new", false)]))).unwrap();
+    let built = build_text(&text, options_with(make_variables(&[("v", "x\r  c: new", false)]))).unwrap();
     let resource = &built.resources[0];
     let line = |pointer: &str| resource.locate(pointer).unwrap().to_string();
     assert_eq!(
@@ -163,7 +169,7 @@ fn places_stay() {
 #[test]
 fn common_metadata_comes_after_the_substitution() {
     let common = |text: &str| [("of".to_owned(), text.to_owned())].into();
-    let mut options = with(variables(&[("v", "x", false)]));
+    let mut options = options_with(make_variables(&[("v", "x", false)]));
     options.substitution.as_mut().unwrap().unless = Some(("of".to_owned(), "disabled".to_owned()));
     options.overrides = Overrides {
         labels: common("${v}"),
@@ -171,25 +177,28 @@ fn common_metadata_comes_after_the_substitution() {
         ..Overrides::default()
     };
     let text = format!("{HEAD}data:\n  a: ${{v}}\n");
-    let substituted = &built(&text, options.clone()).unwrap().resources[0].object;
+    let substituted = &build_text(&text, options.clone()).unwrap().resources[0].object;
     assert_eq!(substituted["metadata"]["labels"]["of"], "${v}");
     assert_eq!(substituted["data"]["a"], "x", "only what is built may say no");
     let text = text.replace("  name: a\n", "  name: a\n  labels: {of: disabled}\n");
-    assert_eq!(built(&text, options).unwrap().resources[0].object["data"]["a"], "${v}");
+    assert_eq!(
+        build_text(&text, options).unwrap().resources[0].object["data"]["a"],
+        "${v}"
+    );
 }
 
 /// kustomize-controller rounds such a number to a float, because it converts all objects.
 #[test]
 fn an_object_without_a_dollar_is_left_as_it_is() {
     let text = format!("{HEAD}data:\n  a: 9007199254740993\n");
-    let built = built(&text, with(variables(&[("v", "x", false)]))).unwrap();
+    let built = build_text(&text, options_with(make_variables(&[("v", "x", false)]))).unwrap();
     assert_eq!(built.resources[0].object["data"]["a"], 9_007_199_254_740_993_u64);
 }
 
 #[test]
 fn what_multiplies_is_given_up() {
     let value = "a".repeat(100_000);
-    let bomb = variables(&[("v", &value, false)]);
+    let bomb = make_variables(&[("v", &value, false)]);
     for expression in [
         "${v//a/${v}}".to_owned(),
         "${v}".repeat(2000),
@@ -201,17 +210,17 @@ fn what_multiplies_is_given_up() {
                 bytes: 64 << 20,
                 steps: 10_000_000,
             },
-            ..with(bomb.clone())
+            ..options_with(bomb.clone())
         };
-        let refused = built(&format!("{HEAD}data:\n  a: {expression}\n"), options);
+        let refused = build_text(&format!("{HEAD}data:\n  a: {expression}\n"), options);
         assert!(matches!(refused, Err(Error::Budget { .. })), "{refused:?}");
     }
     // Anchors and aliases are values like any other.
     let aliases = (1..30).map(|at| format!("\r  b{at}: &b{at} [*b{0}, *b{0}, *b{0}]", at - 1));
     let laughs = format!("&b0 lol{}", aliases.collect::<String>());
-    let refused = built(
+    let refused = build_text(
         &format!("{HEAD}data:\n  b0: ${{v}}\n"),
-        with(variables(&[("v", &laughs, false)])),
+        options_with(make_variables(&[("v", &laughs, false)])),
     );
     assert!(refused.is_err());
 }
@@ -270,7 +279,7 @@ fn no_value_makes_something_else_of_an_object() {
     for _ in 0..5000 {
         let value: String = (0..=random(8)).map(|_| parts[random(parts.len())]).collect();
         let is_secret = random(2) == 0;
-        let Ok(built) = built(&text, with(variables(&[("v", &value, is_secret)]))) else {
+        let Ok(built) = build_text(&text, options_with(make_variables(&[("v", &value, is_secret)]))) else {
             continue;
         };
         done += 1;

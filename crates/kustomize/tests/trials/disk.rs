@@ -4,13 +4,13 @@ use std::path::Path;
 
 use kustomize::MapTree;
 
-pub(crate) fn tree(root: &Path) -> MapTree {
+pub(crate) fn read_tree(root: &Path) -> MapTree {
     let mut tree = MapTree::new();
-    add(root, "", &mut tree);
+    add_directory(root, "", &mut tree);
     tree
 }
 
-fn add(root: &Path, inside: &str, tree: &mut MapTree) {
+fn add_directory(root: &Path, inside: &str, tree: &mut MapTree) {
     for entry in std::fs::read_dir(root.join(inside)).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
@@ -24,7 +24,7 @@ fn add(root: &Path, inside: &str, tree: &mut MapTree) {
             tree.insert_link(&path, std::fs::read_link(entry.path()).unwrap().to_str().unwrap());
         } else if kind.is_dir() {
             tree.insert_directory(&path);
-            add(root, &path, tree);
+            add_directory(root, &path, tree);
         } else {
             tree.insert(&path, std::fs::read(entry.path()).unwrap());
         }

@@ -22,7 +22,7 @@ mod disk;
 mod substitutions;
 
 /// Returns the quoted value of a key of a case's notes.
-fn note(notes: &str, key: &str) -> Option<String> {
+fn find_note(notes: &str, key: &str) -> Option<String> {
     let line = notes
         .lines()
         .find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='))?;
@@ -32,9 +32,9 @@ fn note(notes: &str, key: &str) -> Option<String> {
 fn check(case: &Path) -> Result<(), String> {
     let read = |name: &str| fs::read_to_string(case.join(name)).ok();
     let notes = read("origin.toml").ok_or("it has no origin.toml; record it with cargo xtask baseline")?;
-    let inside = note(&notes, "build").unwrap_or_default();
-    let ours = build(&disk::tree(&case.join("input")), &inside, &Options::default());
-    let refused = note(&notes, "refused");
+    let inside = find_note(&notes, "build").unwrap_or_default();
+    let ours = build(&disk::read_tree(&case.join("input")), &inside, &Options::default());
+    let refused = find_note(&notes, "refused");
     match (ours, read("want.yaml"), read("want.err")) {
         (Err(error), Some(_), None) if refused.as_ref().is_some_and(|says| error.to_string().contains(says)) => Ok(()),
         (Ok(_), _, _) if refused.is_some() => Err("is noted as refused in its origin.toml, but builds".to_owned()),
@@ -45,7 +45,7 @@ fn check(case: &Path) -> Result<(), String> {
             .to_string()),
         (Err(error), Some(_), None) => Err(format!("should build, but: {error}")),
         (Ok(built), None, Some(error)) => Err(format!("should be refused ({error}), but gives\n{}", built.to_yaml())),
-        (Err(error), None, Some(_)) => match note(&notes, "says") {
+        (Err(error), None, Some(_)) => match find_note(&notes, "says") {
             Some(says) if !error.to_string().contains(&says) => Err(format!("should say '{says}', but says: {error}")),
             _ => Ok(()),
         },

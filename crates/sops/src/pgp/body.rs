@@ -64,14 +64,14 @@ impl Aes {
 }
 
 /// Decrypts the content of a message.
-pub(super) fn open(packet: &Packet, session: &Session) -> Option<Zeroizing<Vec<u8>>> {
+pub(super) fn decrypt_message(packet: &Packet, session: &Session) -> Option<Zeroizing<Vec<u8>>> {
     let mut rest = packet.body.as_slice();
     let packets = match (packet.tag, take_byte(&mut rest)?) {
         (PROTECTED, 1) => open_protected(rest, session)?,
         (GNUPG_AEAD, 1) => ocb::open_packet(rest, session)?,
         _ => return None,
     };
-    literal(&packets, DEEPEST)
+    find_literal(&packets, DEEPEST)
 }
 
 /// Decrypts in cipher feedback mode and checks the code at the end.
@@ -79,7 +79,7 @@ fn open_protected(sealed: &[u8], session: &Session) -> Option<Zeroizing<Vec<u8>>
     if session.key.len() != key_size(session.cipher)? || sealed.len() < BLOCK + 2 + CODE {
         return None;
     }
-    go_yaml::meter::text(sealed.len());
+    go_yaml::meter::count_text(sealed.len());
     let aes = Aes::new(&session.key)?;
     let mut clear = Zeroizing::new(Vec::with_capacity(sealed.len()));
     let mut before = Block::default();
@@ -104,7 +104,7 @@ fn open_protected(sealed: &[u8], session: &Session) -> Option<Zeroizing<Vec<u8>>
 }
 
 /// Returns the literal data in packets, which may be compressed.
-pub(super) fn literal(packets: &[u8], depth: usize) -> Option<Zeroizing<Vec<u8>>> {
+pub(super) fn find_literal(packets: &[u8], depth: usize) -> Option<Zeroizing<Vec<u8>>> {
     let mut rest = packets;
     let packet = packet::take(&mut rest)?;
     let mut body = packet.body.as_slice();
@@ -123,7 +123,7 @@ pub(super) fn literal(packets: &[u8], depth: usize) -> Option<Zeroizing<Vec<u8>>
                 2 => drop(ZlibDecoder::new(body).take(LARGEST).read_to_end(&mut inside).ok()?),
                 _ => return None,
             }
-            literal(&inside, depth.checked_sub(1)?)
+            find_literal(&inside, depth.checked_sub(1)?)
         }
         _ => None,
     }

@@ -61,7 +61,7 @@ pub(crate) fn read_keys(text: &str, most: usize) -> Result<Vec<SecretKey>, KeyEr
     let mut keys = Vec::new();
     let mut rest = text;
     for _ in 0..MOST_BLOCKS {
-        let Some((bytes, after)) = armor::first(rest, BLOCK, true) else {
+        let Some((bytes, after)) = armor::decode_first(rest, BLOCK, true) else {
             break;
         };
         rest = after;
@@ -108,8 +108,8 @@ fn read_key(packet: &Packet) -> Result<Found, KeyError> {
     take_bytes(&mut rest, 4).ok_or_else(broken)?;
     let algorithm = take_byte(&mut rest).ok_or_else(broken)?;
     match algorithm {
-        1 | 2 => rsa(packet, rest),
-        18 => ecdh(packet, rest),
+        1 | 2 => read_rsa_key(packet, rest),
+        18 => read_ecdh_key(packet, rest),
         25 | 26 => Err(KeyError(
             "a key for X25519 or X448 of RFC 9580 is not supported".to_owned(),
         )),
@@ -119,7 +119,7 @@ fn read_key(packet: &Packet) -> Result<Found, KeyError> {
 }
 
 /// Returns the secret numbers; `None` if the secret is on a card.
-fn unprotected<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, KeyError> {
+fn read_unprotected_secret<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, KeyError> {
     let broken = || KeyError("a secret key is broken".to_owned());
     match take_byte(rest).ok_or_else(broken)? {
         0 => {}
@@ -144,7 +144,7 @@ fn unprotected<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, KeyError> {
 }
 
 /// Returns the fingerprint of the key, and its last eight bytes. `secret_part` is the length of the part after the public one.
-fn names(packet: &Packet, secret_part: usize) -> Option<([u8; 20], [u8; 8])> {
+fn derive_names(packet: &Packet, secret_part: usize) -> Option<([u8; 20], [u8; 8])> {
     let public = packet.body.get(..packet.body.len().checked_sub(secret_part)?)?;
     let length = u16::try_from(public.len()).ok()?;
     let mut hash = Sha1::new();
@@ -156,12 +156,12 @@ fn names(packet: &Packet, secret_part: usize) -> Option<([u8; 20], [u8; 8])> {
     Some((fingerprint, id))
 }
 
-fn rsa(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
+fn read_rsa_key(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
     let broken = || KeyError("an RSA key is broken".to_owned());
     let modulus = take_mpi(&mut rest).ok_or_else(broken)?;
     let exponent = take_mpi(&mut rest).ok_or_else(broken)?;
-    let (fingerprint, id) = names(packet, rest.len()).ok_or_else(broken)?;
-    let Some(mut secret) = unprotected(&mut rest)? else {
+    let (fingerprint, id) = derive_names(packet, rest.len()).ok_or_else(broken)?;
+    let Some(mut secret) = read_unprotected_secret(&mut rest)? else {
         return Ok(Found::Nothing);
     };
     if !RSA_BITS.contains(&(modulus.len() * 8)) || exponent.len() > 8 {
@@ -186,15 +186,15 @@ fn rsa(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
     }))
 }
 
-fn ecdh(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
+fn read_ecdh_key(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
     let broken = || KeyError("an ECDH key is broken".to_owned());
     let length = take_number(&mut rest, 1).ok_or_else(broken)?;
     let curve = take_bytes(&mut rest, length).ok_or_else(broken)?;
     let _point = take_mpi(&mut rest).ok_or_else(broken)?;
     let length = take_number(&mut rest, 1).ok_or_else(broken)?;
     let derivation = take_bytes(&mut rest, length).ok_or_else(broken)?;
-    let (fingerprint, id) = names(packet, rest.len()).ok_or_else(broken)?;
-    let Some(mut secret) = unprotected(&mut rest)? else {
+    let (fingerprint, id) = derive_names(packet, rest.len()).ok_or_else(broken)?;
+    let Some(mut secret) = read_unprotected_secret(&mut rest)? else {
         return Ok(Found::Nothing);
     };
     if curve != CURVE_25519 {

@@ -21,15 +21,19 @@ const MOST_SESSION_KEYS: usize = 16;
 /// Returns the literal data in the packets of a message.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read_literal(packets: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    body::literal(packets, body::DEEPEST)
+    body::find_literal(packets, body::DEEPEST)
 }
 
 /// Decrypts a data key; `None` if no key opens it or it is damaged. The result doesn't say which, so that an answer gives no help in guessing.
 ///
 /// # Errors
 /// When the tries are used up.
-pub(crate) fn open(armored: &str, keys: &[SecretKey], tries: &mut Tries) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
-    let Some((message, _)) = armor::first(armored, MESSAGE, true) else {
+pub(crate) fn decrypt_data_key(
+    armored: &str,
+    keys: &[SecretKey],
+    tries: &mut Tries,
+) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
+    let Some((message, _)) = armor::decode_first(armored, MESSAGE, true) else {
         return Ok(None);
     };
     let mut rest = message.as_slice();
@@ -50,8 +54,8 @@ pub(crate) fn open(armored: &str, keys: &[SecretKey], tries: &mut Tries) -> Resu
         }
         for one in &sealed {
             for key in keys {
-                if let Some(session) = session::open(&one.body, key, tries)?
-                    && let Some(content) = body::open(&packet, &session)
+                if let Some(session) = session::decrypt_session_key(&one.body, key, tries)?
+                    && let Some(content) = body::decrypt_message(&packet, &session)
                 {
                     return Ok(Some(content));
                 }

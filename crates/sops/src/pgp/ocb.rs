@@ -31,18 +31,18 @@ pub(super) fn open_packet(mut rest: &[u8], session: &Session) -> Option<Zeroizin
     for part in sealed.chunks(chunk.checked_add(TAG)?).take(MOST_CHUNKS) {
         let (part, tag) = part.split_at_checked(part.len().checked_sub(TAG)?)?;
         let with = [header.as_slice(), &index.to_be_bytes()].concat();
-        clear.extend_from_slice(&ocb.open(&counted(nonce, index), &with, part, tag)?);
+        clear.extend_from_slice(&ocb.decrypt_chunk(&chunk_nonce(nonce, index), &with, part, tag)?);
         index += 1;
     }
     // The last tag authenticates only the total length.
     let length = u64::try_from(clear.len()).ok()?;
     let with = [header.as_slice(), &index.to_be_bytes(), &length.to_be_bytes()].concat();
-    ocb.open(&counted(nonce, index), &with, &[], end)?;
+    ocb.decrypt_chunk(&chunk_nonce(nonce, index), &with, &[], end)?;
     Some(clear)
 }
 
 /// Returns the nonce of a chunk.
-fn counted(mut nonce: [u8; NONCE], index: u64) -> [u8; NONCE] {
+fn chunk_nonce(mut nonce: [u8; NONCE], index: u64) -> [u8; NONCE] {
     for (place, byte) in nonce.iter_mut().rev().zip(index.to_be_bytes().iter().rev()) {
         *place ^= byte;
     }
@@ -57,7 +57,7 @@ struct Ocb {
 
 impl Ocb {
     fn new(aes: Aes) -> Self {
-        let star = encrypted(&aes, 0);
+        let star = encrypt_block(&aes, 0);
         Self {
             aes,
             star,
@@ -70,8 +70,8 @@ impl Ocb {
         (0..=number.trailing_zeros()).fold(self.dollar, |value, _| double(value))
     }
 
-    fn open(&self, nonce: &[u8], with: &[u8], sealed: &[u8], tag: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-        go_yaml::meter::text(sealed.len());
+    fn decrypt_chunk(&self, nonce: &[u8], with: &[u8], sealed: &[u8], tag: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        go_yaml::meter::count_text(sealed.len());
         let mut offset = self.first_offset(nonce);
         let mut sum = 0_u128;
         let mut clear = Zeroizing::new(Vec::with_capacity(sealed.len()));
@@ -86,13 +86,13 @@ impl Ocb {
         }
         if !rest.is_empty() {
             offset ^= self.star;
-            let stream = encrypted(&self.aes, offset).to_be_bytes();
+            let stream = encrypt_block(&self.aes, offset).to_be_bytes();
             let opened: Zeroizing<Vec<u8>> =
                 Zeroizing::new(rest.iter().zip(stream).map(|(byte, stream)| byte ^ stream).collect());
-            sum ^= padded(&opened);
+            sum ^= pad_block(&opened);
             clear.extend_from_slice(&opened);
         }
-        let expected = encrypted(&self.aes, sum ^ offset ^ self.dollar) ^ self.hash(with);
+        let expected = encrypt_block(&self.aes, sum ^ offset ^ self.dollar) ^ self.hash_data(with);
         let is_whole = bool::from(subtle::ConstantTimeEq::ct_eq(expected.to_be_bytes().as_slice(), tag));
         is_whole.then_some(clear)
     }
@@ -104,7 +104,7 @@ impl Ocb {
         // A tag of 128 bits is written as 0, and a 1 bit precedes the nonce.
         let whole = number | 1 << (8 * nonce.len().min(NONCE));
         let bottom = u32::try_from(whole & 63).unwrap_or(0);
-        let top = encrypted(&self.aes, whole & !63);
+        let top = encrypt_block(&self.aes, whole & !63);
         if bottom == 0 {
             return top;
         }
@@ -112,23 +112,23 @@ impl Ocb {
         (top << bottom) | (stretched >> (64 - bottom))
     }
 
-    fn hash(&self, with: &[u8]) -> u128 {
+    fn hash_data(&self, with: &[u8]) -> u128 {
         let (blocks, rest) = with.as_chunks::<16>();
         let mut offset = 0;
         let mut sum = 0;
         for (number, block) in (1..).zip(blocks) {
             offset ^= self.of_block(number);
-            sum ^= encrypted(&self.aes, u128::from_be_bytes(*block) ^ offset);
+            sum ^= encrypt_block(&self.aes, u128::from_be_bytes(*block) ^ offset);
         }
         if !rest.is_empty() {
             offset ^= self.star;
-            sum ^= encrypted(&self.aes, padded(rest) ^ offset);
+            sum ^= encrypt_block(&self.aes, pad_block(rest) ^ offset);
         }
         sum
     }
 }
 
-fn encrypted(aes: &Aes, value: u128) -> u128 {
+fn encrypt_block(aes: &Aes, value: u128) -> u128 {
     let mut block = Block::from(value.to_be_bytes());
     aes.encrypt(&mut block);
     u128::from_be_bytes(block.into())
@@ -139,7 +139,7 @@ fn double(value: u128) -> u128 {
 }
 
 /// Pads a part of a block with a 1 bit and zeros.
-fn padded(part: &[u8]) -> u128 {
+fn pad_block(part: &[u8]) -> u128 {
     let mut block = [0; 16];
     for (place, byte) in block.iter_mut().zip(part.iter().chain(&[0x80])) {
         *place = *byte;
@@ -173,9 +173,9 @@ mod tests {
             let bytes = |text: &str| hex::decode(text).unwrap();
             let sealed = bytes(sealed);
             let (content, tag) = sealed.split_at(sealed.len() - TAG);
-            let opened = ocb.open(&bytes(nonce), &bytes(with), content, tag);
+            let opened = ocb.decrypt_chunk(&bytes(nonce), &bytes(with), content, tag);
             assert_eq!(opened.as_deref(), Some(&bytes(clear)), "{nonce}");
-            assert!(ocb.open(&bytes(nonce), b"other", content, tag).is_none());
+            assert!(ocb.decrypt_chunk(&bytes(nonce), b"other", content, tag).is_none());
         }
     }
 
@@ -183,6 +183,6 @@ mod tests {
     fn doubling_is_in_the_field() {
         assert_eq!(double(1), 2);
         assert_eq!(double(1 << 127), 0x87);
-        assert_eq!(padded(&[1, 2]) >> 104, 0x01_0280);
+        assert_eq!(pad_block(&[1, 2]) >> 104, 0x01_0280);
     }
 }

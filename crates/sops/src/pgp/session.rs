@@ -26,17 +26,17 @@ pub(super) struct Session {
 }
 
 /// Decrypts the session key of a packet; `None` if the packet names another key or can't be decrypted.
-pub(super) fn open(body: &[u8], key: &SecretKey, tries: &mut Tries) -> Result<Option<Session>, Error> {
+pub(super) fn decrypt_session_key(body: &[u8], key: &SecretKey, tries: &mut Tries) -> Result<Option<Session>, Error> {
     let Some((algorithm, rest)) = for_key(body, key) else {
         return Ok(None);
     };
     let opened = match (&key.secret, algorithm) {
         (Secret::Rsa(secret), 1 | 2) => {
-            tries.one(RSA_STEPS)?;
+            tries.count_try(RSA_STEPS)?;
             open_rsa(rest, secret)
         }
         (Secret::Curve25519 { scalar, hash, cipher }, 18) => {
-            tries.one(ECDH_STEPS)?;
+            tries.count_try(ECDH_STEPS)?;
             open_ecdh(rest, scalar, (*hash, *cipher), &key.fingerprint)
         }
         _ => None,
@@ -89,7 +89,7 @@ fn open_ecdh(
         10 => Sha512::digest(message.as_slice()).to_vec(),
         _ => return None,
     });
-    let padded = unwrap(derived.get(..key_size(cipher)?)?, wrapped)?;
+    let padded = unwrap_key(derived.get(..key_size(cipher)?)?, wrapped)?;
     let padding = usize::from(*padded.last()?);
     let length = padded.len().checked_sub(padding)?;
     let (content, end) = padded.split_at_checked(length)?;
@@ -119,7 +119,7 @@ fn read(content: &[u8]) -> Option<Session> {
 }
 
 /// Unwraps a key with another key (RFC 3394).
-fn unwrap(key: &[u8], wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+fn unwrap_key(key: &[u8], wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let decrypt: Box<dyn Fn(&mut aes::Block)> = match key.len() {
         16 => {
             let cipher = Aes128::new_from_slice(key).ok()?;

@@ -16,8 +16,8 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
         if line.is_empty() {
             continue;
         }
-        count.node(1)?;
-        go_yaml::meter::text(line.len());
+        count.count_node(1)?;
+        go_yaml::meter::count_text(line.len());
         if let Some(comment) = line.strip_prefix('#') {
             entries.push(Entry::Comment(Comment::new(comment, Span::default())));
             continue;
@@ -72,7 +72,7 @@ pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
         }
         file.push(b'\n');
     }
-    go_yaml::meter::made(file.len());
+    go_yaml::meter::count_bytes(file.len());
     Ok(file)
 }
 

@@ -28,8 +28,8 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
         if line.is_empty() {
             continue;
         }
-        count.node(2)?;
-        go_yaml::meter::text(line.len());
+        count.count_node(2)?;
+        go_yaml::meter::count_text(line.len());
         if line.starts_with(['#', ';']) {
             reader.comment.push_str(line);
             continue;
@@ -51,8 +51,8 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
             sections.push((name.to_owned(), section));
             continue;
         }
-        let (name, value) = reader.key(line)?;
-        let value = reader.value(value)?;
+        let (name, value) = reader.split_key(line)?;
+        let value = reader.read_value(value)?;
         let comment = reader.take_comment();
         if let Some((_, section)) = sections.last_mut() {
             let name = if name == "-" {
@@ -61,7 +61,7 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
             } else {
                 name
             };
-            section.put(name, value, comment);
+            section.put_pair(name, value, comment);
         }
     }
     let entries = sections.into_iter().map(|(name, section)| Entry::Pair {
@@ -88,7 +88,7 @@ struct Section {
 
 impl Section {
     /// Adds a pair. An existing key keeps its place and gets the new value.
-    fn put(&mut self, name: String, value: String, comment: String) {
+    fn put_pair(&mut self, name: String, value: String, comment: String) {
         match self.known.get(&name).and_then(|at| self.pairs.get_mut(*at)) {
             Some(pair) => {
                 pair.1 = value;
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         let (line, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
         self.rest = rest;
         self.line += 1;
-        go_yaml::meter::work(1 + line.len() / 16);
+        go_yaml::meter::count_steps(1 + line.len() / 16);
         line
     }
 
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Splits a line into the name of a key and the text after the delimiter.
-    fn key<'b>(&self, line: &'b str) -> Result<(String, &'b str), Error> {
+    fn split_key<'b>(&self, line: &'b str) -> Result<(String, &'b str), Error> {
         const NO_DELIMITER: &str = "it is not a line of an INI file: there is neither `=` nor `:`";
         let quote = if line.len() > 6 && line.starts_with(TRIPLE) {
             TRIPLE
@@ -166,17 +166,17 @@ impl<'a> Reader<'a> {
                 return Err(self.fail("a key has no name"));
             }
             let (name, value) = line.split_at_checked(at).unwrap_or((line, ""));
-            return Ok((self.name(name)?, value.get(1..).unwrap_or_default()));
+            return Ok((self.read_name(name)?, value.get(1..).unwrap_or_default()));
         };
         let inside = line.get(quote.len()..).unwrap_or_default();
         let (name, behind) = inside
             .split_once(quote)
             .ok_or(self.fail("the quotes of a key don't end"))?;
         let at = behind.find(DELIMITERS).ok_or(self.fail(NO_DELIMITER))?;
-        Ok((self.name(name)?, behind.get(at + 1..).unwrap_or_default()))
+        Ok((self.read_name(name)?, behind.get(at + 1..).unwrap_or_default()))
     }
 
-    fn name(&self, name: &str) -> Result<String, Error> {
+    fn read_name(&self, name: &str) -> Result<String, Error> {
         let name = name.trim();
         if name.is_empty() {
             return Err(self.fail("a key has no name"));
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         Ok(name.to_owned())
     }
 
-    fn value(&mut self, written: &str) -> Result<String, Error> {
+    fn read_value(&mut self, written: &str) -> Result<String, Error> {
         let line = written.trim_start();
         if line.is_empty() {
             return Ok(String::new());
@@ -198,12 +198,12 @@ impl<'a> Reader<'a> {
             let inside = line.get(quote.len()..).unwrap_or_default();
             return match inside.rsplit_once(quote) {
                 Some((value, _)) => Ok(value.to_owned()),
-                None => self.lines_until(inside, quote),
+                None => self.read_until(inside, quote),
             };
         }
         let mut line = line.trim();
         if let Some(before) = line.strip_suffix('\\') {
-            return Ok(self.lines_that_go_on(before));
+            return Ok(self.read_continued_lines(before));
         }
         if let Some(at) = line.find(['#', ';']) {
             self.comment.push_str(line.get(at..).unwrap_or_default());
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         Ok(line.to_owned())
     }
 
-    fn lines_until(&mut self, begun: &str, quote: &str) -> Result<String, Error> {
+    fn read_until(&mut self, begun: &str, quote: &str) -> Result<String, Error> {
         let mut value = begun.to_owned();
         while !self.rest.is_empty() {
             let next = self.next_line();
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         Err(self.fail("the quotes of a value don't end"))
     }
 
-    fn lines_that_go_on(&mut self, begun: &str) -> String {
+    fn read_continued_lines(&mut self, begun: &str) -> String {
         let mut value = begun.to_owned();
         loop {
             let next = self.next_line().trim();
@@ -277,7 +277,7 @@ pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
             file.push(b'\n');
         }
     }
-    go_yaml::meter::made(file.len());
+    go_yaml::meter::count_bytes(file.len());
     Ok(file)
 }
 

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::text;
-use crate::tree::{Count, Document, Entry, Node, Span, Value, find};
+use crate::tree::{Count, Document, Entry, Node, Span, Value, find_field};
 
 /// The key of the content of a file without a format.
 pub(crate) const DATA: &str = "data";
@@ -21,7 +21,7 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
     if reader.peek() != Some(b'{') {
         return Err(reader.fail("SOPS encrypts JSON with an object at its top"));
     }
-    let Value::Map(entries) = reader.value(0)?.value else {
+    let Value::Map(entries) = reader.read_value(0)?.value else {
         return Err(reader.fail("SOPS encrypts JSON with an object at its top"));
     };
     Ok(Document {
@@ -65,26 +65,26 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Error> {
-        self.count.node(depth)?;
+    fn read_value(&mut self, depth: usize) -> Result<Node, Error> {
+        self.count.count_node(depth)?;
         self.skip_blanks();
         let value = match self.peek() {
             Some(b'{') => {
                 self.at += 1;
-                Value::Map(self.object(depth)?)
+                Value::Map(self.read_object(depth)?)
             }
             Some(b'[') => {
                 self.at += 1;
-                Value::List(self.array(depth)?)
+                Value::List(self.read_array(depth)?)
             }
-            Some(b'"') => Value::Text(Zeroizing::new(self.string()?)),
-            Some(b'-' | b'0'..=b'9') => self.number()?,
-            _ => self.word()?,
+            Some(b'"') => Value::Text(Zeroizing::new(self.read_string()?)),
+            Some(b'-' | b'0'..=b'9') => self.read_number()?,
+            _ => self.read_word()?,
         };
         Ok(Node::new(value))
     }
 
-    fn object(&mut self, depth: usize) -> Result<Vec<Entry>, Error> {
+    fn read_object(&mut self, depth: usize) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
         self.skip_blanks();
         if self.peek() == Some(b'}') {
@@ -93,9 +93,9 @@ impl Reader<'_, '_> {
         }
         loop {
             self.skip_blanks();
-            let key = self.string()?;
+            let key = self.read_string()?;
             self.expect(b':', "there is no `:` behind a key")?;
-            let value = self.value(depth + 1)?;
+            let value = self.read_value(depth + 1)?;
             entries.push(Entry::Pair {
                 key,
                 value,
@@ -110,7 +110,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Vec<Node>, Error> {
+    fn read_array(&mut self, depth: usize) -> Result<Vec<Node>, Error> {
         let mut items = Vec::new();
         self.skip_blanks();
         if self.peek() == Some(b']') {
@@ -118,7 +118,7 @@ impl Reader<'_, '_> {
             return Ok(items);
         }
         loop {
-            items.push(self.value(depth + 1)?);
+            items.push(self.read_value(depth + 1)?);
             self.skip_blanks();
             if self.peek() == Some(b']') {
                 self.at += 1;
@@ -128,7 +128,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn word(&mut self) -> Result<Value, Error> {
+    fn read_word(&mut self) -> Result<Value, Error> {
         let rest = self.file.get(self.at..).unwrap_or_default();
         for (word, value) in [
             ("true", Value::Bool(true)),
@@ -144,7 +144,7 @@ impl Reader<'_, '_> {
     }
 
     /// Reads an integer of 64 bits, or else a float, as SOPS reads Go's `json.Number`.
-    fn number(&mut self) -> Result<Value, Error> {
+    fn read_number(&mut self) -> Result<Value, Error> {
         let start = self.at;
         while matches!(self.peek(), Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')) {
             self.at += 1;
@@ -162,7 +162,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, Error> {
+    fn read_string(&mut self) -> Result<String, Error> {
         if self.peek() != Some(b'"') {
             return Err(self.fail("there is no string where one must be"));
         }
@@ -179,12 +179,12 @@ impl Reader<'_, '_> {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    go_yaml::meter::text(read.len());
+                    go_yaml::meter::count_text(read.len());
                     return Ok(std::mem::take(&mut *read));
                 }
                 Some(b'\\') => {
                     self.at += 1;
-                    let escaped = self.escape()?;
+                    let escaped = self.read_escape()?;
                     read.push(escaped);
                 }
                 _ => return Err(self.fail("a string has a character that must be escaped")),
@@ -192,7 +192,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn escape(&mut self) -> Result<char, Error> {
+    fn read_escape(&mut self) -> Result<char, Error> {
         let byte = self.peek();
         self.at += usize::from(byte.is_some_and(|byte| byte.is_ascii()));
         Ok(match byte {
@@ -205,7 +205,7 @@ impl Reader<'_, '_> {
             Some(b'r') => '\r',
             Some(b't') => '\t',
             Some(b'u') => {
-                let unit = self.unit()?;
+                let unit = self.read_code_unit()?;
                 if let Some(character) = char::from_u32(unit) {
                     return Ok(character);
                 }
@@ -215,7 +215,7 @@ impl Reader<'_, '_> {
                     && self.file.get(self.at..).is_some_and(|rest| rest.starts_with("\\u"))
                 {
                     self.at += 2;
-                    let low = self.unit()?;
+                    let low = self.read_code_unit()?;
                     if (0xdc00..0xe000).contains(&low) {
                         let code = 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
                         return Ok(char::from_u32(code).unwrap_or('\u{fffd}'));
@@ -228,7 +228,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn unit(&mut self) -> Result<u32, Error> {
+    fn read_code_unit(&mut self) -> Result<u32, Error> {
         let digits = self.file.get(self.at..self.at + 4).unwrap_or_default();
         if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(self.fail("a string has an escape that JSON doesn't know"));
@@ -264,7 +264,7 @@ pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
     let mut file = Zeroizing::new(String::new());
     write_object(&mut file, &document.entries, Some(1))?;
     file.push('\n');
-    go_yaml::meter::text(file.len());
+    go_yaml::meter::count_text(file.len());
     Ok(Zeroizing::new(std::mem::take(&mut *file).into_bytes()))
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
 pub(crate) fn write_line(document: &Document) -> Result<Zeroizing<String>, Error> {
     let mut line = Zeroizing::new(String::new());
     write_object(&mut line, &document.entries, None)?;
-    go_yaml::meter::text(line.len());
+    go_yaml::meter::count_text(line.len());
     Ok(line)
 }
 
@@ -348,7 +348,7 @@ fn write_value(into: &mut String, node: &Node, depth: Option<usize>) -> Result<(
 /// # Errors
 /// When the document has another form.
 pub(crate) fn write_data(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
-    match find(&document.entries, DATA).map(|node| &node.value) {
+    match find_field(&document.entries, DATA).map(|node| &node.value) {
         Some(Value::Text(text)) => Ok(Zeroizing::new(text.as_bytes().to_vec())),
         Some(Value::Bytes(bytes)) => Ok(bytes.clone()),
         _ => Err(Error::Unwritable(

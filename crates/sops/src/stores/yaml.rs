@@ -27,8 +27,8 @@ pub(crate) fn write(file: &str, documents: &[Document], are_some_kept: bool) -> 
     let mut edits = Vec::new();
     let mended = documents
         .iter()
-        .all(|document| mend(document, file, &mut edits).is_some());
-    let written = if mended { apply(file, edits) } else { None };
+        .all(|document| edit_document(document, file, &mut edits).is_some());
+    let written = if mended { apply_edits(file, edits) } else { None };
     match written {
         Some(written) => Ok(written),
         None if are_some_kept => Err(Error::Unwritable(
@@ -52,7 +52,7 @@ pub(crate) fn write_lines(documents: &[Document]) -> Result<Zeroizing<Vec<u8>>, 
     Ok(written)
 }
 
-fn apply(file: &str, mut edits: Vec<Edit>) -> Option<Zeroizing<Vec<u8>>> {
+fn apply_edits(file: &str, mut edits: Vec<Edit>) -> Option<Zeroizing<Vec<u8>>> {
     edits.sort_by_key(|edit| edit.span.start);
     let mut written = Zeroizing::new(Vec::with_capacity(file.len()));
     let mut at = 0;
@@ -62,12 +62,12 @@ fn apply(file: &str, mut edits: Vec<Edit>) -> Option<Zeroizing<Vec<u8>>> {
         at = edit.span.end;
     }
     written.extend_from_slice(file.get(at..)?.as_bytes());
-    go_yaml::meter::text(written.len());
+    go_yaml::meter::count_text(written.len());
     Some(written)
 }
 
 /// Collects the edits of one document; `None` if it can't be edited in place.
-fn mend(document: &Document, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
+fn edit_document(document: &Document, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
     if document.is_flow {
         return None;
     }
@@ -79,21 +79,21 @@ fn mend(document: &Document, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
         }
         edits.push(Edit { span: *cut, text });
     }
-    mend_entries(&document.entries, file, edits)
+    edit_entries(&document.entries, file, edits)
 }
 
-fn mend_entries(entries: &[Entry], file: &str, edits: &mut Vec<Edit>) -> Option<()> {
+fn edit_entries(entries: &[Entry], file: &str, edits: &mut Vec<Edit>) -> Option<()> {
     for entry in entries {
         match entry {
-            Entry::Comment(comment) => edits.extend(mended_comment(comment)),
-            Entry::Pair { value, .. } => mend_node(value, file, edits)?,
+            Entry::Comment(comment) => edits.extend(edit_comment(comment)),
+            Entry::Pair { value, .. } => edit_node(value, file, edits)?,
         }
     }
     Some(())
 }
 
 /// Returns the edit of a clear comment if it has one line. Any other comment stays encrypted, which has no effect.
-fn mended_comment(comment: &Comment) -> Option<Edit> {
+fn edit_comment(comment: &Comment) -> Option<Edit> {
     let is_line = !comment
         .text
         .contains(|one: char| one.is_control() || matches!(one, '\u{2028}' | '\u{2029}' | '\u{feff}'));
@@ -103,18 +103,18 @@ fn mended_comment(comment: &Comment) -> Option<Edit> {
     })
 }
 
-fn mend_node(node: &Node, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
+fn edit_node(node: &Node, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
     match &node.value {
-        Value::Map(entries) if !node.is_alias => return mend_entries(entries, file, edits),
+        Value::Map(entries) if !node.is_alias => return edit_entries(entries, file, edits),
         Value::List(items) if !node.is_alias => {
             let mut has_items = items.is_empty();
             for item in items {
                 match &item.value {
-                    Value::Comment(comment) if item.is_opened => edits.push(without_item(item.span, file, comment)?),
-                    Value::Comment(comment) => edits.extend(mended_comment(comment)),
+                    Value::Comment(comment) if item.is_opened => edits.push(remove_item(item.span, file, comment)?),
+                    Value::Comment(comment) => edits.extend(edit_comment(comment)),
                     _ => {
                         has_items = true;
-                        mend_node(item, file, edits)?;
+                        edit_node(item, file, edits)?;
                     }
                 }
             }
@@ -151,10 +151,10 @@ fn mend_node(node: &Node, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
 }
 
 /// Removes a comment that SOPS had made an item of a list, together with its dash.
-fn without_item(span: Span, file: &str, comment: &Comment) -> Option<Edit> {
+fn remove_item(span: Span, file: &str, comment: &Comment) -> Option<Edit> {
     let before = file.get(..span.start)?;
     let dash = before.trim_end_matches(' ').strip_suffix('-')?.len();
-    let text = match mended_comment(&Comment {
+    let text = match edit_comment(&Comment {
         text: comment.text.clone(),
         span,
         is_opened: true,

@@ -29,7 +29,7 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error
         let event = reader.next()?;
         match event.what {
             What::StreamEnd => return Ok(documents),
-            What::DocumentStart => documents.push(reader.document()?),
+            What::DocumentStart => documents.push(reader.read_document()?),
             _ => {}
         }
     }
@@ -46,7 +46,7 @@ struct Reader<'text, 'count> {
     last_end: usize,
 }
 
-fn problem(problem: Problem) -> Error {
+fn syntax_error(problem: Problem) -> Error {
     Error::Syntax {
         line: problem.line,
         what: problem.message,
@@ -62,12 +62,12 @@ fn fail(mark: Mark, what: &'static str) -> Error {
 
 impl<'text> Reader<'text, '_> {
     fn next(&mut self) -> Result<Event<'text>, Error> {
-        let event = self.events.next().map_err(problem)?;
-        self.comments.extend(self.events.comments());
+        let event = self.events.next().map_err(syntax_error)?;
+        self.comments.extend(self.events.take_comments());
         Ok(event)
     }
 
-    fn document(&mut self) -> Result<Document, Error> {
+    fn read_document(&mut self) -> Result<Document, Error> {
         self.anchors.clear();
         let event = self.next()?;
         let mut document = Document {
@@ -78,10 +78,10 @@ impl<'text> Reader<'text, '_> {
         match event.what {
             What::MappingStart(is_flow, ref properties) => {
                 document.is_flow = is_flow;
-                document.entries = self.map(&event, properties, 1)?;
+                document.entries = self.read_map(&event, properties, 1)?;
             }
             What::Scalar(ref text, form, ref properties)
-                if matches!(scalar(&event, text, form, properties)?, Value::Null) => {}
+                if matches!(read_scalar(&event, text, form, properties)?, Value::Null) => {}
             What::SequenceStart(..) => return Err(fail(event.start, "SOPS encrypts no document that is a list")),
             _ => return Err(fail(event.start, "SOPS encrypts no document that is a value")),
         }
@@ -96,7 +96,7 @@ impl<'text> Reader<'text, '_> {
     /// Takes the next comment if `is_wanted` accepts it.
     fn take_comment(&mut self, is_wanted: impl Fn(Mark) -> bool) -> Option<Comment> {
         self.comments.front().filter(|(mark, _)| is_wanted(*mark))?;
-        self.comments.pop_front().map(|(mark, text)| made(mark, text))
+        self.comments.pop_front().map(|(mark, text)| make_comment(mark, text))
     }
 
     /// Takes the comments before a place, in this column or to the right of it.
@@ -109,8 +109,13 @@ impl<'text> Reader<'text, '_> {
         self.take_comment(|mark| mark.line == end.line && mark.at >= end.at)
     }
 
-    fn map(&mut self, start: &Event<'text>, properties: &Properties<'text>, depth: usize) -> Result<Vec<Entry>, Error> {
-        self.begin(properties);
+    fn read_map(
+        &mut self,
+        start: &Event<'text>,
+        properties: &Properties<'text>,
+        depth: usize,
+    ) -> Result<Vec<Entry>, Error> {
+        self.reserve_anchor(properties);
         let mut entries: Vec<Entry> = Vec::new();
         entries.extend(self.comments_before(start.start, 0).into_iter().map(Entry::Comment));
         let mut known = HashSet::new();
@@ -126,10 +131,10 @@ impl<'text> Reader<'text, '_> {
                 self.last_end = self.last_end.max(flow_end(&event, start));
                 break;
             }
-            self.count.node(depth)?;
+            self.count.count_node(depth)?;
             entries.extend(self.comments_before(event.start, 0).into_iter().map(Entry::Comment));
             column = event.start.column;
-            let key = self.key(&event)?;
+            let key = self.read_key(&event)?;
             if !known.insert(key.clone()) {
                 return Err(fail(event.start, "a key comes twice"));
             }
@@ -138,7 +143,7 @@ impl<'text> Reader<'text, '_> {
             if !matches!(first.what, What::Scalar(..) | What::Alias(_)) {
                 entries.extend(self.comment_behind(event.end).map(Entry::Comment));
             }
-            let value = self.node(&first, depth + 1)?;
+            let value = self.read_node(&first, depth + 1)?;
             if value.span != Span::default() || value.is_alias {
                 entries.extend(self.comments_before(first.start, 0).into_iter().map(Entry::Comment));
                 entries.extend(self.comment_behind(first.end).map(Entry::Comment));
@@ -152,21 +157,21 @@ impl<'text> Reader<'text, '_> {
                 },
             });
         }
-        self.remember(properties, || Node::new(Value::Map(copied_entries(&entries))))?;
+        self.remember_anchor(properties, || Node::new(Value::Map(copy_entries(&entries))))?;
         Ok(entries)
     }
 
-    fn key(&mut self, event: &Event<'text>) -> Result<String, Error> {
+    fn read_key(&mut self, event: &Event<'text>) -> Result<String, Error> {
         const NOT_A_STRING: &str = "a key is not a string";
         let value = match &event.what {
             What::Scalar(text, form, properties) => {
-                let value = scalar(event, text, *form, properties)?;
-                self.begin(properties);
-                self.remember(properties, || Node::new(copied(&value)))?;
+                let value = read_scalar(event, text, *form, properties)?;
+                self.reserve_anchor(properties);
+                self.remember_anchor(properties, || Node::new(copy_value(&value)))?;
                 value
             }
             What::Alias(name) => match self.anchors.get(name) {
-                Some(Some(node)) => copied(&node.value),
+                Some(Some(node)) => copy_value(&node.value),
                 _ => return Err(fail(event.start, "an alias stands for nothing")),
             },
             _ => return Err(fail(event.start, NOT_A_STRING)),
@@ -178,8 +183,13 @@ impl<'text> Reader<'text, '_> {
         }
     }
 
-    fn list(&mut self, start: &Event<'text>, properties: &Properties<'text>, depth: usize) -> Result<Vec<Node>, Error> {
-        self.begin(properties);
+    fn read_list(
+        &mut self,
+        start: &Event<'text>,
+        properties: &Properties<'text>,
+        depth: usize,
+    ) -> Result<Vec<Node>, Error> {
+        self.reserve_anchor(properties);
         let as_item = |comment| Node::new(Value::Comment(comment));
         let mut items: Vec<Node> = self.comments_before(start.start, 0).into_iter().map(as_item).collect();
         let column = start.start.column;
@@ -190,74 +200,74 @@ impl<'text> Reader<'text, '_> {
                 self.last_end = self.last_end.max(flow_end(&event, start));
                 break;
             }
-            self.count.node(depth)?;
+            self.count.count_node(depth)?;
             items.extend(self.comments_before(event.start, 0).into_iter().map(as_item));
-            let value = self.node(&event, depth + 1)?;
+            let value = self.read_node(&event, depth + 1)?;
             if value.span != Span::default() {
                 items.extend(self.comment_behind(event.end).map(as_item));
             }
             items.push(value);
         }
-        self.remember(properties, || {
-            Node::new(Value::List(items.iter().map(copied_node).collect()))
+        self.remember_anchor(properties, || {
+            Node::new(Value::List(items.iter().map(copy_node).collect()))
         })?;
         Ok(items)
     }
 
-    fn node(&mut self, event: &Event<'text>, depth: usize) -> Result<Node, Error> {
-        self.count.node(depth)?;
+    fn read_node(&mut self, event: &Event<'text>, depth: usize) -> Result<Node, Error> {
+        self.count.count_node(depth)?;
         Ok(match &event.what {
             What::Scalar(text, form, properties) => {
-                let mut node = Node::new(scalar(event, text, *form, properties)?);
+                let mut node = Node::new(read_scalar(event, text, *form, properties)?);
                 node.span = Span {
                     start: event.start.at,
                     end: event.end.at,
                 };
                 self.last_end = self.last_end.max(event.end.at);
-                self.begin(properties);
-                self.remember(properties, || copied_node(&node))?;
+                self.reserve_anchor(properties);
+                self.remember_anchor(properties, || copy_node(&node))?;
                 node
             }
             What::Alias(name) => {
                 self.last_end = self.last_end.max(event.end.at);
                 match self.anchors.get(name) {
                     Some(Some(node)) => {
-                        let node = copied_node(node);
+                        let node = copy_node(node);
                         self.count_copy(&node, depth)?;
                         node
                     }
                     _ => return Err(fail(event.start, "an alias stands for nothing, or for what it is in")),
                 }
             }
-            What::MappingStart(_, properties) => Node::new(Value::Map(self.map(event, properties, depth)?)),
-            What::SequenceStart(_, properties) => Node::new(Value::List(self.list(event, properties, depth)?)),
+            What::MappingStart(_, properties) => Node::new(Value::Map(self.read_map(event, properties, depth)?)),
+            What::SequenceStart(_, properties) => Node::new(Value::List(self.read_list(event, properties, depth)?)),
             _ => return Err(fail(event.start, "there is no value where one must be")),
         })
     }
 
     fn count_copy(&mut self, node: &Node, depth: usize) -> Result<(), Error> {
-        self.count.node(depth)?;
+        self.count.count_node(depth)?;
         match &node.value {
             Value::Map(entries) => entries.iter().try_for_each(|entry| match entry {
                 Entry::Pair { value, .. } => self.count_copy(value, depth + 1),
-                Entry::Comment(_) => self.count.node(depth),
+                Entry::Comment(_) => self.count.count_node(depth),
             }),
             Value::List(items) => items.iter().try_for_each(|item| self.count_copy(item, depth + 1)),
             Value::Text(text) => {
-                go_yaml::meter::text(text.len());
+                go_yaml::meter::count_text(text.len());
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn begin(&mut self, properties: &Properties<'text>) {
+    fn reserve_anchor(&mut self, properties: &Properties<'text>) {
         if let Some(anchor) = properties.anchor {
             self.anchors.insert(anchor, None);
         }
     }
 
-    fn remember(&mut self, properties: &Properties<'text>, copy: impl FnOnce() -> Node) -> Result<(), Error> {
+    fn remember_anchor(&mut self, properties: &Properties<'text>, copy: impl FnOnce() -> Node) -> Result<(), Error> {
         if let Some(anchor) = properties.anchor {
             let node = copy();
             self.count_copy(&node, 0)?;
@@ -275,7 +285,7 @@ fn flow_end(end: &Event<'_>, start: &Event<'_>) -> usize {
     }
 }
 
-fn made(mark: Mark, text: &str) -> Comment {
+fn make_comment(mark: Mark, text: &str) -> Comment {
     let text = text.trim_end_matches(['\r', '\n']);
     let span = Span {
         start: mark.at,
@@ -285,16 +295,16 @@ fn made(mark: Mark, text: &str) -> Comment {
 }
 
 /// Copies the node of an alias, without positions and comments.
-fn copied_node(node: &Node) -> Node {
+fn copy_node(node: &Node) -> Node {
     Node {
-        value: copied(&node.value),
+        value: copy_value(&node.value),
         span: Span::default(),
         is_opened: false,
         is_alias: true,
     }
 }
 
-fn copied(value: &Value) -> Value {
+fn copy_value(value: &Value) -> Value {
     match value {
         Value::Null | Value::Comment(_) => Value::Null,
         Value::Bool(truth) => Value::Bool(*truth),
@@ -303,19 +313,19 @@ fn copied(value: &Value) -> Value {
         Value::Text(text) => Value::Text(text.clone()),
         Value::Bytes(bytes) => Value::Bytes(bytes.clone()),
         Value::Time(time) => Value::Time(time.clone()),
-        Value::Map(entries) => Value::Map(copied_entries(entries)),
+        Value::Map(entries) => Value::Map(copy_entries(entries)),
         Value::List(items) => {
             let values = items.iter().filter(|item| !matches!(item.value, Value::Comment(_)));
-            Value::List(values.map(copied_node).collect())
+            Value::List(values.map(copy_node).collect())
         }
     }
 }
 
-fn copied_entries(entries: &[Entry]) -> Vec<Entry> {
+fn copy_entries(entries: &[Entry]) -> Vec<Entry> {
     let pairs = entries.iter().filter_map(|entry| match entry {
         Entry::Pair { key, value, .. } => Some(Entry::Pair {
             key: key.clone(),
-            value: copied_node(value),
+            value: copy_node(value),
             whole: Span::default(),
         }),
         Entry::Comment(_) => None,
@@ -324,9 +334,9 @@ fn copied_entries(entries: &[Entry]) -> Vec<Entry> {
 }
 
 /// Reads a scalar with its meaning in yaml.v3.
-fn scalar(event: &Event<'_>, text: &str, form: Form, properties: &Properties<'_>) -> Result<Value, Error> {
+fn read_scalar(event: &Event<'_>, text: &str, form: Form, properties: &Properties<'_>) -> Result<Value, Error> {
     let as_text = || Value::Text(Zeroizing::new(text.to_owned()));
-    go_yaml::meter::text(text.len());
+    go_yaml::meter::count_text(text.len());
     let resolved = match (properties.tag.as_deref(), form) {
         (None, Form::Plain) => resolve(text, Dialect::V3),
         (Some("!!binary"), _) => {

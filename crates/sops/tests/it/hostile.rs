@@ -7,23 +7,23 @@ use std::path::Path;
 use proptest::prelude::*;
 use sops::{Error, Format, Keys, Limits, decrypt};
 
-fn read(path: &str) -> Vec<u8> {
+fn read_data(path: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)).unwrap()
 }
 
-fn age() -> Keys {
+fn read_age_keys() -> Keys {
     let mut keys = Keys::new();
-    keys.add_age(&read("keys/first.agekey")).unwrap();
+    keys.add_age(&read_data("keys/first.agekey")).unwrap();
     keys
 }
 
-fn fails(file: &[u8], format: Format, keys: &Keys) -> Error {
+fn decrypt_error(file: &[u8], format: Format, keys: &Keys) -> Error {
     decrypt(file, (format, format), keys, None, &Limits::default()).unwrap_err()
 }
 
 #[test]
 fn services_are_refused_by_name() {
-    let error = fails(&read("encrypted/changed-kms.yaml"), Format::Yaml, &age());
+    let error = decrypt_error(&read_data("encrypted/changed-kms.yaml"), Format::Yaml, &read_age_keys());
     assert_eq!(error, Error::ServicesOnly("AWS KMS".to_owned()));
     assert!(error.to_string().contains("add an age or OpenPGP recipient"));
 }
@@ -31,18 +31,22 @@ fn services_are_refused_by_name() {
 #[test]
 fn another_ones_key_opens_nothing() {
     let mut stranger = Keys::new();
-    stranger.add_age(&read("keys/stranger.agekey")).unwrap();
-    let error = fails(&read("encrypted/secret.yaml"), Format::Yaml, &stranger);
+    stranger.add_age(&read_data("keys/stranger.agekey")).unwrap();
+    let error = decrypt_error(&read_data("encrypted/secret.yaml"), Format::Yaml, &stranger);
     assert_eq!(error, Error::NoKey("one recipient of age".to_owned()));
     assert!(matches!(
-        fails(&read("encrypted/groups-too-few.yaml"), Format::Yaml, &age()),
+        decrypt_error(
+            &read_data("encrypted/groups-too-few.yaml"),
+            Format::Yaml,
+            &read_age_keys()
+        ),
         Error::Threshold { .. }
     ));
 }
 
 #[test]
 fn keys_of_wrong_kinds_are_refused_and_not_repeated() {
-    let age = String::from_utf8(read("keys/first.agekey")).unwrap();
+    let age = String::from_utf8(read_data("keys/first.agekey")).unwrap();
     let secret = age.lines().find(|line| line.starts_with("AGE-SECRET-KEY-")).unwrap();
     let mistyped = format!("# comment\n{}Q\n", &secret[..secret.len() - 1]);
     let plugin = "AGE-PLUGIN-YUBIKEY-1QQPQQQQ\n".to_owned();
@@ -62,7 +66,7 @@ fn keys_of_wrong_kinds_are_refused_and_not_repeated() {
     assert!(Keys::new().add_age(&[0xff, 0xfe]).is_err());
     for (name, words) in [("locked", "passphrase"), ("public", "public key")] {
         let error = Keys::new()
-            .add_pgp(&read(&format!("keys/{name}.asc")))
+            .add_pgp(&read_data(&format!("keys/{name}.asc")))
             .unwrap_err()
             .to_string();
         assert!(error.contains(words), "{error}");
@@ -76,8 +80,8 @@ fn keys_of_wrong_kinds_are_refused_and_not_repeated() {
 
 #[test]
 fn nothing_secret_is_printed() {
-    let keys = age();
-    let file = read("encrypted/secret.yaml");
+    let keys = read_age_keys();
+    let file = read_data("encrypted/secret.yaml");
     let decrypted = decrypt(&file, (Format::Yaml, Format::Yaml), &keys, None, &Limits::default()).unwrap();
     let printed = format!("{keys:?} {decrypted:?}");
     assert_eq!(
@@ -88,13 +92,13 @@ fn nothing_secret_is_printed() {
         )
     );
     // The value should be encrypted and isn't. It is readable in the file, and still not repeated in the error.
-    let error = fails(&read("encrypted/changed-plain-value.yaml"), Format::Yaml, &keys).to_string();
+    let error = decrypt_error(&read_data("encrypted/changed-plain-value.yaml"), Format::Yaml, &keys).to_string();
     assert_eq!(error, "the value at stringData:password should be encrypted and isn't");
 }
 
 #[test]
 fn a_document_that_is_to_stay_encrypted_stays() {
-    let file = read("encrypted/documents.yaml");
+    let file = read_data("encrypted/documents.yaml");
     let text = String::from_utf8(file.clone()).unwrap();
     let kept = sops::Kept {
         path: &["metadata", "name"],
@@ -103,7 +107,7 @@ fn a_document_that_is_to_stay_encrypted_stays() {
     let clear = decrypt(
         &file,
         (Format::Yaml, Format::Yaml),
-        &age(),
+        &read_age_keys(),
         Some(kept),
         &Limits::default(),
     )
@@ -131,16 +135,19 @@ fn a_document_that_is_to_stay_encrypted_stays() {
 
 #[test]
 fn what_costs_much_is_refused() {
-    let keys = age();
+    let keys = read_age_keys();
     let large = vec![b'a'; (5 << 20) + 1];
-    assert!(matches!(fails(&large, Format::Yaml, &keys), Error::TooLarge { .. }));
+    assert!(matches!(
+        decrypt_error(&large, Format::Yaml, &keys),
+        Error::TooLarge { .. }
+    ));
     let deep = "{\"a\":".repeat(100_000);
     assert!(matches!(
-        fails(deep.as_bytes(), Format::Json, &keys),
+        decrypt_error(deep.as_bytes(), Format::Json, &keys),
         Error::TooMany { .. }
     ));
     assert!(matches!(
-        fails("[".repeat(100_000).as_bytes(), Format::Yaml, &keys),
+        decrypt_error("[".repeat(100_000).as_bytes(), Format::Yaml, &keys),
         Error::TooMany { .. } | Error::Syntax { .. }
     ));
     // Aliases that multiply the content by ten on each line.
@@ -150,24 +157,24 @@ fn what_costs_much_is_refused() {
         bomb.push_str(&format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(",")));
     }
     assert!(matches!(
-        fails(bomb.as_bytes(), Format::Yaml, &keys),
+        decrypt_error(bomb.as_bytes(), Format::Yaml, &keys),
         Error::TooMany { what: "values", .. }
     ));
     let many = "a: 1\n".to_owned() + &(0..300_000).map(|key| format!("k{key}: 1\n")).collect::<String>();
     assert!(matches!(
-        fails(many.as_bytes(), Format::Yaml, &keys),
+        decrypt_error(many.as_bytes(), Format::Yaml, &keys),
         Error::TooMany { what: "values", .. }
     ));
     let recipient = "        - recipient: age1\n          enc: x\n";
     let metadata = "    lastmodified: \"2024-01-02T03:04:05Z\"\n    mac: ENC[x]\n";
     let crowd = format!("a: 1\nsops:\n    age:\n{}{metadata}", recipient.repeat(65));
     assert!(matches!(
-        fails(crowd.as_bytes(), Format::Yaml, &keys),
+        decrypt_error(crowd.as_bytes(), Format::Yaml, &keys),
         Error::TooMany { what: "recipients", .. }
     ));
     let regex = format!("a: 1\nsops:\n    age:\n{recipient}    encrypted_regex: '(\\w{{1000}}){{1000}}'\n{metadata}");
     assert!(matches!(
-        fails(regex.as_bytes(), Format::Yaml, &keys),
+        decrypt_error(regex.as_bytes(), Format::Yaml, &keys),
         Error::Metadata(_)
     ));
 }
@@ -175,12 +182,12 @@ fn what_costs_much_is_refused() {
 #[test]
 fn keys_are_tried_so_often_and_no_more() {
     let mut many = Keys::new();
-    many.add_age(&read("keys/stranger.agekey").repeat(64)).unwrap();
-    let file = String::from_utf8(read("encrypted/secret.yaml")).unwrap();
+    many.add_age(&read_data("keys/stranger.agekey").repeat(64)).unwrap();
+    let file = String::from_utf8(read_data("encrypted/secret.yaml")).unwrap();
     let start = file.find("        - enc: |").unwrap();
     let end = file.find("    encrypted_regex").unwrap();
     let crowd = file.replace(&file[start..end], &file[start..end].repeat(50));
-    let error = fails(crowd.as_bytes(), Format::Yaml, &many);
+    let error = decrypt_error(crowd.as_bytes(), Format::Yaml, &many);
     assert!(
         matches!(
             error,
@@ -192,12 +199,12 @@ fn keys_are_tried_so_often_and_no_more() {
         "{error}"
     );
     // With a matching key among them, the recipients that name it come first.
-    many.add_age(&read("keys/first.agekey")).unwrap_err();
+    many.add_age(&read_data("keys/first.agekey")).unwrap_err();
 }
 
 #[test]
 fn the_budget_of_who_reads_is_kept() {
-    let _metering = go_yaml::meter::begin(
+    let _metering = go_yaml::meter::start_metering(
         go_yaml::meter::Allowance {
             bytes: 1 << 30,
             steps: 10_000,
@@ -205,13 +212,13 @@ fn the_budget_of_who_reads_is_kept() {
         None,
     );
     assert!(matches!(
-        fails(&read("encrypted/secret.yaml"), Format::Yaml, &age()),
+        decrypt_error(&read_data("encrypted/secret.yaml"), Format::Yaml, &read_age_keys()),
         Error::Spent(_)
     ));
 }
 
 /// Files of every format, and the keys that open them.
-fn samples() -> Vec<(Format, Vec<u8>)> {
+fn read_samples() -> Vec<(Format, Vec<u8>)> {
     let names = [
         "values.yaml",
         "rsa.yaml",
@@ -233,7 +240,7 @@ fn samples() -> Vec<(Format, Vec<u8>)> {
     };
     names
         .iter()
-        .map(|name| (format(name), read(&format!("encrypted/{name}"))))
+        .map(|name| (format(name), read_data(&format!("encrypted/{name}"))))
         .collect()
 }
 
@@ -242,10 +249,10 @@ proptest! {
 
     #[test]
     fn no_change_makes_it_panic(sample in 0_usize..10, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 1..6)) {
-        let mut keys = age();
-        keys.add_pgp(&read("keys/rsa.asc")).unwrap();
-        keys.add_pgp(&read("keys/curve.asc")).unwrap();
-        let (format, mut file) = samples().swap_remove(sample);
+        let mut keys = read_age_keys();
+        keys.add_pgp(&read_data("keys/rsa.asc")).unwrap();
+        keys.add_pgp(&read_data("keys/curve.asc")).unwrap();
+        let (format, mut file) = read_samples().swap_remove(sample);
         for (at, byte, how) in changes {
             if file.is_empty() {
                 break;
@@ -268,14 +275,14 @@ proptest! {
     #[test]
     fn no_text_makes_it_panic(file in "\\PC{0,200}", format in 0_usize..5) {
         let format = [Format::Yaml, Format::Json, Format::Dotenv, Format::Ini, Format::Binary][format];
-        let _decrypted = decrypt(file.as_bytes(), (format, format), &age(), None, &Limits::default());
+        let _decrypted = decrypt(file.as_bytes(), (format, format), &read_age_keys(), None, &Limits::default());
         let _kept = Keys::new().add_age(file.as_bytes());
         let _kept = Keys::new().add_pgp(file.as_bytes());
     }
 
     #[test]
     fn no_changed_key_makes_it_panic(name in 0_usize..2, at in any::<prop::sample::Index>(), byte in 0x20_u8..0x7f) {
-        let mut key = read(["keys/rsa.asc", "keys/curve.asc"][name]);
+        let mut key = read_data(["keys/rsa.asc", "keys/curve.asc"][name]);
         let at = at.index(key.len());
         key[at] = byte;
         let _key = Keys::new().add_pgp(&key);

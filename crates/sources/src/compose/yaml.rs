@@ -4,7 +4,7 @@
 
 use go_yaml::json::configuration_value;
 use go_yaml::meter::{self, Allowance};
-use go_yaml::read::{Lines, Source, documents, first_document};
+use go_yaml::read::{Lines, Source, first_document, split_documents};
 use go_yaml::scalar::Dialect;
 use serde_json::{Map, Value};
 
@@ -22,12 +22,12 @@ const ALLOWANCE: Allowance = Allowance {
 
 /// Merges the documents of `over` into those of `base`, and writes the result.
 pub(super) fn merge(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
-    let _metering = meter::begin(ALLOWANCE, None);
+    let _metering = meter::start_metering(ALLOWANCE, None);
     let mut merged = read(base).map_err(|problem| format!("the existing file {problem}"))?;
     let over = read(over).map_err(|problem| format!("the merged file {problem}"))?;
     lay_over(&mut merged, over, 0)?;
-    let text = go_yaml::emit::document(&Value::Object(merged));
-    if let Some(spent) = meter::spent() {
+    let text = go_yaml::emit::write_document(&Value::Object(merged));
+    if let Some(spent) = meter::exhausted_limit() {
         return Err(format!("is too large to be merged: {spent}"));
     }
     Ok(text.into_bytes())
@@ -41,7 +41,7 @@ fn read(text: &[u8]) -> Result<Map<String, Value>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "is not UTF-8 text")?;
     let unread = |line: u32| format!("can't be read as YAML: line {line}");
     let mut merged = Map::new();
-    for chunk in documents(text).map_err(|error| unread(error.line))? {
+    for chunk in split_documents(text).map_err(|error| unread(error.line))? {
         let source = Source {
             file: 0,
             lines: Lines::After(chunk.lines_before),

@@ -52,7 +52,7 @@ async fn install_kinds(admin: &Admin, folder: &Path) {
         "source.toolkit.fluxcd.io_helmrepositories",
     ] {
         let text = std::fs::read_to_string(folder.join(format!("crds/{name}.yaml"))).unwrap();
-        let found = kustomize::manifests(name, &text, &kustomize::Limits::default()).unwrap();
+        let found = kustomize::read_manifests(name, &text, &kustomize::Limits::default()).unwrap();
         for manifest in found {
             admin.apply(manifest.object).await;
         }

@@ -457,7 +457,7 @@ fn yaml_blocks(page: &str) -> Vec<serde_json::Value> {
     let read = blocks.map(|block| {
         let nested: String = block.lines().map(|line| format!("  {line}\n")).collect();
         let text = format!("apiVersion: v1\nkind: Pipeline\nmetadata: {{name: it}}\npipeline:\n{nested}");
-        let read = kustomize::manifests("page", &text, &kustomize::Limits::default()).expect(block);
+        let read = kustomize::read_manifests("page", &text, &kustomize::Limits::default()).expect(block);
         read[0].object["pipeline"].clone()
     });
     read.collect()

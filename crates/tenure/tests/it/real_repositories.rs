@@ -130,7 +130,7 @@ fn expected(tree: &Path, path: &Path, target: &str) -> Option<Vec<Value>> {
     let built = Command::new("kustomize").arg("build").arg(&folder).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     Some(
-        kustomize::manifests(
+        kustomize::read_manifests(
             "kustomize.yaml",
             &String::from_utf8(built.stdout).unwrap(),
             &kustomize::Limits::default(),

@@ -46,7 +46,7 @@ impl Capsule {
         let mut definitions = Vec::new();
         for file in std::fs::read_dir(beside.join("capsule-crds")).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            let found = kustomize::manifests("definition", &text, &kustomize::Limits::default()).unwrap();
+            let found = kustomize::read_manifests("definition", &text, &kustomize::Limits::default()).unwrap();
             definitions.extend(found.into_iter().map(|manifest| manifest.object));
         }
         for definition in &definitions {

@@ -314,7 +314,7 @@ fn write_plainly(object: &Value) -> String {
 #[test]
 fn the_kustomization_builds_what_is_installed() {
     let read = |text: &str| {
-        let objects = kustomize::manifests("objects", text, &kustomize::Limits::default()).unwrap();
+        let objects = kustomize::read_manifests("objects", text, &kustomize::Limits::default()).unwrap();
         let mut objects: Vec<String> = objects.into_iter().map(|built| write_plainly(&built.object)).collect();
         objects.sort();
         objects
@@ -347,7 +347,7 @@ fn the_manual_has_a_page_for_each_command() {
 #[test]
 fn its_pods_are_confined() {
     let text = export(&["--image", IMAGE]);
-    let objects = kustomize::manifests("exported", &text, &kustomize::Limits::default()).unwrap();
+    let objects = kustomize::read_manifests("exported", &text, &kustomize::Limits::default()).unwrap();
     let found = objects.iter().find(|built| built.object["kind"] == "Deployment");
     let deployment = &found.unwrap().object;
     let pod = &deployment["spec"]["template"]["spec"];

@@ -284,7 +284,7 @@ fn check_deployed(exported: &Exported) {
         expressions.push(format!("{metric}{{{label}=\"\"}}"));
     }
     let rules = read("monitoring/prometheusrule.yaml");
-    let rules = kustomize::manifests("prometheusrule.yaml", &rules, &kustomize::Limits::default()).expect("YAML");
+    let rules = kustomize::read_manifests("prometheusrule.yaml", &rules, &kustomize::Limits::default()).expect("YAML");
     let in_dashboard = expressions.len();
     list_texts(&rules[0].object, "expr", &mut expressions);
     assert!(

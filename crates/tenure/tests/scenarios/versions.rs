@@ -33,7 +33,7 @@ fn list_installed() -> Vec<Value> {
     let exported = run(&[&INSTALL[..], &["--export"]].concat());
     assert!(exported.status.success(), "{}", describe(&exported));
     let text = String::from_utf8(exported.stdout).unwrap();
-    let built = kustomize::manifests("exported", &text, &kustomize::Limits::default()).unwrap();
+    let built = kustomize::read_manifests("exported", &text, &kustomize::Limits::default()).unwrap();
     let mut objects: Vec<Value> = Vec::new();
     for object in built.into_iter().map(|built| built.object) {
         // The last one of duplicate objects counts.

@@ -135,7 +135,7 @@ fn read_file(path: &Path) -> Result<Vec<Value>, Failure> {
         resources: MOST,
         ..Limits::default()
     };
-    let objects = kustomize::manifests(&path.to_string_lossy(), &text, &limits).map_err(|error| broken(&error))?;
+    let objects = kustomize::read_manifests(&path.to_string_lossy(), &text, &limits).map_err(|error| broken(&error))?;
     Ok(objects.iter().map(|object| without_values(object.to_json())).collect())
 }
 
