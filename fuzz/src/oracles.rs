@@ -44,7 +44,7 @@ pub fn packets(bytes: &[u8], packets: &[(u8, Vec<u8>)], is_whole: bool) {
 pub fn openpgp(accepted: &Accepted) {
     let mut rest = accepted.keys.as_slice();
     let (mut keys, mut subkeys) = (Vec::new(), Vec::new());
-    while let Some(packet) = openpgp_packets::packet::take(&mut rest) {
+    while let Some(packet) = openpgp_packets::packet::take_packet(&mut rest) {
         let length = packet.body.len() as u32;
         let body = packet.body.as_slice();
         match packet.tag {
@@ -62,7 +62,7 @@ pub fn openpgp(accepted: &Accepted) {
     let mut rest = accepted.signature.as_slice();
     let mut is_good = false;
     // A block may have several signatures, of which one is enough.
-    while let Some(packet) = openpgp_packets::packet::take(&mut rest) {
+    while let Some(packet) = openpgp_packets::packet::take_packet(&mut rest) {
         let Some(alone) = write_signed_part(&packet.body) else {
             continue;
         };

@@ -78,7 +78,7 @@ impl PublicKey {
         if signature.len() > modulus.len() {
             return false;
         }
-        let Some(signature) = pad(signature, modulus.len()) else {
+        let Some(signature) = pad_number(signature, modulus.len()) else {
             return false;
         };
         let parameters = match hash {
@@ -109,7 +109,7 @@ impl PublicKey {
             (Self::P384(point), Hash::Sha384) => (&ECDSA_P384_SHA384_FIXED, point, 48),
             _ => return false,
         };
-        let (Some(r), Some(s)) = (pad(r, length), pad(s, length)) else {
+        let (Some(r), Some(s)) = (pad_number(r, length), pad_number(s, length)) else {
             return false;
         };
         UnparsedPublicKey::new(algorithm, point)
@@ -119,7 +119,7 @@ impl PublicKey {
 }
 
 /// Pads a number with leading zeros to this length; `None` if it is longer.
-pub(crate) fn pad(number: &[u8], length: usize) -> Option<Vec<u8>> {
+pub(crate) fn pad_number(number: &[u8], length: usize) -> Option<Vec<u8>> {
     let number = trim_zeros(number);
     let missing = length.checked_sub(number.len())?;
     Some([vec![0; missing].as_slice(), number].concat())

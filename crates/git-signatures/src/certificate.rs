@@ -5,7 +5,7 @@
 
 use openpgp_packets::packet::{self, take_byte, take_bytes, take_mpi, take_number};
 
-use crate::arithmetic::{Hash, PublicKey, pad};
+use crate::arithmetic::{Hash, PublicKey, pad_number};
 use crate::subpackets::{Numbers, Signature};
 
 /// Kinds of packets.
@@ -119,7 +119,7 @@ impl Key {
         let is_good = match (public, numbers) {
             (PublicKey::Rsa { .. }, Numbers::One(number)) => public.verify_rsa(hash, &message, number),
             (PublicKey::Ed25519(_), Numbers::One(both)) => public.verify_ed25519(hash.digest(&message).as_ref(), both),
-            (PublicKey::Ed25519(_), Numbers::Two(r, s)) => match (pad(r, 32), pad(s, 32)) {
+            (PublicKey::Ed25519(_), Numbers::Two(r, s)) => match (pad_number(r, 32), pad_number(s, 32)) {
                 (Some(r), Some(s)) => public.verify_ed25519(hash.digest(&message).as_ref(), &[r, s].concat()),
                 _ => false,
             },
@@ -187,7 +187,7 @@ impl Certificate {
             if bytes.is_empty() {
                 return Ok(certificates);
             }
-            let packet = packet::take(&mut bytes).ok_or("a packet is broken")?;
+            let packet = packet::take_packet(&mut bytes).ok_or("a packet is broken")?;
             if packet.tag == PUBLIC_KEY {
                 certificates.push(Self {
                     primary: Key::read(&packet.body)?,
@@ -199,13 +199,13 @@ impl Certificate {
                 continue;
             }
             if let Some(certificate) = certificates.last_mut() {
-                certificate.take(packet.tag, &packet.body)?;
+                certificate.add_packet(packet.tag, &packet.body)?;
             }
         }
         Err(format!("it has more than {MOST_PACKETS} packets"))
     }
 
-    fn take(&mut self, tag: u8, body: &[u8]) -> Result<(), String> {
+    fn add_packet(&mut self, tag: u8, body: &[u8]) -> Result<(), String> {
         match tag {
             USER_ID | USER_ATTRIBUTE => {
                 let length = u32::try_from(body.len()).map_err(|_| "a name is too long")?;

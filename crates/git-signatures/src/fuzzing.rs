@@ -58,7 +58,7 @@ fn read(name: &str) -> Vec<u8> {
     .unwrap()
 }
 
-fn object(name: &str) -> Signed {
+fn read_object(name: &str) -> Signed {
     let content = read(name);
     if name.ends_with(".tag") {
         split_tag(&content).unwrap()
@@ -68,17 +68,17 @@ fn object(name: &str) -> Signed {
 }
 
 /// Returns a time shortly after everything was made.
-fn now() -> i64 {
+fn fixed_now() -> i64 {
     let content = String::from_utf8(read("rsa.commit")).unwrap();
     let line = content.lines().find(|line| line.starts_with("committer ")).unwrap();
     line.split(' ').nth_back(1).unwrap().parse::<i64>().unwrap() + 3600
 }
 
-fn unarmor(text: &str, what: &str, is_openpgp: bool) -> Vec<u8> {
+fn decode_armor(text: &str, what: &str, is_openpgp: bool) -> Vec<u8> {
     find_first(text, what, is_openpgp).unwrap().0.to_vec()
 }
 
-fn armor(bytes: &[u8], what: &str) -> String {
+fn encode_armor(bytes: &[u8], what: &str) -> String {
     format!(
         "-----BEGIN {what}-----\n\n{}\n-----END {what}-----",
         STANDARD.encode(bytes)
@@ -95,11 +95,11 @@ pub struct Recorded {
 impl Default for Recorded {
     fn default() -> Self {
         let text = |name: &str| String::from_utf8(read(name)).unwrap();
-        let ring = |name: &str| unarmor(&text(name), "PGP PUBLIC KEY BLOCK", true);
+        let ring = |name: &str| decode_armor(&text(name), "PGP PUBLIC KEY BLOCK", true);
         Self {
-            openpgp: OPENPGP.map(|(name, key)| (object(name), ring(key))).to_vec(),
-            ssh: SSH.map(|(name, key)| (object(name), read(key))).to_vec(),
-            now: now(),
+            openpgp: OPENPGP.map(|(name, key)| (read_object(name), ring(key))).to_vec(),
+            ssh: SSH.map(|(name, key)| (read_object(name), read(key))).to_vec(),
+            now: fixed_now(),
         }
     }
 }
@@ -116,16 +116,16 @@ impl Recorded {
     pub fn check_openpgp_ring(&self, bytes: &[u8]) -> Option<Accepted> {
         let (first, bytes) = bytes.split_first()?;
         let (object, _) = &self.openpgp[usize::from(*first) % self.openpgp.len()];
-        let signature = unarmor(&object.signature, "PGP SIGNATURE", true);
+        let signature = decode_armor(&object.signature, "PGP SIGNATURE", true);
         self.verify_openpgp(&object.payload, &signature, bytes)
     }
 
     fn verify_openpgp(&self, payload: &[u8], signature: &[u8], ring: &[u8]) -> Option<Accepted> {
-        let armored = armor(ring, "PGP PUBLIC KEY BLOCK").into_bytes();
+        let armored = encode_armor(ring, "PGP PUBLIC KEY BLOCK").into_bytes();
         let keys = TrustedKeys::read(&BTreeMap::from([("a.asc".to_owned(), armored)])).ok()?;
         let signed = |payload: &[u8]| Signed {
             payload: payload.to_vec(),
-            signature: armor(signature, "PGP SIGNATURE"),
+            signature: encode_armor(signature, "PGP SIGNATURE"),
         };
         let signer = keys.verify(&signed(payload), self.now).ok()?;
         assert!(signer.len() == 16 && signer.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -146,7 +146,7 @@ impl Recorded {
         let keys = TrustedKeys::read(&BTreeMap::from([("a.sshpub".to_owned(), list.clone())])).unwrap();
         let signed = |payload: &[u8]| Signed {
             payload: payload.to_vec(),
-            signature: armor(bytes, "SSH SIGNATURE"),
+            signature: encode_armor(bytes, "SSH SIGNATURE"),
         };
         let is_accepted = keys.verify(&signed(&object.payload), 0).is_ok();
         if is_accepted {
@@ -162,7 +162,7 @@ impl Recorded {
 
     pub fn openpgp_signature_seeds(&self) -> Vec<Vec<u8>> {
         let with = |(index, (object, _)): (usize, &(Signed, Vec<u8>))| {
-            let signature = unarmor(&object.signature, "PGP SIGNATURE", true);
+            let signature = decode_armor(&object.signature, "PGP SIGNATURE", true);
             [&[index as u8], signature.as_slice()].concat()
         };
         self.openpgp.iter().enumerate().map(with).collect()
@@ -175,7 +175,7 @@ impl Recorded {
 
     pub fn ssh_signature_seeds(&self) -> Vec<Vec<u8>> {
         let with = |(index, (object, _)): (usize, &(Signed, Vec<u8>))| {
-            let signature = unarmor(&object.signature, "SSH SIGNATURE", false);
+            let signature = decode_armor(&object.signature, "SSH SIGNATURE", false);
             [&[index as u8], signature.as_slice()].concat()
         };
         self.ssh.iter().enumerate().map(with).collect()

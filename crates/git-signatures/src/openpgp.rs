@@ -62,7 +62,7 @@ pub(crate) fn verify(armored: &str, payload: &[u8], keys: &[Certificate], now: i
         if rest.is_empty() {
             break;
         }
-        let packet = packet::take(&mut rest).ok_or_else(malformed)?;
+        let packet = packet::take_packet(&mut rest).ok_or_else(malformed)?;
         if packet.tag != SIGNATURE {
             return Err(malformed());
         }

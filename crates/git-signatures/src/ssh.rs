@@ -186,21 +186,21 @@ fn take_mpint<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    fn string(content: &[u8]) -> Vec<u8> {
+    fn write_string(content: &[u8]) -> Vec<u8> {
         [&u32::try_from(content.len()).unwrap().to_be_bytes(), content].concat()
     }
 
     /// Other readers refuse a number in another form, and so a key or a signature with it.
     #[test]
     fn a_number_has_one_form() {
-        let take = |content: &[u8]| take_mpint(&mut string(content).as_slice()).map(<[u8]>::to_vec);
+        let take = |content: &[u8]| take_mpint(&mut write_string(content).as_slice()).map(<[u8]>::to_vec);
         assert_eq!(take(&[0x7f, 1]), Some(vec![0x7f, 1]));
         assert_eq!(take(&[0, 0x80]), Some(vec![0x80]));
         for content in [[].as_slice(), &[0], &[0, 1], &[0, 0, 0x80], &[0x80], &[0xff, 0]] {
             assert_eq!(take(content), None, "{content:?}");
         }
         let list = |exponent: &[u8], modulus: &[u8]| {
-            let blob = [string(b"ssh-rsa"), string(exponent), string(modulus)].concat();
+            let blob = [write_string(b"ssh-rsa"), write_string(exponent), write_string(modulus)].concat();
             read_list(&format!("ssh-rsa {}", STANDARD.encode(blob)))
         };
         let modulus = [0xc1; 256];
@@ -228,8 +228,8 @@ mod tests {
         let mut inside = signature.as_slice();
         let (kind, value) = (take_string(&mut inside).unwrap(), take_string(&mut inside).unwrap());
         let write = |value: &[u8]| {
-            let signature = string(&[string(kind), string(value)].concat());
-            let parts: Vec<u8> = parts.iter().flat_map(|part| string(part)).collect();
+            let signature = write_string(&[write_string(kind), write_string(value)].concat());
+            let parts: Vec<u8> = parts.iter().flat_map(|part| write_string(part)).collect();
             [head, &parts, &signature].concat()
         };
         assert_eq!(write(value), whole);

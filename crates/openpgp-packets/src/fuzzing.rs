@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::armor::find_first;
-use crate::packet::{MOST_PACKETS, take, take_mpi, take_number};
+use crate::packet::{MOST_PACKETS, take_mpi, take_number, take_packet};
 
 /// Returns the packets, each with its tag and body, and whether all bytes belong to packets.
 pub fn check_packets(bytes: &[u8]) -> (Vec<(u8, Vec<u8>)>, bool) {
@@ -20,7 +20,7 @@ pub fn check_packets(bytes: &[u8]) -> (Vec<(u8, Vec<u8>)>, bool) {
     let mut packets = Vec::new();
     while packets.len() < MOST_PACKETS {
         let mut after = rest;
-        let Some(packet) = take(&mut after) else { break };
+        let Some(packet) = take_packet(&mut after) else { break };
         assert!(
             packet.body.len() < rest.len() - after.len(),
             "a body is not longer than its packet"

@@ -17,7 +17,7 @@ pub struct Packet {
 
 /// Takes the next packet; `None` at the end or if the packet is damaged.
 #[must_use]
-pub fn take(bytes: &mut &[u8]) -> Option<Packet> {
+pub fn take_packet(bytes: &mut &[u8]) -> Option<Packet> {
     let first = take_byte(bytes)?;
     if first & 0x80 == 0 {
         return None;
@@ -25,7 +25,7 @@ pub fn take(bytes: &mut &[u8]) -> Option<Packet> {
     if first & 0x40 != 0 {
         return Some(Packet {
             tag: first & 0x3f,
-            body: new_body(bytes)?,
+            body: read_new_body(bytes)?,
         });
     }
     let length = match first & 3 {
@@ -42,7 +42,7 @@ pub fn take(bytes: &mut &[u8]) -> Option<Packet> {
 }
 
 /// Reads a body in the new format, which may have several parts.
-fn new_body(bytes: &mut &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+fn read_new_body(bytes: &mut &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut body = Zeroizing::new(Vec::new());
     for _ in 0..MOST_PARTS {
         let first = usize::from(take_byte(bytes)?);

@@ -16,12 +16,12 @@ fn read(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn keys(names: &[&str]) -> TrustedKeys {
+fn read_keys(names: &[&str]) -> TrustedKeys {
     let entries: BTreeMap<String, Vec<u8>> = names.iter().map(|name| ((*name).to_owned(), read(name))).collect();
     TrustedKeys::read(&entries).unwrap()
 }
 
-fn object(name: &str) -> Signed {
+fn read_object(name: &str) -> Signed {
     let content = read(name);
     if name.ends_with(".tag") {
         split_tag(&content).unwrap()
@@ -31,24 +31,24 @@ fn object(name: &str) -> Signed {
 }
 
 /// Returns a time shortly after everything was made.
-fn now() -> i64 {
+fn fixed_now() -> i64 {
     let content = String::from_utf8(read("rsa.commit")).unwrap();
     let line = content.lines().find(|line| line.starts_with("committer ")).unwrap();
     line.split(' ').nth_back(1).unwrap().parse::<i64>().unwrap() + 3600
 }
 
 /// Returns the signer, or the error.
-fn verify(object: &Signed, keys: &TrustedKeys, now: i64) -> String {
+fn verify_object(object: &Signed, keys: &TrustedKeys, now: i64) -> String {
     keys.verify(object, now).unwrap_or_else(|problem| problem.to_string())
 }
 
 fn check(name: &str, with: &[&str], expected: &str) {
-    let told = verify(&object(name), &keys(with), now());
-    assert!(told.contains(expected), "{name} with {with:?}: {told}");
+    let outcome = verify_object(&read_object(name), &read_keys(with), fixed_now());
+    assert!(outcome.contains(expected), "{name} with {with:?}: {outcome}");
 }
 
-fn is_key_id(told: &str) -> bool {
-    told.len() == 16 && told.bytes().all(|byte| byte.is_ascii_hexdigit())
+fn is_key_id(outcome: &str) -> bool {
+    outcome.len() == 16 && outcome.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn what_the_tools_have_signed_is_verified() {
         ("revoked.commit", "before-revocation.asc"),
         ("old.commit", "old.asc"),
     ] {
-        let told = verify(&object(name), &keys(&[key]), now());
-        assert!(is_key_id(&told), "{name}: {told}");
+        let outcome = verify_object(&read_object(name), &read_keys(&[key]), fixed_now());
+        assert!(is_key_id(&outcome), "{name}: {outcome}");
         // The key is also found among others.
-        let all = keys(&["p256.asc", "rsa.asc", "expired.asc", "ssh-ed25519.sshpub", key]);
-        assert_eq!(verify(&object(name), &all, now()), told, "{name}");
+        let all = read_keys(&["p256.asc", "rsa.asc", "expired.asc", "ssh-ed25519.sshpub", key]);
+        assert_eq!(verify_object(&read_object(name), &all, fixed_now()), outcome, "{name}");
     }
     for (name, key) in [
         ("ssh-ed25519.commit", "ssh-ed25519.sshpub"),
@@ -136,16 +136,27 @@ fn what_is_not_good_is_refused_and_said_why() {
     }
     // By the key alone, the signature was valid then; but the check is about now.
     let then = 1_590_969_600 + 3600;
-    assert!(is_key_id(&verify(
-        &object("expired.commit"),
-        &keys(&["expired.asc"]),
+    assert!(is_key_id(&verify_object(
+        &read_object("expired.commit"),
+        &read_keys(&["expired.asc"]),
         then
     )));
     // A signature or a key from tomorrow is not valid today.
-    let told = verify(&object("rsa.commit"), &keys(&["rsa.asc"]), now() - 86_400);
-    assert!(told.contains("no signature of its own that is good now"), "{told}");
-    let early = now() - 3600 - 200;
-    assert!(is_key_id(&verify(&object("rsa.commit"), &keys(&["rsa.asc"]), early)));
+    let outcome = verify_object(
+        &read_object("rsa.commit"),
+        &read_keys(&["rsa.asc"]),
+        fixed_now() - 86_400,
+    );
+    assert!(
+        outcome.contains("no signature of its own that is good now"),
+        "{outcome}"
+    );
+    let early = fixed_now() - 3600 - 200;
+    assert!(is_key_id(&verify_object(
+        &read_object("rsa.commit"),
+        &read_keys(&["rsa.asc"]),
+        early
+    )));
 }
 
 #[test]
@@ -159,22 +170,28 @@ fn a_signature_is_of_one_object() {
         ("rsa.tag", "rsa.asc"),
         ("ssh-ed25519.tag", "ssh-ed25519.sshpub"),
     ] {
-        let good = object(name);
-        let keys = keys(&[key]);
+        let good = read_object(name);
+        let keys = read_keys(&[key]);
         // Each signed byte is changed, and a byte is added.
         for at in 0..good.payload.len() {
             let mut changed = good.clone();
             changed.payload[at] ^= 1;
-            let told = verify(&changed, &keys, now());
-            assert!(told.contains("not good for"), "{name} {at}: {told}");
+            let outcome = verify_object(&changed, &keys, fixed_now());
+            assert!(outcome.contains("not good for"), "{name} {at}: {outcome}");
         }
         let mut longer = good.clone();
         longer.payload.push(b'\n');
-        assert!(verify(&longer, &keys, now()).contains("not good for"), "{name}");
+        assert!(
+            verify_object(&longer, &keys, fixed_now()).contains("not good for"),
+            "{name}"
+        );
         // The signature of another object.
-        let other = object("not-signed.commit").payload;
+        let other = read_object("not-signed.commit").payload;
         let moved = Signed { payload: other, ..good };
-        assert!(verify(&moved, &keys, now()).contains("not good for"), "{name}");
+        assert!(
+            verify_object(&moved, &keys, fixed_now()).contains("not good for"),
+            "{name}"
+        );
     }
 }
 
@@ -187,9 +204,9 @@ fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else()
         ("ssh-ecdsa-256.commit", "ssh-ecdsa-256.sshpub"),
         ("ssh-rsa-3072.commit", "ssh-rsa-3072.sshpub"),
     ] {
-        let good = object(name);
-        let trusted = keys(&[key]);
-        let told = verify(&good, &trusted, now());
+        let good = read_object(name);
+        let trusted = read_keys(&[key]);
+        let outcome = verify_object(&good, &trusted, fixed_now());
         let text = good.signature.clone().into_bytes();
         for at in (0..text.len()).step_by(7) {
             for new in [b'A', b'/', b'\n'] {
@@ -200,7 +217,9 @@ fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else()
                     signature: String::from_utf8(changed).unwrap(),
                 };
                 // Unsigned parts may change; they don't change the signer.
-                let _ = trusted.verify(&object, now()).map(|name| assert_eq!(name, told));
+                let _ = trusted
+                    .verify(&object, fixed_now())
+                    .map(|name| assert_eq!(name, outcome));
             }
         }
         for cut in (0..text.len()).step_by(7) {
@@ -209,14 +228,14 @@ fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else()
                 signature,
                 ..good.clone()
             };
-            assert!(trusted.verify(&object, now()).is_err());
+            assert!(trusted.verify(&object, fixed_now()).is_err());
         }
         let key_text = read(key);
         for at in (0..key_text.len()).step_by(7) {
             let mut changed = key_text.clone();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             if let Ok(changed) = TrustedKeys::read(&BTreeMap::from([(key.to_owned(), changed)])) {
-                let _ = changed.verify(&good, now());
+                let _ = changed.verify(&good, fixed_now());
             }
         }
     }
@@ -224,7 +243,7 @@ fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else()
 
 #[test]
 fn entries_without_keys_are_named() {
-    let told = |entries: &[(&str, &[u8])]| {
+    let read_outcome = |entries: &[(&str, &[u8])]| {
         let entries = entries
             .iter()
             .map(|(name, content)| ((*name).to_owned(), content.to_vec()));
@@ -237,7 +256,7 @@ fn entries_without_keys_are_named() {
     );
     // Other entries are ignored, unless they are a key ring, which Flux has always read.
     assert_eq!(
-        told(&[
+        read_outcome(&[
             ("a.asc", &rsa),
             ("b.sshpub", &ssh),
             ("note", b"words"),
@@ -245,9 +264,9 @@ fn entries_without_keys_are_named() {
         ]),
         "read"
     );
-    assert_eq!(told(&[("ring", &rsa)]), "read");
+    assert_eq!(read_outcome(&[("ring", &rsa)]), "read");
     assert_eq!(
-        told(&[("b.sshpub", &[b"# mine\n\n".as_slice(), &ssh].concat())]),
+        read_outcome(&[("b.sshpub", &[b"# mine\n\n".as_slice(), &ssh].concat())]),
         "read"
     );
     let options = [b"cert-authority ".as_slice(), &ssh].concat();
@@ -283,8 +302,8 @@ fn entries_without_keys_are_named() {
             "holds no such key",
         ),
     ] {
-        let told = told(&entries);
-        assert!(told.contains(expected), "{told}");
+        let outcome = read_outcome(&entries);
+        assert!(outcome.contains(expected), "{outcome}");
     }
 }
 
@@ -298,9 +317,9 @@ fn a_key_that_would_take_long_to_ask_about_is_refused() {
     let mut last = rest;
     while !rest.is_empty() {
         last = rest;
-        openpgp_packets::packet::take(&mut rest).unwrap();
+        openpgp_packets::packet::take_packet(&mut rest).unwrap();
     }
-    let keys = |copies: usize| {
+    let make_keys = |copies: usize| {
         let all = [bytes.as_slice(), &last.repeat(copies)].concat();
         let armored = format!(
             "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{}\n-----END PGP PUBLIC KEY BLOCK-----\n",
@@ -308,9 +327,9 @@ fn a_key_that_would_take_long_to_ask_about_is_refused() {
         );
         TrustedKeys::read(&BTreeMap::from([("a.asc".to_owned(), armored.into_bytes())]))
     };
-    let told = verify(&object("rsa.commit"), &keys(255).unwrap(), now());
-    assert!(is_key_id(&told), "{told}");
-    let refused = keys(256).unwrap_err().to_string();
+    let outcome = verify_object(&read_object("rsa.commit"), &make_keys(255).unwrap(), fixed_now());
+    assert!(is_key_id(&outcome), "{outcome}");
+    let refused = make_keys(256).unwrap_err().to_string();
     assert!(
         refused.contains("a.asc holds a key with more than 256 signatures"),
         "{refused}"

@@ -106,7 +106,7 @@ fn open_protected(sealed: &[u8], session: &Session) -> Option<Zeroizing<Vec<u8>>
 /// Returns the literal data in packets, which may be compressed.
 pub(super) fn find_literal(packets: &[u8], depth: usize) -> Option<Zeroizing<Vec<u8>>> {
     let mut rest = packets;
-    let packet = packet::take(&mut rest)?;
+    let packet = packet::take_packet(&mut rest)?;
     let mut body = packet.body.as_slice();
     match packet.tag {
         LITERAL => {

@@ -70,7 +70,7 @@ pub(crate) fn read_keys(text: &str, most: usize) -> Result<Vec<SecretKey>, KeyEr
             if bytes.is_empty() {
                 break;
             }
-            let Some(packet) = packet::take(&mut bytes) else {
+            let Some(packet) = packet::take_packet(&mut bytes) else {
                 return refuse("a packet of the key is broken");
             };
             if !matches!(packet.tag, SECRET_KEY | SECRET_SUBKEY) {

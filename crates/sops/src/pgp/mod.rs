@@ -39,7 +39,7 @@ pub(crate) fn decrypt_data_key(
     let mut rest = message.as_slice();
     let mut sealed = Vec::new();
     for _ in 0..openpgp_packets::packet::MOST_PACKETS {
-        let Some(packet) = openpgp_packets::packet::take(&mut rest) else {
+        let Some(packet) = openpgp_packets::packet::take_packet(&mut rest) else {
             return Ok(None);
         };
         if packet.tag == SESSION_KEY {
