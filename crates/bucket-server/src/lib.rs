@@ -6,5 +6,5 @@
 mod server;
 mod signature;
 
-pub use server::{Answer, BucketServer, Heard};
+pub use server::{Answer, BucketServer, RecordedRequest};
 pub use signature::{Keys, SignatureError, check_signature};

@@ -15,7 +15,7 @@ use crate::signature::{Keys, SignatureError, check_signature};
 
 /// A request.
 #[derive(Debug, Clone)]
-pub struct Heard {
+pub struct RecordedRequest {
     /// Method.
     pub method: String,
     /// Path and query, as received.
@@ -52,8 +52,8 @@ impl Answer {
     #[must_use]
     pub fn stalling(self) -> Self {
         let length = self.body.len() + 1;
-        let told = self.with("Content-Length", length.to_string());
-        Self { stalls: true, ..told }
+        let answer = self.with("Content-Length", length.to_string());
+        Self { stalls: true, ..answer }
     }
 
     /// Adds a header.
@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-type Hook = Arc<dyn Fn(&Heard) -> Option<Answer> + Send + Sync>;
+type Hook = Arc<dyn Fn(&RecordedRequest) -> Option<Answer> + Send + Sync>;
 
 struct Object {
     content: Vec<u8>,
@@ -86,7 +86,7 @@ struct State {
     buckets: BTreeMap<String, BTreeMap<String, Object>>,
     keys: Option<Keys>,
     page: usize,
-    heard: Vec<Heard>,
+    requests: Vec<RecordedRequest>,
     hook: Option<Hook>,
 }
 
@@ -188,14 +188,14 @@ impl BucketServer {
             content: content.to_owned(),
             mark: mark.to_owned(),
         };
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let objects = state.buckets.entry(bucket.to_owned()).or_default();
         objects.insert(key.to_owned(), object);
     }
 
     /// Removes an object.
     pub fn remove(&self, bucket: &str, key: &str) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if let Some(objects) = state.buckets.get_mut(bucket) {
             objects.remove(key);
         }
@@ -203,38 +203,38 @@ impl BucketServer {
 
     /// Accepts only requests that are signed with these keys.
     pub fn require(&self, keys: Keys) {
-        self.state().keys = Some(keys);
+        self.lock_state().keys = Some(keys);
     }
 
     /// Sets the number of objects on a page.
     pub fn set_page(&self, objects: usize) {
-        self.state().page = objects;
+        self.lock_state().page = objects;
     }
 
     /// Sets a function of the test that may answer requests.
-    pub fn answer_with(&self, hook: impl Fn(&Heard) -> Option<Answer> + Send + Sync + 'static) {
-        self.state().hook = Some(Arc::new(hook));
+    pub fn answer_with(&self, hook: impl Fn(&RecordedRequest) -> Option<Answer> + Send + Sync + 'static) {
+        self.lock_state().hook = Some(Arc::new(hook));
     }
 
     /// Returns the requests since the last call.
     #[must_use]
-    pub fn take_heard(&self) -> Vec<Heard> {
-        std::mem::take(&mut self.state().heard)
+    pub fn take_requests(&self) -> Vec<RecordedRequest> {
+        std::mem::take(&mut self.lock_state().requests)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Serves the requests of one connection, one after another.
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<State>) -> io::Result<()> {
-    while let Some(heard) = read_request(&mut stream).await? {
+    while let Some(request) = read_request(&mut stream).await? {
         let answer = {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.heard.push(heard.clone());
-            let told = state.hook.clone().and_then(|hook| hook(&heard));
-            told.unwrap_or_else(|| answer(&state, &heard))
+            state.requests.push(request.clone());
+            let hook_answer = state.hook.clone().and_then(|hook| hook(&request));
+            hook_answer.unwrap_or_else(|| answer_request(&state, &request))
         };
         let mut head = format!("HTTP/1.1 {} X\r\n", answer.status);
         // If the test sets another length, the connection ends with the answer.
@@ -269,7 +269,7 @@ fn read_target(written: &str) -> String {
     inner.map_or_else(|| written.to_owned(), |(_, path)| format!("/{path}"))
 }
 
-async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Heard>> {
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<RecordedRequest>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     // Requests that read have no body.
@@ -284,7 +284,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Optio
     let mut lines = head.lines();
     let mut words = lines.next().unwrap_or_default().split_whitespace();
     let headers = lines.filter_map(|line| line.split_once(':'));
-    Ok(Some(Heard {
+    Ok(Some(RecordedRequest {
         method: words.next().unwrap_or_default().to_owned(),
         target: read_target(words.next().unwrap_or_default()),
         headers: headers
@@ -293,10 +293,10 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Optio
     }))
 }
 
-fn answer(state: &State, heard: &Heard) -> Answer {
+fn answer_request(state: &State, request: &RecordedRequest) -> Answer {
     if let Some(keys) = &state.keys {
         let region = format!("<Region>{}</Region>", keys.region);
-        match check_signature(&heard.method, &heard.target, &heard.headers, keys) {
+        match check_signature(&request.method, &request.target, &request.headers, keys) {
             Ok(()) => {}
             Err(error @ SignatureError::AuthorizationHeaderMalformed) => {
                 return Answer::error(400, &format!("{error:?}"), &region);
@@ -304,14 +304,14 @@ fn answer(state: &State, heard: &Heard) -> Answer {
             Err(error) => return Answer::error(403, &format!("{error:?}"), ""),
         }
     }
-    let (path, query) = heard.target.split_once('?').unwrap_or((&heard.target, ""));
+    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let path = decode(path);
     let (bucket, key) = path.trim_start_matches('/').split_once('/').unwrap_or((&path, ""));
     let Some(objects) = state.buckets.get(bucket) else {
         return Answer::error(404, "NoSuchBucket", "");
     };
     if key.is_empty() {
-        return list(objects, state.page, query);
+        return list_objects(objects, state.page, query);
     }
     match objects.get(key) {
         None => Answer::error(404, "NoSuchKey", ""),
@@ -319,7 +319,7 @@ fn answer(state: &State, heard: &Heard) -> Answer {
     }
 }
 
-fn list(objects: &BTreeMap<String, Object>, page: usize, query: &str) -> Answer {
+fn list_objects(objects: &BTreeMap<String, Object>, page: usize, query: &str) -> Answer {
     let find = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| decode(value))

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(crate) type Answer = Response<Bytes>;
 
 /// A request that was received completely.
-pub(crate) struct Asked {
+pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// The path as the client wrote it.
     pub(crate) path: String,
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
     pub(crate) base: String,
 }
 
-impl Asked {
+impl ApiRequest {
     pub(crate) fn read(request: &Request<Bytes>, base: &str) -> Self {
         let path = request.uri().path().to_owned();
         let parts = path.split('/').filter(|part| !part.is_empty());
@@ -66,7 +66,7 @@ impl Asked {
     }
 
     /// Returns a text of the body; empty if the body has no such text.
-    pub(crate) fn text(&self, name: &str) -> &str {
+    pub(crate) fn field_text(&self, name: &str) -> &str {
         self.body.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
@@ -82,7 +82,7 @@ impl Asked {
         let page = number("page").unwrap_or(1).max(1);
         let rest = all.get((page - 1).saturating_mul(size)..).unwrap_or_default();
         let shown = rest.get(..size).unwrap_or(rest);
-        let mut answer = json(StatusCode::OK, &Value::Array(shown.to_vec()));
+        let mut answer = answer_json(StatusCode::OK, &Value::Array(shown.to_vec()));
         if rest.len() > size {
             let first = format!("<{}{path}?page=1&{size_name}={size}>; rel=\"first\"", self.base);
             let next = format!(
@@ -104,7 +104,7 @@ fn read_basic(text: &str) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-pub(crate) fn json(status: StatusCode, value: &Value) -> Answer {
+pub(crate) fn answer_json(status: StatusCode, value: &Value) -> Answer {
     let mut answer = Response::new(Bytes::from(value.to_string()));
     *answer.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
@@ -113,15 +113,15 @@ pub(crate) fn json(status: StatusCode, value: &Value) -> Answer {
 }
 
 pub(crate) fn ok(value: &Value) -> Answer {
-    json(StatusCode::OK, value)
+    answer_json(StatusCode::OK, value)
 }
 
 /// Returns `{"message": …}`, the form of a refusal at all three hosts.
 pub(crate) fn refuse(status: StatusCode, message: &str) -> Answer {
-    json(status, &json!({ "message": message }))
+    answer_json(status, &json!({ "message": message }))
 }
 
-pub(crate) fn nothing() -> Answer {
+pub(crate) fn no_content() -> Answer {
     let mut answer = Response::new(Bytes::new());
     *answer.status_mut() = StatusCode::NO_CONTENT;
     answer

@@ -74,8 +74,8 @@ impl Fault {
 impl Misbehaviour {
     /// Returns the answer of GitLab's rate limits that have headers with the end of the limit (`doc/security/rate_limits.md`).
     #[must_use]
-    pub fn limited(seconds: u64) -> Self {
-        let mut response = text(StatusCode::TOO_MANY_REQUESTS, "text/plain", "Retry later\n");
+    pub fn rate_limit(seconds: u64) -> Self {
+        let mut response = text_answer(StatusCode::TOO_MANY_REQUESTS, "text/plain", "Retry later\n");
         response.headers_mut().insert("retry-after", seconds.into());
         response.headers_mut().insert("ratelimit-remaining", 0.into());
         Self::Answer(response)
@@ -83,20 +83,24 @@ impl Misbehaviour {
 
     /// Returns the answer of GitLab's application limits, which has no header.
     #[must_use]
-    pub fn limited_without_headers() -> Self {
-        Self::Answer(text(StatusCode::TOO_MANY_REQUESTS, "text/plain", "Retry later\n"))
+    pub fn rate_limit_without_headers() -> Self {
+        Self::Answer(text_answer(
+            StatusCode::TOO_MANY_REQUESTS,
+            "text/plain",
+            "Retry later\n",
+        ))
     }
 
     /// Returns the answer that a banned address gets for an hour after too many failed logins.
     #[must_use]
     pub fn ban() -> Self {
-        Self::Answer(text(StatusCode::FORBIDDEN, "text/plain", "Forbidden\n"))
+        Self::Answer(text_answer(StatusCode::FORBIDDEN, "text/plain", "Forbidden\n"))
     }
 
     /// Returns an HTML page, as a proxy sends it when its host is down.
     #[must_use]
     pub fn html() -> Self {
-        Self::Answer(text(
+        Self::Answer(text_answer(
             StatusCode::OK,
             "text/html",
             "<!DOCTYPE html><title>Sign in</title>",
@@ -107,25 +111,25 @@ impl Misbehaviour {
     #[must_use]
     pub fn huge(bytes: usize) -> Self {
         let body = format!("[\"{}\"]", "x".repeat(bytes));
-        Self::Answer(text(StatusCode::OK, "application/json", body))
+        Self::Answer(text_answer(StatusCode::OK, "application/json", body))
     }
 
     /// Returns the answer of an internal server error.
     #[must_use]
     pub fn server_error() -> Self {
-        Self::Answer(internal())
+        Self::Answer(internal_error())
     }
 
     /// Executes the request and answers with an internal server error.
     #[must_use]
     pub fn effect_then_server_error() -> Self {
-        Self::EffectThenAnswer(internal())
+        Self::EffectThenAnswer(internal_error())
     }
 
     /// Returns a redirect to another address.
     #[must_use]
     pub fn redirect(status: StatusCode, to: &str) -> Self {
-        let mut response = text(status, "application/json", "{\"message\":\"Moved\"}");
+        let mut response = text_answer(status, "application/json", "{\"message\":\"Moved\"}");
         if let Ok(location) = to.parse() {
             response.headers_mut().insert(http::header::LOCATION, location);
         }
@@ -133,12 +137,12 @@ impl Misbehaviour {
     }
 }
 
-fn internal() -> Response<Bytes> {
+fn internal_error() -> Response<Bytes> {
     let body = "{\"message\":\"500 Internal Server Error\"}";
-    text(StatusCode::INTERNAL_SERVER_ERROR, "application/json", body)
+    text_answer(StatusCode::INTERNAL_SERVER_ERROR, "application/json", body)
 }
 
-fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
+fn text_answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let kind = http::HeaderValue::from_static(kind);

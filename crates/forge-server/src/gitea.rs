@@ -6,19 +6,19 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
+use crate::asked::{Answer, ApiRequest, answer_json, no_content, ok, refuse};
 use crate::world::{Owner, World, strip_comment};
 
 /// The permission of a repository's administrator.
 const ADMIN: u8 = 40;
 
-pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
-    let parts = asked.parts();
+pub(crate) fn answer(world: &mut World, request: &ApiRequest) -> Answer {
+    let parts = request.parts();
     let missing = || refuse(StatusCode::NOT_FOUND, "The target couldn't be found.");
     let Some(["api", "v1", parts @ ..]) = parts.get(..) else {
         return missing();
     };
-    let Some(authoriser) = world.find_authoriser(asked.token.as_deref()) else {
+    let Some(authoriser) = world.find_authoriser(request.token.as_deref()) else {
         return refuse(StatusCode::UNAUTHORIZED, "invalid username, password or token");
     };
     let person = authoriser.person;
@@ -28,7 +28,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
             let path = format!("{owner}/{name}");
             match world.find(true, &path) {
                 Some(found) => (found, rest),
-                None => return lead_on(world, asked, &path).unwrap_or_else(missing),
+                None => return redirect_moved(world, request, &path).unwrap_or_else(missing),
             }
         }
         ["repositories", id] => (Owner::Project(id.parse().unwrap_or_default()), &[][..]),
@@ -42,7 +42,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     let Some(path) = world.find_path(owner).filter(|_| level > 0).cloned() else {
         return missing();
     };
-    match (&asked.method, rest, owner) {
+    match (&request.method, rest, owner) {
         (&Method::GET, [], Owner::Group(id)) => ok(&json!({ "id": id, "name": path, "username": path })),
         (&Method::GET, [], Owner::Project(id)) => {
             let [http, ssh] = world.clone_urls(&path);
@@ -52,22 +52,22 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
             StatusCode::FORBIDDEN,
             "user should be an owner or a collaborator with admin write of a repository",
         ),
-        (_, ["keys", rest @ ..], Owner::Project(project)) => keys(world, asked, project, rest),
+        (_, ["keys", rest @ ..], Owner::Project(project)) => answer_keys(world, request, project, rest),
         _ => missing(),
     }
 }
 
 /// Redirects a former path to the project's new path.
-fn lead_on(world: &World, asked: &Asked, path: &str) -> Option<Answer> {
+fn redirect_moved(world: &World, request: &ApiRequest, path: &str) -> Option<Answer> {
     let new = world.projects.get(world.moved.get(path)?)?;
-    let to = asked.path.replacen(path, new, 1);
+    let to = request.path.replacen(path, new, 1);
     let mut answer = refuse(StatusCode::TEMPORARY_REDIRECT, "moved");
-    let to = format!("{}{to}", asked.base).parse().ok()?;
+    let to = format!("{}{to}", request.base).parse().ok()?;
     answer.headers_mut().insert(http::header::LOCATION, to);
     Some(answer)
 }
 
-fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer {
+fn answer_keys(world: &mut World, request: &ApiRequest, project: u64, rest: &[&str]) -> Answer {
     let shown = |world: &World| -> Vec<Value> {
         let all = world.keys.iter().filter(|key| key.project == project);
         all.map(|key| {
@@ -81,16 +81,16 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
         all.find(|key| key.get("id").and_then(Value::as_u64) == Some(id))
     };
     let missing = || refuse(StatusCode::NOT_FOUND, "The target couldn't be found.");
-    match (&asked.method, rest) {
+    match (&request.method, rest) {
         (&Method::GET, []) => {
             let all = shown(world);
-            let mut answer = asked.page(&all, world.page_size, "limit");
+            let mut answer = request.page(&all, world.page_size, "limit");
             answer.headers_mut().remove(http::header::LINK);
             answer.headers_mut().insert("x-total-count", all.len().into());
             answer
         }
         (&Method::POST, []) => {
-            let (title, key) = (asked.text("title"), asked.text("key"));
+            let (title, key) = (request.field_text("title"), request.field_text("key"));
             let same = strip_comment(key);
             let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, message);
             if world
@@ -107,7 +107,7 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
             {
                 return invalid("A key with the same name already exists");
             }
-            let may_write = asked.body.get("read_only") != Some(&Value::Bool(true));
+            let may_write = request.body.get("read_only") != Some(&Value::Bool(true));
             match world.add_key(project, title, key, may_write, None) {
                 Some(id) => one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key)),
                 None => invalid("Invalid key content"),
@@ -115,7 +115,7 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
         }
         (&Method::DELETE, [id]) => {
             world.end_key(project, id.parse().unwrap_or_default());
-            nothing()
+            no_content()
         }
         _ => missing(),
     }

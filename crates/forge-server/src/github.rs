@@ -11,19 +11,19 @@ use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde_json::{Value, json};
 use tenure_git_server::Repositories;
 
-use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
+use crate::asked::{Answer, ApiRequest, answer_json, no_content, ok, refuse};
 use crate::world::{Owner, Token, World, strip_comment};
 
 /// The user name that git sends with the token of an installation.
 const USERNAME: &str = "x-access-token";
 
-pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
-    let parts = asked.parts();
+pub(crate) fn answer(world: &mut World, request: &ApiRequest) -> Answer {
+    let parts = request.parts();
     if let ["app", "installations", id, "access_tokens"] = parts[..] {
-        return give_token(world, asked, id);
+        return give_token(world, request, id);
     }
     if let ["orgs" | "users", owner, "installation"] = parts[..] {
-        if !is_app(world, asked) {
+        if !is_app(world, request) {
             return refuse(StatusCode::UNAUTHORIZED, "A JSON web token could not be decoded");
         }
         let mut all = world.installations.iter();
@@ -33,12 +33,12 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
         };
     }
     if parts == ["app"] {
-        return match is_app(world, asked) {
+        return match is_app(world, request) {
             true => ok(&json!({ "id": world.app.as_ref().map(|(id, _)| *id), "slug": "tenure" })),
             false => refuse(StatusCode::UNAUTHORIZED, "A JSON web token could not be decoded"),
         };
     }
-    let Some(authoriser) = world.find_authoriser(asked.token.as_deref()) else {
+    let Some(authoriser) = world.find_authoriser(request.token.as_deref()) else {
         return refuse(StatusCode::UNAUTHORIZED, "Bad credentials");
     };
     let (person, scopes, end) = (authoriser.person, authoriser.scopes.clone(), authoriser.expires_at);
@@ -48,7 +48,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
             let path = format!("{owner}/{name}");
             match world.find(true, &path) {
                 Some(found) => (found, rest),
-                None => return lead_on(world, asked, &path, rest).unwrap_or_else(missing),
+                None => return redirect_moved(world, request, &path, rest).unwrap_or_else(missing),
             }
         }
         ["repositories", id, rest @ ..] => (Owner::Project(id.parse().unwrap_or_default()), rest),
@@ -73,28 +73,28 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     if world.find_path(owner).is_none() || (scopes.is_empty() && world.level(person, owner) == 0) {
         return missing();
     }
-    match (&asked.method, rest, owner) {
-        (&Method::GET, [], _) => describe(world, owner),
+    match (&request.method, rest, owner) {
+        (&Method::GET, [], _) => describe_owner(world, owner),
         (_, ["keys", ..], _) if !may_administer => {
             refuse(StatusCode::FORBIDDEN, "Resource not accessible by integration")
         }
-        (_, ["keys", rest @ ..], Owner::Project(project)) => keys(world, asked, project, rest),
+        (_, ["keys", rest @ ..], Owner::Project(project)) => answer_keys(world, request, project, rest),
         _ => missing(),
     }
 }
 
 /// Redirects a former path to the address by number.
-fn lead_on(world: &World, asked: &Asked, path: &str, rest: &[&str]) -> Option<Answer> {
+fn redirect_moved(world: &World, request: &ApiRequest, path: &str, rest: &[&str]) -> Option<Answer> {
     let id = world.moved.get(path)?;
     let below: String = rest.iter().map(|part| format!("/{part}")).collect();
-    let to = format!("{}/repositories/{id}{below}", asked.base);
+    let to = format!("{}/repositories/{id}{below}", request.base);
     let body = json!({ "message": "Moved Permanently", "url": to });
     let mut answer = answer_json(StatusCode::MOVED_PERMANENTLY, &body);
     answer.headers_mut().insert(http::header::LOCATION, to.parse().ok()?);
     Some(answer)
 }
 
-fn describe(world: &World, owner: Owner) -> Answer {
+fn describe_owner(world: &World, owner: Owner) -> Answer {
     let path = world.find_path(owner).cloned().unwrap_or_default();
     match owner {
         Owner::Project(id) => {
@@ -105,7 +105,7 @@ fn describe(world: &World, owner: Owner) -> Answer {
     }
 }
 
-fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer {
+fn answer_keys(world: &mut World, request: &ApiRequest, project: u64, rest: &[&str]) -> Answer {
     let shown = |world: &World| -> Vec<Value> {
         let all = world.keys.iter().filter(|key| key.project == project);
         all.map(|key| {
@@ -120,14 +120,14 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
         all.find(|key| key.get("id").and_then(Value::as_u64) == Some(id))
     };
     let missing = || refuse(StatusCode::NOT_FOUND, "Not Found");
-    match (&asked.method, rest) {
+    match (&request.method, rest) {
         (&Method::GET, []) => {
             // GitHub's links to pages name repositories by their numbers.
             let path = format!("/repositories/{project}/keys");
-            asked.page_at(&path, &shown(world), (world.page_size, "per_page"))
+            request.page_at(&path, &shown(world), (world.page_size, "per_page"))
         }
         (&Method::POST, []) => {
-            let key = asked.text("key");
+            let key = request.field_text("key");
             let same = strip_comment(key);
             let invalid = |problem: &str| {
                 let errors = json!([{ "resource": "PublicKey", "code": "custom", "field": "key", "message": problem }]);
@@ -137,25 +137,25 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
             if world.keys.iter().any(|known| known.key == same) {
                 return invalid("key is already in use");
             }
-            let may_write = asked.body.get("read_only") != Some(&Value::Bool(true));
-            match world.add_key(project, asked.text("title"), key, may_write, None) {
+            let may_write = request.body.get("read_only") != Some(&Value::Bool(true));
+            match world.add_key(project, request.field_text("title"), key, may_write, None) {
                 Some(id) => one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key)),
                 None => invalid("key is invalid. You must supply a key in OpenSSH public key format"),
             }
         }
         (&Method::DELETE, [id]) => {
             let is_ended = id.parse().is_ok_and(|id| world.end_key(project, id));
-            if is_ended { nothing() } else { missing() }
+            if is_ended { no_content() } else { missing() }
         }
         _ => missing(),
     }
 }
 
 /// Checks whether the App has signed the token, and whether the token is valid now.
-fn is_app(world: &World, asked: &Asked) -> bool {
+fn is_app(world: &World, request: &ApiRequest) -> bool {
     let check = || {
         let (id, key) = world.app.as_ref()?;
-        let (message, signature) = asked.token.as_deref()?.rsplit_once('.')?;
+        let (message, signature) = request.token.as_deref()?.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key);
         key.verify(message.as_bytes(), &signature).ok()?;
@@ -169,8 +169,8 @@ fn is_app(world: &World, asked: &Asked) -> bool {
 }
 
 /// Makes a token for some repositories of an installation, with the requested rights only.
-fn give_token(world: &mut World, asked: &Asked, installation: &str) -> Answer {
-    if !is_app(world, asked) {
+fn give_token(world: &mut World, request: &ApiRequest, installation: &str) -> Answer {
+    if !is_app(world, request) {
         return refuse(StatusCode::UNAUTHORIZED, "A JSON web token could not be decoded");
     }
     let number = installation.parse::<u64>().unwrap_or_default();
@@ -182,7 +182,7 @@ fn give_token(world: &mut World, asked: &Asked, installation: &str) -> Answer {
         path.strip_prefix(owner.as_str())
             .is_some_and(|rest| rest.starts_with('/'))
     };
-    let wanted = asked.body.get("repository_ids").and_then(Value::as_array);
+    let wanted = request.body.get("repository_ids").and_then(Value::as_array);
     let wanted: Option<Vec<u64>> = wanted.map(|ids| ids.iter().filter_map(Value::as_u64).collect());
     let mut repositories = Vec::new();
     for (id, path) in world.projects.iter().filter(|(_, path)| is_there(path)) {
@@ -195,7 +195,7 @@ fn give_token(world: &mut World, asked: &Asked, installation: &str) -> Answer {
             "There is at least one repository that does not exist or is not accessible to the parent installation.";
         return refuse(StatusCode::UNPROCESSABLE_ENTITY, message);
     }
-    let permissions = asked
+    let permissions = request
         .body
         .get("permissions")
         .and_then(Value::as_object)

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_git_server::Repositories;
 
-use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
+use crate::asked::{Answer, ApiRequest, answer_json, no_content, ok, refuse};
 use crate::world::{Issue, Owner, Token, World, make_value, strip_comment};
 
 /// Access levels of GitLab.
@@ -27,13 +27,13 @@ const SCOPES: [&str; 7] = [
     "write_virtual_registry",
 ];
 
-pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
-    let parts = asked.parts();
+pub(crate) fn answer(world: &mut World, request: &ApiRequest) -> Answer {
+    let parts = request.parts();
     let Some(["api", "v4", parts @ ..]) = parts.get(..) else {
         return refuse(StatusCode::NOT_FOUND, "404 Not Found");
     };
-    let Some(authoriser) = world.find_authoriser(asked.token.as_deref()) else {
-        return if asked.token.is_some() {
+    let Some(authoriser) = world.find_authoriser(request.token.as_deref()) else {
+        return if request.token.is_some() {
             let description = "Token is expired. You can either do re-authorization or token refresh.";
             let body = json!({ "error": "invalid_token", "error_description": description });
             answer_json(StatusCode::UNAUTHORIZED, &body)
@@ -43,7 +43,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     };
     let person = authoriser.person;
     let is_wide = authoriser.scopes.iter().any(|scope| scope == "api");
-    if !is_wide && asked.method != Method::GET {
+    if !is_wide && request.method != Method::GET {
         let body = json!({ "error": "insufficient_scope", "scope": "api",
             "error_description": "The request requires higher privileges than provided by the access token." });
         return answer_json(StatusCode::FORBIDDEN, &body);
@@ -61,25 +61,25 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
             ok(&json!({ "id": person, "username": name, "state": "active" }))
         }
         ["projects", project, rest @ ..] => {
-            let owner = match find(world, asked, "projects", project) {
+            let owner = match find_owner(world, request, "projects", project) {
                 Ok(owner) => owner,
                 Err(answer) => return *answer,
             };
-            of_owner(world, asked, person, owner, rest)
+            answer_owner(world, request, person, owner, rest)
         }
         ["groups", group, rest @ ..] => {
-            let owner = match find(world, asked, "groups", group) {
+            let owner = match find_owner(world, request, "groups", group) {
                 Ok(owner) => owner,
                 Err(answer) => return *answer,
             };
-            of_owner(world, asked, person, owner, rest)
+            answer_owner(world, request, person, owner, rest)
         }
         _ => refuse(StatusCode::NOT_FOUND, "404 Not Found"),
     }
 }
 
 /// Finds a project or group by its number or path. A former path redirects (since GitLab 16.7), with every method.
-fn find(world: &World, asked: &Asked, kind: &str, name: &str) -> Result<Owner, Box<Answer>> {
+fn find_owner(world: &World, request: &ApiRequest, kind: &str, name: &str) -> Result<Owner, Box<Answer>> {
     let is_project = kind == "projects";
     let missing = || {
         let message = if is_project {
@@ -107,15 +107,15 @@ fn find(world: &World, asked: &Asked, kind: &str, name: &str) -> Result<Owner, B
         StatusCode::MOVED_PERMANENTLY,
         "This resource has been moved permanently",
     );
-    let rest = asked.path.splitn(6, '/').nth(5).map(|rest| format!("/{rest}"));
-    let location = format!("{}/api/v4/projects/{id}{}", asked.base, rest.unwrap_or_default());
+    let rest = request.path.splitn(6, '/').nth(5).map(|rest| format!("/{rest}"));
+    let location = format!("{}/api/v4/projects/{id}{}", request.base, rest.unwrap_or_default());
     if let Ok(location) = location.parse() {
         answer.headers_mut().insert(http::header::LOCATION, location);
     }
     Err(Box::new(answer))
 }
 
-fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &[&str]) -> Answer {
+fn answer_owner(world: &mut World, request: &ApiRequest, person: u64, owner: Owner, rest: &[&str]) -> Answer {
     let level = world.level(person, owner);
     let is_project = matches!(owner, Owner::Project(_));
     if level < GUEST {
@@ -127,16 +127,16 @@ fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &
         return refuse(StatusCode::NOT_FOUND, message);
     }
     let needed = match rest {
-        ["deploy_tokens", ..] if !is_project && asked.method != Method::GET => OWNER,
+        ["deploy_tokens", ..] if !is_project && request.method != Method::GET => OWNER,
         ["deploy_tokens" | "deploy_keys", ..] => MAINTAINER,
         _ => GUEST,
     };
     if level < needed {
         return refuse(StatusCode::FORBIDDEN, "403 Forbidden");
     }
-    match (&asked.method, rest, owner) {
-        (&Method::GET, [], _) => describe(world, asked, owner),
-        (&Method::GET, ["projects"], Owner::Group(group)) => list_members(world, asked, group),
+    match (&request.method, rest, owner) {
+        (&Method::GET, [], _) => describe_owner(world, request, owner),
+        (&Method::GET, ["projects"], Owner::Group(group)) => list_members(world, request, group),
         (&Method::GET, ["members", "all", user], _) => {
             let user = user.parse().unwrap_or_default();
             match world.level(user, owner) {
@@ -147,9 +147,9 @@ fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &
                 ),
             }
         }
-        (_, ["deploy_tokens", rest @ ..], _) => deploy_tokens(world, asked, owner, rest),
-        (_, ["deploy_keys", rest @ ..], Owner::Project(project)) => deploy_keys(world, asked, project, rest),
-        (_, ["issues", rest @ ..], Owner::Project(project)) => issues(world, asked, project, rest),
+        (_, ["deploy_tokens", rest @ ..], _) => answer_deploy_tokens(world, request, owner, rest),
+        (_, ["deploy_keys", rest @ ..], Owner::Project(project)) => answer_deploy_keys(world, request, project, rest),
+        (_, ["issues", rest @ ..], Owner::Project(project)) => answer_issues(world, request, project, rest),
         _ => refuse(StatusCode::NOT_FOUND, "404 Not Found"),
     }
 }
@@ -168,14 +168,14 @@ fn describe_project(world: &World, id: u64, path: &str) -> Value {
 }
 
 /// Returns the first page of the projects of a group and its subgroups, sorted by number.
-fn list_members(world: &World, asked: &Asked, group: u64) -> Answer {
+fn list_members(world: &World, request: &ApiRequest, group: u64) -> Answer {
     let above = world
         .groups
         .get(&group)
         .map(|path| format!("{path}/"))
         .unwrap_or_default();
-    let with_subgroups = asked.query("include_subgroups") == Some("true");
-    let most = asked.query("per_page").and_then(|most| most.parse().ok());
+    let with_subgroups = request.query("include_subgroups") == Some("true");
+    let most = request.query("per_page").and_then(|most| most.parse().ok());
     let is_in = |path: &str| {
         let rest = path.strip_prefix(&above);
         rest.is_some_and(|rest| with_subgroups || !rest.contains('/'))
@@ -186,7 +186,7 @@ fn list_members(world: &World, asked: &Asked, group: u64) -> Answer {
     ok(&Value::from(page))
 }
 
-fn describe(world: &World, asked: &Asked, owner: Owner) -> Answer {
+fn describe_owner(world: &World, request: &ApiRequest, owner: Owner) -> Answer {
     let Some(path) = world.find_path(owner) else {
         return refuse(StatusCode::NOT_FOUND, "404 Not Found");
     };
@@ -196,7 +196,7 @@ fn describe(world: &World, asked: &Asked, owner: Owner) -> Answer {
         Owner::Group(id) => {
             let mut group = json!({ "id": id, "name": name, "path": name, "full_path": path });
             // GitLab sends all projects of the group with the group, unless the client opts out.
-            if asked.query("with_projects") != Some("false")
+            if request.query("with_projects") != Some("false")
                 && let Some(fields) = group.as_object_mut()
             {
                 let projects = world
@@ -222,7 +222,7 @@ fn write_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()
 }
 
-fn deploy_tokens(world: &mut World, asked: &Asked, owner: Owner, rest: &[&str]) -> Answer {
+fn answer_deploy_tokens(world: &mut World, request: &ApiRequest, owner: Owner, rest: &[&str]) -> Answer {
     let find = |world: &World, id: &str| {
         let id = id.parse::<u64>().ok()?;
         let mut all = world.tokens.iter();
@@ -230,30 +230,30 @@ fn deploy_tokens(world: &mut World, asked: &Asked, owner: Owner, rest: &[&str]) 
             .map(|token| show_token(world, token))
     };
     let missing = || refuse(StatusCode::NOT_FOUND, "404 Not found");
-    match (&asked.method, rest) {
+    match (&request.method, rest) {
         (&Method::GET, []) => {
-            let only_active = asked.query("active") == Some("true");
+            let only_active = request.query("active") == Some("true");
             let all = world.tokens.iter().filter(|token| token.owner == owner);
             let mut all: Vec<Value> = all.map(|token| show_token(world, token)).collect();
             all.retain(|token| {
                 let is = |name: &str| token.get(name) == Some(&Value::Bool(true));
                 !only_active || !(is("revoked") || is("expired"))
             });
-            asked.page(&all, world.page_size, "per_page")
+            request.page(&all, world.page_size, "per_page")
         }
         (&Method::GET, [id]) => find(world, id).map_or_else(missing, |token| ok(&token)),
-        (&Method::POST, []) => make_token(world, asked, owner),
+        (&Method::POST, []) => make_token(world, request, owner),
         (&Method::DELETE, [id]) => {
             let is_ended = id.parse().is_ok_and(|id| world.end_token(owner, id, false));
-            if is_ended { nothing() } else { missing() }
+            if is_ended { no_content() } else { missing() }
         }
         _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
     }
 }
 
-fn make_token(world: &mut World, asked: &Asked, owner: Owner) -> Answer {
-    let name = asked.text("name");
-    let scopes = asked.body.get("scopes").and_then(Value::as_array);
+fn make_token(world: &mut World, request: &ApiRequest, owner: Owner) -> Answer {
+    let name = request.field_text("name");
+    let scopes = request.body.get("scopes").and_then(Value::as_array);
     let scopes: Vec<String> = scopes
         .into_iter()
         .flatten()
@@ -273,15 +273,15 @@ fn make_token(world: &mut World, asked: &Asked, owner: Owner) -> Answer {
             &json!({ "error": "scopes does not have a valid value" }),
         );
     }
-    let expires_at = match asked.text("expires_at") {
+    let expires_at = match request.field_text("expires_at") {
         "" => None,
         text => match text.parse::<Timestamp>() {
-            Ok(end) => Some(if world.ends_at_midnight { midnight(end) } else { end }),
+            Ok(end) => Some(if world.ends_at_midnight { start_of_day(end) } else { end }),
             Err(_) => return answer_json(StatusCode::BAD_REQUEST, &json!({ "error": "expires_at is invalid" })),
         },
     };
     let id = world.next();
-    let username = match asked.text("username") {
+    let username = match request.field_text("username") {
         "" => format!("gitlab+deploy-token-{id}"),
         name => name.to_owned(),
     };
@@ -311,12 +311,12 @@ fn make_token(world: &mut World, asked: &Asked, owner: Owner) -> Answer {
 }
 
 /// Returns 00:00 UTC of the date.
-fn midnight(time: Timestamp) -> Timestamp {
+fn start_of_day(time: Timestamp) -> Timestamp {
     let second = time.as_second();
     Timestamp::from_second(second - second.rem_euclid(86_400)).unwrap_or(time)
 }
 
-fn deploy_keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer {
+fn answer_deploy_keys(world: &mut World, request: &ApiRequest, project: u64, rest: &[&str]) -> Answer {
     let shown = |world: &World| -> Vec<Value> {
         let all = world.keys.iter().filter(|key| key.project == project);
         all.map(|key| {
@@ -331,14 +331,14 @@ fn deploy_keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) ->
         all.find(|key| key.get("id").and_then(Value::as_u64) == Some(id))
     };
     let missing = || refuse(StatusCode::NOT_FOUND, "404 Not found");
-    match (&asked.method, rest) {
-        (&Method::GET, []) => asked.page(&shown(world), world.page_size, "per_page"),
+    match (&request.method, rest) {
+        (&Method::GET, []) => request.page(&shown(world), world.page_size, "per_page"),
         (&Method::GET, [id]) => {
             let key = id.parse().ok().and_then(|id| one(world, id));
             key.map_or_else(missing, |key| ok(&key))
         }
         (&Method::POST, []) => {
-            let (title, key) = (asked.text("title"), asked.text("key"));
+            let (title, key) = (request.field_text("title"), request.field_text("key"));
             let same = strip_comment(key);
             let known = world
                 .keys
@@ -348,8 +348,8 @@ fn deploy_keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) ->
             if let Some(id) = known.map(|known| known.id) {
                 return one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key));
             }
-            let may_write = asked.body.get("can_push") == Some(&Value::Bool(true));
-            let expires_at = asked.text("expires_at").parse().ok();
+            let may_write = request.body.get("can_push") == Some(&Value::Bool(true));
+            let expires_at = request.field_text("expires_at").parse().ok();
             match world.add_key(project, title, key, may_write, expires_at) {
                 Some(id) => one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key)),
                 None => {
@@ -360,39 +360,39 @@ fn deploy_keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) ->
         }
         (&Method::DELETE, [id]) => {
             let is_ended = id.parse().is_ok_and(|id| world.end_key(project, id));
-            if is_ended { nothing() } else { missing() }
+            if is_ended { no_content() } else { missing() }
         }
         _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
     }
 }
 
-fn issues(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer {
+fn answer_issues(world: &mut World, request: &ApiRequest, project: u64, rest: &[&str]) -> Answer {
     let shown = |issue: &Issue, base: &str| {
         json!({ "id": 1_000_000 + issue.number, "iid": issue.number, "project_id": project, "title": issue.title,
             "description": issue.description, "state": if issue.is_open { "opened" } else { "closed" },
             "confidential": issue.is_confidential, "web_url": format!("{base}/-/issues/{}", issue.number) })
     };
-    match (&asked.method, rest) {
+    match (&request.method, rest) {
         (&Method::GET, []) => {
-            let (wanted, state) = (asked.query("search").unwrap_or_default(), asked.query("state"));
+            let (wanted, state) = (request.query("search").unwrap_or_default(), request.query("state"));
             let all = world.issues.iter().filter(|issue| issue.project == project);
             let all = all.filter(|issue| issue.title.contains(wanted) && (state != Some("opened") || issue.is_open));
-            let all: Vec<Value> = all.map(|issue| shown(issue, &asked.base)).collect();
-            asked.page(&all, world.page_size, "per_page")
+            let all: Vec<Value> = all.map(|issue| shown(issue, &request.base)).collect();
+            request.page(&all, world.page_size, "per_page")
         }
         (&Method::POST, []) => {
-            if asked.text("title").is_empty() {
+            if request.field_text("title").is_empty() {
                 return answer_json(StatusCode::BAD_REQUEST, &json!({ "error": "title is missing" }));
             }
             let issue = Issue {
                 project,
                 number: world.issues.iter().filter(|issue| issue.project == project).count() as u64 + 1,
-                title: asked.text("title").to_owned(),
-                description: asked.text("description").to_owned(),
-                is_confidential: asked.body.get("confidential") == Some(&Value::Bool(true)),
+                title: request.field_text("title").to_owned(),
+                description: request.field_text("description").to_owned(),
+                is_confidential: request.body.get("confidential") == Some(&Value::Bool(true)),
                 is_open: true,
             };
-            let answer = answer_json(StatusCode::CREATED, &shown(&issue, &asked.base));
+            let answer = answer_json(StatusCode::CREATED, &shown(&issue, &request.base));
             world.issues.push(issue);
             answer
         }
@@ -402,12 +402,12 @@ fn issues(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answ
             let Some(issue) = all.find(|issue| issue.project == project && issue.number == number) else {
                 return refuse(StatusCode::NOT_FOUND, "404 Not found");
             };
-            match asked.text("state_event") {
+            match request.field_text("state_event") {
                 "close" => issue.is_open = false,
                 "reopen" => issue.is_open = true,
                 _ => {}
             }
-            ok(&shown(issue, &asked.base))
+            ok(&shown(issue, &request.base))
         }
         _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
     }

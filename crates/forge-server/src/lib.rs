@@ -17,5 +17,5 @@ mod server;
 mod world;
 
 pub use fault::{Fault, Misbehaviour};
-pub use server::{ForgeServer, Heard, Kind};
+pub use server::{ForgeServer, Kind, RecordedRequest};
 pub use world::{Issue, Live, LiveKind, Owner};

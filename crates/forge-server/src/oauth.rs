@@ -4,8 +4,8 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::asked::{Answer, Asked, json as answer_json, ok};
-use crate::world::{World, hash, make_value};
+use crate::asked::{Answer, ApiRequest, answer_json, ok};
+use crate::world::{World, hash_value, make_value};
 
 /// The lifetime of a code, and the least number of seconds between two polls for it.
 const LIFE: SignedDuration = SignedDuration::from_mins(5);
@@ -28,12 +28,12 @@ pub(crate) enum Decision {
     Denied,
 }
 
-pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
-    match asked.parts().get(1..) {
-        Some(["authorize_device"]) => start(world, asked),
-        Some(["token"]) => poll(world, asked),
+pub(crate) fn answer(world: &mut World, request: &ApiRequest) -> Answer {
+    match request.parts().get(1..) {
+        Some(["authorize_device"]) => start_device_flow(world, request),
+        Some(["token"]) => poll_token(world, request),
         Some(["revoke"]) => {
-            let shown = hash(asked.text("token"));
+            let shown = hash_value(request.field_text("token"));
             for known in &mut world.authorisers {
                 known.is_revoked |= known.sha256 == shown;
             }
@@ -43,8 +43,8 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     }
 }
 
-fn start(world: &mut World, asked: &Asked) -> Answer {
-    if asked.text("client_id").is_empty() {
+fn start_device_flow(world: &mut World, request: &ApiRequest) -> Answer {
+    if request.field_text("client_id").is_empty() {
         return refuse("invalid_client", "Client authentication failed due to unknown client.");
     }
     let letters = make_value("").to_uppercase();
@@ -52,12 +52,12 @@ fn start(world: &mut World, asked: &Asked) -> Answer {
     let device = Device {
         device_code: make_value(""),
         user_code: user_code.collect(),
-        scope: asked.text("scope").to_owned(),
+        scope: request.field_text("scope").to_owned(),
         expires_at: world.clock.now().saturating_add(LIFE).unwrap_or(Timestamp::MAX),
         asked_at: None,
         decision: None,
     };
-    let at = format!("{}/oauth/device", asked.base);
+    let at = format!("{}/oauth/device", request.base);
     let answer = ok(
         &json!({ "device_code": device.device_code, "user_code": device.user_code, "verification_uri": at,
         "verification_uri_complete": format!("{at}?user_code={}", device.user_code),
@@ -67,15 +67,15 @@ fn start(world: &mut World, asked: &Asked) -> Answer {
     answer
 }
 
-fn poll(world: &mut World, asked: &Asked) -> Answer {
-    if asked.text("grant_type") != "urn:ietf:params:oauth:grant-type:device_code" {
+fn poll_token(world: &mut World, request: &ApiRequest) -> Answer {
+    if request.field_text("grant_type") != "urn:ietf:params:oauth:grant-type:device_code" {
         return refuse(
             "unsupported_grant_type",
             "The authorization grant type is not supported.",
         );
     }
     let now = world.clock.now();
-    let code = asked.text("device_code");
+    let code = request.field_text("device_code");
     let Some(at) = world.devices.iter().position(|device| device.device_code == code) else {
         return refuse("invalid_grant", "The provided authorization grant is invalid.");
     };

@@ -15,8 +15,8 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 
-use crate::asked::{Answer, Asked, json as answer_json, ok};
-use crate::world::{Owner, World, hash, make_value};
+use crate::asked::{Answer, ApiRequest, answer_json, ok};
+use crate::world::{Owner, World, hash_value, make_value};
 
 /// Developers may push with a token of their own, and Reporters may pull.
 const DEVELOPER: u8 = 30;
@@ -64,26 +64,28 @@ enum Shown {
     Person(u64),
 }
 
-pub(crate) fn answer(world: &World, asked: &Asked, signer: &Signer) -> Answer {
-    let Some(shown) = asked
+pub(crate) fn answer(world: &World, request: &ApiRequest, signer: &Signer) -> Answer {
+    let Some(shown) = request
         .basic
         .as_ref()
-        .and_then(|(name, password)| find(world, name, password))
+        .and_then(|(name, password)| find_identity(world, name, password))
     else {
         let mut answer = refuse(StatusCode::UNAUTHORIZED, "HTTP Basic: Access denied");
         let challenge = HeaderValue::from_static("Basic realm=\"GitLab\"");
         answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         return answer;
     };
-    let scopes = asked.query.iter().filter(|(name, _)| name == "scope");
-    let access: Vec<Value> = scopes.filter_map(|(_, scope)| allow(world, &shown, scope)).collect();
-    let asks = asked.query.iter().any(|(name, _)| name == "scope");
+    let scopes = request.query.iter().filter(|(name, _)| name == "scope");
+    let access: Vec<Value> = scopes
+        .filter_map(|(_, scope)| grant_scope(world, &shown, scope))
+        .collect();
+    let asks = request.query.iter().any(|(name, _)| name == "scope");
     if asks && access.is_empty() {
         return refuse(StatusCode::FORBIDDEN, "access forbidden");
     }
     // The registry uses the real time, even if this host's clock differs.
     let now = Timestamp::now().as_second();
-    let claims = json!({ "iss": "forge", "aud": asked.query("service").unwrap_or_default(), "sub": "", "jti": make_value(""),
+    let claims = json!({ "iss": "forge", "aud": request.query("service").unwrap_or_default(), "sub": "", "jti": make_value(""),
         "iat": now, "nbf": now - 5, "exp": now + 300, "access": access });
     match signer.sign(&claims) {
         Some(token) => ok(&json!({ "token": token })),
@@ -91,11 +93,11 @@ pub(crate) fn answer(world: &World, asked: &Asked, signer: &Signer) -> Answer {
     }
 }
 
-fn find(world: &World, name: &str, password: &str) -> Option<Shown> {
+fn find_identity(world: &World, name: &str, password: &str) -> Option<Shown> {
     if let Some(authoriser) = world.find_authoriser(Some(password)) {
         return Some(Shown::Person(authoriser.person));
     }
-    let (now, shown) = (world.clock.now(), hash(password));
+    let (now, shown) = (world.clock.now(), hash_value(password));
     let mut all = world.tokens.iter();
     let token = all.find(|token| {
         let is_over = token.is_revoked || token.expires_at.is_some_and(|end| end <= now);
@@ -106,7 +108,7 @@ fn find(world: &World, name: &str, password: &str) -> Option<Shown> {
 }
 
 /// Returns the granted part of `repository:<path>:<actions>`.
-fn allow(world: &World, shown: &Shown, scope: &str) -> Option<Value> {
+fn grant_scope(world: &World, shown: &Shown, scope: &str) -> Option<Value> {
     let (name, actions) = scope.strip_prefix("repository:")?.rsplit_once(':')?;
     // A project can also have images below its path.
     let project = world.projects.iter().find(|(_, path)| {

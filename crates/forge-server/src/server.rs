@@ -19,12 +19,12 @@ use tenure_git_server::{Access, GitServer, Options, SshOptions};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
-use crate::asked::{Answer, Asked, refuse};
+use crate::asked::{Answer, ApiRequest, refuse};
 use crate::clock::Clock;
 use crate::fault::{Fault, Misbehaviour};
 use crate::oauth::{self, Decision};
 use crate::registry_token::{self, Signer};
-use crate::world::{Issue, Live, Owner, World, hash};
+use crate::world::{Issue, Live, Owner, World, hash_value};
 use crate::{gitea, github, gitlab};
 
 /// The largest size of a request's body.
@@ -45,7 +45,7 @@ pub enum Kind {
 
 /// A received request, without the credential that it had.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct RecordedRequest {
     /// The method.
     pub method: Method,
     /// The path and the query.
@@ -70,7 +70,7 @@ struct Traffic {
     faults: Vec<Fault>,
     limit: Option<Limit>,
     counts: BTreeMap<(String, String), usize>,
-    heard: VecDeque<Heard>,
+    requests: VecDeque<RecordedRequest>,
 }
 
 /// A rate limit: the allowed requests in a period, and the count since the period began.
@@ -156,11 +156,11 @@ impl ForgeServer {
         })
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn lock_world(&self) -> MutexGuard<'_, World> {
         self.shared.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn traffic(&self) -> MutexGuard<'_, Traffic> {
+    fn lock_traffic(&self) -> MutexGuard<'_, Traffic> {
         self.shared.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl ForgeServer {
     /// When a repository of that name exists.
     pub async fn add_project(&self, path: &str) -> io::Result<u64> {
         self.git.create(path).await.map_err(io::Error::other)?;
-        let mut world = self.world();
+        let mut world = self.lock_world();
         let id = world.next();
         world.projects.insert(id, path.to_owned());
         // The path now belongs to the new project, so the redirect from an earlier project ends.
@@ -198,7 +198,7 @@ impl ForgeServer {
 
     /// Adds a group and returns its number.
     pub fn add_group(&self, path: &str) -> u64 {
-        let mut world = self.world();
+        let mut world = self.lock_world();
         let id = world.next();
         world.groups.insert(id, path.to_owned());
         id
@@ -209,7 +209,7 @@ impl ForgeServer {
     /// # Errors
     /// When the project is missing, or the path is taken.
     pub fn move_project(&self, id: u64, path: &str) -> io::Result<()> {
-        let mut world = self.world();
+        let mut world = self.lock_world();
         let old = world.projects.get(&id).cloned().ok_or(io::ErrorKind::NotFound)?;
         self.git.rename(&old, path).map_err(io::Error::other)?;
         world.projects.insert(id, path.to_owned());
@@ -222,7 +222,7 @@ impl ForgeServer {
     /// # Errors
     /// When the folder can't be removed.
     pub fn remove_project(&self, id: u64) -> io::Result<()> {
-        let mut world = self.world();
+        let mut world = self.lock_world();
         if let Some(path) = world.projects.get(&id)
             && let Ok(repository) = self.git.repository(path)
         {
@@ -234,7 +234,7 @@ impl ForgeServer {
 
     /// Adds a person and returns their number.
     pub fn add_person(&self, name: &str) -> u64 {
-        let mut world = self.world();
+        let mut world = self.lock_world();
         let id = world.next();
         world.people.insert(id, name.to_owned());
         id
@@ -242,19 +242,19 @@ impl ForgeServer {
 
     /// Sets the level of a person in a project or group, in GitLab's levels: 40 is a Maintainer, 50 an Owner, 0 no member.
     pub fn set_level(&self, person: u64, owner: Owner, level: u8) {
-        self.world().members.insert((person, owner), level);
+        self.lock_world().members.insert((person, owner), level);
     }
 
     /// Makes a token of a person for the API, with GitLab's scopes (`api`, `read_api`).
     #[must_use]
     pub fn authorise(&self, person: u64, scopes: &[&str], expires_at: Option<Timestamp>) -> String {
-        self.world().authorise(person, scopes, "glpat-", expires_at)
+        self.lock_world().authorise(person, scopes, "glpat-", expires_at)
     }
 
     /// Revokes such a token.
     pub fn revoke_authoriser(&self, value: &str) {
-        let shown = hash(value);
-        for known in &mut self.world().authorisers {
+        let shown = hash_value(value);
+        for known in &mut self.lock_world().authorisers {
             known.is_revoked |= known.sha256 == shown;
         }
     }
@@ -269,13 +269,13 @@ impl ForgeServer {
         let der = base64::engine::general_purpose::STANDARD.decode(lines);
         let pair = RsaKeyPair::from_der(&der.map_err(io::Error::other)?);
         let pair = pair.map_err(|error| io::Error::other(error.to_string()))?;
-        self.world().app = Some((id, pair.public_key().as_ref().to_vec()));
+        self.lock_world().app = Some((id, pair.public_key().as_ref().to_vec()));
         Ok(())
     }
 
     /// Adds an installation of the App for all repositories of an owner, and returns its number.
     pub fn add_installation(&self, owner: &str) -> u64 {
-        let mut world = self.world();
+        let mut world = self.lock_world();
         let id = world.next();
         world.installations.push((id, owner.to_owned()));
         id
@@ -283,12 +283,12 @@ impl ForgeServer {
 
     /// Revokes a deploy token as in the web pages, so its row stays. Returns whether the token existed.
     pub fn revoke_in_web_pages(&self, owner: Owner, id: u64) -> bool {
-        self.world().end_token(owner, id, true)
+        self.lock_world().end_token(owner, id, true)
     }
 
     /// Enters a code in the browser as a person, and allows or denies the request. Returns whether the code exists.
     pub fn enter_code(&self, code: &str, person: u64, is_allowed: bool) -> bool {
-        let mut world = self.world();
+        let mut world = self.lock_world();
         let mut all = world.devices.iter_mut();
         let Some(device) = all.find(|device| device.user_code == code) else {
             return false;
@@ -303,7 +303,7 @@ impl ForgeServer {
 
     /// Sets the host with which the names of images begin.
     pub fn set_registry(&self, host: &str) {
-        self.world().registry = Some(host.to_owned());
+        self.lock_world().registry = Some(host.to_owned());
     }
 
     /// Returns the configuration with which a container registry trusts this host: the realm of the tokens, their issuer (`forge`), and the certificate in PEM that
@@ -319,49 +319,49 @@ impl ForgeServer {
 
     /// Sets the address that the host writes into its later answers, such as GitLab's `external_url`.
     pub fn set_known_as(&self, url: &str) {
-        self.world().known_as = Some(url.to_owned());
+        self.lock_world().known_as = Some(url.to_owned());
     }
 
     /// Sets the largest number of entries on a page of a list.
     pub fn set_page_size(&self, size: usize) {
-        self.world().page_size = size;
+        self.lock_world().page_size = size;
     }
 
     /// Sets whether deploy tokens end at 00:00 UTC of their date (the default), or exactly at the requested time.
     pub fn set_midnight(&self, ends_at_midnight: bool) {
-        self.world().ends_at_midnight = ends_at_midnight;
+        self.lock_world().ends_at_midnight = ends_at_midnight;
     }
 
     /// Stops the clock at a time.
     pub fn set_time(&self, time: Timestamp) {
-        self.world().clock.set(time);
+        self.lock_world().clock.set(time);
     }
 
     /// Moves the clock forward.
     pub fn advance(&self, by: SignedDuration) {
-        self.world().clock.advance(by);
+        self.lock_world().clock.advance(by);
     }
 
     /// Returns the time of the host.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        self.world().clock.now()
+        self.lock_world().clock.now()
     }
 
     /// Adds a fault.
     pub fn misbehave(&self, fault: Fault) {
-        self.traffic().faults.push(fault);
+        self.lock_traffic().faults.push(fault);
     }
 
     /// Removes all faults.
     pub fn behave(&self) {
-        self.traffic().faults.clear();
+        self.lock_traffic().faults.clear();
     }
 
     /// Sets a rate limit: the requests that the host accepts in a period. Headers report the limit.
     pub fn set_rate_limit(&self, requests: u64, per: SignedDuration) {
         let since = self.now();
-        self.traffic().limit = Some(Limit {
+        self.lock_traffic().limit = Some(Limit {
             requests,
             per,
             since,
@@ -372,7 +372,7 @@ impl ForgeServer {
     /// Counts the requests with this method and this text in their path.
     #[must_use]
     pub fn count(&self, method: &Method, path: &str) -> usize {
-        let traffic = self.traffic();
+        let traffic = self.lock_traffic();
         let all = traffic.counts.iter();
         all.filter(|((known, at), _)| known == method.as_str() && at.contains(path))
             .map(|(_, count)| count)
@@ -381,20 +381,20 @@ impl ForgeServer {
 
     /// Returns the last requests, at most ten thousand.
     #[must_use]
-    pub fn heard(&self) -> Vec<Heard> {
-        self.traffic().heard.iter().cloned().collect()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.lock_traffic().requests.iter().cloned().collect()
     }
 
     /// Returns the credentials that are valid now.
     #[must_use]
     pub fn live(&self) -> Vec<Live> {
-        self.world().live()
+        self.lock_world().live()
     }
 
     /// Returns all issues.
     #[must_use]
     pub fn issues(&self) -> Vec<Issue> {
-        self.world().issues.clone()
+        self.lock_world().issues.clone()
     }
 }
 
@@ -404,17 +404,17 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> Result<Answer, Cu
         return Ok(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too large"));
     };
     let request = Request::from_parts(parts, body.to_bytes());
-    let answer = answer(shared, &request);
+    let answer = answer_request(shared, &request);
     let mut traffic = shared.traffic.lock().unwrap_or_else(PoisonError::into_inner);
     let path = request.uri().path().to_owned();
     let key = (request.method().to_string(), path);
     if traffic.counts.len() < REMEMBERED || traffic.counts.contains_key(&key) {
         *traffic.counts.entry(key).or_default() += 1;
     }
-    if traffic.heard.len() >= REMEMBERED {
-        traffic.heard.pop_front();
+    if traffic.requests.len() >= REMEMBERED {
+        traffic.requests.pop_front();
     }
-    traffic.heard.push_back(Heard {
+    traffic.requests.push_back(RecordedRequest {
         method: request.method().clone(),
         target: request.uri().to_string(),
         body: String::from_utf8_lossy(request.body()).into_owned(),
@@ -426,7 +426,7 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> Result<Answer, Cu
     answer
 }
 
-fn answer(shared: &Shared, request: &Request<Bytes>) -> Result<Answer, CutOff> {
+fn answer_request(shared: &Shared, request: &Request<Bytes>) -> Result<Answer, CutOff> {
     let mut world = shared.world.lock().unwrap_or_else(PoisonError::into_inner);
     let now = world.clock.now();
     let (fault, limited) = {
@@ -437,31 +437,31 @@ fn answer(shared: &Shared, request: &Request<Bytes>) -> Result<Answer, CutOff> {
         let limited = traffic.limit.as_mut().map(|limit| limit.take(now));
         (fault, limited)
     };
-    let mut act = || act(shared, &mut world, request);
+    let mut route = || route_request(shared, &mut world, request);
     let mut answer = match (fault, limited) {
         (Some(Misbehaviour::Cut), _) => return Err(CutOff),
         (Some(Misbehaviour::Answer(answer)), _) => answer,
         (Some(Misbehaviour::EffectThenCut), _) => {
-            act();
+            route();
             return Err(CutOff);
         }
         (Some(Misbehaviour::EffectThenAnswer(answer)), _) => {
-            act();
+            route();
             answer
         }
         (None, Some((false, headers))) => {
-            let Misbehaviour::Answer(mut answer) = Misbehaviour::limited(headers.1) else {
+            let Misbehaviour::Answer(mut answer) = Misbehaviour::rate_limit(headers.1) else {
                 return Err(CutOff);
             };
             headers.write(&mut answer);
             answer
         }
         (None, Some((true, headers))) => {
-            let mut answer = act();
+            let mut answer = route();
             headers.write(&mut answer);
             answer
         }
-        (None, None) => act(),
+        (None, None) => route(),
     };
     if let Ok(date) = HeaderValue::from_str(&now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()) {
         answer.headers_mut().entry(DATE).or_insert(date);
@@ -469,15 +469,15 @@ fn answer(shared: &Shared, request: &Request<Bytes>) -> Result<Answer, CutOff> {
     Ok(answer)
 }
 
-fn act(shared: &Shared, world: &mut World, request: &Request<Bytes>) -> Answer {
+fn route_request(shared: &Shared, world: &mut World, request: &Request<Bytes>) -> Answer {
     let base = world.known_as.as_deref().unwrap_or(&shared.base);
-    let asked = Asked::read(request, base);
-    match (world.kind, asked.path.as_str()) {
-        (Kind::Gitlab, "/jwt/auth") => registry_token::answer(world, &asked, &shared.signer),
-        (Kind::Gitlab, path) if path.starts_with("/oauth/") => oauth::answer(world, &asked),
-        (Kind::Gitlab, _) => gitlab::answer(world, &asked),
-        (Kind::Github, _) => github::answer(world, &asked),
-        (Kind::Gitea, _) => gitea::answer(world, &asked),
+    let api_request = ApiRequest::read(request, base);
+    match (world.kind, api_request.path.as_str()) {
+        (Kind::Gitlab, "/jwt/auth") => registry_token::answer(world, &api_request, &shared.signer),
+        (Kind::Gitlab, path) if path.starts_with("/oauth/") => oauth::answer(world, &api_request),
+        (Kind::Gitlab, _) => gitlab::answer(world, &api_request),
+        (Kind::Github, _) => github::answer(world, &api_request),
+        (Kind::Gitea, _) => gitea::answer(world, &api_request),
     }
 }
 

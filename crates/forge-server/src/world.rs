@@ -188,7 +188,7 @@ impl World {
 
     /// Returns the owner of a token, if the token is valid.
     pub(crate) fn find_authoriser(&self, token: Option<&str>) -> Option<&Authoriser> {
-        let shown = hash(token?);
+        let shown = hash_value(token?);
         let now = self.clock.now();
         let mut all = self.authorisers.iter();
         all.find(|known| {
@@ -206,7 +206,7 @@ impl World {
     ) -> String {
         let value = make_value(prefix);
         self.authorisers.push(Authoriser {
-            sha256: hash(&value),
+            sha256: hash_value(&value),
             person,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
             expires_at,
@@ -234,7 +234,7 @@ impl World {
     /// Issues a token. Only the answer has its value.
     pub(crate) fn add_token(&mut self, mut token: Token, value: &str, repositories: Vec<Repositories>) {
         let reads = token.scopes.iter().any(|scope| scope == "read_repository");
-        token.sha256 = hash(value);
+        token.sha256 = hash_value(value);
         if reads {
             for repositories in repositories {
                 token.let_in.push(self.access.add_token(NewToken {
@@ -371,7 +371,7 @@ impl World {
     }
 }
 
-pub(crate) fn hash(value: &str) -> [u8; 32] {
+pub(crate) fn hash_value(value: &str) -> [u8; 32] {
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(digest(&SHA256, value.as_bytes()).as_ref());
     sha256

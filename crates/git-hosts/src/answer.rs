@@ -62,7 +62,7 @@ pub(crate) fn check_answer(
         }
         StatusCode::UNAUTHORIZED => Err(HostError::Unauthenticated),
         StatusCode::TOO_MANY_REQUESTS => Err(HostError::Limited {
-            until: read_limit(reply, now).unwrap_or_else(|| later(now, LIMITED)),
+            until: read_limit(reply, now).unwrap_or_else(|| add_wait(now, LIMITED)),
         }),
         StatusCode::FORBIDDEN => {
             let is_used_up =
@@ -70,14 +70,14 @@ pub(crate) fn check_answer(
             if is_used_up && is_json {
                 // GitHub reports too many requests this way.
                 return Err(HostError::Limited {
-                    until: read_limit(reply, now).unwrap_or_else(|| later(now, LIMITED)),
+                    until: read_limit(reply, now).unwrap_or_else(|| add_wait(now, LIMITED)),
                 });
             }
             if is_json {
                 return Err(HostError::Forbidden(message()));
             }
             Err(HostError::Banned {
-                until: read_limit(reply, now).unwrap_or_else(|| later(now, BANNED)),
+                until: read_limit(reply, now).unwrap_or_else(|| add_wait(now, BANNED)),
             })
         }
         StatusCode::MOVED_PERMANENTLY | StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
@@ -105,7 +105,7 @@ pub(crate) fn check_answer(
 }
 
 /// Explains a missing answer.
-pub(crate) fn explain(failure: HostFailure, is_order: bool) -> HostError {
+pub(crate) fn explain_failure(failure: HostFailure, is_order: bool) -> HostError {
     match failure {
         HostFailure::NotSent(why) => HostError::Unreachable(why),
         HostFailure::Broken(why) if is_order => HostError::Unknown(why),
@@ -140,10 +140,10 @@ fn read_limit(reply: &Reply, now: Timestamp) -> Option<Timestamp> {
             end.duration_since(theirs)
         }
     };
-    Some(later(now, wait.clamp(SignedDuration::from_secs(1), LONGEST)))
+    Some(add_wait(now, wait.clamp(SignedDuration::from_secs(1), LONGEST)))
 }
 
-pub(crate) fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {
+pub(crate) fn add_wait(now: Timestamp, wait: SignedDuration) -> Timestamp {
     now.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    fn at(text: &str) -> Timestamp {
+    fn parse_time(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn limits_are_times_by_the_askers_clock() {
-        let now = at("2030-01-01T12:00:00Z");
+        let now = parse_time("2030-01-01T12:00:00Z");
         // The host's clock is ten minutes ahead of the caller's clock.
         let date = ("date", "Tue, 01 Jan 2030 12:10:00 GMT");
         for (status, headers, expected) in [
@@ -251,18 +251,20 @@ mod tests {
             let trouble = check_answer(&reply(status, &headers, "Retry later"), true, now, &[]);
             assert_eq!(
                 trouble,
-                Err(HostError::Limited { until: at(expected) }),
+                Err(HostError::Limited {
+                    until: parse_time(expected)
+                }),
                 "{status} {headers:?}"
             );
         }
         let banned = check_answer(&reply(403, &[TEXT], "Forbidden"), false, now, &[]);
-        let until = at("2030-01-01T13:00:00Z");
+        let until = parse_time("2030-01-01T13:00:00Z");
         assert_eq!(banned, Err(HostError::Banned { until }));
     }
 
     #[test]
     fn an_order_without_an_answer_may_have_been_done() {
-        let now = at("2030-01-01T12:00:00Z");
+        let now = parse_time("2030-01-01T12:00:00Z");
         let judge =
             |status, kind, is_order| check_answer(&reply(status, &[kind], "{\"message\":\"no\"}"), is_order, now, &[]);
         for status in [500, 502, 503, 408] {
@@ -314,7 +316,7 @@ mod tests {
             Err(HostError::Refused { status: 404, .. })
         ));
         assert!(matches!(judge(404, TEXT, false), Err(HostError::NotUnderstood(_))));
-        let failed = |failure: HostFailure, is_order| explain(failure, is_order).leaves_effect_unknown();
+        let failed = |failure: HostFailure, is_order| explain_failure(failure, is_order).leaves_effect_unknown();
         assert!(failed(HostFailure::Broken(String::new()), true));
         assert!(failed(HostFailure::Unreadable(""), true));
         assert!(!failed(HostFailure::NotSent(String::new()), true));

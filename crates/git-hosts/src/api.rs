@@ -58,7 +58,7 @@ pub(crate) trait Api: Send + Sync {
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
     /// Returns the first request.
-    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError>;
+    fn first_call(&self, query: &HostQuery) -> Result<Call, HostError>;
 
     /// Finds the next page of a list at a host that reports the number of entries in place of a link.
     fn find_next_by_count(&self, _: &Progress, _: &Reply) -> Option<Call> {
@@ -68,7 +68,7 @@ pub(crate) trait Api: Send + Sync {
     /// Reads an answer without trouble. [`Outcome::Missing`] is the API's answer for a missing object.
     fn read(
         &self,
-        ask: &HostQuery,
+        query: &HostQuery,
         progress: &mut Progress,
         outcome: &Outcome,
         reply: &Reply,
@@ -78,14 +78,14 @@ pub(crate) trait Api: Send + Sync {
 /// Decides the step after an answer.
 pub(crate) fn find_next_step(
     api: &dyn Api,
-    ask: &HostQuery,
+    query: &HostQuery,
     progress: &mut Progress,
     reply: &Reply,
     (now, secrets): (Timestamp, &[&SecretBytes]),
 ) -> Result<ApiStep, HostError> {
     let outcome = check_answer(reply, progress.call.is_order(), now, secrets)?;
     let before = progress.listed.len();
-    let step = api.read(ask, progress, &outcome, reply)?;
+    let step = api.read(query, progress, &outcome, reply)?;
     // A list is complete when it has no next page.
     if let (ApiStep::Done(HostReply::Listed(_), _), Outcome::Success) = (&step, &outcome) {
         let next = reply.next_page(&progress.call);
@@ -280,13 +280,13 @@ mod tests {
 
     #[test]
     fn the_shorter_form_of_ssh_is_a_url_for_sources() {
-        for (said, meant) in [
+        for (written, meant) in [
             ("git@github.com:group-1/app.git", "ssh://git@github.com/group-1/app.git"),
             ("git@host:/srv/app.git", "ssh://git@host/srv/app.git"),
             ("ssh://git@host:2222/app.git", "ssh://git@host:2222/app.git"),
             ("", ""),
         ] {
-            assert_eq!(write_ssh_url(said.to_owned()), meant);
+            assert_eq!(write_ssh_url(written.to_owned()), meant);
         }
     }
 

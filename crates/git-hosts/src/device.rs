@@ -12,7 +12,7 @@ use tenure_remote_requests::git_host::{
 };
 use tenure_sources::{BaseUrl, Connector, Credentials, HostClient, SecretBytes, TlsOptions};
 
-use crate::answer::{Outcome, check_answer, later, not_understood};
+use crate::answer::{Outcome, add_wait, check_answer, not_understood};
 use crate::call::{Call, Reply};
 use crate::host::{ANSWER_BYTES, PATIENCE, send};
 
@@ -138,10 +138,10 @@ impl DeviceFlow {
         let reply = send(&mut client, HEADERS, &Call::post_form("/oauth/token", pairs)).await?;
         let token = match read_poll(&reply, now, &secret.0)? {
             Ok(token) => token,
-            Err(told) => return Ok(told),
+            Err(result) => return Ok(result),
         };
         client.set_credentials(Credentials::Bearer(token.clone()));
-        let shown = self.look(&mut client, &token, target, now).await;
+        let shown = self.read_membership(&mut client, &token, target, now).await;
         // The token is dropped with every result. If the revocation is lost, the token ends by itself, and no other copy of it exists.
         client.set_credentials(Credentials::Anonymous);
         let pairs = vec![("token", token), ("client_id", self.client_id())];
@@ -149,7 +149,7 @@ impl DeviceFlow {
         shown.map(DevicePollResult::Shown)
     }
 
-    async fn look(
+    async fn read_membership(
         &self,
         client: &mut HostClient,
         token: &SecretBytes,
@@ -169,27 +169,27 @@ impl DeviceFlow {
     }
 }
 
-fn strange() -> HostError {
+fn unexpected_form() -> HostError {
     not_understood(false, "it doesn't have the form of GitLab's answers")
 }
 
 fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), HostError> {
     // A code whose answer is lost does no harm.
     judge_question(reply, now, &[])?;
-    let answer: CodeAnswer = reply.read().ok_or_else(strange)?;
+    let answer: CodeAnswer = reply.read().ok_or_else(unexpected_form)?;
     let is_plain = |text: &str, most: usize| {
         !text.is_empty() && text.len() <= most && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
     let is_code = is_plain(&answer.user_code, 64) && is_plain(&answer.device_code, 1024);
     let is_url = is_plain(&answer.verification_uri, 2048) && answer.verification_uri.starts_with("http");
     if !is_code || !is_url || answer.expires_in <= 0 {
-        return Err(strange());
+        return Err(unexpected_form());
     }
     let life = SignedDuration::from_secs(answer.expires_in.min(LONGEST_SECONDS));
     let code = DeviceCode {
         user_code: answer.user_code,
         verification_url: answer.verification_uri,
-        expires_at: later(now, life),
+        expires_at: add_wait(now, life),
         interval_seconds: answer.interval.unwrap_or(5).clamp(1, 60),
     };
     Ok((code, DeviceSecret(SecretBytes::new(answer.device_code))))
@@ -215,15 +215,19 @@ fn read_poll(
         }
     }
     judge_question(reply, now, &[secret])?;
-    let TokenAnswer { access_token } = reply.read().ok_or_else(strange)?;
+    let TokenAnswer { access_token } = reply.read().ok_or_else(unexpected_form)?;
     let token = SecretBytes::new(access_token);
     let is_token = !token.reveal().is_empty() && token.reveal().bytes().all(|byte| byte.is_ascii_graphic());
-    if is_token { Ok(Ok(token)) } else { Err(strange()) }
+    if is_token {
+        Ok(Ok(token))
+    } else {
+        Err(unexpected_form())
+    }
 }
 
 fn read_user(reply: &Reply, now: Timestamp, token: &SecretBytes) -> Result<u64, HostError> {
     judge_question(reply, now, &[token])?;
-    let user: UserAnswer = reply.read().ok_or_else(strange)?;
+    let user: UserAnswer = reply.read().ok_or_else(unexpected_form)?;
     match user.state.as_deref() {
         None | Some("active") => Ok(user.id),
         Some(_) => Err(HostError::Forbidden(
@@ -242,9 +246,9 @@ fn read_member(
     if let Outcome::Missing(_) = check_answer(reply, false, now, &[token])? {
         return Ok(None);
     }
-    let member: MemberAnswer = reply.read().ok_or_else(strange)?;
+    let member: MemberAnswer = reply.read().ok_or_else(unexpected_form)?;
     if member.id != user_id {
-        return Err(strange());
+        return Err(unexpected_form());
     }
     // An invited user who has not accepted is no member.
     let is_active = member.state.as_deref().is_none_or(|state| state == "active");

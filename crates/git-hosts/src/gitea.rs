@@ -49,8 +49,8 @@ impl Api for Gitea {
         (progress.listed.len() < total).then(|| Call::get(below))
     }
 
-    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError> {
-        Ok(match ask {
+    fn first_call(&self, query: &HostQuery) -> Result<Call, HostError> {
+        Ok(match query {
             HostQuery::FindByPath { scope, path } => find_by_path(*scope, path)?,
             HostQuery::FindById {
                 scope: Scope::Project,
@@ -83,12 +83,12 @@ impl Api for Gitea {
 
     fn read(
         &self,
-        ask: &HostQuery,
+        query: &HostQuery,
         progress: &mut Progress,
         outcome: &Outcome,
         reply: &Reply,
     ) -> Result<ApiStep, HostError> {
-        match ask {
+        match query {
             HostQuery::ReadOwnCredential => {
                 refuse_missing(outcome)?;
                 let _: Map<String, Value> = read(progress, reply)?;
@@ -101,12 +101,12 @@ impl Api for Gitea {
                 scope: Scope::Group, ..
             } => {
                 let Organization { id, name } = read(progress, reply)?;
-                check_asked(ask, found_group(id, name))
+                check_asked(query, found_group(id, name))
             }
             HostQuery::FindByPath { .. } | HostQuery::FindById { .. } => {
-                check_asked(ask, found_repository(read(progress, reply)?))
+                check_asked(query, found_repository(read(progress, reply)?))
             }
-            _ => read_keys(ask, progress, outcome, reply, "limit"),
+            _ => read_keys(query, progress, outcome, reply, "limit"),
         }
     }
 }

@@ -92,8 +92,8 @@ impl Api for Github {
         }
     }
 
-    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError> {
-        Ok(match ask {
+    fn first_call(&self, query: &HostQuery) -> Result<Call, HostError> {
+        Ok(match query {
             HostQuery::FindByPath { scope, path } => find_by_path(*scope, path)?,
             // The redirects of GitHub's documents lead to these addresses. The documents show an address by number nowhere else.
             HostQuery::FindById { scope, id } => match scope {
@@ -133,19 +133,19 @@ impl Api for Github {
 
     fn read(
         &self,
-        ask: &HostQuery,
+        query: &HostQuery,
         progress: &mut Progress,
         outcome: &Outcome,
         reply: &Reply,
     ) -> Result<ApiStep, HostError> {
-        if let HostQuery::Mint(request) = ask
+        if let HostQuery::Mint(request) = query
             && request.kind == CredentialKind::InstallationToken
         {
             refuse_missing(outcome)?;
             let (token, end) = read_token(progress, reply)?;
             return read_minted_token(None, Some(USERNAME.to_owned()), Some(end), token.reveal().to_owned());
         }
-        match ask {
+        match query {
             HostQuery::ReadOwnCredential => {
                 refuse_missing(outcome)?;
                 let _: serde_json::Map<String, Value> = read(progress, reply)?;
@@ -167,9 +167,9 @@ impl Api for Github {
                         found_group(id, login)
                     }
                 };
-                check_asked(ask, found)
+                check_asked(query, found)
             }
-            _ => read_keys(ask, progress, outcome, reply, "per_page"),
+            _ => read_keys(query, progress, outcome, reply, "per_page"),
         }
     }
 }
@@ -238,8 +238,8 @@ pub(crate) fn found_group(id: u64, path: String) -> TargetDescription {
 }
 
 /// Checks that the found object is the requested one, because a host may follow a move by itself.
-pub(crate) fn check_asked(ask: &HostQuery, found: TargetDescription) -> Result<ApiStep, HostError> {
-    match ask {
+pub(crate) fn check_asked(query: &HostQuery, found: TargetDescription) -> Result<ApiStep, HostError> {
+    match query {
         HostQuery::FindByPath { path, .. } if !found.target.path.eq_ignore_ascii_case(path) => Err(HostError::Moved),
         HostQuery::FindById { id, .. } if found.target.id != *id => {
             Err(HostError::NotUnderstood("it is about another number".to_owned()))
@@ -250,7 +250,7 @@ pub(crate) fn check_asked(ask: &HostQuery, found: TargetDescription) -> Result<A
 
 /// Reads answers about deploy keys, on GitHub and on Gitea: first the repository, then the result.
 pub(crate) fn read_keys(
-    ask: &HostQuery,
+    query: &HostQuery,
     progress: &mut Progress,
     outcome: &Outcome,
     reply: &Reply,
@@ -258,7 +258,7 @@ pub(crate) fn read_keys(
 ) -> Result<ApiStep, HostError> {
     let (HostQuery::List { target, .. }
     | HostQuery::Revoke { target, .. }
-    | HostQuery::Mint(tenure_remote_requests::git_host::MintRequest { target, .. })) = ask
+    | HostQuery::Mint(tenure_remote_requests::git_host::MintRequest { target, .. })) = query
     else {
         return Err(refuse_unsupported("that is not about deploy keys"));
     };
@@ -270,7 +270,7 @@ pub(crate) fn read_keys(
         if repository.id != target.id || !repository.full_name.eq_ignore_ascii_case(&target.path) {
             return Err(HostError::Moved);
         }
-        return Ok(ApiStep::Next(match ask {
+        return Ok(ApiStep::Next(match query {
             HostQuery::Mint(request) => Call::post(
                 keys,
                 json!({ "title": request.name, "key": request.public_key, "read_only": true }),
@@ -279,11 +279,11 @@ pub(crate) fn read_keys(
             _ => Call::get(format!("{keys}?{page_name}={PAGE}")),
         }));
     }
-    if let (HostQuery::Revoke { .. }, Outcome::Missing(_)) = (ask, outcome) {
+    if let (HostQuery::Revoke { .. }, Outcome::Missing(_)) = (query, outcome) {
         return Ok(ApiStep::Done(HostReply::Revoked, None));
     }
     refuse_missing(outcome)?;
-    match ask {
+    match query {
         HostQuery::Mint(request) => {
             let key: Key = read(progress, reply)?;
             read_minted_key(request, (key.id, &key.key, !key.read_only), None)

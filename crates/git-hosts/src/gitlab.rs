@@ -121,8 +121,8 @@ impl Api for Gitlab {
         }
     }
 
-    fn begin(&self, ask: &HostQuery) -> Result<Call, HostError> {
-        Ok(match ask {
+    fn first_call(&self, query: &HostQuery) -> Result<Call, HostError> {
+        Ok(match query {
             HostQuery::FindByPath { scope, path } => {
                 // GitLab reads a name of digits alone as a number.
                 let least = if *scope == Scope::Project { 2 } else { 1 };
@@ -137,21 +137,25 @@ impl Api for Gitlab {
                 "/groups/{}/projects?per_page={MEMBERS}&include_subgroups=true&with_shared=false&archived=false&order_by=id&sort=asc",
                 group.id
             )),
-            HostQuery::List { target, kind } => Call::get(format!("{}?per_page={PAGE}", place(target, *kind)?)),
-            HostQuery::Mint(request) => mint(request)?,
-            HostQuery::Revoke { target, kind, id } => Call::delete(format!("{}/{id}", place(target, *kind)?)),
+            HostQuery::List { target, kind } => {
+                Call::get(format!("{}?per_page={PAGE}", credentials_path(target, *kind)?))
+            }
+            HostQuery::Mint(request) => mint_call(request)?,
+            HostQuery::Revoke { target, kind, id } => {
+                Call::delete(format!("{}/{id}", credentials_path(target, *kind)?))
+            }
             HostQuery::ReadOwnCredential => Call::get("/personal_access_tokens/self"),
             HostQuery::FindIssue { target, title, .. } => Call::get(format!(
                 "{}?state=opened&in=title&per_page={PAGE}&search={}",
-                issues(target)?,
+                issues_path(target)?,
                 encode(title)
             )),
             HostQuery::OpenIssue { target, title, body } => Call::post(
-                issues(target)?,
+                issues_path(target)?,
                 json!({ "title": title, "description": body, "confidential": true }),
             ),
             HostQuery::CloseIssue { target, number } => Call::put(
-                format!("{}/{number}", issues(target)?),
+                format!("{}/{number}", issues_path(target)?),
                 json!({ "state_event": "close" }),
             ),
         })
@@ -159,12 +163,12 @@ impl Api for Gitlab {
 
     fn read(
         &self,
-        ask: &HostQuery,
+        query: &HostQuery,
         progress: &mut Progress,
         outcome: &Outcome,
         reply: &Reply,
     ) -> Result<ApiStep, HostError> {
-        match (ask, outcome) {
+        match (query, outcome) {
             (HostQuery::FindByPath { .. } | HostQuery::FindById { .. }, Outcome::Missing(_)) => {
                 return Ok(ApiStep::Done(HostReply::Found(None), None));
             }
@@ -177,7 +181,7 @@ impl Api for Gitlab {
             }
             _ => refuse_missing(outcome)?,
         }
-        Ok(match ask {
+        Ok(match query {
             HostQuery::FindByPath { scope, path } => {
                 let found = read_found(*scope, progress, reply)?;
                 if !found.target.path.eq_ignore_ascii_case(path) {
@@ -195,7 +199,10 @@ impl Api for Gitlab {
             HostQuery::FindMember { group, role } => {
                 let page: Vec<Project> = read(progress, reply)?;
                 let mut fitting = page.into_iter().filter(|project| is_member(project, group, *role));
-                let found = fitting.next().map(|project| check_found(tell(project))).transpose()?;
+                let found = fitting
+                    .next()
+                    .map(|project| check_found(describe_project(project)))
+                    .transpose()?;
                 ApiStep::Done(HostReply::Found(found), None)
             }
             HostQuery::List { kind, .. } => {
@@ -236,10 +243,10 @@ fn find(scope: Scope, name: &str) -> Call {
         Scope::Project => "",
         Scope::Group => "?with_projects=false",
     };
-    Call::get(format!("{}/{name}{query}", collection(scope)))
+    Call::get(format!("{}/{name}{query}", collection_path(scope)))
 }
 
-fn collection(scope: Scope) -> &'static str {
+fn collection_path(scope: Scope) -> &'static str {
     match scope {
         Scope::Project => "/projects",
         Scope::Group => "/groups",
@@ -247,7 +254,7 @@ fn collection(scope: Scope) -> &'static str {
 }
 
 /// Returns the path of the credentials of a kind.
-fn place(target: &Target, kind: CredentialKind) -> Result<String, HostError> {
+fn credentials_path(target: &Target, kind: CredentialKind) -> Result<String, HostError> {
     let name = match (kind, target.scope) {
         (CredentialKind::DeployToken, _) => "deploy_tokens",
         (CredentialKind::DeployKey, Scope::Project) => "deploy_keys",
@@ -258,18 +265,18 @@ fn place(target: &Target, kind: CredentialKind) -> Result<String, HostError> {
             return Err(refuse_unsupported("GitLab has no tokens of installations"));
         }
     };
-    Ok(format!("{}/{}/{name}", collection(target.scope), target.id))
+    Ok(format!("{}/{}/{name}", collection_path(target.scope), target.id))
 }
 
-fn issues(target: &Target) -> Result<String, HostError> {
+fn issues_path(target: &Target) -> Result<String, HostError> {
     match target.scope {
         Scope::Project => Ok(format!("/projects/{}/issues", target.id)),
         Scope::Group => Err(refuse_unsupported("GitLab's groups have no issues of their own")),
     }
 }
 
-fn mint(request: &MintRequest) -> Result<Call, HostError> {
-    let place = place(&request.target, request.kind)?;
+fn mint_call(request: &MintRequest) -> Result<Call, HostError> {
+    let place = credentials_path(&request.target, request.kind)?;
     let expires_at = request.expires_at.map(|end| end.to_string());
     if request.kind == CredentialKind::DeployKey {
         if request.role != Role::ReadRepository {
@@ -298,7 +305,7 @@ fn is_about_owner(message: &str) -> bool {
 
 fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<TargetDescription, HostError> {
     check_found(match scope {
-        Scope::Project => tell(read(progress, reply)?),
+        Scope::Project => describe_project(read(progress, reply)?),
         Scope::Group => {
             let group: Group = read(progress, reply)?;
             TargetDescription {
@@ -315,7 +322,7 @@ fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<Target
     })
 }
 
-fn tell(project: Project) -> TargetDescription {
+fn describe_project(project: Project) -> TargetDescription {
     TargetDescription {
         target: Target {
             scope: Scope::Project,

@@ -14,7 +14,7 @@ use tenure_sources::{
 };
 use tokio::sync::Mutex;
 
-use crate::answer::{Outcome, check_answer, explain, later};
+use crate::answer::{Outcome, add_wait, check_answer, explain_failure};
 use crate::api::{Api, ApiStep, Progress, find_next_step};
 use crate::call::{Body, Call, Reply};
 use crate::gitea::Gitea;
@@ -34,7 +34,7 @@ const SPARE: SignedDuration = SignedDuration::from_mins(5);
 #[derive(Clone, Debug)]
 pub struct HostResponse {
     /// The content of the answer.
-    pub told: HostReply,
+    pub reply: HostReply,
     /// The value of a new token. The value of a key stays at its maker.
     pub value: Option<SecretBytes>,
     /// The time of the host.
@@ -50,7 +50,7 @@ pub trait Host: Send + Sync {
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
     /// Asks once. `now` and every time in a [`HostError`] are by the caller's clock.
-    fn ask<'a>(&'a self, ask: &'a HostQuery, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>>;
+    fn ask<'a>(&'a self, query: &'a HostQuery, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>>;
 }
 
 /// The credential for requests to a host.
@@ -130,8 +130,8 @@ impl RemoteHost {
         })
     }
 
-    async fn converse(&self, ask: &HostQuery, now: Timestamp) -> Result<HostResponse, HostError> {
-        let mut call = self.api.begin(ask)?;
+    async fn exchange(&self, query: &HostQuery, now: Timestamp) -> Result<HostResponse, HostError> {
+        let mut call = self.api.first_call(query)?;
         let mut progress = Progress {
             call: call.clone(),
             calls: 0,
@@ -146,22 +146,26 @@ impl RemoteHost {
         );
         loop {
             progress.calls += 1;
-            let shown = self.credentials(&call, &mut client, now).await?;
+            let shown = self.set_credentials(&call, &mut client, now).await?;
             progress.call = call;
             let reply = send(&mut client, self.api.headers(), &progress.call).await?;
             let secrets: Vec<&SecretBytes> = shown.iter().collect();
-            match find_next_step(&*self.api, ask, &mut progress, &reply, (now, &secrets))? {
+            match find_next_step(&*self.api, query, &mut progress, &reply, (now, &secrets))? {
                 ApiStep::Next(next) => call = next,
-                ApiStep::Done(told, value) => {
+                ApiStep::Done(content, value) => {
                     let date = reply.date();
-                    return Ok(HostResponse { told, value, date });
+                    return Ok(HostResponse {
+                        reply: content,
+                        value,
+                        date,
+                    });
                 }
             }
         }
     }
 
     /// Sets the client's credentials for a request, and returns the secrets among them.
-    async fn credentials(
+    async fn set_credentials(
         &self,
         call: &Call,
         client: &mut HostClient,
@@ -183,7 +187,7 @@ impl RemoteHost {
     async fn log_in(&self, app: &GitHubApp, client: &mut HostClient, now: Timestamp) -> Result<SecretBytes, HostError> {
         let mut session = self.session.lock().await;
         if let Some((token, end)) = &*session
-            && later(now, SPARE) < *end
+            && add_wait(now, SPARE) < *end
         {
             return Ok(token.clone());
         }
@@ -225,8 +229,8 @@ impl Host for RemoteHost {
         self.api.capabilities(kind)
     }
 
-    fn ask<'a>(&'a self, ask: &'a HostQuery, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>> {
-        Box::pin(self.converse(ask, now))
+    fn ask<'a>(&'a self, query: &'a HostQuery, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>> {
+        Box::pin(self.exchange(query, now))
     }
 }
 
@@ -250,7 +254,7 @@ pub(crate) async fn send(
         body: call.body.as_ref().map(Body::write),
     };
     let answer = client.send(&request).await;
-    let answer = answer.map_err(|failure| explain(failure, call.is_order()))?;
+    let answer = answer.map_err(|failure| explain_failure(failure, call.is_order()))?;
     Ok(Reply {
         status: answer.status,
         headers: answer.headers,

@@ -16,7 +16,7 @@ use crate::gitlab::Gitlab;
 const SECRET: &str = "glpat-Qx7ZkP2mW9vT4nR8";
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0000000000000000000000000000000000000000000";
 
-fn asks() -> Vec<HostQuery> {
+fn list_queries() -> Vec<HostQuery> {
     let target = Target {
         scope: Scope::Project,
         id: 7,
@@ -200,8 +200,8 @@ proptest! {
         let apis: [&dyn Api; 4] =
             [&Gitlab, &Gitea, &Github { installation: None }, &Github { installation: Some(3) }];
         for api in apis {
-            for ask in asks() {
-                let Ok(call) = api.begin(&ask) else { continue };
+            for query in list_queries() {
+                let Ok(call) = api.first_call(&query) else { continue };
                 prop_assert!(!call.below.contains(SECRET));
                 let mut progress = Progress { call, calls, listed: Vec::new() };
                 let reply = Reply {
@@ -209,16 +209,16 @@ proptest! {
                     headers: headers.clone(),
                     body: Zeroizing::new(body.clone()),
                 };
-                let result = find_next_step(api, &ask, &mut progress, &reply, (now, &[&secret]));
+                let result = find_next_step(api, &query, &mut progress, &reply, (now, &[&secret]));
                 if let Err(trouble) = &result {
                     let printed = format!("{trouble} {trouble:?}");
                     prop_assert!(!printed.contains(SECRET), "{}", printed);
                     prop_assert!(printed.len() < 4096);
                     // After an order, an unreadable answer must leave open whether the host executed the order.
                     let is_open = progress.call.is_order() && (status / 100 == 2 || status / 100 == 5);
-                    let is_said = trouble.leaves_effect_unknown()
+                    let is_reported = trouble.leaves_effect_unknown()
                         || matches!(trouble, tenure_remote_requests::git_host::HostError::Refused { status: 201, .. });
-                    prop_assert!(!is_open || is_said, "{} {}", status, printed);
+                    prop_assert!(!is_open || is_reported, "{} {}", status, printed);
                 }
                 if let Ok(ApiStep::Next(next)) = &result {
                     prop_assert!(next.below.starts_with('/') && !next.below.contains("://"));

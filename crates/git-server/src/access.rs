@@ -107,7 +107,7 @@ impl Default for Access {
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table();
+        let table = self.lock_table();
         write!(f, "Access({} tokens, {} keys)", table.tokens.len(), table.keys.len())
     }
 }
@@ -128,18 +128,18 @@ impl Access {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn lock_table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a token and returns the number for its revocation.
     pub fn add_token(&self, token: NewToken<'_>) -> u64 {
-        let mut table = self.table();
+        let mut table = self.lock_table();
         let id = table.next();
         table.tokens.push(Token {
             id,
             username: token.username.map(str::to_owned),
-            sha256: hash(token.value),
+            sha256: hash_value(token.value),
             repositories: token.repositories,
             may_write: token.may_write,
             expires_at: token.expires_at,
@@ -154,7 +154,7 @@ impl Access {
     /// [`GitServerError::Keys`] when the text is no public key.
     pub fn add_key(&self, key: NewKey<'_>) -> Result<u64, GitServerError> {
         let public = PublicKey::from_openssh(key.public).map_err(|error| GitServerError::Keys(error.to_string()))?;
-        let mut table = self.table();
+        let mut table = self.lock_table();
         let id = table.next();
         table.keys.push(Key {
             id,
@@ -169,7 +169,7 @@ impl Access {
 
     /// Revokes a token or a key. Returns whether it existed.
     pub fn revoke(&self, id: u64) -> bool {
-        let mut table = self.table();
+        let mut table = self.lock_table();
         let before = table.tokens.len() + table.keys.len();
         table.tokens.retain(|token| token.id != id);
         table.keys.retain(|key| key.id != id);
@@ -179,7 +179,7 @@ impl Access {
     /// Returns the time when a token or a key was last used.
     #[must_use]
     pub fn last_used_at(&self, id: u64) -> Option<SystemTime> {
-        let table = self.table();
+        let table = self.lock_table();
         let token = table.tokens.iter().find(|token| token.id == id);
         let key = || table.keys.iter().find(|key| key.id == id);
         token.map_or_else(|| key()?.last_used_at, |token| token.last_used_at)
@@ -187,7 +187,7 @@ impl Access {
 
     /// Renames a repository: tokens and keys for the old name open the new one.
     pub(crate) fn rename(&self, old: &str, new: &str) {
-        let mut table = self.table();
+        let mut table = self.lock_table();
         for token in &mut table.tokens {
             if let Repositories::One(name) = &mut token.repositories
                 && name == old
@@ -205,8 +205,8 @@ impl Access {
     /// Decides whether a user name and a token may access a repository.
     pub(crate) fn judge_token(&self, username: &str, value: &str, repository: &str, writes: bool) -> Verdict {
         let now = (self.clock)();
-        let shown = hash(value);
-        let mut table = self.table();
+        let shown = hash_value(value);
+        let mut table = self.lock_table();
         let mut verdict = Verdict::Unknown;
         // Always compares all tokens, so that the duration doesn't depend on which one matches.
         for token in &mut table.tokens {
@@ -221,7 +221,7 @@ impl Access {
                     .strip_prefix(path.as_str())
                     .is_some_and(|rest| rest.starts_with('/')),
             };
-            let judged = judge(reaches, token.may_write, writes);
+            let judged = decide_access(reaches, token.may_write, writes);
             if judged == Verdict::Allowed {
                 token.last_used_at = Some(now);
             }
@@ -233,7 +233,7 @@ impl Access {
     /// Checks whether a key is known for any repository. A client names the repository later.
     pub(crate) fn knows_key(&self, key: &KeyData) -> bool {
         let now = (self.clock)();
-        let table = self.table();
+        let table = self.lock_table();
         let mut keys = table.keys.iter();
         keys.any(|known| known.key == *key && !is_over(known.expires_at, now))
     }
@@ -241,13 +241,13 @@ impl Access {
     /// Decides whether a key may access a repository.
     pub(crate) fn judge_key(&self, key: &KeyData, repository: &str, writes: bool) -> Verdict {
         let now = (self.clock)();
-        let mut table = self.table();
+        let mut table = self.lock_table();
         let mut verdict = Verdict::Unknown;
         for known in &mut table.keys {
             if known.key != *key || is_over(known.expires_at, now) {
                 continue;
             }
-            let judged = judge(known.repository == repository, known.may_write, writes);
+            let judged = decide_access(known.repository == repository, known.may_write, writes);
             if judged == Verdict::Allowed {
                 known.last_used_at = Some(now);
             }
@@ -277,7 +277,7 @@ impl Verdict {
     }
 }
 
-fn judge(reaches: bool, may_write: bool, writes: bool) -> Verdict {
+fn decide_access(reaches: bool, may_write: bool, writes: bool) -> Verdict {
     match (reaches, writes && !may_write) {
         (false, _) => Verdict::Elsewhere,
         (true, true) => Verdict::ReadOnly,
@@ -289,7 +289,7 @@ fn is_over(expires_at: Option<SystemTime>, now: SystemTime) -> bool {
     expires_at.is_some_and(|end| end <= now)
 }
 
-fn hash(value: &str) -> [u8; 32] {
+fn hash_value(value: &str) -> [u8; 32] {
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(digest(&SHA256, value.as_bytes()).as_ref());
     sha256

@@ -20,7 +20,7 @@ static GIT: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// Makes a git command that reads only the repository's own configuration, asks nothing and has a fixed identity.
-pub(crate) fn command(home: &Path) -> Command {
+pub(crate) fn git_command(home: &Path) -> Command {
     let mut command = Command::new(GIT.as_path());
     command.env_clear();
     if let Some(path) = std::env::var_os("PATH") {
@@ -48,7 +48,7 @@ where
     I: IntoIterator<Item = A>,
     A: AsRef<OsStr>,
 {
-    let mut command = command(repository);
+    let mut command = git_command(repository);
     command
         .args(arguments)
         .stdin(Stdio::piped())

@@ -42,7 +42,7 @@ const LARGEST_COMPRESSED: usize = 16 << 20;
 type Body = BoxBody<Bytes, std::io::Error>;
 
 /// Reads the server's keys.
-pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, GitServerError> {
+pub(crate) fn make_acceptor(tls: &Tls) -> Result<TlsAcceptor, GitServerError> {
     let keys = |problem: &dyn std::fmt::Display| GitServerError::Keys(problem.to_string());
     let chain = CertificateDer::pem_slice_iter(tls.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
@@ -92,7 +92,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, share
         connections.spawn(async move {
             let service = service_fn(move |request| {
                 let shared = Arc::clone(&shared);
-                async move { Ok::<_, Infallible>(answer(request, &shared).await) }
+                async move { Ok::<_, Infallible>(answer_request(request, &shared).await) }
             });
             let builder = auto::Builder::new(TokioExecutor::new());
             let ended = match tls {
@@ -112,10 +112,10 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, share
     }
 }
 
-async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Body> {
+async fn answer_request(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Body> {
     shared.requests.fetch_add(1, Ordering::Relaxed);
     let path = request.uri().path().to_owned();
-    if let Some(refusal) = refuse(&request, &path, shared) {
+    if let Some(refusal) = check_access(&request, &path, shared) {
         return refusal;
     }
     if large_files::is_storage(&path) || large_files::find_repository(&path).is_some() {
@@ -126,28 +126,30 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
             request.method(),
             request.uri().query().and_then(|query| query.strip_prefix("service=")),
         ) {
-            (&Method::GET, Some("git-upload-pack")) => advertise(shared, name, "upload-pack", request.headers()).await,
-            (&Method::GET, Some("git-receive-pack")) => {
-                advertise(shared, name, "receive-pack", request.headers()).await
+            (&Method::GET, Some("git-upload-pack")) => {
+                advertise_references(shared, name, "upload-pack", request.headers()).await
             }
-            _ => return text(StatusCode::FORBIDDEN, "only Git's smart protocol is served\n"),
+            (&Method::GET, Some("git-receive-pack")) => {
+                advertise_references(shared, name, "receive-pack", request.headers()).await
+            }
+            _ => return text_response(StatusCode::FORBIDDEN, "only Git's smart protocol is served\n"),
         }
     } else if request.method() != Method::POST {
-        return text(StatusCode::NOT_FOUND, "not found\n");
+        return text_response(StatusCode::NOT_FOUND, "not found\n");
     } else if let Some(name) = path.strip_suffix("/git-upload-pack") {
-        upload(shared, name, request).await
+        serve_upload_pack(shared, name, request).await
     } else if let Some(name) = path.strip_suffix("/git-receive-pack") {
-        receive(shared, name, request).await
+        serve_receive_pack(shared, name, request).await
     } else {
-        return text(StatusCode::NOT_FOUND, "not found\n");
+        return text_response(StatusCode::NOT_FOUND, "not found\n");
     };
     result.unwrap_or_else(|error| match error {
         GitServerError::InvalidName(_) | GitServerError::Missing(_) => {
-            text(StatusCode::NOT_FOUND, "repository not found\n")
+            text_response(StatusCode::NOT_FOUND, "repository not found\n")
         }
         error => {
             tracing::warn!(%error, "serving a repository failed");
-            text(StatusCode::INTERNAL_SERVER_ERROR, "git failed\n")
+            text_response(StatusCode::INTERNAL_SERVER_ERROR, "git failed\n")
         }
     })
 }
@@ -155,18 +157,18 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
 async fn answer_large_file(request: Request<Incoming>, shared: &Shared) -> Response<Body> {
     let (head, body) = request.into_parts();
     let Ok(body) = Limited::new(body, LARGEST_COMPRESSED).collect().await else {
-        return text(StatusCode::PAYLOAD_TOO_LARGE, "request too large\n");
+        return text_response(StatusCode::PAYLOAD_TOO_LARGE, "request too large\n");
     };
     let asked = (&head.method, head.uri.path(), head.uri.query());
-    let find = |name: &str| shared.existing(name);
+    let find = |name: &str| shared.find_repository(name);
     let Some(answer) = shared.large_files.answer(asked, &head.headers, &body.to_bytes(), find) else {
-        return text(StatusCode::NOT_FOUND, "not found\n");
+        return text_response(StatusCode::NOT_FOUND, "not found\n");
     };
     let body = if answer.is_chunked {
         let pieces = futures::stream::iter([Ok(Frame::data(Bytes::from(answer.body)))]);
         StreamBody::new(pieces).boxed()
     } else {
-        full(answer.body.into())
+        full_body(answer.body.into())
     };
     let mut response = Response::new(body);
     *response.status_mut() = answer.status;
@@ -175,7 +177,7 @@ async fn answer_large_file(request: Request<Incoming>, shared: &Shared) -> Respo
 }
 
 /// Returns a refusal unless the request's credentials may access the path.
-fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Response<Body>> {
+fn check_access(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Response<Body>> {
     let shown = request.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
     let is_large_file = large_files::find_repository(path).is_some();
     // Addresses of the storage are signed.
@@ -202,14 +204,14 @@ fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Re
     };
     let verdict = shared.access.as_ref().and_then(|access| {
         let writes = path.ends_with("/git-receive-pack") || request.uri().query() == Some("service=git-receive-pack");
-        judge(access, shown?, path, writes)
+        check_credentials(access, shown?, path, writes)
     });
     match verdict.unwrap_or(Verdict::Unknown) {
         Verdict::Allowed => None,
-        Verdict::Elsewhere => Some(text(StatusCode::NOT_FOUND, "repository not found\n")),
-        Verdict::ReadOnly => Some(text(StatusCode::FORBIDDEN, "this token may not push\n")),
+        Verdict::Elsewhere => Some(text_response(StatusCode::NOT_FOUND, "repository not found\n")),
+        Verdict::ReadOnly => Some(text_response(StatusCode::FORBIDDEN, "this token may not push\n")),
         Verdict::Unknown => {
-            let mut response = text(StatusCode::UNAUTHORIZED, "authentication required\n");
+            let mut response = text_response(StatusCode::UNAUTHORIZED, "authentication required\n");
             response
                 .headers_mut()
                 .insert(WWW_AUTHENTICATE, http::HeaderValue::from_static(challenge));
@@ -225,7 +227,7 @@ fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Re
 }
 
 /// Decides about a user name and a token at a path; `None` if they can't be read.
-fn judge(access: &Access, shown: &[u8], path: &str, writes: bool) -> Option<Verdict> {
+fn check_credentials(access: &Access, shown: &[u8], path: &str, writes: bool) -> Option<Verdict> {
     let pair = std::str::from_utf8(shown).ok()?.strip_prefix("Basic ")?;
     let pair = base64::engine::general_purpose::STANDARD.decode(pair.trim()).ok()?;
     let (username, token) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
@@ -236,7 +238,7 @@ fn judge(access: &Access, shown: &[u8], path: &str, writes: bool) -> Option<Verd
 }
 
 /// Returns the client's value for `GIT_PROTOCOL`, if the server may use it.
-fn protocol<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a str> {
+fn find_protocol<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a str> {
     let value = headers.get("git-protocol")?.to_str().ok()?;
     allowed_protocol(shared, value).then_some(value)
 }
@@ -247,18 +249,18 @@ pub(crate) fn allowed_protocol(shared: &Shared, value: &str) -> bool {
     shared.versions == ProtocolVersions::All && value.len() < 100 && value.chars().all(known)
 }
 
-async fn advertise(
+async fn advertise_references(
     shared: &Shared,
     name: &str,
     service: &'static str,
     headers: &HeaderMap,
 ) -> Result<Response<Body>, GitServerError> {
-    let repository = shared.existing(name)?;
+    let repository = shared.find_repository(name)?;
     if service == "receive-pack" && !shared.accept_pushes {
-        return Ok(text(StatusCode::FORBIDDEN, "pushes are not accepted\n"));
+        return Ok(text_response(StatusCode::FORBIDDEN, "pushes are not accepted\n"));
     }
-    let protocol = protocol(shared, headers);
-    let mut command = git::command(repository.folder());
+    let protocol = find_protocol(shared, headers);
+    let mut command = git::git_command(repository.folder());
     if let Some(protocol) = protocol {
         command.env("GIT_PROTOCOL", protocol);
     }
@@ -279,30 +281,30 @@ async fn advertise(
         body.extend_from_slice(format!("{:04x}{line}0000", line.len() + 4).as_bytes());
     }
     body.extend_from_slice(&output.stdout);
-    Ok(success(
+    Ok(success_response(
         &format!("application/x-git-{service}-advertisement"),
-        full(body.freeze()),
+        full_body(body.freeze()),
     ))
 }
 
-async fn upload(
+async fn serve_upload_pack(
     shared: &Arc<Shared>,
     name: &str,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, GitServerError> {
-    let repository = shared.existing(name)?;
-    let protocol = protocol(shared, request.headers()).map(str::to_owned);
+    let repository = shared.find_repository(name)?;
+    let protocol = find_protocol(shared, request.headers()).map(str::to_owned);
     let compressed = request
         .headers()
         .get(CONTENT_ENCODING)
         .is_some_and(|coding| coding == "gzip");
     let Ok(input) = Limited::new(request.into_body(), LARGEST_COMPRESSED).collect().await else {
-        return Ok(text(StatusCode::PAYLOAD_TOO_LARGE, "request too large\n"));
+        return Ok(text_response(StatusCode::PAYLOAD_TOO_LARGE, "request too large\n"));
     };
     let mut input = input.to_bytes();
     if compressed {
         let Some(unpacked) = gunzip(&input) else {
-            return Ok(text(StatusCode::BAD_REQUEST, "malformed gzip\n"));
+            return Ok(text_response(StatusCode::BAD_REQUEST, "malformed gzip\n"));
         };
         input = unpacked;
     }
@@ -310,12 +312,15 @@ async fn upload(
     let is_refused = shared.versions == ProtocolVersions::OnlyZeroWithMultiAck
         && !first.windows(MULTI_ACK.len()).any(|window| window == MULTI_ACK);
     if is_refused {
-        return Ok(text(StatusCode::BAD_REQUEST, "the capability multi_ack is required\n"));
+        return Ok(text_response(
+            StatusCode::BAD_REQUEST,
+            "the capability multi_ack is required\n",
+        ));
     }
     if !input.windows(15).any(|window| window == b"command=ls-refs") {
         shared.packs.fetch_add(1, Ordering::Relaxed);
     }
-    let (mut child, mut stdin) = spawn(&repository, "upload-pack", protocol.as_deref())?;
+    let (mut child, mut stdin) = spawn_git(&repository, "upload-pack", protocol.as_deref())?;
     let stdout = child.stdout.take();
     tokio::spawn(async move {
         // If git stops reading, the client gets a short answer.
@@ -323,7 +328,7 @@ async fn upload(
         drop(stdin);
     });
     let body = match stdout {
-        None => full(Bytes::new()),
+        None => full_body(Bytes::new()),
         Some(stdout) => {
             // The process lives as long as the stream: the end of the connection ends it.
             let stream = ReaderStream::new(stdout).map_ok(move |bytes| {
@@ -333,25 +338,25 @@ async fn upload(
             StreamBody::new(stream).boxed()
         }
     };
-    Ok(success("application/x-git-upload-pack-result", body))
+    Ok(success_response("application/x-git-upload-pack-result", body))
 }
 
-async fn receive(
+async fn serve_receive_pack(
     shared: &Arc<Shared>,
     name: &str,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, GitServerError> {
-    let repository = shared.existing(name)?;
+    let repository = shared.find_repository(name)?;
     if !shared.accept_pushes {
-        return Ok(text(StatusCode::FORBIDDEN, "pushes are not accepted\n"));
+        return Ok(text_response(StatusCode::FORBIDDEN, "pushes are not accepted\n"));
     }
     let before = repository.references().await?;
-    let protocol = protocol(shared, request.headers()).map(str::to_owned);
+    let protocol = find_protocol(shared, request.headers()).map(str::to_owned);
     let compressed = request
         .headers()
         .get(CONTENT_ENCODING)
         .is_some_and(|coding| coding == "gzip");
-    let (child, mut stdin) = spawn(&repository, "receive-pack", protocol.as_deref())?;
+    let (child, mut stdin) = spawn_git(&repository, "receive-pack", protocol.as_deref())?;
     let mut body = request.into_body();
     let feed = async move {
         if compressed {
@@ -373,19 +378,19 @@ async fn receive(
     };
     let (_, output) = tokio::join!(feed, child.wait_with_output());
     let output = output.map_err(GitServerError::Spawn)?;
-    shared.announce(&repository, &before).await;
-    Ok(success(
+    shared.announce_push(&repository, &before).await;
+    Ok(success_response(
         "application/x-git-receive-pack-result",
-        full(output.stdout.into()),
+        full_body(output.stdout.into()),
     ))
 }
 
-fn spawn(
+fn spawn_git(
     repository: &Repository,
     service: &str,
     protocol: Option<&str>,
 ) -> Result<(tokio::process::Child, tokio::process::ChildStdin), GitServerError> {
-    let mut command = git::command(repository.folder());
+    let mut command = git::git_command(repository.folder());
     if let Some(protocol) = protocol {
         command.env("GIT_PROTOCOL", protocol);
     }
@@ -410,7 +415,7 @@ fn gunzip(bytes: &[u8]) -> Option<Bytes> {
     Some(unpacked.into())
 }
 
-fn success(content_type: &str, body: Body) -> Response<Body> {
+fn success_response(content_type: &str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     if let Ok(value) = http::HeaderValue::from_str(content_type) {
         response.headers_mut().insert(CONTENT_TYPE, value);
@@ -421,12 +426,12 @@ fn success(content_type: &str, body: Body) -> Response<Body> {
     response
 }
 
-fn text(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(full(Bytes::from_static(text.as_bytes())));
+fn text_response(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(full_body(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = status;
     response
 }
 
-fn full(bytes: Bytes) -> Body {
+fn full_body(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed()
 }

@@ -93,16 +93,16 @@ impl Repository {
         C: Into<Content>,
     {
         let reference = format!("refs/heads/{branch}");
-        self.git(["check-ref-format", reference.as_str()]).await?;
+        self.run_git(["check-ref-format", reference.as_str()]).await?;
         let mut script = Vec::new();
         script.extend_from_slice(format!("commit {reference}\n").as_bytes());
         script.extend_from_slice(b"committer Tenure <git@tenure.invalid> now\n");
-        data(&mut script, message.as_bytes());
+        write_data(&mut script, message.as_bytes());
         if self.resolve(&reference).await?.is_some() {
             script.extend_from_slice(format!("from {reference}^0\n").as_bytes());
         }
         for (path, content) in changes {
-            change(&mut script, path.as_ref(), &content.into())?;
+            write_change(&mut script, path.as_ref(), &content.into())?;
         }
         let arguments = ["fast-import", "--quiet", "--date-format=now"];
         git::run(&self.folder, arguments, &script).await?;
@@ -126,14 +126,14 @@ impl Repository {
         let mut script = Vec::new();
         script.extend_from_slice(format!("reset {next}\ncommit {next}\n").as_bytes());
         script.extend_from_slice(b"committer Tenure <git@tenure.invalid> now\n");
-        data(&mut script, message.as_bytes());
+        write_data(&mut script, message.as_bytes());
         let main = self.resolve(MAIN).await?;
         if main.is_some() {
             script.extend_from_slice(format!("from {MAIN}^0\n").as_bytes());
         }
         script.extend_from_slice(b"deleteall\n");
         for (path, content) in read_folder(folder)? {
-            change(&mut script, &path, &content)?;
+            write_change(&mut script, &path, &content)?;
         }
         git::run(
             &self.folder,
@@ -149,7 +149,7 @@ impl Repository {
         if let Some(new) = new.as_ref().filter(|_| is_new) {
             self.set_reference(MAIN, new).await?;
         }
-        self.git(["update-ref", "-d", next]).await?;
+        self.run_git(["update-ref", "-d", next]).await?;
         Ok(new.filter(|_| is_new))
     }
 
@@ -164,7 +164,7 @@ impl Repository {
         })?;
         let other = other.to_string_lossy();
         let head = format!("+HEAD:{MAIN}");
-        self.git([
+        self.run_git([
             "fetch",
             "--quiet",
             "--no-tags",
@@ -197,7 +197,7 @@ impl Repository {
     }
 
     async fn tree_of(&self, reference: &str) -> Result<Vec<u8>, GitServerError> {
-        self.git(["rev-parse", &format!("{reference}^{{tree}}")]).await
+        self.run_git(["rev-parse", &format!("{reference}^{{tree}}")]).await
     }
 
     /// Creates or moves a lightweight tag.
@@ -205,7 +205,7 @@ impl Repository {
     /// # Errors
     /// An error of git.
     pub async fn tag(&self, tag: &str, commit: &str) -> Result<(), GitServerError> {
-        self.git(["tag", "--force", "--no-sign", "--", tag, commit])
+        self.run_git(["tag", "--force", "--no-sign", "--", tag, commit])
             .await
             .map(drop)
     }
@@ -215,7 +215,7 @@ impl Repository {
     /// # Errors
     /// An error of git.
     pub async fn annotated_tag(&self, tag: &str, commit: &str, message: &str) -> Result<(), GitServerError> {
-        self.git([
+        self.run_git([
             "tag",
             "--force",
             "--no-sign",
@@ -235,7 +235,7 @@ impl Repository {
     /// # Errors
     /// An error of git.
     pub async fn set_reference(&self, reference: &str, commit: &str) -> Result<(), GitServerError> {
-        self.git(["update-ref", reference, commit]).await.map(drop)
+        self.run_git(["update-ref", reference, commit]).await.map(drop)
     }
 
     /// Returns the commit of a reference or other revision, in hex; `None` if it does not exist.
@@ -245,7 +245,7 @@ impl Repository {
     pub async fn resolve(&self, revision: &str) -> Result<Option<String>, GitServerError> {
         let revision = format!("{revision}^{{commit}}");
         match self
-            .git([
+            .run_git([
                 "rev-parse",
                 "--verify",
                 "--quiet",
@@ -265,7 +265,7 @@ impl Repository {
     /// # Errors
     /// An error of git, for instance that the file does not exist.
     pub async fn read(&self, branch: &str, path: &str) -> Result<Vec<u8>, GitServerError> {
-        self.git(["cat-file", "blob", &format!("refs/heads/{branch}:{path}")])
+        self.run_git(["cat-file", "blob", &format!("refs/heads/{branch}:{path}")])
             .await
     }
 
@@ -274,12 +274,14 @@ impl Repository {
     /// # Errors
     /// An error of git.
     pub async fn configure(&self, key: &str, value: &str) -> Result<(), GitServerError> {
-        self.git(["config", "--local", key, value]).await.map(drop)
+        self.run_git(["config", "--local", key, value]).await.map(drop)
     }
 
     /// Lists all references with their objects.
     pub(crate) async fn references(&self) -> Result<Vec<(String, String)>, GitServerError> {
-        let output = self.git(["for-each-ref", "--format=%(refname) %(objectname)"]).await?;
+        let output = self
+            .run_git(["for-each-ref", "--format=%(refname) %(objectname)"])
+            .await?;
         let text = String::from_utf8_lossy(&output);
         Ok(text
             .lines()
@@ -288,7 +290,7 @@ impl Repository {
             .collect())
     }
 
-    async fn git<const N: usize>(&self, arguments: [&str; N]) -> Result<Vec<u8>, GitServerError> {
+    async fn run_git<const N: usize>(&self, arguments: [&str; N]) -> Result<Vec<u8>, GitServerError> {
         git::run(&self.folder, arguments, &[]).await
     }
 }
@@ -333,13 +335,13 @@ fn read_folder(folder: &Path) -> Result<Vec<(String, Content)>, GitServerError> 
     Ok(changes)
 }
 
-fn data(script: &mut Vec<u8>, bytes: &[u8]) {
+fn write_data(script: &mut Vec<u8>, bytes: &[u8]) {
     script.extend_from_slice(format!("data {}\n", bytes.len()).as_bytes());
     script.extend_from_slice(bytes);
     script.push(b'\n');
 }
 
-fn change(script: &mut Vec<u8>, path: &str, content: &Content) -> Result<(), GitServerError> {
+fn write_change(script: &mut Vec<u8>, path: &str, content: &Content) -> Result<(), GitServerError> {
     let bad = |part: &str| part.is_empty() || part == "." || part == ".." || part.eq_ignore_ascii_case(".git");
     if path.contains('\0') || path.split('/').any(bad) {
         return Err(GitServerError::InvalidPath(path.to_owned()));
@@ -371,6 +373,6 @@ fn change(script: &mut Vec<u8>, path: &str, content: &Content) -> Result<(), Git
         }
     };
     script.extend_from_slice(format!("M {mode} inline {quoted}\n").as_bytes());
-    data(script, bytes);
+    write_data(script, bytes);
     Ok(())
 }

@@ -40,7 +40,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            http: loopback(),
+            http: loopback_address(),
             tls: None,
             authentication: None,
             access: None,
@@ -101,7 +101,7 @@ impl SshOptions {
     /// Listens on a free port of the loopback address and accepts these keys.
     pub fn loopback(authorized_keys: Vec<String>) -> Self {
         Self {
-            address: loopback(),
+            address: loopback_address(),
             authorized_keys,
         }
     }
@@ -148,7 +148,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Returns the repository that a client named, with or without `.git` and slashes around the name.
-    pub(crate) fn repository(&self, name: &str) -> Result<Repository, GitServerError> {
+    pub(crate) fn name_repository(&self, name: &str) -> Result<Repository, GitServerError> {
         let name = trim_name(name);
         let part = |part: &str| {
             !part.is_empty()
@@ -164,9 +164,9 @@ impl Shared {
         Ok(Repository::at(name.to_owned(), self.root.join(format!("{name}.git"))))
     }
 
-    /// Returns the repository like [`Shared::repository`], if it exists.
-    pub(crate) fn existing(&self, name: &str) -> Result<Repository, GitServerError> {
-        let repository = self.repository(name)?;
+    /// Returns the repository like [`Shared::name_repository`], if it exists.
+    pub(crate) fn find_repository(&self, name: &str) -> Result<Repository, GitServerError> {
+        let repository = self.name_repository(name)?;
         if repository.folder().join("HEAD").is_file() {
             Ok(repository)
         } else {
@@ -175,7 +175,7 @@ impl Shared {
     }
 
     /// Sends the references that a push changed to all subscribers.
-    pub(crate) async fn announce(&self, repository: &Repository, before: &[(String, String)]) {
+    pub(crate) async fn announce_push(&self, repository: &Repository, before: &[(String, String)]) {
         let Ok(after) = repository.references().await else {
             return;
         };
@@ -244,16 +244,16 @@ impl GitServer {
             requests: AtomicU64::new(0),
             large_files: LargeFiles::default(),
         });
-        let tls = options.tls.as_ref().map(http::acceptor).transpose()?;
+        let tls = options.tls.as_ref().map(http::make_acceptor).transpose()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let (listener, http_address) = listen(options.http).await?;
+        let (listener, http_address) = bind_listener(options.http).await?;
         let _ = shared.large_files.base.set(format!("{scheme}://{http_address}"));
         let mut listeners = vec![tokio::spawn(http::serve(listener, tls, Arc::clone(&shared)))];
         let mut ssh_address = None;
         let authorized = ssh::Authorized::default();
         if let Some(ssh) = options.ssh {
-            let (listener, address) = listen(ssh.address).await?;
-            let (config, host_key) = ssh::configure()?;
+            let (listener, address) = bind_listener(ssh.address).await?;
+            let (config, host_key) = ssh::make_config()?;
             ssh.authorized_keys.iter().try_for_each(|key| authorized.add(key))?;
             listeners.push(tokio::spawn(ssh::serve(
                 listener,
@@ -278,7 +278,7 @@ impl GitServer {
     /// # Errors
     /// [`GitServerError::InvalidName`], [`GitServerError::Exists`], or an error of git.
     pub async fn create(&self, name: &str) -> Result<Repository, GitServerError> {
-        let repository = self.shared.repository(name)?;
+        let repository = self.shared.name_repository(name)?;
         let folder = repository.folder();
         if folder.exists() {
             return Err(GitServerError::Exists(repository.name().to_owned()));
@@ -302,7 +302,7 @@ impl GitServer {
     /// # Errors
     /// [`GitServerError::InvalidName`], [`GitServerError::Missing`], [`GitServerError::Exists`] or [`GitServerError::Io`].
     pub fn rename(&self, old: &str, new: &str) -> Result<Repository, GitServerError> {
-        let (from, to) = (self.shared.existing(old)?, self.shared.repository(new)?);
+        let (from, to) = (self.shared.find_repository(old)?, self.shared.name_repository(new)?);
         if to.folder().exists() {
             return Err(GitServerError::Exists(to.name().to_owned()));
         }
@@ -324,7 +324,7 @@ impl GitServer {
     /// # Errors
     /// [`GitServerError::InvalidName`] or [`GitServerError::Missing`].
     pub fn repository(&self, name: &str) -> Result<Repository, GitServerError> {
-        self.shared.existing(name)
+        self.shared.find_repository(name)
     }
 
     /// Returns the address of the HTTP listener.
@@ -403,13 +403,13 @@ impl Drop for GitServer {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GitServerError> {
+async fn bind_listener(address: SocketAddr) -> Result<(TcpListener, SocketAddr), GitServerError> {
     let failed = |source| GitServerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
 }
 
-fn loopback() -> SocketAddr {
+fn loopback_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }

@@ -28,7 +28,7 @@ use crate::server::Shared;
 const LFS: &str = "lfs-authenticate";
 
 /// Makes a host key; returns the configuration and the public key in OpenSSH's form.
-pub(crate) fn configure() -> Result<(Arc<russh::server::Config>, String), GitServerError> {
+pub(crate) fn make_config() -> Result<(Arc<russh::server::Config>, String), GitServerError> {
     let mut seed = [0_u8; 32];
     SystemRandom::new()
         .fill(&mut seed)
@@ -177,16 +177,18 @@ impl Handler for Client {
         let Some(channel) = self.channels.remove(&id) else {
             return session.channel_failure(id);
         };
-        let command = std::str::from_utf8(data).ok().and_then(|command| self.command(command));
+        let command = std::str::from_utf8(data)
+            .ok()
+            .and_then(|command| self.parse_command(command));
         let Some((service, repository)) = command else {
             session.channel_success(id)?;
-            tokio::spawn(refuse(channel));
+            tokio::spawn(refuse_channel(channel));
             return Ok(());
         };
         session.channel_success(id)?;
         if service == LFS {
             let answer = self.shared.large_files.authenticate(&repository);
-            tokio::spawn(send(channel, answer));
+            tokio::spawn(send_answer(channel, answer));
             return Ok(());
         }
         let protocol = self.protocols.remove(&id);
@@ -202,7 +204,7 @@ impl Handler for Client {
 
 impl Client {
     /// Reads `git-upload-pack '/name.git'`, or `git-lfs-authenticate '/name.git' download`; other commands are refused.
-    fn command(&self, command: &str) -> Option<(&'static str, Repository)> {
+    fn parse_command(&self, command: &str) -> Option<(&'static str, Repository)> {
         let (service, argument) = command.split_once(' ')?;
         let service = match service {
             "git-upload-pack" => "upload-pack",
@@ -219,7 +221,7 @@ impl Client {
             .strip_prefix('\'')
             .and_then(|rest| rest.strip_suffix('\''))
             .unwrap_or(argument);
-        let repository = self.shared.existing(name).ok()?;
+        let repository = self.shared.find_repository(name).ok()?;
         let verdict = match (&self.key, &self.shared.access) {
             (None, _) => Verdict::Allowed,
             (Some(key), Some(access)) => access.judge_key(key, repository.name(), service == "receive-pack"),
@@ -229,7 +231,7 @@ impl Client {
     }
 }
 
-async fn send(channel: Channel<Msg>, answer: String) {
+async fn send_answer(channel: Channel<Msg>, answer: String) {
     // The client may have disconnected already.
     let _ = channel.data(answer.as_bytes()).await;
     let _ = channel.exit_status(0).await;
@@ -237,7 +239,7 @@ async fn send(channel: Channel<Msg>, answer: String) {
     let _ = channel.close().await;
 }
 
-async fn refuse(channel: Channel<Msg>) {
+async fn refuse_channel(channel: Channel<Msg>) {
     // The client may have disconnected already.
     let _ = channel
         .extended_data(1, &b"repository not found, or command not allowed\n"[..])
@@ -259,7 +261,7 @@ async fn run(
     } else {
         Vec::new()
     };
-    let mut command = git::command(repository.folder());
+    let mut command = git::git_command(repository.folder());
     if let Some(protocol) = protocol {
         command.env("GIT_PROTOCOL", protocol);
     }
@@ -299,7 +301,7 @@ async fn run(
         () = &mut input => exit.await,
     };
     if service == "receive-pack" {
-        shared.announce(repository, &before).await;
+        shared.announce_push(repository, &before).await;
     }
     let code = status
         .ok()

@@ -22,7 +22,7 @@ impl Artifact {
     #[must_use]
     pub fn of(files: &[(&str, &str)]) -> Self {
         Self {
-            layers: vec![(LAYER_TYPE.to_owned(), pack(files))],
+            layers: vec![(LAYER_TYPE.to_owned(), pack_files(files))],
             annotations: json!({
                 "org.opencontainers.image.source": "https://git.example/app",
                 "org.opencontainers.image.revision": "main@sha1:0123456789012345678901234567890123456789",
@@ -36,12 +36,12 @@ impl Artifact {
         let layers: Vec<Value> = self
             .layers
             .iter()
-            .map(|(media_type, layer)| json!({ "mediaType": media_type, "digest": digest(layer), "size": layer.len() }))
+            .map(|(media_type, layer)| json!({ "mediaType": media_type, "digest": compute_digest(layer), "size": layer.len() }))
             .collect();
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": { "mediaType": "application/vnd.cncf.flux.config.v1+json", "digest": digest(&config), "size": config.len() },
+            "config": { "mediaType": "application/vnd.cncf.flux.config.v1+json", "digest": compute_digest(&config), "size": config.len() },
             "layers": layers,
             "annotations": self.annotations,
         });
@@ -52,13 +52,13 @@ impl Artifact {
 
 /// Returns the digest `sha256:<hex>` of bytes.
 #[must_use]
-pub fn digest(bytes: &[u8]) -> String {
+pub fn compute_digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }
 
 /// Packs files as `tar` and `gzip` do.
 #[must_use]
-pub fn pack(files: &[(&str, &str)]) -> Vec<u8> {
+pub fn pack_files(files: &[(&str, &str)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (path, content) in files {
         let mut header = tar::Header::new_gnu();
@@ -73,7 +73,7 @@ pub fn pack(files: &[(&str, &str)]) -> Vec<u8> {
 
 /// Packs entries that no usual tool would write: each with any type, in tar's encoding, any path and any link target.
 #[must_use]
-pub fn pack_as_said(entries: &[(u8, &str, &str)]) -> Vec<u8> {
+pub fn pack_entries(entries: &[(u8, &str, &str)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (kind, path, target) in entries {
         let mut header = tar::Header::new_gnu();

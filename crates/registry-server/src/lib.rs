@@ -6,5 +6,5 @@
 mod artifact;
 mod server;
 
-pub use artifact::{Artifact, digest, pack, pack_as_said};
-pub use server::{Access, Answer, Heard, RegistryServer};
+pub use artifact::{Artifact, compute_digest, pack_entries, pack_files};
+pub use server::{Access, Answer, RecordedRequest, RegistryServer};

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::artifact::{Artifact, digest};
+use crate::artifact::{Artifact, compute_digest};
 
 /// The token that the server issues and accepts.
 const TOKEN: &str = "a-token-to-pull-with";
@@ -43,7 +43,7 @@ pub enum Access {
 
 /// A request.
 #[derive(Debug, Clone)]
-pub struct Heard {
+pub struct RecordedRequest {
     /// Method.
     pub method: String,
     /// Path and query.
@@ -84,7 +84,7 @@ impl Answer {
     }
 }
 
-type Hook = Arc<dyn Fn(&Heard) -> Option<Answer> + Send + Sync>;
+type Hook = Arc<dyn Fn(&RecordedRequest) -> Option<Answer> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -98,7 +98,7 @@ struct State {
     /// Whether the referrers API is missing: clients then keep a list under a tag.
     keeps_no_referrers: bool,
     access: Access,
-    heard: Vec<Heard>,
+    requests: Vec<RecordedRequest>,
     hook: Option<Hook>,
 }
 
@@ -197,8 +197,8 @@ impl RegistryServer {
     /// Pushes a manifest and returns its digest.
     pub fn push_manifest(&self, repository: &str, tag: &str, manifest: &Value) -> String {
         let bytes = manifest.to_string().into_bytes();
-        let digest = digest(&bytes);
-        let mut state = self.state();
+        let digest = compute_digest(&bytes);
+        let mut state = self.lock_state();
         for name in [tag, &digest] {
             state
                 .manifests
@@ -213,8 +213,8 @@ impl RegistryServer {
 
     /// Pushes a blob and returns its digest.
     pub fn push_blob(&self, bytes: Vec<u8>) -> String {
-        let digest = digest(&bytes);
-        self.state().blobs.insert(digest.clone(), bytes);
+        let digest = compute_digest(&bytes);
+        self.lock_state().blobs.insert(digest.clone(), bytes);
         digest
     }
 
@@ -236,7 +236,7 @@ impl RegistryServer {
 
     /// Disables the referrers API, as in a registry before OCI Distribution 1.1.
     pub fn keep_no_referrers(&self) {
-        self.state().keeps_no_referrers = true;
+        self.lock_state().keeps_no_referrers = true;
     }
 
     /// Pushes a Sigstore bundle that refers to the manifest with this digest, as cosign does since version 3. Returns the digest of its manifest.
@@ -262,11 +262,11 @@ impl RegistryServer {
             "subject": { "mediaType": MANIFEST, "digest": of, "size": 1 },
         });
         let bytes = manifest.to_string().into_bytes();
-        let name = digest(&bytes);
+        let name = compute_digest(&bytes);
         let descriptor =
             json!({ "mediaType": MANIFEST, "digest": name, "size": bytes.len(), "artifactType": artifact_type });
         let listed = {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             state.manifests.insert((repository.to_owned(), name.clone()), bytes);
             let key = (repository.to_owned(), of.to_owned());
             let listed = state.referrers.entry(key).or_default();
@@ -282,39 +282,39 @@ impl RegistryServer {
 
     /// Replaces the content of a blob.
     pub fn replace_blob(&self, digest: &str, bytes: Vec<u8>) {
-        self.state().blobs.insert(digest.to_owned(), bytes);
+        self.lock_state().blobs.insert(digest.to_owned(), bytes);
     }
 
     /// Sets the credentials that a pull needs.
     pub fn require(&self, access: Access) {
-        self.state().access = access;
+        self.lock_state().access = access;
     }
 
     /// Sets a function of the test that may answer requests.
-    pub fn answer_with(&self, hook: impl Fn(&Heard) -> Option<Answer> + Send + Sync + 'static) {
-        self.state().hook = Some(Arc::new(hook));
+    pub fn answer_with(&self, hook: impl Fn(&RecordedRequest) -> Option<Answer> + Send + Sync + 'static) {
+        self.lock_state().hook = Some(Arc::new(hook));
     }
 
     /// Returns all recorded requests.
     #[must_use]
-    pub fn heard(&self) -> Vec<Heard> {
-        self.state().heard.clone()
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.lock_state().requests.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<State>) -> io::Result<()> {
-    let Some(heard) = read_request(&mut stream).await? else {
+    let Some(request) = read_request(&mut stream).await? else {
         return Ok(());
     };
     let answer = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.heard.push(heard.clone());
-        let told = state.hook.clone().and_then(|hook| hook(&heard));
-        told.unwrap_or_else(|| answer(&state, &heard))
+        state.requests.push(request.clone());
+        let hook_answer = state.hook.clone().and_then(|hook| hook(&request));
+        hook_answer.unwrap_or_else(|| answer_request(&state, &request))
     };
     let mut head = format!("HTTP/1.1 {} X\r\nConnection: close\r\n", answer.status);
     if !answer
@@ -329,13 +329,13 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
     }
     head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await?;
-    if heard.method != "HEAD" {
+    if request.method != "HEAD" {
         stream.write_all(&answer.body).await?;
     }
     stream.shutdown().await
 }
 
-async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Heard>> {
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<RecordedRequest>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     let end = loop {
@@ -365,7 +365,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Optio
         bytes.extend_from_slice(piece.get(..read).unwrap_or_default());
     }
     let mut words = head.split_whitespace();
-    Ok(Some(Heard {
+    Ok(Some(RecordedRequest {
         method: words.next().unwrap_or_default().to_owned(),
         target: words.next().unwrap_or_default().to_owned(),
         authorization: find("authorization"),
@@ -373,15 +373,16 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Optio
     }))
 }
 
-fn answer(state: &State, heard: &Heard) -> Answer {
-    let shown = heard.authorization.as_deref();
+fn answer_request(state: &State, request: &RecordedRequest) -> Answer {
+    let shown = request.authorization.as_deref();
     let basic = |pair: &str| format!("Basic {}", STANDARD.encode(pair));
-    let path = heard.target.split('?').next().unwrap_or_default();
+    let path = request.target.split('?').next().unwrap_or_default();
     if path == "/token" {
         let Access::Token { pair: Some(pair), .. } = &state.access else {
             return Answer::of(200, json!({ "token": TOKEN }).to_string());
         };
-        let by_refresh = heard.body.contains("grant_type=refresh_token") && heard.body.contains("refresh_token=sesame");
+        let by_refresh =
+            request.body.contains("grant_type=refresh_token") && request.body.contains("refresh_token=sesame");
         return if by_refresh || shown == Some(basic(pair).as_str()) {
             Answer::of(200, json!({ "access_token": TOKEN }).to_string())
         } else {
@@ -407,7 +408,7 @@ fn answer(state: &State, heard: &Heard) -> Answer {
         return missing();
     };
     if let Some(repository) = rest.strip_suffix("/tags/list") {
-        return list_tags(state, repository, &heard.target);
+        return list_tags(state, repository, &request.target);
     }
     if let Some((_, digest)) = rest.split_once("/blobs/") {
         let blob = state.blobs.get(digest);
@@ -418,12 +419,12 @@ fn answer(state: &State, heard: &Heard) -> Answer {
         return manifest.map_or_else(missing, |manifest| {
             Answer::of(200, manifest.clone())
                 .with("Content-Type", MANIFEST)
-                .with("Docker-Content-Digest", digest(manifest))
+                .with("Docker-Content-Digest", compute_digest(manifest))
         });
     }
     if let Some((repository, of)) = rest.split_once("/referrers/").filter(|_| !state.keeps_no_referrers) {
         let known = state.referrers.get(&(repository.to_owned(), of.to_owned()));
-        return list_referrers(known.map(Vec::as_slice).unwrap_or_default(), &heard.target);
+        return list_referrers(known.map(Vec::as_slice).unwrap_or_default(), &request.target);
     }
     missing()
 }

@@ -180,7 +180,7 @@ pub(crate) fn write_archive(
         ignores,
         mut submodules,
         lfs_config,
-    } = walk(pack, tree, selection, limits, memory)?;
+    } = walk_tree(pack, tree, selection, limits, memory)?;
     if let Some(ignore) = selection.ignoring {
         let ignore = Ignore::new(&ignores, ignore);
         for (path, _) in &submodules.links {
@@ -204,7 +204,7 @@ pub(crate) fn write_archive(
 
     let mut archive = ArchiveWriter::new(out, limits, trees);
     for file in &files {
-        let content = blob(pack, file)?;
+        let content = read_blob(pack, file)?;
         if file.mode == Mode::Link {
             archive.add_link(&file.path, &content)?;
         } else {
@@ -223,7 +223,7 @@ pub(crate) fn write_archive(
 }
 
 /// Lists the selected files and links, and the content of all ignore files among them with their folders.
-fn walk(
+fn walk_tree(
     pack: &mut Pack<'_>,
     root: Oid,
     selection: Selection<'_>,
@@ -275,7 +275,7 @@ fn walk(
             if path == LFS_CONFIG_FILE {
                 lfs_config = Some(read_text(pack, entry.mode, entry.oid, LFS_CONFIG_BYTES)?);
             }
-            if !taken.takes(&path) {
+            if !taken.selects(&path) {
                 continue;
             }
             let has_files = entry.mode == Mode::Tree || (entry.mode == Mode::Submodule && selection.submodules);
@@ -365,7 +365,7 @@ impl<'a> Taken<'a> {
     }
 
     /// Checks whether a path is selected, or is a parent of a selected path.
-    fn takes(&mut self, path: &str) -> bool {
+    fn selects(&mut self, path: &str) -> bool {
         let mut takes = self.folders.is_empty();
         for (folder, found) in self.folders.iter().zip(&mut self.found) {
             *found |= folder == path;
@@ -391,14 +391,14 @@ fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<Result<String, Strin
     if file.mode == Mode::Link {
         return Ok(invalid("is a symbolic link; ignore files must be regular files"));
     }
-    let content = blob(pack, file)?;
+    let content = read_blob(pack, file)?;
     if content.len() as u64 > IGNORE_FILE_BYTES {
         return Ok(invalid("is larger than 64 KiB"));
     }
     Ok(String::from_utf8(content.to_vec()).or_else(|_| invalid("is not UTF-8 text")))
 }
 
-fn blob(pack: &mut Pack<'_>, file: &Found) -> Result<Rc<Vec<u8>>, ArchiveError> {
+fn read_blob(pack: &mut Pack<'_>, file: &Found) -> Result<Rc<Vec<u8>>, ArchiveError> {
     pack.read(&file.oid, ObjectKind::Blob)?.ok_or_else(|| {
         ArchiveError::InvalidTree(format!(
             "the server did not send the content of {:?} ({})",

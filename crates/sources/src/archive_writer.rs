@@ -75,7 +75,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
         is_executable: bool,
         (size, content): (u64, impl Read),
     ) -> Result<(), WriteError> {
-        self.count(path, size)?;
+        self.count_file(path, size)?;
         let mut header = make_header();
         header.set_entry_type(EntryType::Regular);
         header.set_mode(if is_executable { 0o700 } else { 0o600 });
@@ -87,7 +87,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
 
     /// Adds a symbolic link.
     pub(crate) fn add_link(&mut self, path: &str, target: &[u8]) -> Result<(), WriteError> {
-        self.count(path, target.len() as u64)?;
+        self.count_file(path, target.len() as u64)?;
         let invalid = |problem: &str| WriteError::Invalid(format!("the link {path:?} {problem}"));
         if target.len() > self.limits.path_bytes {
             return Err(invalid("has too long a target"));
@@ -128,7 +128,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
         })
     }
 
-    fn count(&mut self, path: &str, content: u64) -> Result<(), WriteError> {
+    fn count_file(&mut self, path: &str, content: u64) -> Result<(), WriteError> {
         self.unpacked = self.unpacked.saturating_add(packed_size(path, content));
         self.trees.check(self.unpacked).map_err(WriteError::OverBudget)?;
         if self.unpacked > self.limits.unpacked_bytes {

@@ -113,7 +113,7 @@ mod tests {
         let there = FetchError::from(refusal);
         assert_eq!(there.to_string(), here.to_string());
         assert_eq!(
-            (there.reason(), there.transient()),
+            (there.reason(), there.is_transient()),
             (FetchReason::GitOperationFailed, false)
         );
         let unreachable = FetchError::Resolve {
@@ -121,6 +121,9 @@ mod tests {
             source: std::io::Error::other("no such host"),
         };
         let there = FetchError::from(ConnectRefusal::from(&unreachable));
-        assert_eq!((there.to_string(), there.transient()), (unreachable.to_string(), true));
+        assert_eq!(
+            (there.to_string(), there.is_transient()),
+            (unreachable.to_string(), true)
+        );
     }
 }

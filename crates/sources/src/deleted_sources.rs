@@ -16,9 +16,9 @@ pub fn remove_deleted_sources(
     keep: impl Fn(&str, &str, &str) -> bool,
 ) -> Result<(), (PathBuf, io::Error)> {
     let mut failed = None;
-    for namespace in entries(folder) {
-        for name in entries(&namespace) {
-            for uid in entries(&name) {
+    for namespace in list_entries(folder) {
+        for name in list_entries(&namespace) {
+            for uid in list_entries(&name) {
                 let text = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
                 let known = match (text(&namespace), text(&name), text(&uid)) {
                     (Some(namespace), Some(name), Some(uid)) => {
@@ -54,7 +54,7 @@ fn remove(path: &Path, failed: &mut Option<(PathBuf, io::Error)>) {
     }
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
+fn list_entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }

@@ -106,13 +106,13 @@ pub fn read_pair(identity: &[u8], public: &[u8]) -> Result<PublicHalf, &'static 
 mod tests {
     use super::*;
 
-    fn make() -> DeployKey {
+    fn make_key() -> DeployKey {
         DeployKey::generate("tenure:alpha/shop-app").unwrap()
     }
 
     #[test]
     fn what_is_made_is_read_again_and_never_made_twice() {
-        let (one, other) = (make(), make());
+        let (one, other) = (make_key(), make_key());
         assert_ne!(one.public(), other.public());
         assert!(one.public().line.starts_with("ssh-ed25519 AAAA"), "{one:?}");
         assert!(one.public().line.ends_with(" tenure:alpha/shop-app"), "{one:?}");
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn nothing_private_is_printed() {
-        let key = make();
+        let key = make_key();
         let shown = format!("{key:?}");
         let inside = key.reveal().lines().nth(1).unwrap();
         assert!(!shown.contains(inside) && !shown.contains("PRIVATE"), "{shown}");
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn halves_of_two_pairs_and_what_is_no_key_are_refused() {
-        let (one, other) = (make(), make());
+        let (one, other) = (make_key(), make_key());
         let read = |identity: &str, public: &str| read_pair(identity.as_bytes(), public.as_bytes()).unwrap_err();
         assert_eq!(
             read(one.reveal(), &other.public().line),

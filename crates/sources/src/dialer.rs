@@ -33,7 +33,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    fn take(&self, bytes: usize) -> io::Result<()> {
+    fn count_bytes(&self, bytes: usize) -> io::Result<()> {
         let before = self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         if before.saturating_add(bytes as u64) > self.limit {
             return Err(io::Error::other("more bytes arrived than the limit allows"));
@@ -42,7 +42,7 @@ impl Budget {
     }
 
     /// Returns an error if more arrived than allowed. This is the cause of any error that a protocol reported.
-    pub(crate) fn exceeded(&self) -> Option<FetchError> {
+    pub(crate) fn limit_error(&self) -> Option<FetchError> {
         (self.received.load(Ordering::Relaxed) > self.limit).then(|| FetchError::TooLarge {
             what: "received bytes",
             limit: describe_bytes(self.limit),
@@ -75,7 +75,7 @@ impl Dialer {
     }
 
     /// Returns this dialer with a proxy, if there is one. An https proxy is verified with the `ca.crt` of its own Secret, else with `ca`, the source's.
-    pub(crate) fn through(mut self, proxy: Option<&Proxy>, ca: Option<&[u8]>) -> Self {
+    pub(crate) fn with_proxy(mut self, proxy: Option<&Proxy>, ca: Option<&[u8]>) -> Self {
         self.proxy = proxy.map(|proxy| {
             let mut proxy = proxy.clone();
             proxy.ca = proxy.ca.or_else(|| ca.map(<[u8]>::to_vec));
@@ -85,7 +85,7 @@ impl Dialer {
     }
 
     /// Returns the proxy that gets whole requests for an endpoint instead of a request for a connection: for plain HTTP.
-    pub(crate) fn forwarder(&self, endpoint: &Endpoint) -> Option<&Proxy> {
+    pub(crate) fn forwarding_proxy(&self, endpoint: &Endpoint) -> Option<&Proxy> {
         self.proxy.as_deref().filter(|_| endpoint.scheme == Scheme::Http)
     }
 
@@ -97,12 +97,12 @@ impl Dialer {
         &self.budget
     }
 
-    /// Connects to an endpoint, through the proxy if there is one. If [`Dialer::forwarder`] returns a proxy for the endpoint, this is the connection to the proxy.
+    /// Connects to an endpoint, through the proxy if there is one. If [`Dialer::forwarding_proxy`] returns a proxy for the endpoint, this is the connection to the proxy.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Stream, FetchError> {
         let Some(proxy) = &self.proxy else {
-            return Ok(Stream::Plain(self.open(endpoint, None).await?));
+            return Ok(Stream::Plain(self.open_counted(endpoint, None).await?));
         };
-        let stream = self.open(proxy.endpoint(), Some(endpoint)).await?;
+        let stream = self.open_counted(proxy.endpoint(), Some(endpoint)).await?;
         let mut stream = if proxy.endpoint().scheme == Scheme::Https {
             let options = TlsOptions {
                 ca: proxy.ca.clone(),
@@ -113,14 +113,18 @@ impl Dialer {
         } else {
             Stream::Plain(stream)
         };
-        if self.forwarder(endpoint).is_none() {
+        if self.forwarding_proxy(endpoint).is_none() {
             proxy.ask_for(&mut stream, endpoint).await?;
         }
         Ok(stream)
     }
 
     /// Opens a counted connection to the endpoint itself. If the endpoint is a proxy, `behind` is the server behind it.
-    async fn open(&self, endpoint: &Endpoint, behind: Option<&Endpoint>) -> Result<Counted<TcpStream>, FetchError> {
+    async fn open_counted(
+        &self,
+        endpoint: &Endpoint,
+        behind: Option<&Endpoint>,
+    ) -> Result<Counted<TcpStream>, FetchError> {
         let patience = self.limits.connect_timeout;
         let inner = match &self.reach {
             Connector::Here(policy) => open_connection(policy, endpoint, behind, patience).await?,
@@ -136,7 +140,7 @@ impl Dialer {
 /// Refuses a server behind a proxy if the policy denies any address that its name has here. A name without an address here is left to the proxy, which may be the only
 /// one to resolve it.
 async fn check_behind(policy: &Policy, endpoint: &Endpoint) -> Result<(), FetchError> {
-    for address in resolve(endpoint).await.unwrap_or_default() {
+    for address in resolve_endpoint(endpoint).await.unwrap_or_default() {
         policy.check(endpoint, address)?;
     }
     Ok(())
@@ -155,7 +159,7 @@ pub async fn check_connection(
         check_behind(policy, behind).await?;
     }
     let mut denied = None;
-    for address in resolve(endpoint).await? {
+    for address in resolve_endpoint(endpoint).await? {
         match policy.check(endpoint, address) {
             Ok(()) => return Ok(()),
             Err(denial) => denied = denied.or(Some(denial)),
@@ -182,7 +186,7 @@ pub async fn open_connection(
     }
     let mut denied = None;
     let mut failed = None;
-    for address in resolve(endpoint).await? {
+    for address in resolve_endpoint(endpoint).await? {
         if let Err(denial) = policy.check(endpoint, address) {
             denied.get_or_insert(denial);
             continue;
@@ -219,7 +223,7 @@ fn describe_no_address(endpoint: &Endpoint) -> FetchError {
     }
 }
 
-async fn resolve(endpoint: &Endpoint) -> Result<Vec<IpAddr>, FetchError> {
+async fn resolve_endpoint(endpoint: &Endpoint) -> Result<Vec<IpAddr>, FetchError> {
     if let Ok(address) = endpoint.host.parse::<IpAddr>() {
         return Ok(vec![address]);
     }
@@ -287,7 +291,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
-            Poll::Ready(Ok(())) => Poll::Ready(self.budget.take(buffer.filled().len().saturating_sub(before))),
+            Poll::Ready(Ok(())) => Poll::Ready(self.budget.count_bytes(buffer.filled().len().saturating_sub(before))),
             other => other,
         }
     }

@@ -136,7 +136,7 @@ pub async fn download(
         });
     }
     let dialer = Dialer::new(reach.into(), limits);
-    let receiving = receive(request, &dialer, limits, store, account);
+    let receiving = receive_archive(request, &dialer, limits, store, account);
     let received = match tokio::time::timeout(request.timeout, receiving).await {
         Ok(received) => received,
         Err(_) => Err(DownloadError::Connection(FetchError::Timeout {
@@ -145,8 +145,9 @@ pub async fn download(
         })),
     };
     // Too much data is the reason, also if the protocol reported another error.
-    let (incoming, size) = received.map_err(|error| dialer.budget().exceeded().map_or(error, DownloadError::from))?;
-    let path = store.keep(source, incoming, &request.digest)?;
+    let (incoming, size) =
+        received.map_err(|error| dialer.budget().limit_error().map_or(error, DownloadError::from))?;
+    let path = store.store_archive(source, incoming, &request.digest)?;
     Ok(Fetched::Stored {
         artifact: StoredArtifact {
             facts: request.facts(),
@@ -159,7 +160,7 @@ pub async fn download(
     })
 }
 
-async fn receive(
+async fn receive_archive(
     request: &DownloadRequest,
     dialer: &Dialer,
     limits: &Limits,
@@ -196,7 +197,7 @@ async fn receive(
     let path = incoming.path().to_owned();
     let failed = |error: std::io::Error| match fetch_budgets::find_refusal(&error) {
         Some(refused) => DownloadError::OverBudget(refused),
-        None => store.io("write", &path, error).into(),
+        None => store.io_error("write", &path, error).into(),
     };
     // Written on this thread: pieces of 64 KiB go to the page cache.
     let mut out = incoming.task_writer(store);

@@ -293,7 +293,7 @@ impl From<&FetchError> for FetchFailure {
         Self {
             reason: error.reason(),
             message: error.to_string(),
-            terminal: error.stalled(),
+            terminal: error.is_stalled(),
             retry_after: error.retry_after().map(|wait| wait.as_secs()),
         }
     }
@@ -403,7 +403,7 @@ impl FetchError {
     }
 
     /// Returns whether the same request may succeed later without a change of the object, its Secret or the repository.
-    pub fn transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Resolve { .. }
             | Self::Connect { .. }
@@ -412,8 +412,8 @@ impl FetchError {
             | Self::Remote { .. } => true,
             Self::Storage(StorageError::Io { .. }) => true,
             Self::NotOpened(refusal) => refusal.failure == ConnectFailure::Unreachable,
-            Self::Submodule { error, .. } | Self::LfsFile { error, .. } => error.transient(),
-            Self::OverBudget(refused) | Self::Storage(StorageError::OverBudget(refused)) => refused.transient(),
+            Self::Submodule { error, .. } | Self::LfsFile { error, .. } => error.is_transient(),
+            Self::OverBudget(refused) | Self::Storage(StorageError::OverBudget(refused)) => refused.is_transient(),
             Self::HttpStatus { status, .. } => is_transient_status(*status),
             // Not implemented, no storage, no bandwidth.
             Self::LfsRefused { code, .. } => is_transient_status(*code) && !matches!(code, 501 | 507 | 509),
@@ -431,7 +431,7 @@ impl FetchError {
     }
 
     /// Returns true if only a change of the object itself can help: the object is `Stalled`.
-    pub fn stalled(&self) -> bool {
+    pub fn is_stalled(&self) -> bool {
         matches!(self, Self::InvalidUrl { .. } | Self::InvalidField { .. })
     }
 }

@@ -35,7 +35,7 @@ const LIST_BYTES: u64 = 16 << 20;
 /// Drop the future to cancel: connections close and work on other threads stops. Memory and disk are charged to the account and to the store; the fetch waits for memory.
 ///
 /// # Errors
-/// A [`FetchError`] that says what failed and what to do. [`FetchError::reason`] is the condition's reason, and [`FetchError::transient`] says whether a retry may help.
+/// A [`FetchError`] that says what failed and what to do. [`FetchError::reason`] is the condition's reason, and [`FetchError::is_transient`] says whether a retry may help.
 pub fn fetch<'a>(
     request: &'a GitRequest,
     reach: impl Into<Connector>,
@@ -55,7 +55,7 @@ async fn fetch_in_time(
 ) -> Result<Fetched, FetchError> {
     // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
+    let dialer = Dialer::new(reach, limits).with_proxy(request.proxy.as_ref(), request.tls.ca.as_deref());
     let mut fetching = Fetch {
         request,
         home: RemoteRepository {
@@ -95,7 +95,7 @@ async fn fetch_in_time(
         request.tokens.forget(&request.source);
     }
     // Too much data is the reason, also if the protocol reported another error.
-    result.map_err(|error| dialer.budget().exceeded().unwrap_or(error))
+    result.map_err(|error| dialer.budget().limit_error().unwrap_or(error))
 }
 
 struct Fetch<'a> {
@@ -131,15 +131,15 @@ impl Fetch<'_> {
 
     async fn run(&self) -> Result<Fetched, FetchError> {
         if let Some(selected) = self.read_commit()? {
-            let receiving = self.receiving(&self.home);
+            let receiving = self.make_transfer(&self.home);
             let received = receiving
                 .receive_commit(selected.want, selected.name.as_deref())
                 .await?;
             let received = received.ok_or_else(|| self.not_found(Vec::new()))?;
-            return self.store(received, selected).await;
+            return self.store_artifact(received, selected).await;
         }
-        let receiving = self.receiving(&self.home);
-        let mut memory = receiving.memory().await?;
+        let receiving = self.make_transfer(&self.home);
+        let mut memory = receiving.acquire_memory().await?;
         let (mut transport, advertisement) = receiving.connect(&mut memory).await?;
         let prefixes = reference_selection::list_prefixes(&self.request.reference);
         let references = receiving
@@ -163,10 +163,10 @@ impl Fetch<'_> {
         let algorithm = advertisement.algorithm();
         drop((transport, references, advertisement));
         drop(memory);
-        self.store(ReceivedPack { pack, algorithm }, selected).await
+        self.store_artifact(ReceivedPack { pack, algorithm }, selected).await
     }
 
-    fn receiving<'b>(&'b self, remote: &'b RemoteRepository) -> PackTransfer<'b> {
+    fn make_transfer<'b>(&'b self, remote: &'b RemoteRepository) -> PackTransfer<'b> {
         PackTransfer {
             remote,
             dialer: self.dialer,
@@ -178,11 +178,13 @@ impl Fetch<'_> {
     }
 
     /// Stores the artifact of the received pack, of its submodules, and of its files in Git LFS.
-    async fn store(&self, received: ReceivedPack, selected: SelectedReference) -> Result<Fetched, FetchError> {
+    async fn store_artifact(&self, received: ReceivedPack, selected: SelectedReference) -> Result<Fetched, FetchError> {
         let cancel = CancelOnDrop::default();
         let mut used = Used::default();
         let wanted = Wanted::Own(selected.clone());
-        let own = self.unpack(&self.home, received, wanted, (&cancel, &mut used)).await?;
+        let own = self
+            .unpack_pack(&self.home, received, wanted, (&cancel, &mut used))
+            .await?;
         let modules = self.fetch_submodules(&own, (&cancel, &mut used)).await?;
         let mut repositories = vec![Repository {
             path: String::new(),
@@ -200,8 +202,8 @@ impl Fetch<'_> {
         }
         let mut files = own.files;
         let commit = own.facts.commit;
-        if self.work(&self.home, &cancel).merges() {
-            files = self.merge((files, parts), commit, &cancel).await?;
+        if self.make_work(&self.home, &cancel).merges_repositories() {
+            files = self.merge_files((files, parts), commit, &cancel).await?;
         }
         if !files.pointers.is_empty() {
             let contents = self.fetch_contents(&files, &repositories, &selected).await?;
@@ -209,26 +211,28 @@ impl Fetch<'_> {
                 files = self.replace_pointers((files, contents), commit, &cancel).await?;
             }
         }
-        let work = self.work(&self.home, &cancel);
-        let stored = self.blocking(move || work.keep(own.facts, files, &selected)).await;
+        let work = self.make_work(&self.home, &cancel);
+        let stored = self
+            .run_blocking(move || work.store_artifact(own.facts, files, &selected))
+            .await;
         drop(cancel);
         stored
     }
 
     /// Merges the files of a commit with those of its submodules and of included sources.
-    async fn merge(
+    async fn merge_files(
         &self,
         (own, modules): (PackedFiles, Vec<(String, PackedFiles)>),
         commit: Oid,
         cancel: &CancelOnDrop,
     ) -> Result<PackedFiles, FetchError> {
-        let work = self.work(&self.home, cancel);
+        let work = self.make_work(&self.home, cancel);
         let FetchBudgets { lane, memory, .. } = self.account;
         let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
         let memory = memory.acquire(lane, MERGE_BYTES, self.deadline).await?;
-        self.blocking(move || {
+        self.run_blocking(move || {
             let _turn = turn;
-            work.merge(&own, &modules, &commit, memory)
+            work.merge_parts(&own, &modules, &commit, memory)
         })
         .await
     }
@@ -268,12 +272,12 @@ impl Fetch<'_> {
         commit: Oid,
         cancel: &CancelOnDrop,
     ) -> Result<PackedFiles, FetchError> {
-        let work = self.work(&self.home, cancel);
+        let work = self.make_work(&self.home, cancel);
         let FetchBudgets { lane, memory, .. } = self.account;
         let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
         let needed = lfs::REPLACING_BYTES.saturating_add(files.pointers.bytes());
         let memory = memory.acquire(lane, needed, self.deadline).await?;
-        self.blocking(move || {
+        self.run_blocking(move || {
             let _held = (turn, memory);
             work.replace_pointers(&files, &contents, &commit)
         })
@@ -291,9 +295,9 @@ impl Fetch<'_> {
             return Ok(modules);
         }
         let mut pending = Pending::new(&self.home, &own.submodules)?;
-        while let Some(module) = pending.take() {
+        while let Some(module) = pending.take_next() {
             let fail = |error| submodules::add_submodule_path(&module.path, error);
-            let receiving = self.receiving(&module.remote);
+            let receiving = self.make_transfer(&module.remote);
             let received = receiving.receive_commit(module.commit, None).await.map_err(fail)?;
             let received = received.ok_or_else(|| {
                 fail(FetchError::ReferenceNotFound {
@@ -303,7 +307,7 @@ impl Fetch<'_> {
                 })
             })?;
             let wanted = Wanted::Submodule(module.commit);
-            let unpacked = self.unpack(&module.remote, received, wanted, (cancel, used));
+            let unpacked = self.unpack_pack(&module.remote, received, wanted, (cancel, used));
             let unpacked = unpacked.await.map_err(fail)?;
             pending.add_of(&module, &unpacked.submodules)?;
             modules.push((module, unpacked));
@@ -312,7 +316,7 @@ impl Fetch<'_> {
     }
 
     /// Turns a pack into an archive, on threads for blocking work, in the lane's turn, after the budget has capacity for its memory.
-    async fn unpack(
+    async fn unpack_pack(
         &self,
         remote: &RemoteRepository,
         received: ReceivedPack,
@@ -327,18 +331,18 @@ impl Fetch<'_> {
         } = self.account;
         let ReceivedPack { pack, algorithm } = received;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
-        let work = self.work(remote, cancel);
+        let work = self.make_work(remote, cancel);
         let (work, pack, turn, measure) = self
-            .blocking(move || {
-                let measure = work.measure(&pack, algorithm)?;
+            .run_blocking(move || {
+                let measure = work.measure_pack(&pack, algorithm)?;
                 Ok((work, pack, turn, measure))
             })
             .await?;
         used.add_objects(measure.total, self.limits)?;
         let room = memory.room();
-        let needed = measure.wanted(room.lane.min(room.all).saturating_sub(LIST_BYTES));
+        let needed = measure.wanted_bytes(room.lane.min(room.all).saturating_sub(LIST_BYTES));
         let memory = memory.acquire(lane, needed, self.deadline).await?;
-        let unpacked = self.blocking(move || {
+        let unpacked = self.run_blocking(move || {
             // Both are held until the work really ends, even after the fetch was cancelled.
             let _turn = turn;
             work.unpack(&pack, algorithm, &wanted, (measure, memory))
@@ -348,7 +352,7 @@ impl Fetch<'_> {
         Ok(unpacked)
     }
 
-    fn work(&self, remote: &RemoteRepository, cancel: &CancelOnDrop) -> Work {
+    fn make_work(&self, remote: &RemoteRepository, cancel: &CancelOnDrop) -> Work {
         Work {
             request: self.request.clone(),
             url: remote.url.to_string(),
@@ -361,7 +365,7 @@ impl Fetch<'_> {
         }
     }
 
-    async fn blocking<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
     ) -> Result<T, FetchError> {

@@ -107,13 +107,13 @@ impl GrowingCharge {
     }
 
     /// Ends the growth: releases the bytes that were acquired and not used.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn release_unused(&mut self) {
         self.held.shrink_to(self.used);
     }
 
     /// Releases the unused bytes and returns the charge for the used ones.
-    pub(crate) fn settled(mut self) -> HeldBytes {
-        self.settle();
+    pub(crate) fn into_used(mut self) -> HeldBytes {
+        self.release_unused();
         self.held
     }
 }

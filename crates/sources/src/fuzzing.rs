@@ -35,13 +35,13 @@ pub(crate) fn run(_bytes: u64, work: &mut dyn FnMut()) {
 }
 
 /// Returns a charge without bounds.
-pub(crate) fn unlimited() -> GrowingCharge {
+pub(crate) fn unlimited_charge() -> GrowingCharge {
     let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
     GrowingCharge::unused(budget.try_acquire("", 0).unwrap())
 }
 
 /// Reads a recorded file of the tests.
-pub(crate) fn recorded(name: &str) -> Vec<u8> {
+pub(crate) fn read_recorded(name: &str) -> Vec<u8> {
     std::fs::read(
         std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/data")

@@ -89,17 +89,17 @@ impl fmt::Debug for AppTokens {
 }
 
 impl AppTokens {
-    fn tokens(&self) -> MutexGuard<'_, HashMap<SourceKey, Token>> {
+    fn lock_tokens(&self) -> MutexGuard<'_, HashMap<SourceKey, Token>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops the token of a source after the source was deleted, or the token was rejected.
     pub fn forget(&self, source: &SourceKey) {
-        self.tokens().remove(source);
+        self.lock_tokens().remove(source);
     }
 
     fn find(&self, source: &SourceKey, app: &GitHubApp, now: Timestamp) -> Option<SecretBytes> {
-        let tokens = self.tokens();
+        let tokens = self.lock_tokens();
         let token = tokens.get(source)?;
         let is_good = token.of == app.digest && now + SPARE < token.expires;
         is_good.then(|| token.token.clone())
@@ -191,7 +191,7 @@ impl GitHubApp {
             Some(token) => token,
             None => {
                 let token = self.fetch_token(dialer, tls, now).await?;
-                tokens.tokens().insert(source.clone(), token.clone());
+                tokens.lock_tokens().insert(source.clone(), token.clone());
                 token.token
             }
         };
@@ -212,9 +212,9 @@ impl GitHubApp {
             Installation::Owner(owner) => api.find_installation(owner).await?,
         };
         let below = format!("/app/installations/{installation}/access_tokens");
-        let answer: Option<TokenAnswer> = api.ask(Method::POST, &below).await?;
-        let answer =
-            answer.ok_or_else(|| self.refuse(format!("HTTP 404: the App has no installation {installation}")))?;
+        let answer: Option<TokenAnswer> = api.send_request(Method::POST, &below).await?;
+        let answer = answer
+            .ok_or_else(|| self.unauthorized_error(format!("HTTP 404: the App has no installation {installation}")))?;
         let is_writable = answer.token.bytes().all(|byte| (0x21..0x7f).contains(&byte));
         let expires: Option<Timestamp> = answer.expires_at.parse().ok();
         match expires {
@@ -223,7 +223,7 @@ impl GitHubApp {
                 token: SecretBytes::new(answer.token),
                 expires: expires.min(now + LONGEST),
             }),
-            _ => Err(self.complain("its answer holds no token with an end")),
+            _ => Err(self.api_error("its answer holds no token with an end")),
         }
     }
 
@@ -273,20 +273,20 @@ impl GitHubApp {
         Ok(format!("{message}.{}", encode(&signature)))
     }
 
-    fn shown(&self) -> String {
+    fn display_address(&self) -> String {
         self.api.to_string()
     }
 
-    fn refuse(&self, problem: String) -> FetchError {
+    fn unauthorized_error(&self, problem: String) -> FetchError {
         FetchError::Unauthorized {
-            url: self.shown(),
+            url: self.display_address(),
             problem,
         }
     }
 
-    fn complain(&self, problem: &str) -> FetchError {
+    fn api_error(&self, problem: &str) -> FetchError {
         FetchError::HttpApi {
-            url: self.shown(),
+            url: self.display_address(),
             problem: problem.to_owned(),
         }
     }
@@ -313,18 +313,23 @@ impl Api<'_> {
     /// Finds the installation of an organization, or of a user of that name.
     async fn find_installation(&mut self, owner: &str) -> Result<u64, FetchError> {
         for kind in ["orgs", "users"] {
-            let found: Option<InstallationAnswer> =
-                self.ask(Method::GET, &format!("/{kind}/{owner}/installation")).await?;
+            let found: Option<InstallationAnswer> = self
+                .send_request(Method::GET, &format!("/{kind}/{owner}/installation"))
+                .await?;
             if let Some(found) = found {
                 return Ok(found.id);
             }
         }
         let problem = "HTTP 404: the App is not installed for the organization or user of githubAppInstallationOwner";
-        Err(self.app.refuse(problem.to_owned()))
+        Err(self.app.unauthorized_error(problem.to_owned()))
     }
 
     /// Sends a request; `None` if the object does not exist.
-    async fn ask<T: DeserializeOwned>(&mut self, method: Method, below: &str) -> Result<Option<T>, FetchError> {
+    async fn send_request<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        below: &str,
+    ) -> Result<Option<T>, FetchError> {
         let headers = [
             (ACCEPT, "application/vnd.github+json"),
             (HeaderName::from_static("x-github-api-version"), "2022-11-28"),
@@ -335,7 +340,7 @@ impl Api<'_> {
             target: format!("{}{below}", self.app.api.path()),
             headers: HeaderMap::from_iter(headers.map(|(name, value)| (name, HeaderValue::from_static(value)))),
             body: Bytes::new(),
-            shown: self.app.shown(),
+            shown: self.app.display_address(),
         };
         let answer = self.client.send(&request).await?;
         let status = answer.status();
@@ -344,15 +349,15 @@ impl Api<'_> {
             StatusCode::NOT_FOUND => return Ok(None),
             StatusCode::UNAUTHORIZED => {
                 let problem = "the App is not known, or githubAppPrivateKey is not its key";
-                return Err(self.app.refuse(format!("HTTP {code}: {problem}")));
+                return Err(self.app.unauthorized_error(format!("HTTP {code}: {problem}")));
             }
             StatusCode::FORBIDDEN => {
                 let problem = "the App may not do that, or has asked too often";
-                return Err(self.app.refuse(format!("HTTP {code}: {problem}")));
+                return Err(self.app.unauthorized_error(format!("HTTP {code}: {problem}")));
             }
             status if !status.is_success() => {
                 return Err(FetchError::HttpStatus {
-                    url: self.app.shown(),
+                    url: self.app.display_address(),
                     status: code,
                     problem: "GitHub gives no token",
                     retry_after: answer.retry_after(),
@@ -364,14 +369,14 @@ impl Api<'_> {
         let mut body = Vec::new();
         let mut reader = answer.into_body().take(ANSWER_BYTES + 1);
         let read = reader.read_to_end(&mut body).await;
-        read.map_err(|_| self.app.complain("the connection broke in the middle of its answer"))?;
+        read.map_err(|_| self.app.api_error("the connection broke in the middle of its answer"))?;
         if body.len() as u64 > ANSWER_BYTES {
-            return Err(self.app.complain("its answer is longer than 256 KiB"));
+            return Err(self.app.api_error("its answer is longer than 256 KiB"));
         }
         // The parser's error could quote a token, so it is left out.
         serde_json::from_slice(&body).map(Some).map_err(|_| {
             self.app
-                .complain("its answer is not one of GitHub's API: check githubAppBaseURL")
+                .api_error("its answer is not one of GitHub's API: check githubAppBaseURL")
         })
     }
 }

@@ -152,9 +152,11 @@ impl HttpClient {
     /// Sends a request, on the open connection if it goes to the same endpoint.
     pub(crate) async fn send(&mut self, request: &HttpRequest) -> Result<HttpAnswer, FetchError> {
         let answer = self.send_once(request).await?;
-        match self.dialer.forwarder(&request.endpoint) {
+        match self.dialer.forwarding_proxy(&request.endpoint) {
             // The proxy itself sent this status.
-            Some(proxy) if answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => Err(proxy.explain(407)),
+            Some(proxy) if answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                Err(proxy.explain_status(407))
+            }
             _ => Ok(answer),
         }
     }
@@ -164,7 +166,9 @@ impl HttpClient {
             url: request.shown.clone(),
             problem,
         };
-        let message = self.complete(request).map_err(|error| broken(error.to_string()))?;
+        let message = self
+            .complete_request(request)
+            .map_err(|error| broken(error.to_string()))?;
         if let Some(connection) = &mut self.connection
             && connection.endpoint == request.endpoint
             && connection.sender.ready().await.is_ok()
@@ -173,15 +177,15 @@ impl HttpClient {
                 Ok(response) => return Ok(HttpAnswer::of(request, response)),
                 // The server closed the idle connection before it saw the request: the only case for a retry.
                 Err(mut error) => match error.take_message() {
-                    Some(message) => return self.send_anew(request, message).await,
+                    Some(message) => return self.send_on_new_connection(request, message).await,
                     None => return Err(broken(describe_chain(&error.into_error()))),
                 },
             }
         }
-        self.send_anew(request, message).await
+        self.send_on_new_connection(request, message).await
     }
 
-    async fn send_anew(
+    async fn send_on_new_connection(
         &mut self,
         request: &HttpRequest,
         message: Request<Full<Bytes>>,
@@ -214,8 +218,8 @@ impl HttpClient {
     }
 
     /// Completes a request with the common headers, and with credentials if the endpoint may have them.
-    fn complete(&self, request: &HttpRequest) -> Result<Request<Full<Bytes>>, http::Error> {
-        let forwarder = self.dialer.forwarder(&request.endpoint);
+    fn complete_request(&self, request: &HttpRequest) -> Result<Request<Full<Bytes>>, http::Error> {
+        let forwarder = self.dialer.forwarding_proxy(&request.endpoint);
         let mut message = Request::builder().method(request.method.clone());
         // A forwarding proxy needs the whole URL.
         message = match forwarder {
@@ -330,7 +334,7 @@ impl HttpAnswer {
     }
 
     /// Returns the requested address, for messages.
-    pub(crate) fn shown(&self) -> &str {
+    pub(crate) fn requested_address(&self) -> &str {
         &self.shown
     }
 

@@ -23,47 +23,47 @@ pub(crate) async fn read_private_key(
     let read = move || read_now(identity.reveal(), passphrase.as_ref().map(SecretBytes::reveal));
     match tokio::task::spawn_blocking(read).await {
         Ok(result) => result,
-        Err(_) => Err(unreadable()),
+        Err(_) => Err(unreadable_error()),
     }
 }
 
 fn read_now(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, FetchError> {
     if identity.len() > LONGEST {
-        return Err(problem("identity is longer than any private key (16 KiB)"));
+        return Err(secret_error("identity is longer than any private key (16 KiB)"));
     }
     if identity.trim_start().starts_with("-----BEGIN OPENSSH PRIVATE KEY-----") {
-        let key = PrivateKey::from_openssh(identity.trim_start()).map_err(|_| unreadable())?;
+        let key = PrivateKey::from_openssh(identity.trim_start()).map_err(|_| unreadable_error())?;
         if !key.is_encrypted() {
             return Ok(key);
         }
         if let Kdf::Bcrypt { rounds, .. } = key.kdf()
             && *rounds > MOST_ROUNDS
         {
-            return Err(problem(
+            return Err(secret_error(
                 "the passphrase of identity is stretched more than 500 rounds; lower that with ssh-keygen -p -a 24",
             ));
         }
         let passphrase =
-            passphrase.ok_or_else(|| problem("identity has a passphrase; store it under the key password"))?;
+            passphrase.ok_or_else(|| secret_error("identity has a passphrase; store it under the key password"))?;
         return key
             .decrypt(passphrase)
-            .map_err(|_| problem("password is not the passphrase of identity"));
+            .map_err(|_| secret_error("password is not the passphrase of identity"));
     }
     let putty = identity.trim_start().starts_with("PuTTY-User-Key-File-");
     if putty || identity.contains("ENCRYPTED") {
-        return Err(problem(
+        return Err(secret_error(
             "identity has a passphrase or is in PuTTY's form; convert it to OpenSSH's form with ssh-keygen -p, or puttygen -O private-openssh",
         ));
     }
     // The parser's error could quote the key, so it is left out.
-    decode_secret_key(identity, None).map_err(|_| unreadable())
+    decode_secret_key(identity, None).map_err(|_| unreadable_error())
 }
 
-fn unreadable() -> FetchError {
-    problem("identity is no private key in OpenSSH, PKCS#1 or PKCS#8 form")
+fn unreadable_error() -> FetchError {
+    secret_error("identity is no private key in OpenSSH, PKCS#1 or PKCS#8 form")
 }
 
-fn problem(problem: &str) -> FetchError {
+fn secret_error(problem: &str) -> FetchError {
     FetchError::InvalidSecret {
         problem: problem.to_owned(),
     }

@@ -60,7 +60,7 @@ pub(crate) struct Ignore {
 struct Steps(Cell<u64>);
 
 impl Steps {
-    fn count(&self, steps: usize) {
+    fn use_steps(&self, steps: usize) {
         self.0.set(self.0.get().saturating_sub(steps as u64));
     }
 }
@@ -77,7 +77,7 @@ impl Ignore {
         let mut patterns: Vec<Pattern> = VERSION_CONTROL
             .iter()
             .chain(defaults)
-            .map(|line| pattern(line, ""))
+            .map(|line| parse_pattern(line, ""))
             .collect();
         patterns.append(&mut given);
         Self {
@@ -87,7 +87,7 @@ impl Ignore {
     }
 
     /// Collects only the patterns of one `.sourceignore`, for everything below it, and of `spec.ignore`. Without a repository there are no files of Git to exclude.
-    pub(crate) fn given(file: Option<&str>, spec: Option<&str>) -> Self {
+    pub(crate) fn from_texts(file: Option<&str>, spec: Option<&str>) -> Self {
         let texts = [file, spec].into_iter().flatten();
         Self {
             patterns: texts.flat_map(|text| read(text, "")).collect(),
@@ -114,10 +114,10 @@ impl Ignore {
 fn read<'a>(text: &'a str, folder: &'a str) -> impl Iterator<Item = Pattern> + 'a {
     text.lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
-        .map(|line| pattern(line, folder))
+        .map(|line| parse_pattern(line, folder))
 }
 
-fn pattern(line: &str, folder: &str) -> Pattern {
+fn parse_pattern(line: &str, folder: &str) -> Pattern {
     let line = line.trim_end_matches('\r');
     let (include, line) = match line.strip_prefix('!') {
         Some(line) => (true, line),
@@ -145,7 +145,7 @@ fn pattern(line: &str, folder: &str) -> Pattern {
 
 impl Pattern {
     fn matches(&self, path: &[&str], steps: &Steps) -> bool {
-        steps.count(1 + self.folder.len());
+        steps.use_steps(1 + self.folder.len());
         let Some((folder, path)) = path.split_at_checked(self.folder.len()) else {
             return false;
         };
@@ -170,7 +170,7 @@ impl Pattern {
         let mut matched = false;
         let mut anywhere = false;
         for (index, part) in self.parts.iter().enumerate() {
-            steps.count(1 + part.len());
+            steps.use_steps(1 + part.len());
             match part.as_str() {
                 "" => anywhere = false,
                 "**" if index + 1 == self.parts.len() => break,
@@ -195,7 +195,7 @@ impl Pattern {
 
 /// Matches one part: `*`, `?`, `[a-z]`, `[^a]` and backslash. A malformed pattern matches nothing.
 fn match_part(pattern: &str, name: &str, steps: &Steps) -> bool {
-    steps.count(pattern.len() + name.len());
+    steps.use_steps(pattern.len() + name.len());
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut in_name) = (0_usize, 0_usize);
@@ -205,7 +205,7 @@ fn match_part(pattern: &str, name: &str, steps: &Steps) -> bool {
             return true;
         }
         // A bracket is read to its end for each character.
-        steps.count(match pattern.get(at) {
+        steps.use_steps(match pattern.get(at) {
             Some('[') => pattern.len() - at,
             _ => 1,
         });
@@ -251,11 +251,11 @@ fn match_one(pattern: &[char], c: char) -> Option<usize> {
                 if pattern.get(at) == Some(&']') && at > first {
                     return (found != negated).then_some(at + 1);
                 }
-                let low = bound(pattern, &mut at)?;
+                let low = read_bound(pattern, &mut at)?;
                 let mut high = low;
                 if pattern.get(at) == Some(&'-') {
                     at += 1;
-                    high = bound(pattern, &mut at)?;
+                    high = read_bound(pattern, &mut at)?;
                 }
                 found |= (low..=high).contains(&c);
             }
@@ -265,7 +265,7 @@ fn match_one(pattern: &[char], c: char) -> Option<usize> {
 }
 
 /// Reads an end of a range in brackets; `None` if it is malformed.
-fn bound(pattern: &[char], at: &mut usize) -> Option<char> {
+fn read_bound(pattern: &[char], at: &mut usize) -> Option<char> {
     let mut c = *pattern.get(*at)?;
     match c {
         '-' | ']' => return None,

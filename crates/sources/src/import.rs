@@ -25,7 +25,7 @@ impl ArtifactStore {
         let path = source.archive(digest)?;
         let failed = |error: io::Error| match find_refusal(&error) {
             Some(refused) => refused.into(),
-            None => self.io("import", &path, error),
+            None => self.io_error("import", &path, error),
         };
         let length = file.metadata().map_err(failed)?.len();
         let mut incoming = self.incoming_file(lane)?;
@@ -52,7 +52,7 @@ impl ArtifactStore {
                 found,
             });
         }
-        self.keep(source, incoming, digest).map(drop)
+        self.store_archive(source, incoming, digest).map(drop)
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::budget::{BudgetLimits, ByteBudget};
 
-    fn store(folder: &std::path::Path, bytes: u64) -> ArtifactStore {
+    fn make_store(folder: &std::path::Path, bytes: u64) -> ArtifactStore {
         let room = BudgetLimits {
             what: "archives",
             lane: bytes,
@@ -77,7 +77,7 @@ mod tests {
     fn what_is_kept_is_what_was_asked_for() {
         let folder = tempfile::tempdir().unwrap();
         let (here, handed) = (folder.path().join("store"), folder.path().join("handed"));
-        let store = store(&here, 1 << 20);
+        let store = make_store(&here, 1 << 20);
         let source = SourceKey::new("GitRepository", "team", "app", "1").unwrap();
         let content = vec![7_u8; 200_000];
         std::fs::write(&handed, &content).unwrap();

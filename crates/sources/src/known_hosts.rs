@@ -107,15 +107,15 @@ fn is_named(patterns: &HostPatterns, name: &str) -> bool {
     let mut named = false;
     for pattern in patterns {
         match pattern.strip_prefix('!') {
-            Some(pattern) if wildcard(pattern, name) => return false,
+            Some(pattern) if matches_wildcard(pattern, name) => return false,
             Some(_) => {}
-            None => named |= wildcard(pattern, name),
+            None => named |= matches_wildcard(pattern, name),
         }
     }
     named
 }
 
-fn wildcard(pattern: &str, name: &str) -> bool {
+fn matches_wildcard(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().map(|c| c.to_ascii_lowercase()).collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut in_name) = (0_usize, 0_usize);

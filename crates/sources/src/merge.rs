@@ -66,8 +66,8 @@ pub(crate) fn merge_archives(
     for part in parts.iter_mut() {
         let (from, to, name) = (part.from.clone(), part.to.clone(), part.name.clone());
         let repository = part.repository;
-        let mut entries = part.open(u64::MAX)?;
-        while let Some(entry) = next(&mut entries, &name, cancelled)? {
+        let mut entries = part.open_entries(u64::MAX)?;
+        while let Some(entry) = next_entry(&mut entries, &name, cancelled)? {
             let Some(path) = move_path(&entry.path, &from, &to) else {
                 continue;
             };
@@ -109,9 +109,9 @@ fn find_places(
         return Ok(());
     };
     let (from, to, name) = (part.from.clone(), part.to.clone(), part.name.clone());
-    let mut entries = part.open(*left)?;
+    let mut entries = part.open_entries(*left)?;
     let mut found = false;
-    while let Some(entry) = next(&mut entries, &name, cancelled)? {
+    while let Some(entry) = next_entry(&mut entries, &name, cancelled)? {
         let Some(path) = move_path(&entry.path, &from, &to) else {
             continue;
         };
@@ -177,13 +177,13 @@ type Entries<'a> = TarReader<std::io::Take<MultiGzDecoder<&'a File>>>;
 
 impl Part {
     /// Reads the entries from the beginning, at most this many bytes of them.
-    fn open(&mut self, bytes: u64) -> Result<Entries<'_>, ArchiveError> {
+    fn open_entries(&mut self, bytes: u64) -> Result<Entries<'_>, ArchiveError> {
         self.file.rewind().map_err(ArchiveError::Write)?;
         Ok(TarReader::new(MultiGzDecoder::new(&self.file).take(bytes)))
     }
 }
 
-fn next(entries: &mut Entries<'_>, name: &str, cancelled: &AtomicBool) -> Result<Option<TarEntry>, ArchiveError> {
+fn next_entry(entries: &mut Entries<'_>, name: &str, cancelled: &AtomicBool) -> Result<Option<TarEntry>, ArchiveError> {
     if cancelled.load(Ordering::Relaxed) {
         return Err(PackError::Cancelled.into());
     }

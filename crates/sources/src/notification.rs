@@ -52,10 +52,12 @@ pub struct NotificationDenial {
 /// [`NotificationFailure`] when no answer arrives.
 pub async fn send_notification(
     connection: &ReceiverConnection,
-    letter: &NotificationRequest,
+    request: &NotificationRequest,
     reach: &Connector,
 ) -> Result<Answer, NotificationFailure> {
-    ask(connection, letter, reach).await.map_err(|error| describe(&error))
+    exchange(connection, request, reach)
+        .await
+        .map_err(|error| describe_error(&error))
 }
 
 /// Finds the reason for which requests to a receiver will be denied: the policy allows none of its addresses. Opens no connection. Returns `None` also if the
@@ -81,13 +83,13 @@ pub async fn find_denial(
     };
     is_denial.then(|| NotificationDenial {
         message: error.to_string(),
-        discreet: describe(&error).message,
+        discreet: describe_error(&error).message,
     })
 }
 
-async fn ask(
+async fn exchange(
     connection: &ReceiverConnection,
-    letter: &NotificationRequest,
+    request: &NotificationRequest,
     reach: &Connector,
 ) -> Result<Answer, FetchError> {
     let tls = read_tls(connection.tls.as_ref())?;
@@ -96,9 +98,9 @@ async fn ask(
         received_bytes: RECEIVED,
         ..Limits::default()
     };
-    let dialer = Dialer::new(reach.clone(), &limits).through(proxy.as_ref(), tls.ca.as_deref());
-    let endpoint = find_endpoint(&letter.address);
-    let credentials = match &letter.user {
+    let dialer = Dialer::new(reach.clone(), &limits).with_proxy(proxy.as_ref(), tls.ca.as_deref());
+    let endpoint = find_endpoint(&request.address);
+    let credentials = match &request.user {
         Some((username, password)) => Credentials::Basic {
             username: username.clone(),
             password: SecretBytes::new(password.clone()),
@@ -106,28 +108,28 @@ async fn ask(
         None => Credentials::Anonymous,
     };
     let mut client = HttpClient::new(dialer, &endpoint, &credentials, &tls, AGENT);
-    let request = HttpRequest {
-        method: match letter.method {
+    let message = HttpRequest {
+        method: match request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
         },
         endpoint,
-        target: letter.address.target(),
-        headers: make_headers(letter)?,
-        body: Bytes::from(letter.body.clone()),
+        target: request.address.target(),
+        headers: make_headers(request)?,
+        body: Bytes::from(request.body.clone()),
         shown: "the receiver".to_owned(),
     };
-    let answer = client.send(&request).await?;
+    let answer = client.send(&message).await?;
     let status = answer.status().as_u16();
     let retry_after = answer.retry_after();
     let mut body = Vec::new();
-    if letter.answer_bytes > 0 {
+    if request.answer_bytes > 0 {
         answer.refuse_encoding()?;
-        let most = letter.answer_bytes as u64;
+        let most = request.answer_bytes as u64;
         let read = answer.into_body().take(most + 1).read_to_end(&mut body).await;
-        read.map_err(|_| wrong("it broke in the middle of its answer"))?;
-        if body.len() > letter.answer_bytes {
-            return Err(wrong("its answer is too long"));
+        read.map_err(|_| api_error("it broke in the middle of its answer"))?;
+        if body.len() > request.answer_bytes {
+            return Err(api_error("its answer is too long"));
         }
     }
     Ok(Answer {
@@ -146,20 +148,20 @@ fn find_endpoint(address: &Address) -> Endpoint {
     }
 }
 
-fn make_headers(letter: &NotificationRequest) -> Result<HeaderMap, FetchError> {
+fn make_headers(request: &NotificationRequest) -> Result<HeaderMap, FetchError> {
     let mut headers = HeaderMap::new();
-    for (name, value) in &letter.headers {
+    for (name, value) in &request.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| wrong("the Secret has a header with an invalid name"))?;
+            .map_err(|_| api_error("the Secret has a header with an invalid name"))?;
         let mut value = HeaderValue::from_str(value)
-            .map_err(|_| wrong("a header, or the token, has characters that no header can have"))?;
+            .map_err(|_| api_error("a header, or the token, has characters that no header can have"))?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
-fn wrong(problem: &'static str) -> FetchError {
+fn api_error(problem: &'static str) -> FetchError {
     FetchError::HttpApi {
         url: String::new(),
         problem: problem.to_owned(),
@@ -167,7 +169,7 @@ fn wrong(problem: &'static str) -> FetchError {
 }
 
 /// Describes an error without its address; callers that may show the address add it.
-fn describe(error: &FetchError) -> NotificationFailure {
+fn describe_error(error: &FetchError) -> NotificationFailure {
     let (message, is_transient) = match error {
         FetchError::AddressDenied(denied) => (
             format!(

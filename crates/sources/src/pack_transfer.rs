@@ -44,7 +44,7 @@ pub(crate) struct ReceivedPack {
 
 impl PackTransfer<'_> {
     /// Acquires memory for a connection. The server's list of references comes on top.
-    pub(crate) async fn memory(&self) -> Result<GrowingCharge, FetchError> {
+    pub(crate) async fn acquire_memory(&self) -> Result<GrowingCharge, FetchError> {
         let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
         Ok(GrowingCharge::used(held))
@@ -57,7 +57,7 @@ impl PackTransfer<'_> {
         commit: Oid,
         branch: Option<&str>,
     ) -> Result<Option<ReceivedPack>, FetchError> {
-        let mut memory = self.memory().await?;
+        let mut memory = self.acquire_memory().await?;
         let (mut transport, advertisement) = self.connect(&mut memory).await?;
         let algorithm = advertisement.algorithm();
         let direct = match &advertisement {
@@ -78,13 +78,13 @@ impl PackTransfer<'_> {
         };
         if direct {
             let ask = PackRequest::new(&advertisement, &[commit], true);
-            match self.receive(&mut transport, ask).await {
+            match self.receive_pack(&mut transport, ask).await {
                 Ok(pack) => return Ok(Some(ReceivedPack { pack: pack?, algorithm })),
                 // The server may give out only the tips of references.
                 Err(wire::WireError::Remote(message)) => {
                     tracing::debug!(%message, "the server refuses a commit by its id");
                 }
-                Err(error) => return Err(self.explain(&transport, error)),
+                Err(error) => return Err(self.explain_error(&transport, error)),
             }
         }
         drop(transport);
@@ -115,7 +115,7 @@ impl PackTransfer<'_> {
         let mut transport = Transport::open(self.remote, self.dialer).await?;
         match Advertisement::read(transport.reader(), self.limits, memory).await {
             Ok(advertisement) => Ok((transport, advertisement)),
-            Err(error) => Err(self.explain(&transport, error)),
+            Err(error) => Err(self.explain_error(&transport, error)),
         }
     }
 
@@ -132,7 +132,7 @@ impl PackTransfer<'_> {
             Advertisement::Two { algorithm, .. } => {
                 transport.send(wire::write_list_request(*algorithm, &prefixes)).await?;
                 let list = wire::read_list(transport.reader(), self.limits, memory).await;
-                list.map_err(|error| self.explain(transport, error))
+                list.map_err(|error| self.explain_error(transport, error))
             }
         }
     }
@@ -143,12 +143,12 @@ impl PackTransfer<'_> {
         transport: &mut Transport,
         ask: PackRequest,
     ) -> Result<IncomingFile, FetchError> {
-        let received = self.receive(transport, ask).await;
-        received.map_err(|error| self.explain(transport, error))?
+        let received = self.receive_pack(transport, ask).await;
+        received.map_err(|error| self.explain_error(transport, error))?
     }
 
     /// Receives a pack into a file. The outer error is the conversation's, the inner one everything else.
-    async fn receive(
+    async fn receive_pack(
         &self,
         transport: &mut Transport,
         ask: PackRequest,
@@ -170,7 +170,7 @@ impl PackTransfer<'_> {
         Ok(Ok(incoming))
     }
 
-    fn explain(&self, transport: &Transport, error: wire::WireError) -> FetchError {
-        transport.explain(error, &self.remote.url.to_string())
+    fn explain_error(&self, transport: &Transport, error: wire::WireError) -> FetchError {
+        transport.explain_error(error, &self.remote.url.to_string())
     }
 }

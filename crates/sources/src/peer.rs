@@ -123,7 +123,12 @@ impl Peer {
         let shaken = tokio::time::timeout(HANDSHAKE, shared.connector.connect(shared.name.clone(), stream)).await;
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(PeerError(format!("TLS with {endpoint} failed: {}", describe(&error)))),
+            Ok(Err(error)) => {
+                return Err(PeerError(format!(
+                    "TLS with {endpoint} failed: {}",
+                    describe_error(&error)
+                )));
+            }
             Err(_) => return Err(PeerError(format!("TLS with {endpoint} failed: no answer in time"))),
         };
         Ok(PeerConnection {
@@ -133,7 +138,7 @@ impl Peer {
     }
 }
 
-fn describe(error: &std::io::Error) -> String {
+fn describe_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let advice = if text.contains("UnknownIssuer") || text.contains("BadSignature") {
         "; put the certificate of its authority into cluster.certificate-authority-data"

@@ -138,7 +138,7 @@ impl FromStr for Cidr {
         let host_bits = bits - length;
         let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
         Ok(Self {
-            network: number(address) & mask,
+            network: to_number(address) & mask,
             mask,
             v6,
         })
@@ -180,11 +180,11 @@ impl Cidr {
 
     /// Checks whether the address is in the range. An IPv4 address is never in an IPv6 range.
     pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv6() == self.v6 && number(address) & self.mask == self.network
+        address.is_ipv6() == self.v6 && to_number(address) & self.mask == self.network
     }
 }
 
-fn number(address: IpAddr) -> u128 {
+fn to_number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
         IpAddr::V6(v6) => u128::from(v6),
@@ -220,7 +220,7 @@ impl Policy {
         if self.allow.contains(endpoint) {
             return Ok(());
         }
-        match self.class(address) {
+        match self.find_class(address) {
             None => Ok(()),
             Some(class) => Err(Denied {
                 endpoint: endpoint.clone(),
@@ -230,14 +230,14 @@ impl Policy {
         }
     }
 
-    fn class(&self, address: IpAddr) -> Option<&'static str> {
+    fn find_class(&self, address: IpAddr) -> Option<&'static str> {
         if self.cluster.iter().any(|range| range.contains(address)) {
             return Some("an address of the cluster");
         }
         match address {
             IpAddr::V4(v4) => class_v4(v4),
             IpAddr::V6(v6) => {
-                let carried = find_carried_v4(v6).and_then(|v4| self.class(IpAddr::V4(v4)));
+                let carried = find_carried_v4(v6).and_then(|v4| self.find_class(IpAddr::V4(v4)));
                 carried.or_else(|| class_v6(v6))
             }
         }

@@ -40,7 +40,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Connector) -> Result<Pr
         // A key without access gets an error message instead of the references.
         return Ok(match input.read_exact(&mut length).await {
             Ok(_) if length.iter().all(u8::is_ascii_hexdigit) => ProbeResult::Accepted,
-            _ => ProbeResult::Refused(match session.complaint() {
+            _ => ProbeResult::Refused(match session.error_output() {
                 Some(words) => format!("the key is accepted, and the repository is not opened: {words}"),
                 None => "the key is accepted, and the repository is not opened".to_owned(),
             }),
@@ -61,7 +61,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Connector) -> Result<Pr
         StatusCode::NOT_FOUND => {
             ProbeResult::Refused("HTTP 404: there is no such repository, or these credentials don't show it".to_owned())
         }
-        status => ProbeResult::Unclear(explain(status)),
+        status => ProbeResult::Unclear(explain_status(status)),
     })
 }
 
@@ -76,7 +76,7 @@ pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reac
     match oci::ask_for_tags(&dialer, &url, std::slice::from_ref(secret)).await {
         Ok(StatusCode::OK | StatusCode::NOT_FOUND) => ProbeResult::Accepted,
         Ok(StatusCode::UNAUTHORIZED) => ProbeResult::Refused("HTTP 401: it gives no right to pull".to_owned()),
-        Ok(status) => ProbeResult::Unclear(explain(status)),
+        Ok(status) => ProbeResult::Unclear(explain_status(status)),
         Err(OciError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
         Err(error) => ProbeResult::Unclear(error.to_string()),
     }
@@ -90,7 +90,7 @@ fn make_dialer(reach: &Connector) -> Dialer {
     Dialer::new(reach.clone(), &limits)
 }
 
-fn explain(status: StatusCode) -> String {
+fn explain_status(status: StatusCode) -> String {
     let code = status.as_u16();
     match status {
         StatusCode::FORBIDDEN => {

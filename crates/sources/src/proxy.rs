@@ -152,13 +152,13 @@ impl Proxy {
         }
         match read_status(&head) {
             Some(status) if (200..300).contains(&status) => Ok(()),
-            Some(status) => Err(self.explain(status)),
+            Some(status) => Err(self.explain_status(status)),
             None => Err(broken("it does not answer as an HTTP proxy".to_owned())),
         }
     }
 
     /// Explains a status of the proxy itself.
-    pub(crate) fn explain(&self, status: u16) -> FetchError {
+    pub(crate) fn explain_status(&self, status: u16) -> FetchError {
         let url = format!("the proxy {}", self.endpoint);
         if status == 407 {
             let problem = match self.authorization {

@@ -120,7 +120,14 @@ pub(crate) fn find_close_names(reference: &Reference, references: &[RemoteRefere
             let part_of = name.contains(wanted.as_str()) || wanted.contains(name);
             // main and master count as similar, whatever their letters.
             let twins = matches!((wanted.as_str(), name), ("main", "master") | ("master", "main"));
-            (if part_of || twins { 1 } else { distance(&wanted, name) }, name)
+            (
+                if part_of || twins {
+                    1
+                } else {
+                    edit_distance(&wanted, name)
+                },
+                name,
+            )
         })
         .filter(|(distance, _)| few || versions || *distance <= 1 + wanted.len() / 3)
         .collect();
@@ -133,7 +140,7 @@ pub(crate) fn find_close_names(reference: &Reference, references: &[RemoteRefere
 }
 
 /// Counts how many characters must change to turn one text into the other.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (line, from) in a.chars().take(100).enumerate() {

@@ -84,9 +84,9 @@ pub(crate) fn read_secret(
     let reader = Reader { data: secret };
     let tls = read_tls(secret)?;
     let credentials = if url.endpoint().scheme == Scheme::Ssh {
-        ssh(url, &reader)?
+        read_ssh(url, &reader)?
     } else {
-        http(url, &reader)?
+        read_http(url, &reader)?
     };
     Ok((credentials, tls))
 }
@@ -108,20 +108,20 @@ pub(crate) fn read_tls(secret: Option<&SecretData>) -> Result<TlsOptions, FetchE
         ) {
             (Some(certificate), Some(key)) => Some((certificate.to_vec(), SecretBytes::new(key))),
             (None, None) => None,
-            (Some(_), None) => return Err(problem("tls.crt is set without tls.key")),
-            (None, Some(_)) => return Err(problem("tls.key is set without tls.crt")),
+            (Some(_), None) => return Err(secret_error("tls.crt is set without tls.key")),
+            (None, Some(_)) => return Err(secret_error("tls.key is set without tls.crt")),
         },
     })
 }
 
-fn ssh(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {
+fn read_ssh(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {
     let Some(identity) = reader.text("identity")? else {
-        return Err(problem(
+        return Err(secret_error(
             "an ssh URL needs the key identity (a private key) and known_hosts",
         ));
     };
     let Some(known_hosts) = reader.text("known_hosts")? else {
-        return Err(problem(
+        return Err(secret_error(
             "known_hosts is missing; without it the server's identity can't be checked: store the output of ssh-keyscan there",
         ));
     };
@@ -133,20 +133,22 @@ fn ssh(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> 
     })
 }
 
-fn http(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {
+fn read_http(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> {
     let basic = match (reader.text("username")?, reader.text("password")?) {
         (Some(username), Some(password)) => Some((username.to_owned(), SecretBytes::new(password))),
-        (Some(_), None) => return Err(problem("username is set without password")),
-        (None, Some(_)) => return Err(problem("password is set without username")),
+        (Some(_), None) => return Err(secret_error("username is set without password")),
+        (None, Some(_)) => return Err(secret_error("password is set without username")),
         (None, None) => url
             .password()
             .map(|password| (url.user().unwrap_or_default().to_owned(), SecretBytes::new(password))),
     };
     match (basic, reader.text("bearerToken")?) {
-        (Some(_), Some(_)) => Err(problem("bearerToken and username with password can't be used together")),
+        (Some(_), Some(_)) => Err(secret_error(
+            "bearerToken and username with password can't be used together",
+        )),
         (Some((username, password)), None) => {
             if username.contains(':') {
-                return Err(problem("username holds a colon"));
+                return Err(secret_error("username holds a colon"));
             }
             Ok(Credentials::Basic { username, password })
         }
@@ -177,13 +179,13 @@ impl<'a> Reader<'a> {
             None => Ok(None),
             Some(bytes) => match std::str::from_utf8(bytes) {
                 Ok(text) => Ok(Some(text)),
-                Err(_) => Err(problem(&format!("{key} is not text"))),
+                Err(_) => Err(secret_error(&format!("{key} is not text"))),
             },
         }
     }
 }
 
-fn problem(text: &str) -> FetchError {
+fn secret_error(text: &str) -> FetchError {
     FetchError::InvalidSecret {
         problem: text.to_owned(),
     }

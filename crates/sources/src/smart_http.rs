@@ -87,7 +87,7 @@ impl SmartHttp {
                 _ => "that is no answer of a Git server",
             };
             return Err(FetchError::HttpStatus {
-                url: answer.shown().to_owned(),
+                url: answer.requested_address().to_owned(),
                 status: status.as_u16(),
                 problem,
                 retry_after: answer.retry_after(),
@@ -97,7 +97,7 @@ impl SmartHttp {
         let content_type = answer.content_type();
         if content_type.split(';').next().map(str::trim) != Some(expected) {
             return Err(FetchError::Protocol {
-                url: answer.shown().to_owned(),
+                url: answer.requested_address().to_owned(),
                 problem: format!(
                     "its answer is of type {content_type:?}, not {expected}; is this the URL that git clone takes?"
                 ),

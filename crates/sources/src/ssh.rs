@@ -39,7 +39,7 @@ pub(crate) async fn authenticate_lfs(
     let (session, input) = SshTransport::run(dialer, url, credentials, command).await?;
     let mut answer = Zeroizing::new(Vec::new());
     let read = input.take(LFS_ANSWER_BYTES).read_to_end(&mut answer).await;
-    match session.complaint() {
+    match session.error_output() {
         Some(message) if answer.is_empty() => Err(FetchError::Remote {
             url: url.to_string(),
             message,
@@ -169,16 +169,16 @@ impl SshTransport {
         let complaint = Arc::new(Mutex::new(Vec::new()));
         let (mut read, write) = channel.split();
         let (sender, receiver) = mpsc::channel::<Bytes>(16);
-        let heard = Arc::clone(&complaint);
+        let output = Arc::clone(&complaint);
         let task = tokio::spawn(async move {
             while let Some(message) = read.wait().await {
                 match message {
                     // The receiver was dropped and wants no more data.
                     ChannelMsg::Data { data } if sender.send(data.clone()).await.is_err() => return,
                     ChannelMsg::ExtendedData { data, .. } => {
-                        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                        let room = 1024_usize.saturating_sub(heard.len());
-                        heard.extend(data.iter().take(room));
+                        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+                        let room = 1024_usize.saturating_sub(output.len());
+                        output.extend(data.iter().take(room));
                     }
                     ChannelMsg::Close => return,
                     _ => {}
@@ -208,9 +208,9 @@ impl SshTransport {
     }
 
     /// Returns the server's error output, if there is any.
-    pub(crate) fn complaint(&self) -> Option<String> {
-        let heard = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(clean_words(&heard)).filter(|words| !words.is_empty())
+    pub(crate) fn error_output(&self) -> Option<String> {
+        let output = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(clean_words(&output)).filter(|words| !words.is_empty())
     }
 }
 

@@ -45,23 +45,23 @@ impl<'a> Pending<'a> {
             queue: VecDeque::new(),
             found: 0,
         };
-        pending.add("", &home.url, 1, submodules)?;
+        pending.add_modules("", &home.url, 1, submodules)?;
         Ok(pending)
     }
 
     /// Returns the next submodule.
-    pub(crate) fn take(&mut self) -> Option<Module> {
+    pub(crate) fn take_next(&mut self) -> Option<Module> {
         self.queue.pop_front()
     }
 
     /// Adds the submodules of a submodule.
     pub(crate) fn add_of(&mut self, module: &Module, submodules: &Submodules) -> Result<(), FetchError> {
-        self.add(&module.path, &module.remote.url, module.depth + 1, submodules)
+        self.add_modules(&module.path, &module.remote.url, module.depth + 1, submodules)
     }
 
     /// Adds the submodules of a commit. A submodule without an address is refused unless its files would be excluded: an artifact with less content than the commit could
     /// delete objects. (Git leaves such a submodule out.)
-    fn add(
+    fn add_modules(
         &mut self,
         folder: &str,
         parent: &RemoteUrl,

@@ -108,7 +108,7 @@ impl<R: Read> TarReader<R> {
         let mut extensions = Extensions::default();
         let mut headers = 0_u64;
         loop {
-            self.skip()?;
+            self.skip_content()?;
             let mut header = Header::new_old();
             self.inner.read_exact(header.as_mut_bytes())?;
             if header.as_bytes().iter().all(|byte| *byte == 0) {
@@ -139,14 +139,14 @@ impl<R: Read> TarReader<R> {
                 }
                 let mut text = Vec::new();
                 self.read_to_end(&mut text)?;
-                self.extend(&mut extensions, kind, text)?;
+                self.read_extension(&mut extensions, kind, text)?;
                 continue;
             }
-            return self.finish(&header, extensions).map(Some);
+            return self.make_entry(&header, extensions).map(Some);
         }
     }
 
-    fn extend(&self, extensions: &mut Extensions, kind: EntryType, text: Vec<u8>) -> Result<(), TarError> {
+    fn read_extension(&self, extensions: &mut Extensions, kind: EntryType, text: Vec<u8>) -> Result<(), TarError> {
         let invalid = |problem: &str| TarError::Invalid(problem.to_owned());
         let is_global = kind == EntryType::XGlobalHeader;
         extensions.is_there |= !is_global;
@@ -178,7 +178,7 @@ impl<R: Read> TarReader<R> {
         Ok(())
     }
 
-    fn finish(&self, header: &Header, extensions: Extensions) -> Result<TarEntry, TarError> {
+    fn make_entry(&self, header: &Header, extensions: Extensions) -> Result<TarEntry, TarError> {
         let path = extensions.path.unwrap_or_else(|| header.path_bytes().into_owned());
         let is_text = std::str::from_utf8(&path).is_ok();
         let path = String::from_utf8_lossy(&path);
@@ -215,7 +215,7 @@ impl<R: Read> TarReader<R> {
         })
     }
 
-    fn skip(&mut self) -> Result<(), TarError> {
+    fn skip_content(&mut self) -> Result<(), TarError> {
         let left = self.content.saturating_add(self.filling);
         let skipped = io::copy(&mut self.inner.by_ref().take(left), &mut io::sink())?;
         if skipped != left {
@@ -249,7 +249,7 @@ fn is_sum_right(header: &Header) -> bool {
         .enumerate()
         .map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u32::from(*byte) })
         .sum();
-    header.cksum().is_ok_and(|said| said == sum)
+    header.cksum().is_ok_and(|stored| stored == sum)
 }
 
 /// Reads a name in GNU's form: all bytes up to the zero at the end.

@@ -73,12 +73,12 @@ impl Transport {
     }
 
     /// Explains an error of the protocol, with the server's error output.
-    pub(crate) fn explain(&self, error: WireError, url: &str) -> FetchError {
+    pub(crate) fn explain_error(&self, error: WireError, url: &str) -> FetchError {
         let url = url.to_owned();
         match error {
             WireError::Broken(error) => {
                 if let Self::Ssh { session, .. } = self
-                    && let Some(message) = session.complaint()
+                    && let Some(message) = session.error_output()
                 {
                     return FetchError::Remote { url, message };
                 }

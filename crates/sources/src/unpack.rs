@@ -72,7 +72,7 @@ pub(crate) struct CommitFacts {
 
 impl Work {
     /// Measures the cost of the pack.
-    pub(crate) fn measure(&self, received: &IncomingFile, algorithm: Algorithm) -> Result<Measure, FetchError> {
+    pub(crate) fn measure_pack(&self, received: &IncomingFile, algorithm: Algorithm) -> Result<Measure, FetchError> {
         Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
     }
 
@@ -89,7 +89,7 @@ impl Work {
         let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
             .map_err(|error| self.pack_error(error))?;
         let (commit_id, tag) = match wanted {
-            Wanted::Own(selected) => self.peel(&mut pack, selected.want)?,
+            Wanted::Own(selected) => self.peel_tags(&mut pack, selected.want)?,
             Wanted::Submodule(commit) => (*commit, None),
         };
         let content = pack
@@ -128,7 +128,7 @@ impl Work {
         let out = archive.writer(&self.store);
         // An archive that is merged may lose files to the ignore patterns of the whole.
         let mut pointers = PointerList::default();
-        let listed = (!self.merges()).then_some(&mut pointers);
+        let listed = (!self.merges_repositories()).then_some(&mut pointers);
         let made = archive::write_archive(&mut pack, commit.tree, selection, &self.limits, room, listed, out);
         let made = made.map_err(|error| self.archive_error(error, &commit_id, archive.path()))?;
         let Archived {
@@ -178,12 +178,12 @@ impl Work {
     }
 
     /// Checks whether files of other repositories are merged.
-    pub(crate) fn merges(&self) -> bool {
+    pub(crate) fn merges_repositories(&self) -> bool {
         self.request.asked.submodules || !self.request.asked.include.is_empty()
     }
 
     /// Stores the artifact of a commit.
-    pub(crate) fn keep(
+    pub(crate) fn store_artifact(
         &self,
         own: CommitFacts,
         files: PackedFiles,
@@ -191,7 +191,9 @@ impl Work {
     ) -> Result<Fetched, FetchError> {
         let asked = &self.request.asked;
         let written = files.written;
-        let path = self.store.keep(&self.request.source, files.archive, &written.digest)?;
+        let path = self
+            .store
+            .store_archive(&self.request.source, files.archive, &written.digest)?;
         let artifact = StoredArtifact {
             facts: ArtifactFacts {
                 revision: reference_selection::write_revision(
@@ -239,7 +241,7 @@ impl Work {
     }
 
     /// Merges the included parts with a commit's own files.
-    pub(crate) fn merge(
+    pub(crate) fn merge_parts(
         &self,
         own: &PackedFiles,
         modules: &[(String, PackedFiles)],
@@ -249,7 +251,7 @@ impl Work {
         let mut memory = GrowingCharge::unused(memory);
         let reopen = |archive: &IncomingFile| {
             let file = archive.reopen();
-            file.map_err(|error| self.store.io("read", archive.path(), error))
+            file.map_err(|error| self.store.io_error("read", archive.path(), error))
         };
         let mut parts = vec![Part {
             name: "the repository itself".to_owned(),
@@ -290,7 +292,7 @@ impl Work {
     }
 
     /// Follows tag objects to the commit. Also returns the first tag object if its signature has to be verified.
-    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<(Oid, Option<ReceivedTag>), FetchError> {
+    fn peel_tags(&self, pack: &mut Pack<'_>, from: Oid) -> Result<(Oid, Option<ReceivedTag>), FetchError> {
         let mut at = from;
         let mut first = None;
         for _ in 0..8 {
@@ -345,9 +347,9 @@ impl Work {
             ArchiveError::OverBudget(refused) => refused.into(),
             ArchiveError::Write(source) if fetch_budgets::find_refusal(&source).is_some() => {
                 fetch_budgets::find_refusal(&source)
-                    .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from)
+                    .map_or_else(|| self.store.io_error("write", target, source).into(), FetchError::from)
             }
-            ArchiveError::Write(source) => self.store.io("write", target, source).into(),
+            ArchiveError::Write(source) => self.store.io_error("write", target, source).into(),
         }
     }
 }

@@ -27,31 +27,31 @@ impl RemoteUrl {
     /// a path or host that starts with a dash, and for control characters or spaces anywhere.
     pub fn parse(text: &str) -> Result<Self, FetchError> {
         if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
-            return Err(invalid(
+            return Err(invalid_url(
                 "(not shown)",
                 "it holds spaces, backslashes or control characters",
             ));
         }
         if !text.contains("://") && text.contains('@') && text.contains(':') {
-            return Err(invalid(
+            return Err(invalid_url(
                 "(not shown)",
                 "write the scp form user@host:path as ssh://user@host/path",
             ));
         }
         let url = Url::parse(text)
-            .map_err(|problem| invalid("(not shown)", &format!("{problem}; write https://host/path")))?;
+            .map_err(|problem| invalid_url("(not shown)", &format!("{problem}; write https://host/path")))?;
         let scheme = match url.scheme() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
             "ssh" => Scheme::Ssh,
             other => {
-                return Err(invalid(
+                return Err(invalid_url(
                     "(not shown)",
                     &format!("scheme {other:?} is not one of http, https, ssh"),
                 ));
             }
         };
-        let host = read_host(&url).ok_or_else(|| invalid("(not shown)", "it names no host"))?;
+        let host = read_host(&url).ok_or_else(|| invalid_url("(not shown)", "it names no host"))?;
         let endpoint = Endpoint {
             scheme,
             port: url.port().unwrap_or(scheme.default_port()),
@@ -60,31 +60,31 @@ impl RemoteUrl {
         let path = url.path().to_owned();
         let shown = format!("{endpoint}{path}");
         if endpoint.host.is_empty() || endpoint.host.starts_with('-') || endpoint.host.contains('%') {
-            return Err(invalid(&shown, "its host is not a host name"));
+            return Err(invalid_url(&shown, "its host is not a host name"));
         }
         if endpoint.port == 0 {
-            return Err(invalid(&shown, "port 0 can't be connected to"));
+            return Err(invalid_url(&shown, "port 0 can't be connected to"));
         }
         if path.is_empty() || path == "/" {
-            return Err(invalid(&shown, "it names no repository"));
+            return Err(invalid_url(&shown, "it names no repository"));
         }
         if path.starts_with("/-") {
-            return Err(invalid(&shown, "its path starts with a dash"));
+            return Err(invalid_url(&shown, "its path starts with a dash"));
         }
         if url.fragment().is_some() || url.query().is_some() {
-            return Err(invalid(&shown, "it has a query or fragment"));
+            return Err(invalid_url(&shown, "it has a query or fragment"));
         }
         let decode = |text: &str| decode_percent(text).filter(|text| !text.chars().any(char::is_control));
         let user = match url.username() {
             "" => None,
-            user => Some(decode(user).ok_or_else(|| invalid(&shown, "its user name can't be read"))?),
+            user => Some(decode(user).ok_or_else(|| invalid_url(&shown, "its user name can't be read"))?),
         };
         let password = match url.password() {
             None => None,
-            Some(password) => Some(decode(password).ok_or_else(|| invalid(&shown, "its password can't be read"))?),
+            Some(password) => Some(decode(password).ok_or_else(|| invalid_url(&shown, "its password can't be read"))?),
         };
         if user.as_deref().is_some_and(|user| user.starts_with('-')) {
-            return Err(invalid(&shown, "its user name starts with a dash"));
+            return Err(invalid_url(&shown, "its user name starts with a dash"));
         }
         Ok(Self {
             endpoint,
@@ -118,20 +118,20 @@ impl RemoteUrl {
 /// Returns the host of a URL, in lower case and without brackets; an address in its usual form.
 pub(crate) fn read_host(url: &Url) -> Option<String> {
     Some(match url.host()? {
-        Host::Domain(domain) => numeric(domain),
+        Host::Domain(domain) => normalize_domain(domain),
         Host::Ipv4(address) => address.to_string(),
         Host::Ipv6(address) => address.to_string(),
     })
 }
 
 /// Normalizes a domain. The parser treats hosts of `ssh:` URLs as opaque, so an address there comes as a domain.
-fn numeric(domain: &str) -> String {
+fn normalize_domain(domain: &str) -> String {
     domain
         .parse::<std::net::Ipv4Addr>()
         .map_or_else(|_| domain.to_ascii_lowercase(), |address| address.to_string())
 }
 
-fn invalid(url: &str, problem: &str) -> FetchError {
+fn invalid_url(url: &str, problem: &str) -> FetchError {
     FetchError::InvalidUrl {
         url: url.to_owned(),
         problem: problem.to_owned(),

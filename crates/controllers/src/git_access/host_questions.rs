@@ -56,7 +56,7 @@ impl ProviderReconciler {
             };
             let listed = match actor.ask(&ask, None).await {
                 Ok(HostResponse {
-                    told: HostReply::Listed(listed),
+                    reply: HostReply::Listed(listed),
                     ..
                 }) => listed,
                 answered => {
@@ -161,7 +161,7 @@ impl ProviderReconciler {
             ),
             Ok(_) => match actor.ask(&HostQuery::ReadOwnCredential, None).await {
                 Ok(answered) => {
-                    let ends = match answered.told {
+                    let ends = match answered.reply {
                         HostReply::OwnCredential(ends) => ends.map(Time),
                         _ => None,
                     };

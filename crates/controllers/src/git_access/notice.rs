@@ -94,7 +94,7 @@ impl RequestReconciler {
         ask: &HostQuery,
     ) -> Result<Option<Issue>, HostError> {
         let actor = Actor::new(&self.access_hub, Arc::clone(request)).await;
-        match actor.ask(ask, None).await?.told {
+        match actor.ask(ask, None).await?.reply {
             HostReply::Issue(issue) => Ok(issue),
             HostReply::IssueClosed => Ok(None),
             _ => Err(not_understood()),

@@ -187,7 +187,7 @@ impl ProviderReconciler {
                 path: path.clone(),
             };
             let answer = match actor.ask(&ask, None).await {
-                Ok(answered) => match answered.told {
+                Ok(answered) => match answered.reply {
                     HostReply::Found(Some(found)) => {
                         let addresses = Addresses {
                             http: found.http_url,

@@ -271,7 +271,7 @@ impl Actor {
                 self.host.record_list(asked_at);
                 Answer::Listed(match self.ask(&ask, None).await {
                     Ok(HostResponse {
-                        told: HostReply::Listed(listed),
+                        reply: HostReply::Listed(listed),
                         ..
                     }) => {
                         let listing = Listing {
@@ -336,7 +336,7 @@ impl Actor {
     async fn ask_for(&self, ask: &HostQuery) -> Result<Option<TargetDescription>, HostError> {
         match self.ask(ask, None).await? {
             HostResponse {
-                told: HostReply::Found(found),
+                reply: HostReply::Found(found),
                 ..
             } => Ok(found),
             _ => Err(not_understood()),
@@ -395,7 +395,7 @@ impl Actor {
             Ok(answered) => answered,
             Err(trouble) => return Answer::MintFailed(trouble),
         };
-        let HostReply::Minted(minted) = answered.told else {
+        let HostReply::Minted(minted) = answered.reply else {
             return Answer::MintFailed(HostError::Unknown("the answer is to another order".to_owned()));
         };
         if let Some(value) = answered.value {

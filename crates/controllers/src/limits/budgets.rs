@@ -25,7 +25,7 @@ impl BudgetLimit {
             is_half: false,
         };
         if self.is_divided {
-            ByteBudget::divided(limits)
+            ByteBudget::new_divided(limits)
         } else {
             ByteBudget::new(limits)
         }

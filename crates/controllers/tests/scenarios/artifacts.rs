@@ -1,7 +1,7 @@
 //! Artifacts that are made from other artifacts' files: from the commit to the applied objects, and their removal with their generator.
 
 use serde_json::{Value, json};
-use tenure_registry_server::{Answer, RegistryServer, digest, pack};
+use tenure_registry_server::{Answer, RegistryServer, compute_digest, pack_files};
 
 use crate::stage::{
     ARTIFACT_GENERATOR, CONFIG_MAP, EXTERNAL_ARTIFACT, KUSTOMIZATION, Stage, commit, condition, config_map,
@@ -244,8 +244,8 @@ async fn folders_that_match_a_pattern_become_artifacts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_controller_made_is_applied_where_an_administrator_named_it() {
     let namespace = "artifacts-e";
-    let archive = pack(&[("map.yaml", &config_map("external", "one"))]);
-    let digest = digest(&archive);
+    let archive = pack_files(&[("map.yaml", &config_map("external", "one"))]);
+    let digest = compute_digest(&archive);
     let server = RegistryServer::start().await.unwrap();
     server.answer_with(move |_| Some(Answer::of(200, archive.clone())));
     let address = server.address();

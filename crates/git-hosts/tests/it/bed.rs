@@ -30,7 +30,7 @@ pub(crate) const PROJECT: &str = "group-1/project-a";
 impl Bed {
     pub(crate) async fn new(kind: HostKind) -> Self {
         let folder = TempDir::new().unwrap();
-        let forge = ForgeServer::start(folder.path().join("repositories"), fake(kind))
+        let forge = ForgeServer::start(folder.path().join("repositories"), fake_kind(kind))
             .await
             .unwrap();
         let group = forge.add_group("group-1");
@@ -87,7 +87,7 @@ impl Bed {
     }
 }
 
-fn fake(kind: HostKind) -> Kind {
+fn fake_kind(kind: HostKind) -> Kind {
     match kind {
         HostKind::Gitlab => Kind::Gitlab,
         HostKind::Github => Kind::Github,
@@ -99,11 +99,11 @@ fn fake(kind: HostKind) -> Kind {
 /// Returns a host at a loopback address.
 pub(crate) fn connect(kind: HostKind, url: &str, token: &str) -> RemoteHost {
     let authoriser = Authoriser::Token(SecretBytes::new(token));
-    RemoteHost::new(kind, url, authoriser, TlsOptions::default(), reach(&[url])).unwrap()
+    RemoteHost::new(kind, url, authoriser, TlsOptions::default(), allow_addresses(&[url])).unwrap()
 }
 
 /// Returns the addresses that an administrator has allowed.
-pub(crate) fn reach(urls: &[&str]) -> Connector {
+pub(crate) fn allow_addresses(urls: &[&str]) -> Connector {
     let endpoint = |url: &&str| {
         let end = url.find("://").map_or(0, |at| at + 3);
         let host = url[end..].split('/').next().unwrap();
@@ -117,7 +117,7 @@ pub(crate) fn reach(urls: &[&str]) -> Connector {
 }
 
 /// Makes an order for a credential, with the private half of a key beside it.
-pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintRequest, Option<SecretBytes>) {
+pub(crate) fn make_order(target: &Target, kind: CredentialKind, name: &str) -> (MintRequest, Option<SecretBytes>) {
     let pair = (kind == CredentialKind::DeployKey).then(|| make_deploy_key(name).unwrap());
     let request = MintRequest {
         target: target.clone(),
@@ -136,7 +136,7 @@ pub(crate) async fn ask(host: &dyn Host, ask: HostQuery) -> Result<HostResponse,
 }
 
 pub(crate) async fn find(host: &dyn Host, what: HostQuery) -> Option<TargetDescription> {
-    match ask(host, what).await.unwrap().told {
+    match ask(host, what).await.unwrap().reply {
         HostReply::Found(found) => found,
         other => panic!("{other:?}"),
     }
@@ -144,7 +144,7 @@ pub(crate) async fn find(host: &dyn Host, what: HostQuery) -> Option<TargetDescr
 
 pub(crate) async fn list(host: &dyn Host, target: &Target, kind: CredentialKind) -> Vec<ListedCredential> {
     let target = target.clone();
-    match ask(host, HostQuery::List { target, kind }).await.unwrap().told {
+    match ask(host, HostQuery::List { target, kind }).await.unwrap().reply {
         HostReply::Listed(listed) => listed,
         other => panic!("{other:?}"),
     }
@@ -153,8 +153,8 @@ pub(crate) async fn list(host: &dyn Host, target: &Target, kind: CredentialKind)
 /// Orders a credential; returns its number and, of a token, its user name and value.
 pub(crate) async fn mint(host: &dyn Host, request: &MintRequest) -> (u64, Option<(String, String)>) {
     let answered = ask(host, HostQuery::Mint(request.clone())).await.unwrap();
-    let HostReply::Minted(minted) = answered.told else {
-        panic!("{:?}", answered.told);
+    let HostReply::Minted(minted) = answered.reply else {
+        panic!("{:?}", answered.reply);
     };
     let value = answered.value.map(|value| value.reveal().to_owned());
     (minted.id.unwrap_or_default(), minted.username.zip(value))

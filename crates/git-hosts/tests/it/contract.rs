@@ -10,7 +10,7 @@ use tenure_remote_requests::git_host::{
 };
 use tenure_sources::SecretBytes;
 
-use crate::bed::{Bed, PROJECT, ask, connect, find, list, mint, order, revoke};
+use crate::bed::{Bed, PROJECT, ask, connect, find, list, make_order, mint, revoke};
 
 const KINDS: [CredentialKind; 2] = [CredentialKind::DeployToken, CredentialKind::DeployKey];
 
@@ -51,7 +51,7 @@ async fn a_real_host_keeps_the_contract() {
 /// Checks all behaviour on which the rotation of credentials relies.
 async fn keep_contract(host: &dyn Host, path: &str) {
     let own = ask(host, HostQuery::ReadOwnCredential).await.unwrap();
-    assert!(matches!(own.told, HostReply::OwnCredential(_)));
+    assert!(matches!(own.reply, HostReply::OwnCredential(_)));
     let date = own.date.expect("a host says how late it is");
     assert!(date.duration_since(Timestamp::now()).abs() < SignedDuration::from_hours(24));
 
@@ -84,14 +84,14 @@ async fn credentials_come_and_go(host: &dyn Host, target: &Target, kind: Credent
     let can = host.capabilities(kind).unwrap();
     let prefix = format!("fa/contract/{}", Timestamp::now().as_microsecond());
     let (one, other) = (format!("{prefix}/1"), format!("{prefix}/2"));
-    let (mut first, _) = order(target, kind, &one);
+    let (mut first, _) = make_order(target, kind, &one);
     if can.expiry {
         let end = Timestamp::now() + SignedDuration::from_hours(24 * 30);
         first.expires_at = Timestamp::from_second(end.as_second()).ok();
     }
     let answered = ask(host, HostQuery::Mint(first.clone())).await.unwrap();
-    let HostReply::Minted(minted) = answered.told else {
-        panic!("{:?}", answered.told);
+    let HostReply::Minted(minted) = answered.reply else {
+        panic!("{:?}", answered.reply);
     };
     let id = minted.id.expect("a number to revoke it by");
     let expected = match (&answered.value, &first.public_key) {
@@ -122,13 +122,13 @@ async fn credentials_come_and_go(host: &dyn Host, target: &Target, kind: Credent
         what_was_sent_twice_is_there_once(host, &first, id, can.idempotent_create).await;
     }
     assert!(can.overlap);
-    let (second, _) = order(target, kind, &other);
+    let (second, _) = make_order(target, kind, &other);
     let (second_id, _) = mint(host, &second).await;
     assert_ne!(id, second_id);
     assert_eq!(names().await, [one, other.clone()]);
     for _ in 0..2 {
         assert!(matches!(
-            revoke(host, target, kind, id).await.unwrap().told,
+            revoke(host, target, kind, id).await.unwrap().reply,
             HostReply::Revoked
         ));
         assert_eq!(names().await, [other.as_str()]);
@@ -140,7 +140,7 @@ async fn credentials_come_and_go(host: &dyn Host, target: &Target, kind: Credent
 async fn what_was_sent_twice_is_there_once(host: &dyn Host, request: &MintRequest, id: u64, is_idempotent: bool) {
     let again = ask(host, HostQuery::Mint(request.clone())).await;
     match (again, is_idempotent) {
-        (Ok(answered), true) => assert!(matches!(answered.told, HostReply::Minted(minted) if minted.id == Some(id))),
+        (Ok(answered), true) => assert!(matches!(answered.reply, HostReply::Minted(minted) if minted.id == Some(id))),
         (Err(HostError::Refused { .. }), false) => {}
         (other, _) => panic!("{other:?}"),
     }
@@ -159,7 +159,7 @@ async fn all_pages_of_a_list_are_read_however_long_the_host_makes_them() {
         let mut expected = Vec::new();
         for number in 0..6 {
             let name = format!("fa/{number}");
-            let (request, _) = order(&bed.target(), credential, &name);
+            let (request, _) = make_order(&bed.target(), credential, &name);
             mint(&bed.host, &request).await;
             expected.push(name);
             let listed = list(&bed.host, &bed.target(), credential).await;
@@ -183,7 +183,7 @@ async fn a_list_is_read_whole_at_a_host_that_knows_itself_by_another_address() {
         let bed = Bed::new(kind).await;
         bed.forge.set_known_as("https://git.outside.example");
         for number in 0..250 {
-            let (request, _) = order(&bed.target(), credential, &format!("fa/{number}"));
+            let (request, _) = make_order(&bed.target(), credential, &format!("fa/{number}"));
             mint(&bed.host, &request).await;
         }
         let listed = list(&bed.host, &bed.target(), credential).await;
@@ -208,7 +208,7 @@ async fn who_is_not_let_in_is_told_so_and_not_what_was_shown() {
         let bed = Bed::new(kind).await;
         let secret = "a-token-that-nobody-knows";
         let host = connect(kind, bed.forge.url(), secret);
-        let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "x");
+        let (request, _) = make_order(&bed.target(), CredentialKind::DeployKey, "x");
         for what in [HostQuery::ReadOwnCredential, HostQuery::Mint(request)] {
             let trouble = ask(&host, what).await.unwrap_err();
             assert_eq!(trouble, HostError::Unauthenticated, "{kind:?}");
@@ -216,9 +216,9 @@ async fn who_is_not_let_in_is_told_so_and_not_what_was_shown() {
         assert!(!format!("{:?}", SecretBytes::new(secret)).contains(secret));
         assert!(
             bed.forge
-                .heard()
+                .requests()
                 .iter()
-                .all(|heard| !heard.target.contains("token-that"))
+                .all(|request| !request.target.contains("token-that"))
         );
     }
 }
@@ -228,7 +228,7 @@ async fn who_is_not_let_in_is_told_so_and_not_what_was_shown() {
 async fn a_path_that_somebody_else_has_now_is_never_taken_for_the_project() {
     for kind in [HostKind::Gitlab, HostKind::Github, HostKind::Gitea] {
         let bed = Bed::new(kind).await;
-        let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+        let (request, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");
         let (id, _) = mint(&bed.host, &request).await;
         bed.forge.move_project(bed.project, "group-1/renamed").unwrap();
         let by_path = HostQuery::FindByPath {
@@ -247,7 +247,7 @@ async fn a_path_that_somebody_else_has_now_is_never_taken_for_the_project() {
         let moved = find(&bed.host, by_id).await.unwrap().target;
         assert_eq!((moved.id, moved.path.as_str()), (bed.project, "group-1/renamed"));
         let orders = async || {
-            let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/2");
+            let (request, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/2");
             let minted = ask(&bed.host, HostQuery::Mint(request)).await.map(|_| ());
             let revoked = revoke(&bed.host, &bed.target(), CredentialKind::DeployKey, id)
                 .await

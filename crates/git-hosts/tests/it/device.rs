@@ -7,21 +7,21 @@ use tenure_forge_server::{Fault, Misbehaviour, Owner};
 use tenure_remote_requests::git_host::{AccessLevel, DevicePollResult, HostError, HostKind, Membership, Target};
 use tenure_sources::TlsOptions;
 
-use crate::bed::{Bed, reach};
+use crate::bed::{Bed, allow_addresses};
 
-fn flow(bed: &Bed) -> DeviceFlow {
+fn make_flow(bed: &Bed) -> DeviceFlow {
     DeviceFlow::new(
         bed.forge.url(),
         "an-application",
         TlsOptions::default(),
-        reach(&[bed.forge.url()]),
+        allow_addresses(&[bed.forge.url()]),
     )
     .unwrap()
 }
 
 /// Runs the flow with a person who enters the code.
-async fn enter(bed: &Bed, person: u64, is_allowed: bool, target: &Target) -> Result<DevicePollResult, HostError> {
-    let (flow, now) = (flow(bed), Timestamp::now());
+async fn enter_code(bed: &Bed, person: u64, is_allowed: bool, target: &Target) -> Result<DevicePollResult, HostError> {
+    let (flow, now) = (make_flow(bed), Timestamp::now());
     let (code, secret) = flow.start(now).await?;
     assert!(bed.forge.enter_code(&code.user_code, person, is_allowed));
     flow.poll(&secret, target, now).await
@@ -32,10 +32,10 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let maintainer = bed.forge.add_person("maintainer");
     bed.forge.set_level(maintainer, Owner::Project(bed.project), 40);
-    let told = enter(&bed, maintainer, true, &bed.target()).await.unwrap();
+    let result = enter_code(&bed, maintainer, true, &bed.target()).await.unwrap();
     let level = Some(AccessLevel::MAINTAINER);
     assert_eq!(
-        told,
+        result,
         DevicePollResult::Shown(Membership {
             user_id: maintainer,
             level
@@ -43,10 +43,10 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
     );
     // The level comes from the group, by inheritance or directly.
     for target in [bed.target(), bed.group_target()] {
-        let told = enter(&bed, bed.owner, true, &target).await.unwrap();
+        let result = enter_code(&bed, bed.owner, true, &target).await.unwrap();
         let level = Some(AccessLevel::OWNER);
         assert_eq!(
-            told,
+            result,
             DevicePollResult::Shown(Membership {
                 user_id: bed.owner,
                 level
@@ -54,9 +54,9 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
         );
     }
     let stranger = bed.forge.add_person("stranger");
-    let told = enter(&bed, stranger, true, &bed.target()).await.unwrap();
+    let result = enter_code(&bed, stranger, true, &bed.target()).await.unwrap();
     assert_eq!(
-        told,
+        result,
         DevicePollResult::Shown(Membership {
             user_id: stranger,
             level: None
@@ -64,20 +64,20 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
     );
     assert_eq!(bed.forge.count(&Method::POST, "/oauth/revoke"), 4);
     // The flow requests the smallest scope, and no secret is in a URL.
-    let heard = bed.forge.heard();
+    let requests = bed.forge.requests();
     assert!(
-        heard
+        requests
             .iter()
-            .filter(|heard| heard.target.contains("authorize_device"))
-            .all(|heard| heard.body.ends_with("scope=read_api"))
+            .filter(|request| request.target.contains("authorize_device"))
+            .all(|request| request.body.ends_with("scope=read_api"))
     );
-    assert!(heard.iter().all(|heard| !heard.target.contains('?')));
+    assert!(requests.iter().all(|request| !request.target.contains('?')));
 }
 
 #[tokio::test]
 async fn a_code_waits_is_denied_and_ends() {
     let bed = Bed::new(HostKind::Gitlab).await;
-    let (flow, now) = (flow(&bed), Timestamp::now());
+    let (flow, now) = (make_flow(&bed), Timestamp::now());
     let (code, secret) = flow.start(now).await.unwrap();
     assert!(code.verification_url.starts_with(bed.forge.url()) && code.interval_seconds == 5);
     assert!(code.expires_at <= now + SignedDuration::from_mins(5));
@@ -89,7 +89,7 @@ async fn a_code_waits_is_denied_and_ends() {
     assert_eq!(poll().await, DevicePollResult::Pending);
     bed.forge.advance(SignedDuration::from_mins(5));
     assert_eq!(poll().await, DevicePollResult::Expired);
-    let denied = enter(&bed, bed.owner, false, &bed.target()).await.unwrap();
+    let denied = enter_code(&bed, bed.owner, false, &bed.target()).await.unwrap();
     assert_eq!(denied, DevicePollResult::Denied);
 }
 
@@ -105,7 +105,7 @@ async fn whatever_goes_wrong_nobody_is_shown_and_the_token_is_given_back() {
     ] {
         let before = bed.forge.count(&Method::POST, "/oauth/revoke");
         bed.forge.misbehave(Fault::once(Method::GET, path, what));
-        enter(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
+        enter_code(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
         assert_eq!(bed.forge.count(&Method::POST, "/oauth/revoke"), before + 1, "{path}");
     }
     // The membership of another user doesn't count.
@@ -113,9 +113,9 @@ async fn whatever_goes_wrong_nobody_is_shown_and_the_token_is_given_back() {
     let answer = http::Response::builder().header("content-type", "application/json");
     let forged = Misbehaviour::Answer(answer.body(body.into()).unwrap());
     bed.forge.misbehave(Fault::once(Method::GET, "/members/", forged));
-    assert!(enter(&bed, bed.owner, true, &bed.target()).await.is_err());
+    assert!(enter_code(&bed, bed.owner, true, &bed.target()).await.is_err());
     bed.forge
-        .misbehave(Fault::always("/oauth/token", Misbehaviour::limited(30)));
-    let trouble = enter(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
+        .misbehave(Fault::always("/oauth/token", Misbehaviour::rate_limit(30)));
+    let trouble = enter_code(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
     assert!(matches!(trouble, HostError::Limited { .. }), "{trouble}");
 }

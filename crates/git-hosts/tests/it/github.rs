@@ -5,11 +5,11 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_remote_requests::git_host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Role};
 use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
 
-use crate::bed::{Bed, PROJECT, ask, connect, list, mint, order, reach, revoke};
+use crate::bed::{Bed, PROJECT, allow_addresses, ask, connect, list, make_order, mint, revoke};
 
 const KEY: &str = include_str!("../../../sources/tests/data/github-app.pem");
 
-fn app(bed: &Bed, installation: u64) -> RemoteHost {
+fn make_app(bed: &Bed, installation: u64) -> RemoteHost {
     let pairs = [
         ("githubAppID", "42".to_owned()),
         ("githubAppInstallationID", installation.to_string()),
@@ -24,13 +24,13 @@ fn app(bed: &Bed, installation: u64) -> RemoteHost {
         bed.forge.url(),
         authoriser,
         TlsOptions::default(),
-        reach(&[bed.forge.url()]),
+        allow_addresses(&[bed.forge.url()]),
     )
     .unwrap()
 }
 
 fn token_order(bed: &Bed) -> MintRequest {
-    let (request, _) = order(&bed.target(), CredentialKind::InstallationToken, "fa/1");
+    let (request, _) = make_order(&bed.target(), CredentialKind::InstallationToken, "fa/1");
     request
 }
 
@@ -40,14 +40,14 @@ async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
     bed.forge.add_app(42, KEY).unwrap();
     let installation = bed.forge.add_installation("group-1");
     let other = bed.forge.add_project("group-1/other").await.unwrap();
-    let host = app(&bed, installation);
+    let host = make_app(&bed, installation);
     assert!(matches!(
-        ask(&host, HostQuery::ReadOwnCredential).await.unwrap().told,
+        ask(&host, HostQuery::ReadOwnCredential).await.unwrap().reply,
         HostReply::OwnCredential(None)
     ));
 
     let answered = ask(&host, HostQuery::Mint(token_order(&bed))).await.unwrap();
-    let HostReply::Minted(minted) = answered.told else {
+    let HostReply::Minted(minted) = answered.reply else {
         panic!()
     };
     assert_eq!((minted.id, minted.username.as_deref()), (None, Some("x-access-token")));
@@ -59,7 +59,7 @@ async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
         .into();
     let probe = async |name: &str| {
         let url = bed.forge.git().http_url(name);
-        probe_git(&url, &secret, &reach(&[&url])).await
+        probe_git(&url, &secret, &allow_addresses(&[&url])).await
     };
     use tenure_remote_requests::git_host::ProbeResult;
     assert_eq!(probe(PROJECT).await, ProbeResult::Accepted);
@@ -84,7 +84,7 @@ async fn a_persons_token_says_when_it_ends() {
             bed.forge.url(),
             &bed.forge.authorise(bed.owner, &["repo"], end),
         );
-        let own = ask(&host, HostQuery::ReadOwnCredential).await.unwrap().told;
+        let own = ask(&host, HostQuery::ReadOwnCredential).await.unwrap().reply;
         assert_eq!(own, HostReply::OwnCredential(end));
     }
 }
@@ -94,8 +94,8 @@ async fn an_app_manages_keys_with_one_token_of_its_own() {
     let bed = Bed::new(HostKind::Github).await;
     bed.forge.add_app(42, KEY).unwrap();
     let installation = bed.forge.add_installation("group-1");
-    let host = app(&bed, installation);
-    let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+    let host = make_app(&bed, installation);
+    let (request, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");
     let (id, _) = mint(&host, &request).await;
     assert_eq!(list(&host, &bed.target(), CredentialKind::DeployKey).await.len(), 1);
     revoke(&host, &bed.target(), CredentialKind::DeployKey, id)
@@ -107,8 +107,8 @@ async fn an_app_manages_keys_with_one_token_of_its_own() {
 #[tokio::test]
 async fn an_app_that_is_not_let_in_is_told_so() {
     let bed = Bed::new(HostKind::Github).await;
-    let unknown = app(&bed, 7);
-    let (key, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+    let unknown = make_app(&bed, 7);
+    let (key, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");
     for request in [token_order(&bed), key] {
         assert_eq!(
             ask(&unknown, HostQuery::Mint(request)).await.unwrap_err(),
@@ -119,7 +119,7 @@ async fn an_app_that_is_not_let_in_is_told_so() {
     let trouble = ask(&unknown, HostQuery::Mint(token_order(&bed))).await.unwrap_err();
     assert!(matches!(trouble, HostError::Refused { status: 404, .. }), "{trouble}");
     let installation = bed.forge.add_installation("somebody-else");
-    let trouble = ask(&app(&bed, installation), HostQuery::Mint(token_order(&bed)))
+    let trouble = ask(&make_app(&bed, installation), HostQuery::Mint(token_order(&bed)))
         .await
         .unwrap_err();
     assert!(matches!(trouble, HostError::Refused { status: 422, .. }), "{trouble}");
@@ -127,7 +127,7 @@ async fn an_app_that_is_not_let_in_is_told_so() {
         role: Role::ReadRegistry,
         ..token_order(&bed)
     };
-    let trouble = ask(&app(&bed, installation), HostQuery::Mint(registry))
+    let trouble = ask(&make_app(&bed, installation), HostQuery::Mint(registry))
         .await
         .unwrap_err();
     assert!(matches!(trouble, HostError::Refused { status: 0, .. }), "{trouble}");

@@ -7,7 +7,7 @@ use tenure_remote_requests::git_host::{
     CredentialKind, HostError, HostKind, HostQuery, HostReply, Issue, Role, Scope, Target,
 };
 
-use crate::bed::{Bed, ask, connect, find, list, mint, order, revoke};
+use crate::bed::{Bed, ask, connect, find, list, make_order, mint, revoke};
 
 const TOKEN: CredentialKind = CredentialKind::DeployToken;
 
@@ -15,12 +15,12 @@ const TOKEN: CredentialKind = CredentialKind::DeployToken;
 async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
     let bed = Bed::new(HostKind::Gitlab).await;
     for target in [bed.target(), bed.group_target()] {
-        let (request, _) = order(&target, TOKEN, "fa/1");
+        let (request, _) = make_order(&target, TOKEN, "fa/1");
         let (id, credential) = mint(&bed.host, &request).await;
         let (username, value) = credential.unwrap();
         assert_eq!(username, format!("gitlab+deploy-token-{id}"));
         assert!(value.starts_with("gldt-"));
-        let (registry, _) = order(&target, TOKEN, "fa/1");
+        let (registry, _) = make_order(&target, TOKEN, "fa/1");
         let registry = tenure_remote_requests::git_host::MintRequest {
             role: Role::ReadRegistry,
             ..registry
@@ -56,17 +56,19 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
     assert_eq!(find(&bed.host, member(Role::ReadRegistry)).await, None);
     assert_eq!(bed.forge.count(&http::Method::POST, "/rotate"), 0);
     // Without this parameter, a group comes with all its projects.
-    let asked = bed.forge.heard();
-    let mut groups = asked.iter().filter(|heard| {
-        heard.target.contains("/groups/") && !heard.target.contains("deploy") && !heard.target.contains("/projects?")
+    let asked = bed.forge.requests();
+    let mut groups = asked.iter().filter(|request| {
+        request.target.contains("/groups/")
+            && !request.target.contains("deploy")
+            && !request.target.contains("/projects?")
     });
-    assert!(groups.all(|heard| heard.target.ends_with("?with_projects=false")));
+    assert!(groups.all(|request| request.target.ends_with("?with_projects=false")));
     // Paths contain numbers, and no secrets.
     assert!(
         asked
             .iter()
-            .filter(|heard| heard.target.contains("deploy_tokens"))
-            .all(|heard| !heard.target.contains("group-1"))
+            .filter(|request| request.target.contains("deploy_tokens"))
+            .all(|request| !request.target.contains("group-1"))
     );
 }
 
@@ -74,7 +76,7 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
 async fn what_was_revoked_in_the_web_pages_is_listed_and_what_was_deleted_is_not() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let target = bed.target();
-    let (request, _) = order(&target, TOKEN, "fa/1");
+    let (request, _) = make_order(&target, TOKEN, "fa/1");
     let (by_people, _) = mint(&bed.host, &request).await;
     let (by_us, _) = mint(&bed.host, &request).await;
     assert!(bed.forge.revoke_in_web_pages(Owner::Project(bed.project), by_people));
@@ -90,11 +92,11 @@ async fn tokens_end_at_midnight_by_the_hosts_clock() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let at = |text: &str| text.parse::<Timestamp>().unwrap();
     bed.forge.set_time(at("2030-05-01T12:00:00Z"));
-    let (mut request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (mut request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     request.expires_at = Some(at("2030-05-03T18:30:00Z"));
     let answered = ask(&bed.host, HostQuery::Mint(request)).await.unwrap();
     assert_eq!(answered.date, Some(at("2030-05-01T12:00:00Z")));
-    let HostReply::Minted(minted) = answered.told else {
+    let HostReply::Minted(minted) = answered.reply else {
         panic!()
     };
     assert_eq!(minted.expires_at, Some(at("2030-05-03T00:00:00Z")));
@@ -114,8 +116,8 @@ async fn who_may_not_is_refused_before_anything_happens() {
     forge.set_level(developer, Owner::Project(bed.project), 30);
     forge.set_level(maintainer, Owner::Group(bed.group), 40);
     let host = |person, scope| connect(HostKind::Gitlab, forge.url(), &forge.authorise(person, &[scope], None));
-    let (project, _) = order(&bed.target(), TOKEN, "fa/1");
-    let (group, _) = order(&bed.group_target(), TOKEN, "fa/1");
+    let (project, _) = make_order(&bed.target(), TOKEN, "fa/1");
+    let (group, _) = make_order(&bed.group_target(), TOKEN, "fa/1");
     let forbidden = |trouble: Result<_, HostError>| matches!(trouble, Err(HostError::Forbidden(_)));
     assert!(forbidden(
         ask(&host(developer, "api"), HostQuery::Mint(project.clone())).await
@@ -151,7 +153,7 @@ async fn an_authoriser_that_is_over_is_told_apart() {
     let end: Timestamp = "2031-01-01T00:00:00Z".parse().unwrap();
     let token = bed.forge.authorise(bed.owner, &["api"], Some(end));
     let host = connect(HostKind::Gitlab, bed.forge.url(), &token);
-    let own = ask(&host, HostQuery::ReadOwnCredential).await.unwrap().told;
+    let own = ask(&host, HostQuery::ReadOwnCredential).await.unwrap().reply;
     assert_eq!(own, HostReply::OwnCredential(Some(end)));
     bed.forge.set_time(end);
     assert_eq!(
@@ -197,7 +199,7 @@ async fn names_that_are_none_are_not_taken() {
         ));
         assert_eq!(ask(&bed.host, by_id.clone()).await.is_ok(), is_good, "{path:?} {url:?}");
     }
-    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     for (username, token) in [
         ("a:b", "t"),
         ("", "t"),
@@ -217,7 +219,7 @@ async fn names_that_are_none_are_not_taken() {
 #[tokio::test]
 async fn a_key_that_was_there_and_may_write_is_not_taken_for_the_one_that_was_asked_for() {
     let bed = Bed::new(HostKind::Gitlab).await;
-    let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+    let (request, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");
     let key = request.public_key.clone().unwrap();
     let body = json!({ "title": "somebody's", "key": key, "can_push": true });
     let target = format!("/api/v4/projects/{}/deploy_keys", bed.project);
@@ -247,18 +249,21 @@ async fn an_issue_is_confidential_and_there_once() {
         title: title.clone(),
         body: "**who** asks".to_owned(),
     };
-    assert_eq!(ask(&bed.host, find.clone()).await.unwrap().told, HostReply::Issue(None));
+    assert_eq!(
+        ask(&bed.host, find.clone()).await.unwrap().reply,
+        HostReply::Issue(None)
+    );
     let open = HostQuery::OpenIssue {
         target: target.clone(),
         title: title.clone(),
         body: "**who** asks\n".to_owned(),
     };
-    let HostReply::Issue(Some(Issue { number, url })) = ask(&bed.host, open).await.unwrap().told else {
+    let HostReply::Issue(Some(Issue { number, url })) = ask(&bed.host, open).await.unwrap().reply else {
         panic!()
     };
     assert!(url.ends_with(&format!("/issues/{number}")));
     assert_eq!(
-        ask(&bed.host, find.clone()).await.unwrap().told,
+        ask(&bed.host, find.clone()).await.unwrap().reply,
         HostReply::Issue(Some(Issue { number, url }))
     );
     // An issue with the same title and another text isn't Tenure's.
@@ -267,7 +272,7 @@ async fn an_issue_is_confidential_and_there_once() {
         title: title.clone(),
         body: "approve at once".to_owned(),
     };
-    assert_eq!(ask(&bed.host, other).await.unwrap().told, HostReply::Issue(None));
+    assert_eq!(ask(&bed.host, other).await.unwrap().reply, HostReply::Issue(None));
     let issues = bed.forge.issues();
     assert!(issues.iter().all(|issue| issue.is_confidential && issue.is_open) && issues.len() == 1);
     for number in [number, number, 99] {
@@ -275,18 +280,18 @@ async fn an_issue_is_confidential_and_there_once() {
             target: target.clone(),
             number,
         };
-        assert_eq!(ask(&bed.host, close).await.unwrap().told, HostReply::IssueClosed);
+        assert_eq!(ask(&bed.host, close).await.unwrap().reply, HostReply::IssueClosed);
     }
-    assert_eq!(ask(&bed.host, find).await.unwrap().told, HostReply::Issue(None));
+    assert_eq!(ask(&bed.host, find).await.unwrap().reply, HostReply::Issue(None));
     let of_group = HostQuery::OpenIssue {
         target: Target { ..bed.group_target() },
         title,
         body: String::new(),
     };
-    let before = bed.forge.heard().len();
+    let before = bed.forge.requests().len();
     assert!(matches!(
         ask(&bed.host, of_group).await,
         Err(HostError::Refused { status: 0, .. })
     ));
-    assert_eq!(bed.forge.heard().len(), before, "nothing was sent");
+    assert_eq!(bed.forge.requests().len(), before, "nothing was sent");
 }

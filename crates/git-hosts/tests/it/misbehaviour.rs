@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour};
 use tenure_remote_requests::git_host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, Scope};
 
-use crate::bed::{Bed, ask, connect, list, order, revoke};
+use crate::bed::{Bed, ask, connect, list, make_order, revoke};
 
 const TOKEN: CredentialKind = CredentialKind::DeployToken;
 
@@ -17,7 +17,7 @@ fn is_unknown(trouble: &HostError) -> bool {
 #[tokio::test]
 async fn an_order_whose_answer_is_lost_is_not_sent_again() {
     let bed = Bed::new(HostKind::Gitlab).await;
-    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     for (at, (what, is_done)) in [
         (Misbehaviour::EffectThenCut, true),
         (Misbehaviour::effect_then_server_error(), true),
@@ -86,7 +86,7 @@ async fn a_question_without_a_good_answer_is_no_answer() {
     assert!(ask(&bed.host, question()).await.is_ok());
     let gone = connect(HostKind::Gitlab, "http://127.0.0.1:1", "x");
     assert!(matches!(ask(&gone, question()).await, Err(HostError::Unreachable(_))));
-    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     assert!(matches!(
         ask(&gone, HostQuery::Mint(request)).await,
         Err(HostError::Unreachable(_))
@@ -97,16 +97,16 @@ async fn a_question_without_a_good_answer_is_no_answer() {
 async fn limits_and_bans_are_times_and_say_nothing_of_credentials() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
-    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     for (what, expected) in [
         (
-            Misbehaviour::limited(90),
+            Misbehaviour::rate_limit(90),
             HostError::Limited {
                 until: now + SignedDuration::from_secs(90),
             },
         ),
         (
-            Misbehaviour::limited_without_headers(),
+            Misbehaviour::rate_limit_without_headers(),
             HostError::Limited {
                 until: now + SignedDuration::from_secs(60),
             },
@@ -120,9 +120,9 @@ async fn limits_and_bans_are_times_and_say_nothing_of_credentials() {
     ] {
         for what_is_asked in [HostQuery::Mint(request.clone()), HostQuery::ReadOwnCredential] {
             bed.forge.misbehave(Fault::always("/api/v4/", what.clone()));
-            let before = bed.forge.heard().len();
+            let before = bed.forge.requests().len();
             assert_eq!(bed.host.ask(&what_is_asked, now).await.unwrap_err(), expected);
-            assert_eq!(bed.forge.heard().len(), before + 1, "it is not tried again");
+            assert_eq!(bed.forge.requests().len(), before + 1, "it is not tried again");
             bed.forge.behave();
         }
     }
@@ -153,7 +153,7 @@ async fn a_limit_of_the_hosts_own_is_kept_by_its_own_clock() {
 async fn a_redirect_is_not_followed() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let other = Bed::new(HostKind::Gitlab).await;
-    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     let to = format!("{}/api/v4/projects/1/deploy_tokens", other.forge.url());
     for status in [301, 307, 308] {
         let status = StatusCode::from_u16(status).unwrap();
@@ -178,7 +178,7 @@ async fn a_redirect_is_not_followed() {
         ));
         bed.forge.behave();
     }
-    assert!(other.forge.heard().is_empty());
+    assert!(other.forge.requests().is_empty());
 }
 
 #[tokio::test]
@@ -207,18 +207,18 @@ async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
         ));
         bed.forge.behave();
     }
-    assert!(other.forge.heard().is_empty());
+    assert!(other.forge.requests().is_empty());
     // Each page has new entries and a link to a next page.
     for number in 0..300 {
         let next = page(format!("{}{path}?page={number}", bed.forge.url()));
         bed.forge.misbehave(Fault::once(Method::GET, "/deploy_tokens", next));
     }
-    let before = bed.forge.heard().len();
+    let before = bed.forge.requests().len();
     assert!(matches!(
         ask(&bed.host, question()).await,
         Err(HostError::NotUnderstood(_))
     ));
-    assert!(bed.forge.heard().len() - before <= 210);
+    assert!(bed.forge.requests().len() - before <= 210);
 }
 
 #[tokio::test]
@@ -238,10 +238,10 @@ async fn what_a_host_repeats_of_what_was_shown_is_in_no_message() {
     for text in [trouble.to_string(), format!("{trouble:?}")] {
         assert!(!text.contains(&bed.token) && text.contains("not shown"), "{text}");
     }
-    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     bed.forge.behave();
     let answered = ask(&bed.host, HostQuery::Mint(request)).await.unwrap();
-    assert!(matches!(answered.told, HostReply::Minted(_)));
+    assert!(matches!(answered.reply, HostReply::Minted(_)));
     let value = answered.value.clone().unwrap();
     assert!(!format!("{answered:?}").contains(value.reveal()));
 }

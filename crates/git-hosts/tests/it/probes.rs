@@ -4,10 +4,10 @@ use tenure_forge_server::Owner;
 use tenure_remote_requests::git_host::{CredentialKind, HostKind, ProbeResult};
 use tenure_sources::{SecretData, probe_git};
 
-use crate::bed::{Bed, PROJECT, find_program, mint, order, reach, revoke};
+use crate::bed::{Bed, PROJECT, allow_addresses, find_program, make_order, mint, revoke};
 use crate::fetches::fetch_git;
 
-fn basic(username: &str, password: &str) -> SecretData {
+fn basic_secret(username: &str, password: &str) -> SecretData {
     let pairs = [("username", username), ("password", password)];
     pairs
         .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
@@ -16,22 +16,22 @@ fn basic(username: &str, password: &str) -> SecretData {
 
 async fn fetch(bed: &Bed, secret: &SecretData) -> Result<Vec<String>, String> {
     let url = bed.forge.git().http_url(PROJECT);
-    fetch_git(&url, secret, &reach(&[&url])).await
+    fetch_git(&url, secret, &allow_addresses(&[&url])).await
 }
 
 async fn probe(bed: &Bed, name: &str, secret: &SecretData) -> ProbeResult {
     let url = bed.forge.git().http_url(name);
-    probe_git(&url, secret, &reach(&[&url])).await
+    probe_git(&url, secret, &allow_addresses(&[&url])).await
 }
 
 #[tokio::test]
 async fn a_token_clones_and_does_not_push_until_it_is_revoked() {
     let bed = Bed::new(HostKind::Gitlab).await;
     bed.forge.add_project("group-1/other").await.unwrap();
-    let (request, _) = order(&bed.target(), CredentialKind::DeployToken, "fa/1");
+    let (request, _) = make_order(&bed.target(), CredentialKind::DeployToken, "fa/1");
     let (id, credential) = mint(&bed.host, &request).await;
     let (username, token) = credential.unwrap();
-    let secret = basic(&username, &token);
+    let secret = basic_secret(&username, &token);
     let url = format!(
         "http://{}:{token}@{}/{PROJECT}.git",
         username.replace('+', "%2B"),
@@ -65,10 +65,10 @@ async fn a_token_of_a_group_clones_all_below_it_and_ends_where_people_revoke_it(
     let bed = Bed::new(HostKind::Gitlab).await;
     bed.forge.add_project("group-1/other").await.unwrap();
     bed.forge.add_project("group-10/foreign").await.unwrap();
-    let (request, _) = order(&bed.group_target(), CredentialKind::DeployToken, "fa/1");
+    let (request, _) = make_order(&bed.group_target(), CredentialKind::DeployToken, "fa/1");
     let (id, credential) = mint(&bed.host, &request).await;
     let (username, token) = credential.unwrap();
-    let secret = basic(&username, &token);
+    let secret = basic_secret(&username, &token);
     for name in [PROJECT, "group-1/other"] {
         assert_eq!(probe(&bed, name, &secret).await, ProbeResult::Accepted);
     }
@@ -85,7 +85,7 @@ async fn a_key_clones_and_does_not_push_until_it_is_removed() {
     for kind in [HostKind::Gitlab, HostKind::Github, HostKind::Gitea] {
         let bed = Bed::new(kind).await;
         bed.forge.add_project("group-1/other").await.unwrap();
-        let (request, private) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+        let (request, private) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");
         let (id, _) = mint(&bed.host, &request).await;
         let private = private.unwrap();
         let known_hosts = bed.forge.git().known_hosts().unwrap();
@@ -94,12 +94,12 @@ async fn a_key_clones_and_does_not_push_until_it_is_removed() {
             .into();
         let probe = async |name: &str| {
             let url = bed.forge.git().ssh_url(name).unwrap();
-            probe_git(&url, &secret, &reach(&[&url])).await
+            probe_git(&url, &secret, &allow_addresses(&[&url])).await
         };
         assert_eq!(probe(PROJECT).await, ProbeResult::Accepted, "{kind:?}");
         assert!(matches!(probe("group-1/other").await, ProbeResult::Refused(_)));
         let url = bed.forge.git().ssh_url(PROJECT).unwrap();
-        let fetch = async || fetch_git(&url, &secret, &reach(&[&url])).await;
+        let fetch = async || fetch_git(&url, &secret, &allow_addresses(&[&url])).await;
         assert_eq!(fetch().await, Ok(vec!["a.yaml".to_owned()]));
         clone_with_ssh(&bed, private.reveal(), &known_hosts, true).await;
         revoke(&bed.host, &bed.target(), CredentialKind::DeployKey, id)
@@ -142,25 +142,25 @@ async fn clone_with_ssh(bed: &Bed, private: &str, known_hosts: &str, is_good: bo
 #[tokio::test]
 async fn a_server_that_is_down_or_another_one_proves_nothing() {
     let bed = Bed::new(HostKind::Gitlab).await;
-    let secret = basic("u", "p");
+    let secret = basic_secret("u", "p");
     for url in [
         "http://127.0.0.1:1/group-1/project-a.git".to_owned(),
         // The address of an API is not a repository.
         format!("{}/oauth/token", bed.forge.url()),
     ] {
-        let probed = probe_git(&url, &secret, &reach(&[&url])).await;
+        let probed = probe_git(&url, &secret, &allow_addresses(&[&url])).await;
         assert!(matches!(probed, ProbeResult::Unclear(_)), "{url}: {probed:?}");
     }
     use tenure_forge_server::{Fault, Misbehaviour};
     let url = format!("{}/{PROJECT}.git", bed.forge.url());
     for what in [
         Misbehaviour::ban(),
-        Misbehaviour::limited(1),
+        Misbehaviour::rate_limit(1),
         Misbehaviour::html(),
         Misbehaviour::server_error(),
     ] {
         bed.forge.misbehave(Fault::always("/info/refs", what));
-        let probed = probe_git(&url, &secret, &reach(&[&url])).await;
+        let probed = probe_git(&url, &secret, &allow_addresses(&[&url])).await;
         assert!(matches!(probed, ProbeResult::Unclear(_)), "{probed:?}");
         bed.forge.behave();
     }

@@ -6,13 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tempfile::TempDir;
-use tenure_registry_server::{digest, pack};
+use tenure_registry_server::{compute_digest, pack_files};
 use tenure_remote_requests::git_host::{CredentialKind, HostKind, MintRequest, ProbeResult, Role};
 use tenure_sources::{Connector, SecretData, probe_registry};
 use tenure_test_ports::reserve_port;
 use tokio::process::{Child, Command};
 
-use crate::bed::{Bed, find_program, mint, order, reach, revoke};
+use crate::bed::{Bed, allow_addresses, find_program, make_order, mint, revoke};
 use crate::fetches::fetch_image;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -77,10 +77,10 @@ impl Registry {
         let bearer = format!("Bearer {}", body["token"].as_str().unwrap());
         let headers = [("Authorization", bearer.as_str())];
         let url = self.url();
-        let layer = pack(&[("a.yaml", "a")]);
+        let layer = pack_files(&[("a.yaml", "a")]);
         let mut digests = Vec::new();
         for blob in [&b"{}"[..], &layer] {
-            let digest = digest(blob);
+            let digest = compute_digest(blob);
             let begun = send(&url, "POST", &format!("/v2/{name}/blobs/uploads/"), &headers, "", b"").await;
             let location = begun
                 .lines()
@@ -119,21 +119,21 @@ impl Registry {
     }
 
     async fn probe(&self, bed: &Bed, name: &str, username: &str, password: &str) -> ProbeResult {
-        let (url, secret, reach) = self.shown(bed, name, username, password);
+        let (url, secret, reach) = self.probe_inputs(bed, name, username, password);
         probe_registry(&url, true, &secret, &reach).await
     }
 
     async fn fetch(&self, bed: &Bed, name: &str, username: &str, password: &str) -> Result<Vec<String>, String> {
-        let (url, secret, reach) = self.shown(bed, name, username, password);
+        let (url, secret, reach) = self.probe_inputs(bed, name, username, password);
         fetch_image(&url, &secret, &reach).await
     }
 
-    fn shown(&self, bed: &Bed, name: &str, username: &str, password: &str) -> (String, SecretData, Connector) {
+    fn probe_inputs(&self, bed: &Bed, name: &str, username: &str, password: &str) -> (String, SecretData, Connector) {
         let url = format!("oci://{}/{name}", self.address);
         (
             url,
             self.secret(username, password),
-            reach(&[&self.url(), bed.forge.url()]),
+            allow_addresses(&[&self.url(), bed.forge.url()]),
         )
     }
 }
@@ -149,14 +149,14 @@ async fn a_token_pulls_until_it_is_revoked() {
     for name in ["group-1/project-a", "group-1/project-a/tool", "group-1/other"] {
         registry.push(&bed, name).await;
     }
-    let (request, _) = order(&bed.target(), CredentialKind::DeployToken, "fa/1");
+    let (request, _) = make_order(&bed.target(), CredentialKind::DeployToken, "fa/1");
     let request = MintRequest {
         role: Role::ReadRegistry,
         ..request
     };
     let (id, credential) = mint(&bed.host, &request).await;
     let (username, token) = credential.unwrap();
-    let pull = async |name: &str, token: &str| skopeo(&registry, name, &username, token).await;
+    let pull = async |name: &str, token: &str| run_skopeo(&registry, name, &username, token).await;
 
     for name in ["group-1/project-a", "group-1/project-a/tool"] {
         assert_eq!(
@@ -170,7 +170,7 @@ async fn a_token_pulls_until_it_is_revoked() {
         assert_ne!(pull(name, &token).await, Some(false));
     }
     // A project's token opens its own images only; a token for Git opens none.
-    let (git, _) = order(&bed.target(), CredentialKind::DeployToken, "fa/2");
+    let (git, _) = make_order(&bed.target(), CredentialKind::DeployToken, "fa/2");
     let (_, git) = mint(&bed.host, &git).await;
     let (git_username, git_token) = git.unwrap();
     for (name, username, token) in [
@@ -180,7 +180,7 @@ async fn a_token_pulls_until_it_is_revoked() {
         let probed = registry.probe(&bed, name, username, token).await;
         assert!(matches!(probed, ProbeResult::Refused(_)), "{probed:?}");
         assert!(registry.fetch(&bed, name, username, token).await.is_err());
-        assert_ne!(skopeo(&registry, name, username, token).await, Some(true));
+        assert_ne!(run_skopeo(&registry, name, username, token).await, Some(true));
     }
     revoke(&bed.host, &bed.target(), CredentialKind::DeployToken, id)
         .await
@@ -200,7 +200,7 @@ async fn a_token_pulls_until_it_is_revoked() {
         Misbehaviour::ban(),
         Misbehaviour::server_error(),
         Misbehaviour::Cut,
-        Misbehaviour::limited_without_headers(),
+        Misbehaviour::rate_limit_without_headers(),
     ] {
         bed.forge.misbehave(Fault::always("/jwt/auth", what));
         let probed = registry.probe(&bed, "group-1/project-a", &username, &token).await;
@@ -210,7 +210,7 @@ async fn a_token_pulls_until_it_is_revoked() {
 }
 
 /// Checks whether the real skopeo pulls an image; `None` if skopeo is missing.
-async fn skopeo(registry: &Registry, name: &str, username: &str, token: &str) -> Option<bool> {
+async fn run_skopeo(registry: &Registry, name: &str, username: &str, token: &str) -> Option<bool> {
     let program = find_program("skopeo").unwrap_or_else(|| "skopeo".into());
     let version = Command::new(&program).arg("--version").output().await;
     if !version.is_ok_and(|output| output.status.success()) {

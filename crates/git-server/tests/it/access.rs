@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tenure_git_server::{Access, GitServer, NewKey, NewToken, Options, Repositories, SshOptions};
 
-use super::{failed, git, git_with, make_key, ok};
+use super::{expect_failure, expect_success, git_with, make_key, run_git};
 
 /// A server with two repositories, and a clock that the test sets.
 struct Stand {
@@ -63,7 +63,7 @@ impl Stand {
     }
 
     async fn clone(&self, user: &str, token: &str, name: &str, into: &str) -> std::process::Output {
-        git(self.folder.path(), &["clone", "-q", &self.url(user, token, name), into]).await
+        run_git(self.folder.path(), &["clone", "-q", &self.url(user, token, name), into]).await
     }
 }
 
@@ -76,16 +76,16 @@ async fn a_token_is_for_its_repository_and_for_reading_until_it_is_revoked() {
     let id = stand.token("gldt-secret", one.clone(), false);
     assert_eq!(stand.access.last_used_at(id), None);
 
-    ok(&stand.clone(USER, "gldt-secret", "team/app", "work").await);
+    expect_success(&stand.clone(USER, "gldt-secret", "team/app", "work").await);
     assert_eq!(stand.access.last_used_at(id), Some(hour(10)));
     let work = stand.folder.path().join("work");
-    failed(&git(&work, &["push", "-q", "origin", "HEAD:other"]).await, "403");
+    expect_failure(&run_git(&work, &["push", "-q", "origin", "HEAD:other"]).await, "403");
     for (user, token) in [(USER, "gldt-secreT"), ("somebody", "gldt-secret"), (USER, "")] {
-        failed(&stand.clone(user, token, "team/app", "no").await, "");
+        expect_failure(&stand.clone(user, token, "team/app", "no").await, "");
     }
-    failed(&stand.clone(USER, "gldt-secret", "team/other", "no").await, "not found");
-    failed(
-        &git(
+    expect_failure(&stand.clone(USER, "gldt-secret", "team/other", "no").await, "not found");
+    expect_failure(
+        &run_git(
             stand.folder.path(),
             &["clone", "-q", &stand.server.http_url("team/app"), "no"],
         )
@@ -95,13 +95,16 @@ async fn a_token_is_for_its_repository_and_for_reading_until_it_is_revoked() {
 
     let writer = stand.token("gldt-writer", one, true);
     let url = stand.url(USER, "gldt-writer", "team/app");
-    ok(&git(&work, &["push", "-q", &url, "HEAD:other"]).await);
-    ok(&git(&work, &["fetch", "-q", "origin"]).await);
+    expect_success(&run_git(&work, &["push", "-q", &url, "HEAD:other"]).await);
+    expect_success(&run_git(&work, &["fetch", "-q", "origin"]).await);
     assert!(stand.access.revoke(id) && !stand.access.revoke(id));
-    failed(&git(&work, &["fetch", "-q", "origin"]).await, "Authentication failed");
-    ok(&git(&work, &["fetch", "-q", &url]).await);
+    expect_failure(
+        &run_git(&work, &["fetch", "-q", "origin"]).await,
+        "Authentication failed",
+    );
+    expect_success(&run_git(&work, &["fetch", "-q", &url]).await);
     stand.hour.store(20, Ordering::Relaxed);
-    failed(&git(&work, &["fetch", "-q", &url]).await, "Authentication failed");
+    expect_failure(&run_git(&work, &["fetch", "-q", &url]).await, "Authentication failed");
     assert_eq!(stand.access.last_used_at(writer), Some(hour(10)));
     assert!(!format!("{:?}", stand.access).contains("gldt"));
 }
@@ -112,14 +115,14 @@ async fn a_token_of_a_group_is_for_what_is_below_and_follows_a_repository_that_m
     stand.token("gldt-group", Repositories::Below("team".to_owned()), false);
     stand.token("gldt-app", Repositories::One("team/app".to_owned()), false);
     for (at, name) in ["team/app", "team/other"].into_iter().enumerate() {
-        ok(&stand.clone(USER, "gldt-group", name, &format!("work-{at}")).await);
+        expect_success(&stand.clone(USER, "gldt-group", name, &format!("work-{at}")).await);
     }
     stand.server.rename("team/app", "teams/app").unwrap();
     let replaced = stand.server.create("team/app").await.unwrap();
     replaced.commit([("a", "another's")], "first").await.unwrap();
-    failed(&stand.clone(USER, "gldt-group", "teams/app", "no").await, "not found");
-    failed(&stand.clone(USER, "gldt-app", "team/app", "no").await, "not found");
-    ok(&stand.clone(USER, "gldt-app", "teams/app", "moved").await);
+    expect_failure(&stand.clone(USER, "gldt-group", "teams/app", "no").await, "not found");
+    expect_failure(&stand.clone(USER, "gldt-app", "team/app", "no").await, "not found");
+    expect_success(&stand.clone(USER, "gldt-app", "teams/app", "moved").await);
     let content = std::fs::read_to_string(stand.folder.path().join("moved/a")).unwrap();
     assert_eq!(content, "b");
     assert!(stand.server.rename("team/app", "teams/app").is_err());
@@ -144,7 +147,7 @@ async fn a_key_is_for_its_repository_and_for_reading_until_it_is_removed() {
         let url = stand.server.ssh_url(name).unwrap();
         git_with(stand.folder.path(), &["clone", "-q", &url, into], &environment).await
     };
-    failed(&clone("team/app", "no").await, "Permission denied");
+    expect_failure(&clone("team/app", "no").await, "Permission denied");
     let add = |may_write| {
         let key = NewKey {
             public: &public,
@@ -155,21 +158,21 @@ async fn a_key_is_for_its_repository_and_for_reading_until_it_is_removed() {
         stand.access.add_key(key).unwrap()
     };
     let id = add(false);
-    ok(&clone("team/app", "work").await);
+    expect_success(&clone("team/app", "work").await);
     assert_eq!(stand.access.last_used_at(id), Some(hour(10)));
-    failed(&clone("team/other", "no").await, "not found");
+    expect_failure(&clone("team/other", "no").await, "not found");
     let work = stand.folder.path().join("work");
     let push = ["push", "-q", "origin", "HEAD:other"];
-    failed(&git_with(&work, &push, &environment).await, "not allowed");
+    expect_failure(&git_with(&work, &push, &environment).await, "not allowed");
     assert!(stand.access.revoke(id));
-    failed(
+    expect_failure(
         &git_with(&work, &["fetch", "-q"], &environment).await,
         "Permission denied",
     );
     add(true);
-    ok(&git_with(&work, &push, &environment).await);
+    expect_success(&git_with(&work, &push, &environment).await);
     stand.hour.store(20, Ordering::Relaxed);
-    failed(
+    expect_failure(
         &git_with(&work, &["fetch", "-q"], &environment).await,
         "Permission denied",
     );

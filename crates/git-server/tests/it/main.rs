@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tenure_git_server::{Content, GitServer, HttpAuthentication, Options, ProtocolVersions, SshOptions};
 use tokio::process::Command;
 
-async fn git(folder: &Path, arguments: &[&str]) -> Output {
+async fn run_git(folder: &Path, arguments: &[&str]) -> Output {
     git_with(folder, arguments, &[]).await
 }
 
@@ -43,11 +43,11 @@ async fn git_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)
     command.output().await.unwrap()
 }
 
-fn ok(output: &Output) {
+fn expect_success(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn failed(output: &Output, words: &str) {
+fn expect_failure(output: &Output, words: &str) {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && message.contains(words), "{message}");
 }
@@ -89,7 +89,7 @@ async fn clone_and_push_over_http() {
         assert_ne!(first, second);
 
         let work = folder.path().join("work");
-        ok(&git(folder.path(), &["clone", "-q", &server.http_url("team/app"), "work"]).await);
+        expect_success(&run_git(folder.path(), &["clone", "-q", &server.http_url("team/app"), "work"]).await);
         assert_eq!(
             std::fs::read_to_string(work.join("a \"quoted\" name/ä.yaml")).unwrap(),
             "one\n"
@@ -99,9 +99,9 @@ async fn clone_and_push_over_http() {
 
         let mut pushes = server.pushes();
         std::fs::write(work.join("new"), vec![1; 2_000_000]).unwrap();
-        ok(&git(&work, &["add", "."]).await);
-        ok(&git(&work, &["commit", "-q", "-m", "third"]).await);
-        ok(&git(&work, &["push", "-q", "origin", "HEAD:main", "HEAD:other"]).await);
+        expect_success(&run_git(&work, &["add", "."]).await);
+        expect_success(&run_git(&work, &["commit", "-q", "-m", "third"]).await);
+        expect_success(&run_git(&work, &["push", "-q", "origin", "HEAD:main", "HEAD:other"]).await);
         let third = repository.resolve("main").await.unwrap();
         for reference in ["refs/heads/main", "refs/heads/other"] {
             let push = pushes.recv().await.unwrap();
@@ -111,7 +111,7 @@ async fn clone_and_push_over_http() {
             );
             assert_eq!(push.object, third);
         }
-        ok(&git(&work, &["push", "-q", "origin", ":other"]).await);
+        expect_success(&run_git(&work, &["push", "-q", "origin", ":other"]).await);
         assert_eq!(pushes.recv().await.unwrap().object, None);
         assert_eq!(repository.read("main", "new").await.unwrap().len(), 2_000_000);
         assert_eq!(server.packs_sent(), 1);
@@ -141,30 +141,32 @@ async fn what_is_refused_over_http() {
         .await
         .unwrap();
     let address = server.http_address();
-    failed(
-        &git(folder.path(), &["clone", "-q", &server.http_url("app"), "no"]).await,
+    expect_failure(
+        &run_git(folder.path(), &["clone", "-q", &server.http_url("app"), "no"]).await,
         "",
     );
-    failed(
-        &git(
+    expect_failure(
+        &run_git(
             folder.path(),
             &["clone", "-q", &format!("http://u:wrong@{address}/app.git"), "no"],
         )
         .await,
         "failed",
     );
-    ok(&git(
-        folder.path(),
-        &["clone", "-q", &format!("http://u:p@{address}/app.git"), "work"],
-    )
-    .await);
-    failed(
-        &git(&folder.path().join("work"), &["push", "-q", "origin", "HEAD:other"]).await,
+    expect_success(
+        &run_git(
+            folder.path(),
+            &["clone", "-q", &format!("http://u:p@{address}/app.git"), "work"],
+        )
+        .await,
+    );
+    expect_failure(
+        &run_git(&folder.path().join("work"), &["push", "-q", "origin", "HEAD:other"]).await,
         "403",
     );
     for name in ["none", "../repositories/app", "%2e%2e/x", "-x"] {
-        failed(
-            &git(
+        expect_failure(
+            &run_git(
                 folder.path(),
                 &["clone", "-q", &format!("http://u:p@{address}/{name}"), "no"],
             )
@@ -207,7 +209,7 @@ async fn clone_and_push_over_ssh() {
     };
     let url = server.ssh_url("app").unwrap();
     let stranger = ssh("stranger");
-    failed(
+    expect_failure(
         &git_with(
             folder.path(),
             &["clone", "-q", &url, "no"],
@@ -218,17 +220,17 @@ async fn clone_and_push_over_ssh() {
     );
     let friend = ssh("key");
     let environment = [("GIT_SSH_COMMAND", friend.as_str())];
-    ok(&git_with(folder.path(), &["clone", "-q", &url, "work"], &environment).await);
+    expect_success(&git_with(folder.path(), &["clone", "-q", &url, "work"], &environment).await);
     let work = folder.path().join("work");
     std::fs::write(work.join("c"), "d").unwrap();
-    ok(&git(&work, &["add", "."]).await);
-    ok(&git(&work, &["commit", "-q", "-m", "second"]).await);
+    expect_success(&run_git(&work, &["add", "."]).await);
+    expect_success(&run_git(&work, &["commit", "-q", "-m", "second"]).await);
     let mut pushes = server.pushes();
-    ok(&git_with(&work, &["push", "-q", "origin", "HEAD:main"], &environment).await);
+    expect_success(&git_with(&work, &["push", "-q", "origin", "HEAD:main"], &environment).await);
     assert_eq!(pushes.recv().await.unwrap().reference, "refs/heads/main");
     assert_eq!(repository.read("main", "c").await.unwrap(), b"d");
     let missing = server.ssh_url("missing").unwrap();
-    failed(
+    expect_failure(
         &git_with(folder.path(), &["clone", "-q", &missing, "no"], &environment).await,
         "not found",
     );

@@ -54,15 +54,15 @@ impl IncomingFile {
 
     /// Returns a writer for a thread that may block. If the budget is full, older archives are removed to make capacity.
     pub(crate) fn writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<ChargedFile<'a>> {
-        BufWriter::with_capacity(BUFFER, self.charge(store, true))
+        BufWriter::with_capacity(BUFFER, self.charged_file(store, true))
     }
 
     /// Returns a writer for a task, which may block for the disk only: the task waits for capacity before it writes ([`TaskWrite`]).
     pub(crate) fn task_writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<ChargedFile<'a>> {
-        BufWriter::with_capacity(BUFFER, self.charge(store, false))
+        BufWriter::with_capacity(BUFFER, self.charged_file(store, false))
     }
 
-    fn charge<'a>(&'a mut self, store: &'a ArtifactStore, may_block: bool) -> ChargedFile<'a> {
+    fn charged_file<'a>(&'a mut self, store: &'a ArtifactStore, may_block: bool) -> ChargedFile<'a> {
         ChargedFile {
             file: &self.file,
             lane: &self.lane,
@@ -76,13 +76,13 @@ impl IncomingFile {
     /// Ends the writing: releases the bytes that were charged and not used.
     pub(crate) fn complete(&mut self) {
         if let Some(growing) = &mut self.growing {
-            growing.settle();
+            growing.release_unused();
         }
     }
 
     /// Returns the lane that is charged, and the charge.
-    pub(super) fn settled(mut self) -> (String, Option<HeldBytes>) {
-        let held = self.growing.take().map(GrowingCharge::settled);
+    pub(super) fn into_charge(mut self) -> (String, Option<HeldBytes>) {
+        let held = self.growing.take().map(GrowingCharge::into_used);
         (std::mem::take(&mut self.lane), held)
     }
 }

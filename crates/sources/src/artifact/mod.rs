@@ -145,28 +145,28 @@ impl ArtifactStore {
     /// # Errors
     /// [`StorageError::Io`] when the folder can't be created or cleared.
     pub fn open(root: impl Into<PathBuf>, disk: ByteBudget) -> Result<Self, StorageError> {
-        let store = Self::at(root.into(), disk);
-        keep_private(&store.root).map_err(|source| store.io("make private", &store.root, source))?;
-        let incoming = store.incoming();
+        let store = Self::with_root(root.into(), disk);
+        keep_private(&store.root).map_err(|source| store.io_error("make private", &store.root, source))?;
+        let incoming = store.incoming_folder();
         match fs::remove_dir_all(&incoming) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(store.io("clear", &incoming, source));
+                return Err(store.io_error("clear", &incoming, source));
             }
             _ => {}
         }
-        fs::create_dir_all(&incoming).map_err(|source| store.io("create", &incoming, source))?;
+        fs::create_dir_all(&incoming).map_err(|source| store.io_error("create", &incoming, source))?;
         Ok(store)
     }
 
     /// Opens a folder that another process may be using, for reading only. Creates and removes nothing.
     pub fn look_into(root: impl Into<PathBuf>) -> Self {
-        Self::at(
+        Self::with_root(
             root.into(),
             ByteBudget::new(crate::budget::BudgetLimits::unlimited("archives")),
         )
     }
 
-    fn at(root: PathBuf, disk: ByteBudget) -> Self {
+    fn with_root(root: PathBuf, disk: ByteBudget) -> Self {
         Self {
             root: root.into(),
             next: Arc::default(),
@@ -207,7 +207,7 @@ impl ArtifactStore {
     /// # Errors
     /// [`StorageError::OverBudget`] when the archive was removed because of the budget, [`StorageError::Io`] when the removal failed.
     pub fn adopt(&self, source: &SourceKey, digest: &str, lane: &str) -> Result<(), StorageError> {
-        let path = self.file(source, digest)?;
+        let path = self.archive_path(source, digest)?;
         let folder = self.root.join(source.folder());
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             if entry.path() != path {
@@ -220,7 +220,7 @@ impl ArtifactStore {
         match self.disk.try_acquire(lane, metadata.len()) {
             Ok(held) => {
                 let written = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                self.put(
+                self.record_archive(
                     &folder,
                     Stored {
                         path,
@@ -244,7 +244,7 @@ impl ArtifactStore {
     /// [`StorageError::Io`] when something can't be removed; the rest is removed all the same.
     pub fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
         let folder = self.root.join(kind.to_ascii_lowercase());
-        remove_deleted_sources(&folder, keep).map_err(|(path, error)| self.io("remove", &path, error))
+        remove_deleted_sources(&folder, keep).map_err(|(path, error)| self.io_error("remove", &path, error))
     }
 
     /// Returns the most bytes that an artifact takes in memory, which [`ArtifactStore::load`] needs.
@@ -252,7 +252,7 @@ impl ArtifactStore {
     /// # Errors
     /// [`StorageError::Missing`], [`StorageError::Io`], or [`StorageError::InvalidArchive`] for a file that is no gzip archive, such as a copied layer.
     pub fn loaded_size(&self, source: &SourceKey, digest: &str) -> Result<u64, StorageError> {
-        let path = self.file(source, digest)?;
+        let path = self.archive_path(source, digest)?;
         let file = self.open_archive(&path, digest)?;
         match read_archive_size(&file) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -263,7 +263,7 @@ impl ArtifactStore {
                     problem: error.to_string(),
                 })
             }
-            size => size.map_err(|source| self.io("read", &path, source)),
+            size => size.map_err(|source| self.io_error("read", &path, source)),
         }
     }
 
@@ -272,7 +272,7 @@ impl ArtifactStore {
             io::ErrorKind::NotFound => StorageError::Missing {
                 digest: digest.to_owned(),
             },
-            _ => self.io("read", path, error),
+            _ => self.io_error("read", path, error),
         })
     }
 
@@ -293,13 +293,13 @@ impl ArtifactStore {
         oldest.is_some_and(|path| self.remove_file(&path).is_ok())
     }
 
-    fn put(&self, folder: &Path, new: Stored) {
-        self.forget(&new.path);
+    fn record_archive(&self, folder: &Path, new: Stored) {
+        self.release_charge(&new.path);
         self.lock_shelves().entry(folder.to_owned()).or_default().push(new);
     }
 
     /// Releases the charge of an archive.
-    fn forget(&self, path: &Path) {
+    fn release_charge(&self, path: &Path) {
         let Some(folder) = path.parent() else { return };
         let mut stored = self.lock_shelves();
         let Some(shelf) = stored.get_mut(folder) else { return };
@@ -316,18 +316,18 @@ impl ArtifactStore {
     /// Removes an archive and its charge.
     fn remove_file(&self, path: &Path) -> Result<(), StorageError> {
         let removed = match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io("remove", path, error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io_error("remove", path, error)),
             _ => Ok(()),
         };
         if removed.is_ok() {
-            self.forget(path);
+            self.release_charge(path);
         }
         removed
     }
 
     /// Checks whether the archive of this digest is stored for the source. Loading it verifies its content.
     pub fn contains(&self, source: &SourceKey, digest: &str) -> bool {
-        self.file(source, digest).is_ok_and(|path| path.is_file())
+        self.archive_path(source, digest).is_ok_and(|path| path.is_file())
     }
 
     /// Loads an artifact into memory, verifies its digest and bounds its unpacked size.
@@ -339,8 +339,8 @@ impl ArtifactStore {
     pub fn load(&self, source: &SourceKey, digest: &str, limits: &Limits) -> Result<Tree, StorageError> {
         let mut file = self.open_verified(source, digest)?;
         let size = self.loaded_size(source, digest)?;
-        let path = self.file(source, digest)?;
-        file.rewind().map_err(|source| self.io("read", &path, source))?;
+        let path = self.archive_path(source, digest)?;
+        file.rewind().map_err(|source| self.io_error("read", &path, source))?;
         Tree::from_archive(&file, (digest, size), limits)
     }
 
@@ -349,10 +349,10 @@ impl ArtifactStore {
     /// # Errors
     /// [`StorageError::Missing`], [`StorageError::DigestMismatch`] or [`StorageError::Io`].
     pub(crate) fn open_verified(&self, source: &SourceKey, digest: &str) -> Result<fs::File, StorageError> {
-        let path = self.file(source, digest)?;
+        let path = self.archive_path(source, digest)?;
         let mut file = self.open_archive(&path, digest)?;
         let mut hash = Hashing(Sha256::new());
-        io::copy(&mut file, &mut hash).map_err(|source| self.io("read", &path, source))?;
+        io::copy(&mut file, &mut hash).map_err(|source| self.io_error("read", &path, source))?;
         let found = format!("sha256:{}", hex::encode(hash.0.finalize()));
         if found != digest {
             // Removing the file repairs the damage. A failed removal does not change the error.
@@ -375,7 +375,7 @@ impl ArtifactStore {
             self.remove_file(&entry.path())?;
         }
         match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io("remove", &folder, error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io_error("remove", &folder, error)),
             _ => Ok(()),
         }
     }
@@ -384,29 +384,29 @@ impl ArtifactStore {
     pub(crate) fn incoming_file(&self, lane: &str) -> Result<IncomingFile, StorageError> {
         let held = self.disk.try_acquire(lane, 0)?;
         let name = format!("{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed));
-        let path = self.incoming().join(name);
+        let path = self.incoming_folder().join(name);
         let file = fs::OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .open(&path)
-            .map_err(|source| self.io("create", &path, source))?;
+            .map_err(|source| self.io_error("create", &path, source))?;
         Ok(IncomingFile::new(file, path, lane, GrowingCharge::unused(held)))
     }
 
     /// Moves a finished archive to its place and removes the source's oldest archives.
-    pub(crate) fn keep(
+    pub(crate) fn store_archive(
         &self,
         source: &SourceKey,
         incoming: IncomingFile,
         digest: &str,
     ) -> Result<String, StorageError> {
-        let target = self.file(source, digest)?;
+        let target = self.archive_path(source, digest)?;
         if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder).map_err(|error| self.io("create", folder, error))?;
+            fs::create_dir_all(folder).map_err(|error| self.io_error("create", folder, error))?;
         }
-        fs::rename(incoming.path(), &target).map_err(|error| self.io("write", &target, error))?;
-        let (lane, held) = incoming.settled();
+        fs::rename(incoming.path(), &target).map_err(|error| self.io_error("write", &target, error))?;
+        let (lane, held) = incoming.into_charge();
         if let (Some(folder), Some(held)) = (target.parent(), held) {
             let stored = Stored {
                 path: target.clone(),
@@ -414,18 +414,18 @@ impl ArtifactStore {
                 _held: held,
                 written: SystemTime::now(),
             };
-            self.put(folder, stored);
+            self.record_archive(folder, stored);
         }
-        self.collect(source, &target)?;
+        self.remove_older(source, &target)?;
         let relative = target.strip_prefix(&self.root).unwrap_or(&target);
         Ok(relative.to_string_lossy().into_owned())
     }
 
-    fn collect(&self, source: &SourceKey, newest: &Path) -> Result<(), StorageError> {
+    fn remove_older(&self, source: &SourceKey, newest: &Path) -> Result<(), StorageError> {
         let folder = self.root.join(source.folder());
         let mut older: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(|error| self.io("list", &folder, error))? {
-            let entry = entry.map_err(|error| self.io("list", &folder, error))?;
+        for entry in fs::read_dir(&folder).map_err(|error| self.io_error("list", &folder, error))? {
+            let entry = entry.map_err(|error| self.io_error("list", &folder, error))?;
             let path = entry.path();
             if path != newest {
                 let modified = entry
@@ -442,7 +442,7 @@ impl ArtifactStore {
         Ok(())
     }
 
-    pub(crate) fn io(&self, action: &'static str, path: &Path, source: io::Error) -> StorageError {
+    pub(crate) fn io_error(&self, action: &'static str, path: &Path, source: io::Error) -> StorageError {
         let path = path
             .strip_prefix(&self.root)
             .unwrap_or(path)
@@ -451,11 +451,11 @@ impl ArtifactStore {
         StorageError::Io { action, path, source }
     }
 
-    fn incoming(&self) -> PathBuf {
+    fn incoming_folder(&self) -> PathBuf {
         self.root.join(".incoming")
     }
 
-    fn file(&self, source: &SourceKey, digest: &str) -> Result<PathBuf, StorageError> {
+    fn archive_path(&self, source: &SourceKey, digest: &str) -> Result<PathBuf, StorageError> {
         Ok(self.root.join(source.archive(digest)?))
     }
 }

@@ -39,7 +39,7 @@ struct Refusal {
     location: String,
     /// The wait that the store requests.
     retry_after: Option<Duration>,
-    told: StoreError,
+    error: StoreError,
 }
 
 /// The store, for one fetch, over one connection.
@@ -69,9 +69,9 @@ impl<'a> Store<'a> {
     }
 
     /// Returns the same store with a connection of its own.
-    pub(super) fn another(&self) -> Self {
+    pub(super) fn with_own_connection(&self) -> Self {
         Self {
-            client: Self::connect(self.dialer, self.request, &self.region()),
+            client: Self::connect(self.dialer, self.request, &self.current_region()),
             dialer: self.dialer,
             request: self.request,
             region: Arc::clone(&self.region),
@@ -83,10 +83,10 @@ impl<'a> Store<'a> {
         HttpClient::new(dialer.clone(), &home, &Credentials::Anonymous, &request.tls, AGENT)
     }
 
-    fn region(&self) -> String {
+    fn current_region(&self) -> String {
         let learnt = self.region.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let said = self.request.asked.region.clone();
-        said.or(learnt).unwrap_or_else(|| DEFAULT_REGION.to_owned())
+        let asked_region = self.request.asked.region.clone();
+        asked_region.or(learnt).unwrap_or_else(|| DEFAULT_REGION.to_owned())
     }
 
     /// Shows every object of the bucket to `look`, page by page. `look` returns how many bytes it keeps of each object, or ends the listing.
@@ -105,7 +105,7 @@ impl<'a> Store<'a> {
                 ("prefix", prefix),
             ];
             query.extend(token.as_deref().map(|token| ("continuation-token", token)));
-            let answer = self.ask("", &query, "its objects").await?;
+            let answer = self.send_request("", &query, "its objects").await?;
             let before = memory.mark();
             let bytes = self.read_page(answer, memory).await?;
             let (mut kept, mut refused) = (0_u64, None);
@@ -122,14 +122,14 @@ impl<'a> Store<'a> {
             if let Some(refused) = refused {
                 return Err(refused);
             }
-            let page = page.map_err(|problem| self.protocol(format!("its listing {problem}")))?;
+            let page = page.map_err(|problem| self.protocol_error(format!("its listing {problem}")))?;
             drop(bytes);
             memory.return_to(before);
             memory.add(kept).await?;
             match page.next {
                 None => return Ok(()),
                 Some(next) if token.as_ref() == Some(&next) => {
-                    return Err(self.protocol("the next page of its listing is the same again".to_owned()));
+                    return Err(self.protocol_error("the next page of its listing is the same again".to_owned()));
                 }
                 next => token = next,
             }
@@ -145,7 +145,7 @@ impl<'a> Store<'a> {
         let mut bytes = Vec::new();
         let mut piece = vec![0; 16 << 10];
         loop {
-            let length = body.read(&mut piece).await.map_err(|error| self.broken(&error))?;
+            let length = body.read(&mut piece).await.map_err(|error| self.broken_error(&error))?;
             if length == 0 {
                 return Ok(bytes);
             }
@@ -161,15 +161,15 @@ impl<'a> Store<'a> {
     }
 
     /// Requests an object; `None` if the object no longer exists.
-    pub(super) async fn open(&mut self, key: &str) -> Result<Option<OpenObject>, BucketError> {
-        let what = format!("the object {}", quote(key));
-        let answer = match self.ask(key, &[], &what).await {
+    pub(super) async fn open_object(&mut self, key: &str) -> Result<Option<OpenObject>, BucketError> {
+        let what = format!("the object {}", quote_key(key));
+        let answer = match self.send_request(key, &[], &what).await {
             Err(BucketError::NoObject { .. }) => return Ok(None),
             answer => answer?,
         };
         let mark = answer.headers(&ETAG).next().map(listing::trim_mark).unwrap_or_default();
         if mark.is_empty() {
-            return Err(self.protocol(format!("{what} has no ETag, so changes of it can't be detected")));
+            return Err(self.protocol_error(format!("{what} has no ETag, so changes of it can't be detected")));
         }
         let mark = mark.to_owned();
         Ok(Some(OpenObject {
@@ -179,28 +179,28 @@ impl<'a> Store<'a> {
     }
 
     /// Sends a request. Repeats it once if the store names the bucket's region and the specification names none.
-    async fn ask(&mut self, key: &str, query: &[(&str, &str)], what: &str) -> Result<HttpAnswer, BucketError> {
-        let region = self.region();
+    async fn send_request(&mut self, key: &str, query: &[(&str, &str)], what: &str) -> Result<HttpAnswer, BucketError> {
+        let region = self.current_region();
         let answer = self.send(key, query, &region).await?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let refusal = self.read_refusal(answer).await;
-        let other = refusal.told.region.clone().filter(|other| *other != region);
+        let other = refusal.error.region.clone().filter(|other| *other != region);
         if let (Some(other), None) = (other, &self.request.asked.region)
-            && self.learn(&other)
+            && self.learn_region(&other)
         {
             let answer = self.send(key, query, &other).await?;
             if answer.status().is_success() {
                 return Ok(answer);
             }
-            return Err(self.explain(self.read_refusal(answer).await, what));
+            return Err(self.explain_refusal(self.read_refusal(answer).await, what));
         }
-        Err(self.explain(refusal, what))
+        Err(self.explain_refusal(refusal, what))
     }
 
     /// Stores the region that the store has named. A store may name only one region.
-    fn learn(&mut self, region: &str) -> bool {
+    fn learn_region(&mut self, region: &str) -> bool {
         let mut learnt = self.region.lock().unwrap_or_else(PoisonError::into_inner);
         if learnt.is_some() {
             return false;
@@ -218,7 +218,7 @@ impl<'a> Store<'a> {
         let time = Timestamp::now();
         let value = |text: &str| {
             let value = HeaderValue::from_str(text);
-            value.map_err(|_| self.protocol("the request can't be written".to_owned()))
+            value.map_err(|_| self.protocol_error("the request can't be written".to_owned()))
         };
         let mut headers = HeaderMap::new();
         if let Some(keys) = &self.request.keys {
@@ -251,7 +251,7 @@ impl<'a> Store<'a> {
             },
             headers,
             body: bytes::Bytes::new(),
-            shown: self.request.shown(),
+            shown: self.request.display_address(),
         };
         Ok(self.client.send(&request).await?)
     }
@@ -271,7 +271,7 @@ impl<'a> Store<'a> {
             status: answer.status(),
             location: self.find_location(&answer),
             retry_after: answer.retry_after(),
-            told: self.read_error(answer).await,
+            error: self.read_error(answer).await,
         }
     }
 
@@ -281,48 +281,48 @@ impl<'a> Store<'a> {
         let mut bytes = Vec::new();
         // An unreadable body is ignored: the status suffices.
         let _ = answer.into_body().take(ERROR_BYTES).read_to_end(&mut bytes).await;
-        let mut told = listing::read_error(&bytes);
-        told.region = told.region.or(region);
+        let mut error = listing::read_error(&bytes);
+        error.region = error.region.or(region);
         // A store may repeat the credentials that it received.
-        let is_shown = |keys: &super::request::AccessKeys| told.code.contains(keys.id.reveal());
+        let is_shown = |keys: &super::request::AccessKeys| error.code.contains(keys.id.reveal());
         if self.request.keys.as_ref().is_some_and(is_shown) {
-            told.code.clear();
+            error.code.clear();
         }
-        told
+        error
     }
 
-    fn explain(&self, refusal: Refusal, what: &str) -> BucketError {
+    fn explain_refusal(&self, refusal: Refusal, what: &str) -> BucketError {
         let Refusal {
             status,
             location,
             retry_after,
-            told,
+            error,
         } = refusal;
-        let url = self.request.shown();
-        let code = match told.code.as_str() {
+        let url = self.request.display_address();
+        let code = match error.code.as_str() {
             "" => String::new(),
             code => format!(" ({code})"),
         };
-        if status == StatusCode::NOT_FOUND && told.code == "NoSuchBucket" {
+        if status == StatusCode::NOT_FOUND && error.code == "NoSuchBucket" {
             return BucketError::NoBucket {
                 bucket: self.request.asked.bucket.clone(),
                 url: self.request.endpoint.to_string(),
             };
         }
         // Without the code, the missing thing is unknown: a proxy may have sent the answer.
-        if status == StatusCode::NOT_FOUND && told.code == "NoSuchKey" {
+        if status == StatusCode::NOT_FOUND && error.code == "NoSuchKey" {
             let what = what.to_owned();
             return BucketError::NoObject { url, what };
         }
         if status.is_redirection() {
-            let region = told.region.as_ref().map(|region| format!(", in region {region}"));
+            let region = error.region.as_ref().map(|region| format!(", in region {region}"));
             return BucketError::Elsewhere {
                 url,
                 problem: format!("{location}{}", region.unwrap_or_default()),
             };
         }
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            let advice = match (&self.request.keys, told.code.as_str()) {
+            let advice = match (&self.request.keys, error.code.as_str()) {
                 (None, _) => "without credentials; name a Secret with accesskey and secretkey in spec.secretRef",
                 (Some(_), "SignatureDoesNotMatch") => "the Secret's secretkey isn't the one of its accesskey",
                 (Some(_), "InvalidAccessKeyId") => "it doesn't know the Secret's accesskey",
@@ -344,24 +344,24 @@ impl<'a> Store<'a> {
         }
     }
 
-    pub(super) fn protocol(&self, problem: String) -> BucketError {
+    pub(super) fn protocol_error(&self, problem: String) -> BucketError {
         BucketError::Protocol {
-            url: self.request.shown(),
+            url: self.request.display_address(),
             problem,
         }
     }
 
     /// Makes the error for a body that ended too early.
-    pub(super) fn broken(&self, error: &std::io::Error) -> BucketError {
+    pub(super) fn broken_error(&self, error: &std::io::Error) -> BucketError {
         BucketError::Connection(crate::error::FetchError::Broken {
-            url: self.request.shown(),
+            url: self.request.display_address(),
             problem: error.to_string(),
         })
     }
 }
 
 /// Writes a key for messages: quoted, and cut if it is long.
-pub(super) fn quote(key: &str) -> String {
+pub(super) fn quote_key(key: &str) -> String {
     const SHOWN: usize = 128;
     match key.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{:?}…", key.get(..end).unwrap_or_default()),

@@ -165,7 +165,7 @@ impl BucketError {
     }
 
     /// Returns true if only a change of the object itself can help: the object is `Stalled`.
-    pub fn stalled(&self) -> bool {
+    pub fn is_stalled(&self) -> bool {
         matches!(self, Self::InvalidEndpoint)
     }
 }
@@ -176,7 +176,7 @@ impl From<&BucketError> for FetchFailure {
         Self {
             reason: error.reason(),
             message: error.to_string(),
-            terminal: error.stalled(),
+            terminal: error.is_stalled(),
             retry_after: error.retry_after().map(|wait| wait.as_secs()),
         }
     }

@@ -14,7 +14,7 @@ use tenure_remote_requests::fetch::Fetched;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 
-use super::client::{OpenObject, Store, quote};
+use super::client::{OpenObject, Store, quote_key};
 use super::error::BucketError;
 use super::index::{self, Content, Index};
 use super::listing::ListedObject;
@@ -61,7 +61,7 @@ async fn fetch_in_time(
 ) -> Result<Fetched, BucketError> {
     // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
+    let dialer = Dialer::new(reach, limits).with_proxy(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
         request,
         dialer: &dialer,
@@ -73,12 +73,12 @@ async fn fetch_in_time(
     };
     let Ok(result) = tokio::time::timeout(request.asked.timeout, fetching.run()).await else {
         return Err(BucketError::Connection(FetchError::Timeout {
-            url: request.shown(),
+            url: request.display_address(),
             timeout: request.asked.timeout,
         }));
     };
     // Too much data is the reason, also if the protocol reported another error.
-    result.map_err(|error| dialer.budget().exceeded().map_or(error, BucketError::from))
+    result.map_err(|error| dialer.budget().limit_error().map_or(error, BucketError::from))
 }
 
 struct Fetch<'a> {
@@ -114,24 +114,24 @@ impl Fetch<'_> {
         let mut bucket = Store::new(self.dialer, self.request);
         let ignore_file = self.get_ignore_file(&mut bucket).await?;
         let listed = self.list(&mut bucket, &mut memory).await?;
-        let mut surveyed = match self.survey(listed, ignore_file.clone(), memory).await? {
+        let mut surveyed = match self.find_changes(listed, ignore_file.clone(), memory).await? {
             (revision, None) => return Ok(Fetched::Unchanged { revision }),
             (_, Some(surveyed)) => surveyed,
         };
-        let received = self.receive(&bucket, &mut surveyed.index).await?;
+        let received = self.receive_objects(&bucket, &mut surveyed.index).await?;
         drop(bucket);
         self.write(surveyed, ignore_file, received).await
     }
 
     /// Fetches the file with patterns, which is at the root of the bucket for every prefix.
     async fn get_ignore_file(&self, bucket: &mut Store<'_>) -> Result<Option<String>, BucketError> {
-        let Some(OpenObject { body, .. }) = bucket.open(IGNORE_FILE).await? else {
+        let Some(OpenObject { body, .. }) = bucket.open_object(IGNORE_FILE).await? else {
             return Ok(None);
         };
         let invalid = |problem| BucketError::InvalidIgnore { problem };
         let mut bytes = Vec::new();
         let read = body.take(IGNORE_FILE_BYTES + 1).read_to_end(&mut bytes).await;
-        read.map_err(|error| bucket.broken(&error))?;
+        read.map_err(|error| bucket.broken_error(&error))?;
         if bytes.len() as u64 > IGNORE_FILE_BYTES {
             return Err(invalid(".sourceignore is larger than 64 KiB"));
         }
@@ -162,7 +162,7 @@ impl Fetch<'_> {
     }
 
     /// Finds the changes, on a thread for blocking work and in the lane's turn; `None` if nothing changed.
-    async fn survey(
+    async fn find_changes(
         &self,
         listed: Vec<ListedObject>,
         ignore_file: Option<String>,
@@ -173,7 +173,7 @@ impl Fetch<'_> {
         let (store, limits, request) = (self.store.clone(), *self.limits, self.request.clone());
         let fingerprint = self.fingerprint.clone();
         let work = move |cancelled: &AtomicBool| {
-            let ignore = Ignore::given(ignore_file.as_deref(), request.asked.ignore.as_deref());
+            let ignore = Ignore::from_texts(ignore_file.as_deref(), request.asked.ignore.as_deref());
             let is_cancelled = || cancelled.load(Ordering::Relaxed);
             let mut index = Index::of(listed, &ignore, &limits, is_cancelled)?;
             let revision = index.revision();
@@ -198,7 +198,7 @@ impl Fetch<'_> {
     }
 
     /// Receives the missing objects over several connections at once. Records in the index where each object is.
-    async fn receive(&self, bucket: &Store<'_>, index: &mut Index) -> Result<Vec<IncomingFile>, BucketError> {
+    async fn receive_objects(&self, bucket: &Store<'_>, index: &mut Index) -> Result<Vec<IncomingFile>, BucketError> {
         let wanted = index.list_wanted();
         let width = CONNECTIONS.min(wanted.len());
         let mut shares: Vec<Vec<String>> = vec![Vec::new(); width];
@@ -208,7 +208,7 @@ impl Fetch<'_> {
             }
         }
         let receiving = shares.into_iter().enumerate();
-        let receiving = receiving.map(|(file, keys)| self.receive_share(bucket.another(), file, keys));
+        let receiving = receiving.map(|(file, keys)| self.receive_share(bucket.with_own_connection(), file, keys));
         let mut files = Vec::with_capacity(width);
         for (file, objects, gone) in try_join_all(receiving).await? {
             files.push(file);
@@ -226,9 +226,10 @@ impl Fetch<'_> {
                     continue;
                 };
                 if object.mark == mark && object.size != size {
-                    return Err(
-                        bucket.protocol(format!("the object {} is not as long as its listing says", quote(&key)))
-                    );
+                    return Err(bucket.protocol_error(format!(
+                        "the object {} is not as long as its listing says",
+                        quote_key(&key)
+                    )));
                 }
                 (object.mark, object.size, object.content) = (mark, size, content);
             }
@@ -247,7 +248,7 @@ impl Fetch<'_> {
         let path = incoming.path().to_owned();
         let failed = |error: std::io::Error| match fetch_budgets::find_refusal(&error) {
             Some(refused) => BucketError::OverBudget(refused),
-            None => self.store.io("write", &path, error).into(),
+            None => self.store.io_error("write", &path, error).into(),
         };
         // Written on this thread: pieces of 64 KiB go to the page cache.
         let mut out = incoming.task_writer(self.store);
@@ -255,14 +256,14 @@ impl Fetch<'_> {
         let mut offset = 0_u64;
         let mut piece = vec![0; 64 << 10];
         for key in keys {
-            let Some(OpenObject { mut body, mark }) = bucket.open(&key).await? else {
+            let Some(OpenObject { mut body, mark }) = bucket.open_object(&key).await? else {
                 gone.push(key);
                 continue;
             };
             let mut size = 0_u64;
             loop {
                 let read = body.read(&mut piece).await;
-                let length = read.map_err(|error| bucket.broken(&error))?;
+                let length = read.map_err(|error| bucket.broken_error(&error))?;
                 if length == 0 {
                     break;
                 }
@@ -316,7 +317,9 @@ impl Fetch<'_> {
             Ok((target, written, index.revision(), index.objects.len()))
         };
         let (target, written, revision, count) = self.in_turn(work).await?;
-        let path = self.store.keep(&self.request.source, target, &written.digest)?;
+        let path = self
+            .store
+            .store_archive(&self.request.source, target, &written.digest)?;
         Ok(Fetched::Stored {
             artifact: StoredArtifact {
                 facts: ArtifactFacts {

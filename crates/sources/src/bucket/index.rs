@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use super::client::quote;
+use super::client::quote_key;
 use super::error::BucketError;
 use super::listing::ListedObject;
 use crate::ignore::{IGNORE_FILE, Ignore};
@@ -104,8 +104,8 @@ impl Index {
             let folders = key.match_indices('/').filter_map(|(at, _)| key.get(..at));
             if let Some(folder) = folders.into_iter().find(|folder| self.objects.contains_key(*folder)) {
                 return Err(BucketError::InvalidKey {
-                    key: quote(folder),
-                    problem: format!("would be a folder, too, for {}", quote(key)),
+                    key: quote_key(folder),
+                    problem: format!("would be a folder, too, for {}", quote_key(key)),
                 });
             }
         }
@@ -136,7 +136,7 @@ impl Index {
 /// Checks whether a key can be the path of a file.
 fn check_key(key: &str, limits: &Limits) -> Result<(), BucketError> {
     let invalid = |problem: String| BucketError::InvalidKey {
-        key: quote(key),
+        key: quote_key(key),
         problem,
     };
     check_path(key, limits).map_err(invalid)?;
@@ -165,7 +165,7 @@ mod tests {
         });
         Index::of(
             listed.collect(),
-            &Ignore::given(None, ignore),
+            &Ignore::from_texts(None, ignore),
             &Limits::default(),
             || false,
         )

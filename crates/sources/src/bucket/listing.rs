@@ -48,7 +48,7 @@ pub(super) fn read_page(bytes: &[u8], mut look: impl FnMut(ListedObject) -> bool
     // The page names the encoding of keys after the keys, so the keys are decoded at the end.
     let mut objects = Vec::new();
     let mut problem = None;
-    walk(bytes, |path, text| {
+    walk_elements(bytes, |path, text| {
         match path {
             "ListBucketResult/EncodingType" => is_encoded = text == "url",
             "ListBucketResult/IsTruncated" => is_truncated = text.trim().parse().ok(),
@@ -94,7 +94,7 @@ pub(super) fn read_page(bytes: &[u8], mut look: impl FnMut(ListedObject) -> bool
 /// Reads a refusal of the store. An unreadable refusal gives an empty one.
 pub(super) fn read_error(bytes: &[u8]) -> StoreError {
     let mut error = StoreError::default();
-    let read = walk(bytes, |path, text| {
+    let read = walk_elements(bytes, |path, text| {
         match path {
             "Error/Code" => error.code = text.to_owned(),
             "Error/Region" => error.region = read_region(text),
@@ -124,7 +124,7 @@ pub(super) fn trim_mark(text: &str) -> &str {
 }
 
 /// Walks over a document and shows each element at its end: its path and its text. The callback returns whether to go on.
-fn walk(bytes: &[u8], mut end: impl FnMut(&str, &str) -> bool) -> Result<(), &'static str> {
+fn walk_elements(bytes: &[u8], mut end: impl FnMut(&str, &str) -> bool) -> Result<(), &'static str> {
     const UNREADABLE: &str = "is no XML that can be read";
     let document = std::str::from_utf8(bytes).map_err(|_| UNREADABLE)?;
     let mut reader = Reader::from_str(document);
@@ -255,11 +255,11 @@ mod tests {
     #[test]
     fn an_error_says_a_word_and_a_region() {
         let error = |xml: &str| read_error(xml.as_bytes());
-        let told = error(
+        let parsed = error(
             "<Error><Code>AuthorizationHeaderMalformed</Code><Message>no</Message><Region>eu-west-1</Region></Error>",
         );
         assert_eq!(
-            (told.code.as_str(), told.region.as_deref()),
+            (parsed.code.as_str(), parsed.region.as_deref()),
             ("AuthorizationHeaderMalformed", Some("eu-west-1"))
         );
         assert_eq!(

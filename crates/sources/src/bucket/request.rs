@@ -78,7 +78,7 @@ impl BucketRequest {
     }
 
     /// Returns the store and the bucket, for messages.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn display_address(&self) -> String {
         format!("{}/{}", self.endpoint, self.asked.bucket)
     }
 
@@ -110,7 +110,7 @@ impl BucketRequest {
             hash.update(bytes);
         };
         add("bucket", b"1");
-        add("url", self.shown().as_bytes());
+        add("url", self.display_address().as_bytes());
         add("prefix", self.asked.prefix.as_bytes());
         if let Some(ignore) = &self.asked.ignore {
             add("ignore", ignore.as_bytes());

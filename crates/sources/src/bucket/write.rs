@@ -29,10 +29,10 @@ pub(super) struct PreviousArtifact {
 type Entries<'a> = TarReader<io::Take<MultiGzDecoder<io::BufReader<&'a File>>>>;
 
 impl PreviousArtifact {
-    fn open(&self, limits: &Limits) -> Result<Entries<'_>, BucketError> {
+    fn open_entries(&self, limits: &Limits) -> Result<Entries<'_>, BucketError> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))
-            .map_err(|error| self.fail(TarError::Io(error)))?;
+            .map_err(|error| self.archive_error(TarError::Io(error)))?;
         // The archive was written within these bounds; headers and padding come on top.
         let overhead = u64::from(limits.files).saturating_mul(1536 + 2 * limits.path_bytes as u64);
         let bound = limits.unpacked_bytes.saturating_add(overhead);
@@ -40,7 +40,7 @@ impl PreviousArtifact {
         Ok(TarReader::new(unpacked.take(bound)))
     }
 
-    fn fail(&self, error: TarError) -> BucketError {
+    fn archive_error(&self, error: TarError) -> BucketError {
         let problem = match error {
             TarError::Invalid(problem) => problem,
             TarError::Io(error) => error.to_string(),
@@ -59,9 +59,9 @@ impl PreviousArtifact {
         limits: &Limits,
         cancelled: &AtomicBool,
     ) -> Result<(), BucketError> {
-        let mut entries = self.open(limits)?;
+        let mut entries = self.open_entries(limits)?;
         let mut piece = vec![0; 64 << 10];
-        while let Some(entry) = entries.next().map_err(|error| self.fail(error))? {
+        while let Some(entry) = entries.next().map_err(|error| self.archive_error(error))? {
             check_cancelled(cancelled)?;
             let (TarKind::File { size, .. }, Some(object)) = (&entry.kind, index.objects.get_mut(&entry.path)) else {
                 continue;
@@ -71,7 +71,9 @@ impl PreviousArtifact {
             }
             let mut hash = md5::Context::new();
             loop {
-                let length = entries.read(&mut piece).map_err(|error| self.fail(error.into()))?;
+                let length = entries
+                    .read(&mut piece)
+                    .map_err(|error| self.archive_error(error.into()))?;
                 if length == 0 {
                     break;
                 }
@@ -119,11 +121,11 @@ impl Parts<'_> {
             WriteError::OverBudget(refused) => BucketError::OverBudget(refused),
             WriteError::Io(error) => match fetch_budgets::find_refusal(&error) {
                 Some(refused) => BucketError::OverBudget(refused),
-                None => store.io("write", &path, error).into(),
+                None => store.io_error("write", &path, error).into(),
             },
         };
         let mut archive = ArchiveWriter::new(target.writer(store), limits, trees);
-        let open = |before| -> Result<_, BucketError> { Ok((before, PreviousArtifact::open(before, limits)?)) };
+        let open = |before| -> Result<_, BucketError> { Ok((before, PreviousArtifact::open_entries(before, limits)?)) };
         let mut before = self.before.map(open).transpose()?;
         let mut ignore_file = self.ignore_file;
         for (key, object) in &self.index.objects {
@@ -135,20 +137,20 @@ impl Parts<'_> {
             }
             match object.content {
                 Content::Kept => {
-                    let entries = before.as_mut().ok_or_else(|| missing(key))?;
-                    advance(entries, key, object)?;
+                    let entries = before.as_mut().ok_or_else(|| missing_error(key))?;
+                    advance_to(entries, key, object)?;
                     archive
                         .add_file(key, false, (object.size, &mut entries.1))
                         .map_err(explain)?;
                 }
                 Content::Received { file, offset } => {
-                    let mut from = self.received.get(file).ok_or_else(|| missing(key))?.file();
+                    let mut from = self.received.get(file).ok_or_else(|| missing_error(key))?.file();
                     from.seek(SeekFrom::Start(offset))
                         .map_err(|error| explain(WriteError::Io(error)))?;
                     let content = from.take(object.size);
                     archive.add_file(key, false, (object.size, content)).map_err(explain)?;
                 }
-                Content::Upstream => return Err(missing(key)),
+                Content::Upstream => return Err(missing_error(key)),
             }
         }
         if let Some(text) = ignore_file {
@@ -163,20 +165,20 @@ fn add_text<W: Write>(archive: &mut ArchiveWriter<'_, W>, text: &str) -> Result<
 }
 
 /// Advances to a file of the previous artifact, which has its files in the same order.
-fn advance(
+fn advance_to(
     (before, entries): &mut (&PreviousArtifact, Entries<'_>),
     key: &str,
     object: &Object,
 ) -> Result<(), BucketError> {
-    while let Some(entry) = entries.next().map_err(|error| before.fail(error))? {
+    while let Some(entry) = entries.next().map_err(|error| before.archive_error(error))? {
         if entry.path == key && matches!(entry.kind, TarKind::File { size, .. } if size == object.size) {
             return Ok(());
         }
     }
-    Err(missing(key))
+    Err(missing_error(key))
 }
 
-fn missing(key: &str) -> BucketError {
+fn missing_error(key: &str) -> BucketError {
     StorageError::Missing { digest: key.to_owned() }.into()
 }
 

@@ -23,7 +23,7 @@ pub(super) struct WaitingGrowth {
 
 impl WaitingGrowth {
     /// Notifies all waiters that more bytes may be free.
-    pub(super) fn tell(&self) {
+    pub(super) fn notify_waiters(&self) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *count = count.wrapping_add(1);
         drop(count);
@@ -53,12 +53,12 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn new(shared: &'a Shared) -> Self {
-        let ticket = shared.lock().ticket();
+        let ticket = shared.lock().next_ticket();
         Self { shared, ticket }
     }
 
     /// Sets the number of wanted bytes.
-    fn tell(&self, bytes: u64) {
+    fn set_wanted(&self, bytes: u64) {
         let before = self.shared.lock().growing.insert(self.ticket, bytes);
         if before != Some(bytes) {
             self.shared.changed.notify_one();
@@ -108,7 +108,9 @@ impl ByteBudget {
             let Some(lacking) = taken.as_ref().err().and_then(find_lacking) else {
                 return taken;
             };
-            wanted.get_or_insert_with(|| Wanted::new(&self.shared)).tell(lacking);
+            wanted
+                .get_or_insert_with(|| Wanted::new(&self.shared))
+                .set_wanted(lacking);
             if tokio::time::timeout_at(deadline, more).await.is_err() {
                 return taken;
             }
@@ -128,7 +130,9 @@ impl ByteBudget {
             let Some(lacking) = taken.as_ref().err().and_then(find_lacking) else {
                 return taken;
             };
-            wanted.get_or_insert_with(|| Wanted::new(&self.shared)).tell(lacking);
+            wanted
+                .get_or_insert_with(|| Wanted::new(&self.shared))
+                .set_wanted(lacking);
             if !self.shared.growth.wait(counted, deadline) {
                 return taken;
             }

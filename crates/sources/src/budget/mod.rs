@@ -9,7 +9,7 @@
 //! share limits what is allowed here, but the whole decides whether a request can ever fit. Growth here waits for an answer of the other process, and no longer
 //! (`growth_wait`).
 //!
-//! A budget can be *divided* among the lanes that exist ([`ByteBudget::divided`]). While few exist, each may hold an equal part of the limit of all lanes, if that part is
+//! A budget can be *divided* among the lanes that exist ([`ByteBudget::new_divided`]). While few exist, each may hold an equal part of the limit of all lanes, if that part is
 //! larger than its own limit. All lanes together still fit.
 
 use std::collections::{BTreeMap, HashMap};
@@ -144,7 +144,7 @@ impl ByteBudget {
 
     /// Creates a budget with all bytes free, in which a lane may hold an equal part of the limit of all lanes, if that is more than its own limit
     /// ([`set_lane_count`](Self::set_lane_count)).
-    pub fn divided(room: BudgetLimits) -> Self {
+    pub fn new_divided(room: BudgetLimits) -> Self {
         Self::create(room, true)
     }
 
@@ -184,7 +184,7 @@ impl ByteBudget {
             state.line_up(name, &room);
         }
         drop(state);
-        self.shared.settle();
+        self.shared.grant_waiting();
     }
 
     /// Checks whether this process has only a share of the budget, and another process has the whole.
@@ -197,7 +197,7 @@ impl ByteBudget {
         let mut state = self.shared.lock();
         state.share = state.share.map(|share| share.saturating_add(bytes));
         drop(state);
-        self.shared.settle();
+        self.shared.grant_waiting();
         self.shared.changed.notify_one();
     }
 
@@ -259,7 +259,7 @@ impl ByteBudget {
             let mut state = self.shared.lock();
             let room = state.room(&self.shared.whole);
             room.check(bytes)?;
-            let ticket = state.ticket();
+            let ticket = state.next_ticket();
             state.enqueue(Arc::clone(&lane), ticket, Waiter { bytes, answer }, &room);
             ticket
         };
@@ -268,11 +268,11 @@ impl ByteBudget {
             lane: &lane,
             ticket,
         };
-        self.shared.settle();
+        self.shared.grant_waiting();
         match tokio::time::timeout_at(deadline, granted).await {
             Ok(Ok(held)) => Ok(held),
             // The sender is dropped together with the waiter, and only this function drops the waiter.
-            Ok(Err(_)) | Err(_) => Err(self.full(&lane, bytes)),
+            Ok(Err(_)) | Err(_) => Err(self.over_budget_error(&lane, bytes)),
         }
     }
 
@@ -289,10 +289,10 @@ impl ByteBudget {
         let is_busy = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty()) || state.is_kept();
         if (is_busy && !is_share) || !state.fits(lane, bytes, &room) {
             drop(state);
-            return Err(self.full(lane, bytes));
+            return Err(self.over_budget_error(lane, bytes));
         }
         let lane: Arc<str> = lane.into();
-        state.take(&lane, bytes);
+        state.take_bytes(&lane, bytes);
         state.count_passed(usize::MAX);
         drop(state);
         self.shared.changed.notify_one();
@@ -326,7 +326,7 @@ impl ByteBudget {
         self.shared.lock().lanes.get(lane).map_or(0, |lane| lane.held)
     }
 
-    fn full(&self, lane: &str, bytes: u64) -> OverBudget {
+    fn over_budget_error(&self, lane: &str, bytes: u64) -> OverBudget {
         let state = self.shared.lock();
         let room = state.room(&self.shared.whole);
         let held = state.lanes.get(lane).map_or(0, |lane| lane.held);
@@ -365,12 +365,12 @@ impl Shared {
     }
 
     /// Grants free bytes to waiting requests.
-    fn settle(self: &Arc<Self>) {
+    fn grant_waiting(self: &Arc<Self>) {
         let mut granted = Vec::new();
         {
             let mut state = self.lock();
             let room = state.room(&self.whole);
-            while let Some((lane, waiter)) = state.grant(&room) {
+            while let Some((lane, waiter)) = state.grant_first(&room) {
                 granted.push((lane, waiter));
             }
         }
@@ -383,7 +383,7 @@ impl Shared {
             };
             drop(waiter.answer.send(held));
         }
-        self.growth.tell();
+        self.growth.notify_waiters();
         self.changed.notify_one();
     }
 
@@ -392,7 +392,7 @@ impl Shared {
         let room = state.room(&self.whole);
         state.give_back(lane, bytes, &room);
         drop(state);
-        self.settle();
+        self.grant_waiting();
     }
 }
 
@@ -411,7 +411,7 @@ impl State {
         }
     }
 
-    fn ticket(&mut self) -> u64 {
+    fn next_ticket(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
@@ -434,7 +434,7 @@ impl State {
             .any(|lane| lane.passed >= PASSES)
     }
 
-    fn take(&mut self, lane: &Arc<str>, bytes: u64) {
+    fn take_bytes(&mut self, lane: &Arc<str>, bytes: u64) {
         self.held += bytes;
         self.lanes.entry(Arc::clone(lane)).or_default().held += bytes;
     }
@@ -449,7 +449,7 @@ impl State {
 
     /// Handles a changed first request of a lane: its turn comes after all others.
     fn new_first(&mut self, name: &Arc<str>, room: &BudgetLimits) {
-        let turn = self.ticket();
+        let turn = self.next_ticket();
         let Some(lane) = self.lanes.get_mut(name) else { return };
         self.turns.remove(&lane.turn);
         (lane.turn, lane.passed) = (turn, 0);
@@ -476,7 +476,7 @@ impl State {
     }
 
     /// Grants the first request in turn that fits.
-    fn grant(&mut self, room: &BudgetLimits) -> Option<(Arc<str>, Waiter)> {
+    fn grant_first(&mut self, room: &BudgetLimits) -> Option<(Arc<str>, Waiter)> {
         let mut passed = 0;
         let mut found = None;
         for name in self.turns.values().take(LOOKED_PAST) {
@@ -494,7 +494,7 @@ impl State {
         let found = found?;
         self.count_passed(passed);
         let (_, waiter) = self.lanes.get_mut(&found)?.waiting.pop_first()?;
-        self.take(&found, waiter.bytes);
+        self.take_bytes(&found, waiter.bytes);
         self.new_first(&found, room);
         Some((found, waiter))
     }
@@ -542,7 +542,7 @@ impl Drop for Waiting<'_> {
         let room = state.room(&self.shared.whole);
         state.give_up(self.lane, self.ticket, &room);
         drop(state);
-        self.shared.settle();
+        self.shared.grant_waiting();
     }
 }
 

@@ -56,7 +56,7 @@ fn describe_allowance(setting: &str, allowed: u64, is_half: bool) -> String {
 
 impl OverBudget {
     /// Checks whether waiting may help.
-    pub fn transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 }

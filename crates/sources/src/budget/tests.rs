@@ -51,7 +51,7 @@ async fn granted(request: &mut Request) -> Option<HeldBytes> {
 #[tokio::test]
 async fn few_lanes_may_hold_equal_parts_of_the_whole() {
     let limits = budget(60, 200).whole();
-    let budget = ByteBudget::divided(limits);
+    let budget = ByteBudget::new_divided(limits);
     // Before the lanes are known, and for many lanes, the limit of one lane applies.
     assert_eq!(budget.room().lane, 60);
     for (lanes, allowed) in [(0, 200), (1, 200), (2, 100), (3, 66), (4, 60), (1000, 60)] {
@@ -105,13 +105,13 @@ async fn what_is_held_is_counted_for_the_lane_and_for_all_and_given_back() {
         full.to_string(),
         "things: another 10 bytes don't fit now (--things allows 100 bytes)"
     );
-    assert!(full.transient());
+    assert!(full.is_transient());
     let large = b.try_grow_to(61).unwrap_err();
     assert_eq!(
         large.to_string(),
         "things take 61 bytes or more, and at most 60 bytes fit: --things-per-tenant"
     );
-    assert!(!large.transient());
+    assert!(!large.is_transient());
     drop((a, b));
     assert_eq!(budget.held(), 0);
     assert!(
@@ -240,7 +240,7 @@ async fn a_large_request_is_passed_a_few_times_only() {
 async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
     let budget = budget(60, 100);
     budget.follow_share(false);
-    assert!(budget.try_acquire("a", 1).unwrap_err().transient());
+    assert!(budget.try_acquire("a", 1).unwrap_err().is_transient());
     let mut first = ask(&budget, "a", 20).await;
     let demand = |share, held, first| BudgetDemand {
         share,
@@ -335,7 +335,7 @@ async fn where_several_share_what_one_may_have_each_has_half_of_it() {
     let mut all_of_one = budget.acquire("a", 30, later()).await.unwrap();
     assert!(all_of_one.try_grow_to(31).is_err());
     let full = budget.try_acquire("a", 1).unwrap_err();
-    assert!(full.transient() && full.to_string().contains("half"), "{full}");
+    assert!(full.is_transient() && full.to_string().contains("half"), "{full}");
     // A request of one lane that waits leaves the other half free, and the hub is not asked for it.
     let _waiting = ask(&budget, "a", 10).await;
     assert_eq!(budget.demand().first, None);
@@ -410,12 +410,12 @@ async fn what_grows_waits_for_nothing_but_a_larger_share() {
     let growing = part.clone();
     // The lane already holds its limit.
     let refused = growing.take_patiently(|| held.try_grow_to(61)).await.unwrap_err();
-    assert!(!refused.transient(), "{refused}");
+    assert!(!refused.is_transient(), "{refused}");
     let refused = growing.take_patiently(|| part.try_acquire("a", 1)).await.unwrap_err();
     assert!(refused.to_string().contains("--things-per-tenant"), "{refused}");
     // The time ends, and the error has the reason.
     let take = || part.try_acquire("b", 40);
     let refused = growing.take_until(Instant::now(), take).await.unwrap_err();
-    assert!(refused.transient(), "{refused}");
+    assert!(refused.is_transient(), "{refused}");
     assert_eq!(part.demand().growing, 0);
 }

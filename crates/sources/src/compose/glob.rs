@@ -28,7 +28,7 @@ impl Steps {
     }
 
     /// Takes some steps, or fails if too few are left.
-    pub(super) fn take(&self, steps: usize) -> Result<(), TooMuchWork> {
+    pub(super) fn take_steps(&self, steps: usize) -> Result<(), TooMuchWork> {
         let left = self.0.get().saturating_sub(steps as u64);
         self.0.set(left);
         if left == 0 { Err(TooMuchWork) } else { Ok(()) }
@@ -101,12 +101,12 @@ pub(super) fn is_pattern(text: &str) -> bool {
 
 impl Glob {
     /// Reads a pattern for one part of a path, as `path.Match` does.
-    pub(super) fn part(pattern: &str) -> Result<Self, String> {
+    pub(super) fn for_part(pattern: &str) -> Result<Self, String> {
         Self::read(pattern, false)
     }
 
     /// Reads a pattern for a whole path, as doublestar does.
-    pub(super) fn path(pattern: &str) -> Result<Self, String> {
+    pub(super) fn for_path(pattern: &str) -> Result<Self, String> {
         Self::read(pattern, true)
     }
 
@@ -123,11 +123,11 @@ impl Glob {
             states: vec![State::Accept],
             start: 0,
         };
-        glob.start = glob.compile(&pieces, 0)?;
+        glob.start = glob.compile_pieces(&pieces, 0)?;
         Ok(glob)
     }
 
-    fn add(&mut self, state: State) -> Result<usize, String> {
+    fn add_state(&mut self, state: State) -> Result<usize, String> {
         if self.states.len() >= MOST_STATES {
             return Err("a pattern is too large".to_owned());
         }
@@ -136,31 +136,31 @@ impl Glob {
     }
 
     /// Makes the states of pieces that lead to `next`. Returns the first state.
-    fn compile(&mut self, pieces: &[Piece], next: usize) -> Result<usize, String> {
+    fn compile_pieces(&mut self, pieces: &[Piece], next: usize) -> Result<usize, String> {
         let mut next = next;
         for piece in pieces.iter().rev() {
             next = match piece {
-                Piece::One(matcher) => self.add(State::One(matcher.clone(), next))?,
-                Piece::Star => self.repeat(&Matcher::InPart, next)?,
-                Piece::All => self.repeat(&Matcher::Anything, next)?,
+                Piece::One(matcher) => self.add_state(State::One(matcher.clone(), next))?,
+                Piece::Star => self.add_repetition(&Matcher::InPart, next)?,
+                Piece::All => self.add_repetition(&Matcher::Anything, next)?,
                 Piece::Below => {
-                    let anything = self.repeat(&Matcher::Anything, next)?;
-                    let slash = self.add(State::One(Matcher::Character('/'), anything))?;
-                    self.add(State::Either(slash, next))?
+                    let anything = self.add_repetition(&Matcher::Anything, next)?;
+                    let slash = self.add_state(State::One(Matcher::Character('/'), anything))?;
+                    self.add_state(State::Either(slash, next))?
                 }
                 Piece::Parts => {
                     // Either nothing, or any text that ends with a slash.
-                    let slash = self.add(State::One(Matcher::Character('/'), next))?;
-                    let anything = self.repeat(&Matcher::Anything, slash)?;
-                    self.add(State::Either(anything, next))?
+                    let slash = self.add_state(State::One(Matcher::Character('/'), next))?;
+                    let anything = self.add_repetition(&Matcher::Anything, slash)?;
+                    self.add_state(State::Either(anything, next))?
                 }
                 Piece::Alternatives(all) => {
                     let mut start = None;
                     for one in all {
-                        let begin = self.compile(one, next)?;
+                        let begin = self.compile_pieces(one, next)?;
                         start = Some(match start {
                             None => begin,
-                            Some(other) => self.add(State::Either(other, begin))?,
+                            Some(other) => self.add_state(State::Either(other, begin))?,
                         });
                     }
                     start.unwrap_or(next)
@@ -170,9 +170,9 @@ impl Glob {
         Ok(next)
     }
 
-    fn repeat(&mut self, matcher: &Matcher, next: usize) -> Result<usize, String> {
-        let either = self.add(State::Either(next, next))?;
-        let again = self.add(State::One(matcher.clone(), either))?;
+    fn add_repetition(&mut self, matcher: &Matcher, next: usize) -> Result<usize, String> {
+        let either = self.add_state(State::Either(next, next))?;
+        let again = self.add_state(State::One(matcher.clone(), either))?;
         if let Some(state) = self.states.get_mut(either) {
             *state = State::Either(again, next);
         }
@@ -181,14 +181,14 @@ impl Glob {
 
     /// Checks whether the pattern matches the whole text.
     pub(super) fn matches(&self, text: &str, steps: &Steps) -> Result<bool, TooMuchWork> {
-        steps.take(self.states.len())?;
+        steps.take_steps(self.states.len())?;
         let mut marked = vec![usize::MAX; self.states.len()];
         let mut current = Vec::new();
         let mut waiting = vec![self.start];
         let mut generation = 0;
-        self.follow(&mut waiting, &mut current, (&mut marked, generation));
+        self.follow_transitions(&mut waiting, &mut current, (&mut marked, generation));
         for character in text.chars() {
-            steps.take(current.len() + 1)?;
+            steps.take_steps(current.len() + 1)?;
             generation += 1;
             let mut next = Vec::new();
             for at in &current {
@@ -198,7 +198,7 @@ impl Glob {
                     waiting.push(*to);
                 }
             }
-            self.follow(&mut waiting, &mut next, (&mut marked, generation));
+            self.follow_transitions(&mut waiting, &mut next, (&mut marked, generation));
             if next.is_empty() {
                 return Ok(false);
             }
@@ -210,7 +210,12 @@ impl Glob {
     }
 
     /// Follows all transitions that need no character.
-    fn follow(&self, waiting: &mut Vec<usize>, reached: &mut Vec<usize>, (marked, generation): (&mut [usize], usize)) {
+    fn follow_transitions(
+        &self,
+        waiting: &mut Vec<usize>,
+        reached: &mut Vec<usize>,
+        (marked, generation): (&mut [usize], usize),
+    ) {
         while let Some(at) = waiting.pop() {
             match marked.get_mut(at) {
                 Some(mark) if *mark != generation => *mark = generation,
@@ -390,11 +395,11 @@ mod tests {
             ("*.yaml", ".hidden.yaml", true),
             ("[\\]a]", "]", true),
         ] {
-            assert_eq!(matches(Glob::part(pattern), name), expected, "{pattern} on {name}");
+            assert_eq!(matches(Glob::for_part(pattern), name), expected, "{pattern} on {name}");
         }
         for pattern in ["[", "[]a]", "[-]", "[x-]", "[a", "a\\", "[^"] {
             assert!(
-                Glob::part(pattern).unwrap_err().contains("syntax error in pattern"),
+                Glob::for_part(pattern).unwrap_err().contains("syntax error in pattern"),
                 "{pattern}"
             );
         }
@@ -426,16 +431,16 @@ mod tests {
             ("[!a]", "b", true),
             ("[!a]", "/", false),
         ] {
-            assert_eq!(matches(Glob::path(pattern), path), expected, "{pattern} on {path}");
+            assert_eq!(matches(Glob::for_path(pattern), path), expected, "{pattern} on {path}");
         }
         for pattern in ["{a", "a}", "[", &"{".repeat(20)] {
-            assert!(Glob::path(pattern).is_err(), "{pattern}");
+            assert!(Glob::for_path(pattern).is_err(), "{pattern}");
         }
     }
 
     #[test]
     fn work_is_counted() {
-        let bomb = Glob::part(&"*a".repeat(400)).unwrap();
+        let bomb = Glob::for_part(&"*a".repeat(400)).unwrap();
         let name = "a".repeat(250);
         let steps = Steps::of(1 << 20);
         let run = |glob: &Glob, times: usize| (0..times).try_for_each(|_| glob.matches(&name, &steps).map(drop));

@@ -179,7 +179,7 @@ fn write(
     cancelled: &AtomicBool,
 ) -> Result<Fetched, ComposeError> {
     let mut stage = Stage::new(parts, limits, memory, cancelled);
-    stage.follow(&request.recipe)?;
+    stage.follow_recipe(&request.recipe)?;
     let files = std::mem::take(&mut stage.files);
     drop(stage);
     // Flux leaves these files out of every archive that it makes.
@@ -192,7 +192,7 @@ fn write(
         WriteError::OverBudget(refused) => ComposeError::OverBudget(refused),
         WriteError::Io(error) => match fetch_budgets::find_refusal(&error) {
             Some(refused) => ComposeError::OverBudget(refused),
-            None => store.io("write", &path, error).into(),
+            None => store.io_error("write", &path, error).into(),
         },
     };
     let mut archive = ArchiveWriter::new(target.writer(store), limits, &account.trees);
@@ -209,12 +209,12 @@ fn write(
     }
     let written = archive.finish().map_err(explain)?;
     target.complete();
-    let artifact = describe(request, &written.digest);
+    let artifact = describe_artifact(request, &written.digest);
     let is_new = request
         .known
         .as_ref()
         .is_none_or(|known| known.facts.digest != written.digest);
-    let path = store.keep(source, target, &written.digest)?;
+    let path = store.store_archive(source, target, &written.digest)?;
     let stored_at = request
         .known
         .as_ref()
@@ -232,7 +232,7 @@ fn write(
 }
 
 /// Describes the artifact besides its file: its revision, and its parts.
-fn describe(request: &ComposeRequest, digest: &str) -> StoredArtifact {
+fn describe_artifact(request: &ComposeRequest, digest: &str) -> StoredArtifact {
     let artifacts: BTreeMap<&str, &IncludedArtifact> = request
         .list_artifacts()
         .map(|(alias, _, _, artifact)| (alias, artifact))

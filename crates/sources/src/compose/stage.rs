@@ -76,9 +76,9 @@ impl<'a> Stage<'a> {
     }
 
     /// Executes all copies of a recipe, in order.
-    pub(super) fn follow(&mut self, recipe: &Recipe) -> Result<(), ComposeError> {
+    pub(super) fn follow_recipe(&mut self, recipe: &Recipe) -> Result<(), ComposeError> {
         for copy in &recipe.copies {
-            self.copy(copy).map_err(|error| match error {
+            self.execute_copy(copy).map_err(|error| match error {
                 ComposeError::Invalid(problem) => ComposeError::Invalid(format!(
                     "failed to apply copy operation from '@{}/{}' to '@artifact/{}': {problem}",
                     copy.alias, copy.from, copy.to
@@ -89,11 +89,11 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn copy(&mut self, copy: &Copy) -> Result<(), ComposeError> {
+    fn execute_copy(&mut self, copy: &Copy) -> Result<(), ComposeError> {
         let tree = self.sources.get(&copy.alias);
         let tree = tree.ok_or_else(|| ComposeError::Invalid(format!("source alias '{}' not found", copy.alias)))?;
         let read = |pattern: &String| {
-            let glob = Glob::path(pattern).map_err(|problem| format!("invalid exclude pattern: {problem}"))?;
+            let glob = Glob::for_path(pattern).map_err(|problem| format!("invalid exclude pattern: {problem}"))?;
             Ok((glob, !pattern.contains('/')))
         };
         let exclude = copy
@@ -122,7 +122,7 @@ impl<'a> Stage<'a> {
             ))),
             // A folder keeps its name; the root has no name.
             Some(Entry::Directory) => {
-                let to = join(&copy.to, name_of(&copy.from));
+                let to = join_path(&copy.to, name_of(&copy.from));
                 self.copy_folder(tree, &copying, &copy.from, &to)
             }
             Some(Entry::File(content)) => self.copy_single(tree, &copying, content),
@@ -142,14 +142,14 @@ impl<'a> Stage<'a> {
                     copy.from
                 )));
             }
-            return self.extract(&copy.from, content, &copy.to);
+            return self.extract_archive(&copy.from, content, &copy.to);
         }
         let to = if copy.into_folder || self.is_folder(&copy.to) {
-            join(&copy.to, name_of(&copy.from))
+            join_path(&copy.to, name_of(&copy.from))
         } else {
             copy.to.clone()
         };
-        self.put(tree, copy.strategy, &copy.from, to)
+        self.stage_source_file(tree, copy.strategy, &copy.from, to)
     }
 
     /// Copies all files below a folder.
@@ -161,7 +161,7 @@ impl<'a> Stage<'a> {
             if left_out.as_deref().is_some_and(|out| is_below(path, out)) {
                 continue;
             }
-            self.steps.take(path.len())?;
+            self.steps.take_steps(path.len())?;
             if let Some(out) = self.find_excluded(copying, folder, path, &mut kept)? {
                 left_out = Some(out);
                 continue;
@@ -171,7 +171,7 @@ impl<'a> Stage<'a> {
             } else {
                 path.get(folder.len() + 1..).unwrap_or_default()
             };
-            self.put(tree, copying.copy.strategy, path, join(to, inner))?;
+            self.stage_source_file(tree, copying.copy.strategy, path, join_path(to, inner))?;
         }
         Ok(())
     }
@@ -230,16 +230,16 @@ impl<'a> Stage<'a> {
         for path in kept {
             match (tree.entry(&path), copy.strategy) {
                 (Some(Entry::File(content)), Strategy::Extract) if is_archive(&path) => {
-                    self.extract(&path, content, &copy.to)?;
+                    self.extract_archive(&path, content, &copy.to)?;
                 }
                 (_, Strategy::Extract) | (None, _) => {}
                 (Some(Entry::Link(_)), _) => return Err(refuse_link(&path)),
                 (Some(Entry::File(_)), strategy) => {
-                    let to = join(&copy.to, place_match(&copy.from, &path));
-                    self.put(tree, strategy, &path, to)?;
+                    let to = join_path(&copy.to, place_match(&copy.from, &path));
+                    self.stage_source_file(tree, strategy, &path, to)?;
                 }
                 (Some(Entry::Directory), _) => {
-                    let to = join(&copy.to, place_match(&copy.from, &path));
+                    let to = join_path(&copy.to, place_match(&copy.from, &path));
                     self.copy_folder(tree, copying, &path, &to)?;
                 }
             }
@@ -249,7 +249,7 @@ impl<'a> Stage<'a> {
 
     /// Lists the files and folders that a pattern matches part by part, as Go's `fs.Glob` does: here `**` is one part, too.
     fn match_parts(&self, tree: &Tree, pattern: &str) -> Result<Vec<String>, ComposeError> {
-        let parts = pattern.split('/').map(Glob::part);
+        let parts = pattern.split('/').map(Glob::for_part);
         let parts: Vec<Glob> = parts.collect::<Result<_, _>>().map_err(ComposeError::Invalid)?;
         let mut found: Vec<String> = Vec::new();
         let mut looked_at = String::new();
@@ -284,7 +284,7 @@ impl<'a> Stage<'a> {
 
     /// Lists the files whose whole path matches a pattern.
     fn match_files(&self, tree: &Tree, pattern: &str) -> Result<Vec<String>, ComposeError> {
-        let glob = Glob::path(pattern).map_err(ComposeError::Invalid)?;
+        let glob = Glob::for_path(pattern).map_err(ComposeError::Invalid)?;
         let mut found = Vec::new();
         for (path, node) in tree.iter() {
             self.check_cancelled()?;
@@ -317,7 +317,13 @@ impl<'a> Stage<'a> {
     }
 
     /// Puts a file of a source at a place.
-    fn put(&mut self, tree: &Tree, strategy: Strategy, from: &str, to: String) -> Result<(), ComposeError> {
+    fn stage_source_file(
+        &mut self,
+        tree: &Tree,
+        strategy: Strategy,
+        from: &str,
+        to: String,
+    ) -> Result<(), ComposeError> {
         let content = match tree.node(from) {
             Some(Node::File(content)) => content.clone(),
             Some(Node::Link(_)) => return Err(refuse_link(from)),
@@ -325,7 +331,7 @@ impl<'a> Stage<'a> {
         };
         let staged = match (strategy, self.files.get(&to)) {
             (Strategy::Merge, Some(there)) => {
-                let merged = yaml::merge(&there.content, &content);
+                let merged = yaml::merge_documents(&there.content, &content);
                 let merged =
                     merged.map_err(|problem| ComposeError::Invalid(format!("'{from}' into '{to}': {problem}")))?;
                 self.memory
@@ -341,10 +347,10 @@ impl<'a> Stage<'a> {
                 is_executable: tree.is_executable(from),
             },
         };
-        self.stage(to, staged)
+        self.stage_file(to, staged)
     }
 
-    fn stage(&mut self, to: String, staged: Staged) -> Result<(), ComposeError> {
+    fn stage_file(&mut self, to: String, staged: Staged) -> Result<(), ComposeError> {
         self.check_cancelled()?;
         check_path(&to, self.limits).map_err(|problem| ComposeError::Invalid(format!("the path {to:?} {problem}")))?;
         self.memory
@@ -391,7 +397,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Puts the files of an archive at a place.
-    fn extract(&mut self, archive: &str, content: &[u8], to: &str) -> Result<(), ComposeError> {
+    fn extract_archive(&mut self, archive: &str, content: &[u8], to: &str) -> Result<(), ComposeError> {
         let invalid =
             |problem: String| ComposeError::Invalid(format!("failed to extract tarball '{archive}': {problem}"));
         // Headers and padding come on top of the files.
@@ -438,7 +444,7 @@ impl<'a> Stage<'a> {
                 content: bytes.into(),
                 is_executable,
             };
-            self.stage(join(to, &entry.path), staged)?;
+            self.stage_file(join_path(to, &entry.path), staged)?;
         }
     }
 
@@ -468,7 +474,7 @@ fn is_archive(path: &str) -> bool {
     path.ends_with(".tar.gz") || path.ends_with(".tgz")
 }
 
-fn join(folder: &str, inner: &str) -> String {
+fn join_path(folder: &str, inner: &str) -> String {
     match (folder, inner) {
         ("", inner) => inner.to_owned(),
         (folder, "") => folder.to_owned(),

@@ -20,7 +20,7 @@ use crate::tree::Tree;
 /// Files with their content; a content that begins with `-> ` makes a link.
 type Files<'a> = &'a [(&'a str, &'a str)];
 
-fn tree(files: Files<'_>) -> Tree {
+fn make_tree(files: Files<'_>) -> Tree {
     let (limits, room) = (Limits::default(), BudgetLimits::unlimited("trees"));
     let mut bytes = Vec::new();
     let mut archive = ArchiveWriter::new(&mut bytes, &limits, &room);
@@ -36,7 +36,7 @@ fn tree(files: Files<'_>) -> Tree {
     Tree::from_archive(bytes.as_slice(), ("sha256:0", 1 << 30), &limits).unwrap()
 }
 
-fn copy(from: &str, to: &str, exclude: &[&str], strategy: Strategy) -> Copy {
+fn make_copy(from: &str, to: &str, exclude: &[&str], strategy: Strategy) -> Copy {
     let (alias, from) = from.strip_prefix('@').unwrap().split_once('/').unwrap();
     Copy {
         alias: alias.to_owned(),
@@ -48,8 +48,8 @@ fn copy(from: &str, to: &str, exclude: &[&str], strategy: Strategy) -> Copy {
     }
 }
 
-fn plain(from: &str, to: &str) -> Copy {
-    copy(from, to, &[], Strategy::Overwrite)
+fn plain_copy(from: &str, to: &str) -> Copy {
+    make_copy(from, to, &[], Strategy::Overwrite)
 }
 
 fn compose_within(
@@ -65,7 +65,7 @@ fn compose_within(
         copies,
         ..Recipe::default()
     };
-    stage.follow(&recipe).map_err(|error| error.to_string())?;
+    stage.follow_recipe(&recipe).map_err(|error| error.to_string())?;
     let shown = stage.files.iter().map(|(path, file)| {
         let mark = if file.is_executable { " (executable)" } else { "" };
         (
@@ -79,7 +79,7 @@ fn compose_within(
 fn compose(sources: &[(&str, Files<'_>)], copies: Vec<Copy>) -> Result<BTreeMap<String, String>, String> {
     let sources = sources
         .iter()
-        .map(|(alias, files)| ((*alias).to_owned(), tree(files)))
+        .map(|(alias, files)| ((*alias).to_owned(), make_tree(files)))
         .collect();
     compose_within(&Limits::default(), &sources, copies)
 }
@@ -102,21 +102,29 @@ const CONFIG: Files<'static> = &[
 
 #[test]
 fn paths_are_copied_as_cp_does() {
-    check(CONFIG, vec![plain("@s/config/app.yaml", "")], &["app.yaml"]);
-    check(CONFIG, vec![plain("@s/config/app.yaml", "dest/")], &["dest/app.yaml"]);
-    check(CONFIG, vec![plain("@s/config/app.yaml", "dest")], &["dest"]);
-    check(CONFIG, vec![plain("@s/config/app.yaml", "a/b.yaml")], &["a/b.yaml"]);
+    check(CONFIG, vec![plain_copy("@s/config/app.yaml", "")], &["app.yaml"]);
+    check(
+        CONFIG,
+        vec![plain_copy("@s/config/app.yaml", "dest/")],
+        &["dest/app.yaml"],
+    );
+    check(CONFIG, vec![plain_copy("@s/config/app.yaml", "dest")], &["dest"]);
+    check(
+        CONFIG,
+        vec![plain_copy("@s/config/app.yaml", "a/b.yaml")],
+        &["a/b.yaml"],
+    );
     // A folder keeps its name, with or without a slash; the root has no name.
     let folder = [
         "dest/config/app.yaml",
         "dest/config/deep/db.yaml",
         "dest/config/deep/notes.md",
     ];
-    check(CONFIG, vec![plain("@s/config", "dest")], &folder);
-    check(CONFIG, vec![plain("@s/config/", "dest/")], &folder);
+    check(CONFIG, vec![plain_copy("@s/config", "dest")], &folder);
+    check(CONFIG, vec![plain_copy("@s/config/", "dest/")], &folder);
     check(
         CONFIG,
-        vec![plain("@s/", "")],
+        vec![plain_copy("@s/", "")],
         &[
             "README.md",
             "config/app.yaml",
@@ -128,19 +136,19 @@ fn paths_are_copied_as_cp_does() {
     // A target that is a folder by then gets the file inside it.
     check(
         CONFIG,
-        vec![plain("@s/other", ""), plain("@s/config/app.yaml", "other")],
+        vec![plain_copy("@s/other", ""), plain_copy("@s/config/app.yaml", "other")],
         &["other/app.yaml"],
     );
     let made = compose(
         &[("s", CONFIG)],
-        vec![plain("@s/other", ""), plain("@s/config/app.yaml", "other")],
+        vec![plain_copy("@s/other", ""), plain_copy("@s/config/app.yaml", "other")],
     )
     .unwrap();
     assert_eq!(
         made["other/app.yaml"], "app",
         "what comes later is put over what came before"
     );
-    let made = compose(&[("s", &[("run.sh", "x")])], vec![plain("@s/run.sh", "bin/")]).unwrap();
+    let made = compose(&[("s", &[("run.sh", "x")])], vec![plain_copy("@s/run.sh", "bin/")]).unwrap();
     assert_eq!(made["bin/run.sh"], "x (executable)");
 }
 
@@ -149,25 +157,29 @@ fn patterns_match_part_by_part_as_fluxs_do() {
     // A pattern that ends with `/**` removes the part before that; all others keep the whole path.
     check(
         CONFIG,
-        vec![plain("@s/config/**", "dest/")],
+        vec![plain_copy("@s/config/**", "dest/")],
         &["dest/app.yaml", "dest/deep/db.yaml", "dest/deep/notes.md"],
     );
     check(
         CONFIG,
-        vec![plain("@s/*/app.yaml", "dest/")],
+        vec![plain_copy("@s/*/app.yaml", "dest/")],
         &["dest/config/app.yaml", "dest/other/app.yaml"],
     );
-    check(CONFIG, vec![plain("@s/config/*.yaml", "")], &["config/app.yaml"]);
+    check(CONFIG, vec![plain_copy("@s/config/*.yaml", "")], &["config/app.yaml"]);
     // `**` is one part, not many. Flux's documentation says otherwise, but its controller does this.
     check(
         CONFIG,
-        vec![plain("@s/**/*.yaml", "")],
+        vec![plain_copy("@s/**/*.yaml", "")],
         &["config/app.yaml", "other/app.yaml"],
     );
-    check(CONFIG, vec![plain("@s/c?nf[h-j]g/app.yaml", "")], &["config/app.yaml"]);
     check(
         CONFIG,
-        vec![plain("@s/*", "")],
+        vec![plain_copy("@s/c?nf[h-j]g/app.yaml", "")],
+        &["config/app.yaml"],
+    );
+    check(
+        CONFIG,
+        vec![plain_copy("@s/*", "")],
         &[
             "README.md",
             "config/app.yaml",
@@ -180,7 +192,7 @@ fn patterns_match_part_by_part_as_fluxs_do() {
 
 #[test]
 fn what_is_left_out_is_found_by_path_name_or_from_the_patterns_root() {
-    let all = |exclude: &[&str]| vec![copy("@s/**", "", exclude, Strategy::Overwrite)];
+    let all = |exclude: &[&str]| vec![make_copy("@s/**", "", exclude, Strategy::Overwrite)];
     check(
         CONFIG,
         all(&["*.md"]),
@@ -194,23 +206,23 @@ fn what_is_left_out_is_found_by_path_name_or_from_the_patterns_root() {
     );
     check(CONFIG, all(&["**/deep/**", "{other,README.md}"]), &["config/app.yaml"]);
     // Excluded paths may also be relative to the part of `from` before any pattern.
-    let config = |exclude: &[&str]| vec![copy("@s/config/**", "", exclude, Strategy::Overwrite)];
+    let config = |exclude: &[&str]| vec![make_copy("@s/config/**", "", exclude, Strategy::Overwrite)];
     check(CONFIG, config(&["deep/**"]), &["app.yaml"]);
     check(CONFIG, config(&["config/deep/db.yaml"]), &["app.yaml", "deep/notes.md"]);
     check(
         CONFIG,
-        vec![copy("@s/config", "", &["deep/db.yaml"], Strategy::Overwrite)],
+        vec![make_copy("@s/config", "", &["deep/db.yaml"], Strategy::Overwrite)],
         &["config/app.yaml", "config/deep/notes.md"],
     );
     // A named file may be excluded without an error; a pattern with all matches excluded is an error.
     check(
         CONFIG,
-        vec![copy("@s/README.md", "", &["*.md"], Strategy::Overwrite)],
+        vec![make_copy("@s/README.md", "", &["*.md"], Strategy::Overwrite)],
         &[],
     );
     let refused = compose(
         &[("s", CONFIG)],
-        vec![copy("@s/*.md", "", &["*.md"], Strategy::Overwrite)],
+        vec![make_copy("@s/*.md", "", &["*.md"], Strategy::Overwrite)],
     )
     .unwrap_err();
     assert!(
@@ -226,30 +238,34 @@ fn what_cant_be_copied_is_named() {
         let refused = compose(&[("s", files)], copies).unwrap_err();
         assert!(refused.contains(expected), "{refused}");
     };
-    check(CONFIG, vec![plain("@s/none", "")], "source 'none' does not exist");
+    check(CONFIG, vec![plain_copy("@s/none", "")], "source 'none' does not exist");
     check(
         CONFIG,
-        vec![plain("@s/*.json", "")],
+        vec![plain_copy("@s/*.json", "")],
         "no files match pattern '*.json' in source 's'",
     );
-    check(CONFIG, vec![plain("@s/[", "")], "syntax error in pattern");
+    check(CONFIG, vec![plain_copy("@s/[", "")], "syntax error in pattern");
     check(
         CONFIG,
-        vec![copy("@s/*", "", &["{"], Strategy::Overwrite)],
+        vec![make_copy("@s/*", "", &["{"], Strategy::Overwrite)],
         "invalid exclude pattern",
     );
-    check(CONFIG, vec![plain("@other/x", "")], "source alias 'other' not found");
     check(
         CONFIG,
-        vec![plain("@s/README.md", "x"), plain("@s/README.md", "x/")],
+        vec![plain_copy("@other/x", "")],
+        "source alias 'other' not found",
+    );
+    check(
+        CONFIG,
+        vec![plain_copy("@s/README.md", "x"), plain_copy("@s/README.md", "x/")],
         "\"x\" is a file already",
     );
     check(
         CONFIG,
         vec![
-            plain("@s/config", ""),
-            plain("@s/config/app.yaml", "config/deep/"),
-            plain("@s/README.md", "config/deep/app.yaml/x"),
+            plain_copy("@s/config", ""),
+            plain_copy("@s/config/app.yaml", "config/deep/"),
+            plain_copy("@s/README.md", "config/deep/app.yaml/x"),
         ],
         "is a file already",
     );
@@ -257,13 +273,19 @@ fn what_cant_be_copied_is_named() {
     for from in ["@s/a/link", "@s/a/l*", "@s/a", "@s/**"] {
         check(
             link,
-            vec![plain(from, "")],
+            vec![plain_copy(from, "")],
             "'a/link' is a symbolic link, which can't be copied",
         );
     }
     // The control: a file beside the link, and a folder without the link.
-    assert!(compose(&[("s", link)], vec![plain("@s/a/file", "")]).is_ok());
-    assert!(compose(&[("s", link)], vec![copy("@s/a", "", &["link"], Strategy::Overwrite)]).is_ok());
+    assert!(compose(&[("s", link)], vec![plain_copy("@s/a/file", "")]).is_ok());
+    assert!(
+        compose(
+            &[("s", link)],
+            vec![make_copy("@s/a", "", &["link"], Strategy::Overwrite)]
+        )
+        .is_ok()
+    );
 }
 
 #[test]
@@ -275,15 +297,15 @@ fn yaml_is_merged_over_what_is_there() {
             &[("prod.yaml", "image:\n  tag: v2\n"), ("broken.yaml", "- list\n")],
         ),
     ];
-    let merge = |from: &str| copy(from, "values.yaml", &[], Strategy::Merge);
-    let made = compose(sources, vec![plain("@chart/", ""), merge("@git/prod.yaml")]).unwrap();
+    let merge = |from: &str| make_copy(from, "values.yaml", &[], Strategy::Merge);
+    let made = compose(sources, vec![plain_copy("@chart/", ""), merge("@git/prod.yaml")]).unwrap();
     assert_eq!(made["values.yaml"], "image:\n  name: app\n  tag: v2\n");
     // With no file to merge into, the file is copied.
     assert_eq!(
         compose(sources, vec![merge("@git/prod.yaml")]).unwrap()["values.yaml"],
         "image:\n  tag: v2\n"
     );
-    let refused = compose(sources, vec![plain("@chart/", ""), merge("@git/broken.yaml")]).unwrap_err();
+    let refused = compose(sources, vec![plain_copy("@chart/", ""), merge("@git/broken.yaml")]).unwrap_err();
     assert!(
         refused.contains("'broken.yaml' into 'values.yaml': the merged file is YAML, and no map"),
         "{refused}"
@@ -291,7 +313,7 @@ fn yaml_is_merged_over_what_is_there() {
 }
 
 /// An archive of these entries.
-fn pack(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
+fn pack_entries(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
     let mut archive = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, kind, content) in entries {
         let mut header = Header::new_gnu();
@@ -306,7 +328,7 @@ fn pack(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
 }
 
 /// A source with archives, which are not text.
-fn holding(archives: &[(&str, Vec<u8>)]) -> BTreeMap<String, Tree> {
+fn trees_with(archives: &[(&str, Vec<u8>)]) -> BTreeMap<String, Tree> {
     let (limits, room) = (Limits::default(), BudgetLimits::unlimited("trees"));
     let mut bytes = Vec::new();
     let mut archive = ArchiveWriter::new(&mut bytes, &limits, &room);
@@ -320,29 +342,34 @@ fn holding(archives: &[(&str, Vec<u8>)]) -> BTreeMap<String, Tree> {
     BTreeMap::from([("s".to_owned(), tree)])
 }
 
-fn extract(from: &str) -> Vec<Copy> {
-    vec![copy(from, "charts/", &[], Strategy::Extract)]
+fn extract_copies(from: &str) -> Vec<Copy> {
+    vec![make_copy(from, "charts/", &[], Strategy::Extract)]
 }
 
 #[test]
 fn archives_are_extracted() {
-    let chart = pack(&[
+    let chart = pack_entries(&[
         ("app/", EntryType::Directory, b""),
         ("app/Chart.yaml", EntryType::Regular, b"name: app"),
     ]);
-    let sources = holding(&[
+    let sources = trees_with(&[
         ("x/one.tgz", chart.clone()),
         ("x/y/TWO.TAR.GZ", chart),
         ("x/words.md", b"no archive".to_vec()),
     ]);
     let limits = Limits::default();
-    let made = compose_within(&limits, &sources, extract("@s/x/one.tgz")).unwrap();
+    let made = compose_within(&limits, &sources, extract_copies("@s/x/one.tgz")).unwrap();
     assert_eq!(
         made,
         BTreeMap::from([("charts/app/Chart.yaml".to_owned(), "name: app".to_owned())])
     );
     // Here `**` is any number of parts, and files that are no archives are skipped.
-    assert_eq!(compose_within(&limits, &sources, extract("@s/**/*")).unwrap().len(), 1);
+    assert_eq!(
+        compose_within(&limits, &sources, extract_copies("@s/**/*"))
+            .unwrap()
+            .len(),
+        1
+    );
     for (from, expected) in [
         (
             "@s/x/words.md",
@@ -351,7 +378,7 @@ fn archives_are_extracted() {
         ("@s/x", "extract strategy is not supported for directories"),
         ("@s/*.tgz", "no files match pattern"),
     ] {
-        let refused = compose_within(&limits, &sources, extract(from)).unwrap_err();
+        let refused = compose_within(&limits, &sources, extract_copies(from)).unwrap_err();
         assert!(refused.contains(expected), "{refused}");
     }
 }
@@ -385,17 +412,17 @@ fn what_an_archive_holds_stays_within_the_artifact() {
             "it unpacks to more than",
         ),
     ] {
-        let sources = holding(&[("a.tgz", pack(&entries))]);
-        let refused = compose_within(&limits, &sources, extract("@s/a.tgz")).unwrap_err();
+        let sources = trees_with(&[("a.tgz", pack_entries(&entries))]);
+        let refused = compose_within(&limits, &sources, extract_copies("@s/a.tgz")).unwrap_err();
         assert!(refused.contains(expected), "{refused}");
     }
     // The control: an archive within the bounds is extracted.
-    let sources = holding(&[("a.tgz", pack(&[("in", EntryType::Regular, b"x")]))]);
-    assert!(compose_within(&limits, &sources, extract("@s/a.tgz")).is_ok());
-    let mut cut = pack(&[("in", EntryType::Regular, b"x")]);
+    let sources = trees_with(&[("a.tgz", pack_entries(&[("in", EntryType::Regular, b"x")]))]);
+    assert!(compose_within(&limits, &sources, extract_copies("@s/a.tgz")).is_ok());
+    let mut cut = pack_entries(&[("in", EntryType::Regular, b"x")]);
     cut.truncate(20);
     cut.write_all(b"garbage").unwrap();
-    assert!(compose_within(&limits, &holding(&[("a.tgz", cut)]), extract("@s/a.tgz")).is_err());
+    assert!(compose_within(&limits, &trees_with(&[("a.tgz", cut)]), extract_copies("@s/a.tgz")).is_err());
 }
 
 #[test]
@@ -407,15 +434,19 @@ fn copies_and_patterns_that_multiply_end() {
     };
     let names: Vec<String> = (0..900).map(|number| format!("f/{number}")).collect();
     let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
-    let sources = BTreeMap::from([("s".to_owned(), tree(&files))]);
-    let copies = |times: usize| (0..times).map(|time| plain("@s/f", &format!("to{time}/"))).collect();
+    let sources = BTreeMap::from([("s".to_owned(), make_tree(&files))]);
+    let copies = |times: usize| {
+        (0..times)
+            .map(|time| plain_copy("@s/f", &format!("to{time}/")))
+            .collect()
+    };
     assert!(compose_within(&limits, &sources, copies(1)).is_ok());
     let refused = compose_within(&limits, &sources, copies(2)).unwrap_err();
     assert!(refused.contains("files exceed 1000"), "{refused}");
     // The same file over itself, many times.
     let large = "x".repeat(1 << 20);
-    let sources = BTreeMap::from([("s".to_owned(), tree(&[("large", &large)]))]);
-    let over = |times: usize| vec![plain("@s/large", "to"); times];
+    let sources = BTreeMap::from([("s".to_owned(), make_tree(&[("large", &large)]))]);
+    let over = |times: usize| vec![plain_copy("@s/large", "to"); times];
     assert!(compose_within(&limits, &sources, over(4)).is_ok());
     let refused = compose_within(&limits, &sources, over(5)).unwrap_err();
     assert!(refused.contains("bytes that are copied exceed 4 MiB"), "{refused}");
@@ -423,7 +454,7 @@ fn copies_and_patterns_that_multiply_end() {
     let name = "a".repeat(200);
     let names: Vec<String> = (0..1000).map(|number| format!("{name}{number}")).collect();
     let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
-    let sources = BTreeMap::from([("s".to_owned(), tree(&files))]);
+    let sources = BTreeMap::from([("s".to_owned(), make_tree(&files))]);
     let bomb = "*a".repeat(300) + "b";
     let exclude = vec![bomb.as_str(); 100];
     let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
@@ -432,12 +463,12 @@ fn copies_and_patterns_that_multiply_end() {
     let mut run = |exclude: &[&str]| {
         let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);
         stage.steps = Steps::of(1 << 24);
-        let copies = vec![copy("@s/**", "", exclude, Strategy::Overwrite)];
+        let copies = vec![make_copy("@s/**", "", exclude, Strategy::Overwrite)];
         let recipe = Recipe {
             copies,
             ..Recipe::default()
         };
-        stage.follow(&recipe).map_err(|error| error.to_string())
+        stage.follow_recipe(&recipe).map_err(|error| error.to_string())
     };
     assert!(
         run(&exclude)
@@ -463,12 +494,12 @@ fn an_account_that_is_full_is_told_by_its_setting() {
     };
     let mut memory = GrowingCharge::used(account.memory.try_acquire("lane", 0).unwrap());
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
-    let sources = BTreeMap::from([("s".to_owned(), tree(CONFIG))]);
+    let sources = BTreeMap::from([("s".to_owned(), make_tree(CONFIG))]);
     let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);
     let recipe = Recipe {
-        copies: (0..20).map(|number| plain("@s/", &format!("{number}/"))).collect(),
+        copies: (0..20).map(|number| plain_copy("@s/", &format!("{number}/"))).collect(),
         ..Recipe::default()
     };
-    let refused = stage.follow(&recipe).unwrap_err().to_string();
+    let refused = stage.follow_recipe(&recipe).unwrap_err().to_string();
     assert!(refused.contains("--fetches-per-tenant"), "{refused}");
 }

@@ -21,7 +21,7 @@ const ALLOWANCE: Allowance = Allowance {
 };
 
 /// Merges the documents of `over` into those of `base`, and writes the result.
-pub(super) fn merge(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn merge_documents(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
     let _metering = meter::start_metering(ALLOWANCE, None);
     let mut merged = read(base).map_err(|problem| format!("the existing file {problem}"))?;
     let over = read(over).map_err(|problem| format!("the merged file {problem}"))?;
@@ -75,10 +75,10 @@ fn lay_over(base: &mut Map<String, Value>, over: Map<String, Value>, depth: usiz
 
 #[cfg(test)]
 mod tests {
-    use super::merge;
+    use super::merge_documents;
 
     fn check(base: &str, over: &str, expected: &str) {
-        let merged = merge(base.as_bytes(), over.as_bytes()).unwrap();
+        let merged = merge_documents(base.as_bytes(), over.as_bytes()).unwrap();
         assert_eq!(String::from_utf8(merged).unwrap(), expected);
     }
 
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn what_is_no_map_is_refused_without_being_quoted() {
         for text in ["- secret\n", "secret\n", "a: [secret\n", "\u{0}secret"] {
-            let problem = merge(b"a: 1\n", text.as_bytes()).unwrap_err();
+            let problem = merge_documents(b"a: 1\n", text.as_bytes()).unwrap_err();
             assert!(!problem.contains("secret"), "{problem}");
         }
     }
@@ -110,6 +110,6 @@ mod tests {
             let names = vec![format!("*a{}", level - 1); 10].join(", ");
             bomb.push_str(&format!("a{level}: &a{level} [{names}]\n"));
         }
-        assert!(merge(b"a: 1\n", bomb.as_bytes()).is_err());
+        assert!(merge_documents(b"a: 1\n", bomb.as_bytes()).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 
-use super::{Meter, unlimited};
+use super::{Meter, unlimited_charge};
 use crate::git::oid::Oid;
 use crate::git::pktline::{Packet, PacketReader};
 use crate::git::wire::{Advertisement, PackRequest, PackWriter, clean_words, read_list};
@@ -18,7 +18,7 @@ pub fn check(bytes: &[u8], meter: Meter<'_>) {
         objects: 100,
         ..Limits::default()
     };
-    let mut memory = unlimited();
+    let mut memory = unlimited_charge();
     // The list of references is charged; of the capabilities there are as many as fit into the first lines.
     meter(READER + 8 * bytes.len() as u64, &mut || {
         block_on(converse(bytes, &limits, &mut memory));

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::sync::atomic::AtomicBool;
 
-use super::{Meter, recorded, unlimited};
+use super::{Meter, read_recorded, unlimited_charge};
 use crate::archive::{self, Archived, Selection};
 use crate::budget::BudgetLimits;
 use crate::git::measure::Measure;
@@ -50,7 +50,7 @@ pub fn check(bytes: &[u8], file: &mut File, meter: Meter<'_>) {
     });
     let Some(measure) = measured else { return };
     let mut found: Option<Vec<(Oid, ObjectKind)>> = None;
-    for memory in [measure.needed(), measure.wanted(u64::MAX)] {
+    for memory in [measure.needed_bytes(), measure.wanted_bytes(u64::MAX)] {
         let mut pack = None;
         meter(memory, &mut || {
             pack = Pack::index(file, algorithm, &limits, &cancelled, (&measure, memory)).ok();
@@ -77,7 +77,7 @@ pub fn check(bytes: &[u8], file: &mut File, meter: Meter<'_>) {
                 ObjectKind::Blob => {}
             }
         }
-        check_cached(&pack, measure.spare(memory));
+        check_cached(&pack, measure.spare_bytes(memory));
         if let Some(found) = &found {
             assert_eq!(*found, objects, "more memory finds other objects");
         }
@@ -100,7 +100,7 @@ fn write_archive(pack: &mut Pack<'_>, tree: Oid, limits: &Limits) {
         ignoring: Some(None),
         submodules: true,
     };
-    let (trees, mut memory) = (BudgetLimits::unlimited("files"), unlimited());
+    let (trees, mut memory) = (BudgetLimits::unlimited("files"), unlimited_charge());
     let mut out = Vec::new();
     let written = archive::write_archive(pack, tree, selection, limits, (&trees, &mut memory), None, &mut out);
     let Ok(Archived { written, .. }) = written else { return };
@@ -124,7 +124,7 @@ pub(crate) fn check_archive(archive: &[u8], (digest, size): (&str, u64), limits:
 
 /// Returns the first inputs: packs of git with both kinds of deltas.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let packs = ["small.pack", "small-ref.pack"].map(recorded);
+    let packs = ["small.pack", "small-ref.pack"].map(read_recorded);
     packs.map(|pack| [&[0], pack.as_slice()].concat()).to_vec()
 }
 

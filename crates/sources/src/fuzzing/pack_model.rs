@@ -26,7 +26,7 @@ impl Draw<'_> {
         usize::from(*first)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    fn pick_below(&mut self, end: usize) -> usize {
         let number = self.next() << 8 | self.next();
         number % end.max(1)
     }
@@ -58,10 +58,10 @@ fn write_number(mut number: usize, out: &mut Vec<u8>) {
 /// Draws the instructions of a delta, and applies them in the simplest way.
 fn draw_delta(draw: &mut Draw<'_>, base: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let (mut instructions, mut result) = (Vec::new(), Vec::new());
-    for _ in 0..=draw.below(6) {
+    for _ in 0..=draw.pick_below(6) {
         if draw.next().is_multiple_of(3) && !base.is_empty() {
-            let offset = draw.below(base.len());
-            let length = 1 + draw.below((base.len() - offset).min(0xffff));
+            let offset = draw.pick_below(base.len());
+            let length = 1 + draw.pick_below((base.len() - offset).min(0xffff));
             // Each of the bytes that are not zero, and some that are.
             let bytes = [
                 offset as u8,
@@ -84,7 +84,7 @@ fn draw_delta(draw: &mut Draw<'_>, base: &[u8]) -> (Vec<u8>, Vec<u8>) {
             instructions.extend(operands);
             result.extend_from_slice(&base[offset..offset + length]);
         } else {
-            let text: Vec<u8> = (0..=draw.below(126)).map(|at| (at ^ draw.0.len()) as u8).collect();
+            let text: Vec<u8> = (0..=draw.pick_below(126)).map(|at| (at ^ draw.0.len()) as u8).collect();
             instructions.push(text.len() as u8);
             instructions.extend_from_slice(&text);
             result.extend_from_slice(&text);
@@ -102,14 +102,14 @@ fn draw_entries(mut draw: Draw<'_>) -> Vec<Entry> {
     while entries.len() < ENTRIES && (entries.is_empty() || !draw.0.is_empty()) {
         let kind = draw.next();
         let entry = if entries.is_empty() || kind.is_multiple_of(4) {
-            let length = draw.below(3000);
+            let length = draw.pick_below(3000);
             let step = draw.next();
             Entry {
                 content: (0..length).map(|at| (at / (step + 1)) as u8).collect(),
                 form: Form::Whole,
             }
         } else {
-            let base = draw.below(entries.len());
+            let base = draw.pick_below(entries.len());
             let (delta, content) = draw_delta(&mut draw, &entries[base].content);
             let form = match kind % 4 {
                 1 => Form::Offset(base, delta),
@@ -123,7 +123,7 @@ fn draw_entries(mut draw: Draw<'_>) -> Vec<Entry> {
     entries
 }
 
-fn name(algorithm: Algorithm, content: &[u8]) -> Oid {
+fn compute_oid(algorithm: Algorithm, content: &[u8]) -> Oid {
     let mut hasher = Hasher::new(algorithm);
     hasher.update(format!("blob {}\0", content.len()).as_bytes());
     hasher.update(content);
@@ -169,7 +169,7 @@ fn write_pack(entries: &[Entry], algorithm: Algorithm) -> Vec<u8> {
                 out.extend(bytes);
             }
             Form::Id(base, _, _) => {
-                let oid = name(algorithm, &entries[*base].content).to_string();
+                let oid = compute_oid(algorithm, &entries[*base].content).to_string();
                 out.extend(hex::decode(oid).unwrap());
             }
         }
@@ -198,21 +198,28 @@ pub fn check(bytes: &[u8], file: &mut File, meter: Meter<'_>) {
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
     let measure = Measure::of(file, algorithm, &limits, &cancelled).unwrap();
     assert_eq!(measure.objects as usize, entries.len());
-    for memory in [measure.needed(), measure.needed() + 4000, measure.wanted(u64::MAX)] {
+    for memory in [
+        measure.needed_bytes(),
+        measure.needed_bytes() + 4000,
+        measure.wanted_bytes(u64::MAX),
+    ] {
         let mut indexed = None;
         meter(memory, &mut || {
             indexed = Some(Pack::index(file, algorithm, &limits, &cancelled, (&measure, memory)).unwrap());
         });
         let mut indexed = indexed.unwrap();
-        let mut expected: Vec<Oid> = entries.iter().map(|entry| name(algorithm, &entry.content)).collect();
+        let mut expected: Vec<Oid> = entries
+            .iter()
+            .map(|entry| compute_oid(algorithm, &entry.content))
+            .collect();
         expected.sort_unstable();
         let found: Vec<Oid> = indexed.list_objects().into_iter().map(|(oid, _)| oid).collect();
         assert_eq!(found, expected);
         for entry in &entries {
-            let content = indexed.read(&name(algorithm, &entry.content), ObjectKind::Blob);
+            let content = indexed.read(&compute_oid(algorithm, &entry.content), ObjectKind::Blob);
             assert_eq!(*content.unwrap().unwrap(), entry.content);
         }
-        super::pack::check_cached(&indexed, measure.spare(memory));
+        super::pack::check_cached(&indexed, measure.spare_bytes(memory));
     }
 }
 

@@ -26,7 +26,7 @@ enum Kind {
 }
 
 /// Makes the checksums right, since hardly any change keeps them so.
-pub(crate) fn repair(bytes: &mut [u8]) {
+pub(crate) fn repair_checksums(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(block) = bytes.get_mut(at..at + BLOCK) {
         if block.iter().all(|byte| *byte == 0) {
@@ -57,7 +57,7 @@ pub fn check(bytes: &[u8]) {
     };
     let mut bytes = bytes.to_vec();
     if first & 1 == 0 {
-        repair(&mut bytes);
+        repair_checksums(&mut bytes);
     }
     let Some(own) = read_own(&bytes) else { return };
     let others = read_with_tar(&bytes);
@@ -160,7 +160,7 @@ fn read_with_tar(bytes: &[u8]) -> std::io::Result<Vec<Seen>> {
 }
 
 /// Appends an entry.
-fn entry(header: &mut Header, kind: EntryType, content: &[u8]) -> Vec<u8> {
+fn write_entry(header: &mut Header, kind: EntryType, content: &[u8]) -> Vec<u8> {
     header.set_entry_type(kind);
     header.set_mode(0o644);
     header.set_size(content.len() as u64);
@@ -172,13 +172,13 @@ fn entry(header: &mut Header, kind: EntryType, content: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the archives of the first inputs: all forms of names and kinds of entries.
-pub(crate) fn archives() -> Vec<Vec<u8>> {
+pub(crate) fn make_archives() -> Vec<Vec<u8>> {
     let named = |mut header: Header, path: &str| {
         header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
         header
     };
     let (old, gnu, ustar) = (Header::new_old(), Header::new_gnu(), Header::new_ustar());
-    let file = |path: &str, content: &[u8]| entry(&mut named(ustar.clone(), path), EntryType::Regular, content);
+    let file = |path: &str, content: &[u8]| write_entry(&mut named(ustar.clone(), path), EntryType::Regular, content);
     let mut link = named(gnu.clone(), "./d/link");
     link.set_link_name_literal("../a").unwrap();
     let end = vec![0; 2 * BLOCK];
@@ -186,40 +186,40 @@ pub(crate) fn archives() -> Vec<Vec<u8>> {
     vec![
         [
             file("a", b"text"),
-            entry(&mut link, EntryType::Symlink, b""),
+            write_entry(&mut link, EntryType::Symlink, b""),
             end.clone(),
         ]
         .concat(),
         [
-            entry(&mut named(old, "d/"), EntryType::Directory, b""),
+            write_entry(&mut named(old, "d/"), EntryType::Directory, b""),
             file("d/b", b""),
             end.clone(),
         ]
         .concat(),
         [
-            entry(
+            write_entry(
                 &mut named(gnu.clone(), "././@LongLink"),
                 EntryType::GNULongName,
                 long.as_bytes(),
             ),
             file("x", b"1"),
-            entry(
+            write_entry(
                 &mut named(gnu.clone(), "././@LongLink"),
                 EntryType::GNULongLink,
                 b"target\0",
             ),
-            entry(&mut named(gnu.clone(), "l"), EntryType::Symlink, b""),
+            write_entry(&mut named(gnu.clone(), "l"), EntryType::Symlink, b""),
             end.clone(),
         ]
         .concat(),
         [
-            entry(
+            write_entry(
                 &mut named(ustar.clone(), "pax"),
                 EntryType::XHeader,
                 b"12 path=abc\n9 size=2\n",
             ),
             file("short", b"22"),
-            entry(
+            write_entry(
                 &mut named(ustar.clone(), "pax"),
                 EntryType::XGlobalHeader,
                 b"11 comment=\n",
@@ -230,12 +230,12 @@ pub(crate) fn archives() -> Vec<Vec<u8>> {
         .concat(),
         // Names and a size that two readers may take from different records.
         [
-            entry(
+            write_entry(
                 &mut named(gnu.clone(), "././@LongLink"),
                 EntryType::GNULongName,
                 b"one\0",
             ),
-            entry(&mut named(ustar.clone(), "pax"), EntryType::XHeader, b"12 path=two\n"),
+            write_entry(&mut named(ustar.clone(), "pax"), EntryType::XHeader, b"12 path=two\n"),
             file("x", b"1"),
             vec![0; BLOCK],
         ]
@@ -245,7 +245,7 @@ pub(crate) fn archives() -> Vec<Vec<u8>> {
 
 /// Returns the first inputs.
 pub fn seeds() -> Vec<Vec<u8>> {
-    archives()
+    make_archives()
         .into_iter()
         .map(|archive| [vec![0], archive].concat())
         .collect()

@@ -5,15 +5,15 @@ pub(crate) const HEAD: usize = 18;
 
 /// Reads the sizes of base and result that a delta declares in its first bytes; `None` if they are malformed.
 pub(crate) fn read_sizes(head: &[u8]) -> Option<(u64, u64)> {
-    let (base_size, rest) = size(head)?;
-    let (result_size, _) = size(rest)?;
+    let (base_size, rest) = read_size(head)?;
+    let (result_size, _) = read_size(rest)?;
     Some((base_size, result_size))
 }
 
 /// Reads the size of the result that a delta declares; `None` if the delta is malformed or has another base.
 pub(crate) fn read_result_size(base_length: usize, delta: &[u8]) -> Option<(u64, &[u8])> {
-    let (base_size, rest) = size(delta)?;
-    let (result_size, rest) = size(rest)?;
+    let (base_size, rest) = read_size(delta)?;
+    let (result_size, rest) = read_size(rest)?;
     (base_size == base_length as u64).then_some((result_size, rest))
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn apply_delta(base: &[u8], instructions: &[u8], result_size: u64) ->
 }
 
 /// Reads a number in groups of seven bits, low ones first.
-fn size(bytes: &[u8]) -> Option<(u64, &[u8])> {
+fn read_size(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     for (index, byte) in bytes.iter().enumerate().take(9) {
         value |= u64::from(byte & 0x7f) << (7 * index);

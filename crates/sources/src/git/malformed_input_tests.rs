@@ -53,7 +53,7 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
     file.write_all(bytes).unwrap();
     let (limits, cancelled) = (limits(), AtomicBool::new(false));
     let measure = Measure::of(file, Algorithm::Sha1, &limits, &cancelled)?;
-    let memory = (&measure, measure.needed());
+    let memory = (&measure, measure.needed_bytes());
     let mut pack = Pack::index(file, Algorithm::Sha1, &limits, &cancelled, memory)?;
     let tag = Oid::from_hex(TAG.as_bytes()).unwrap();
     let Some(content) = pack.read(&tag, ObjectKind::Tag)? else {

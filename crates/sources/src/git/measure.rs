@@ -45,10 +45,10 @@ impl Measure {
         let (mut largest, mut total) = (0_u64, 0_u64);
         for _ in 0..objects {
             check(cancelled)?;
-            let (kind, size) = scanner.header(algorithm)?;
+            let (kind, size) = scanner.read_header(algorithm)?;
             check_size(size, &mut total, limits)?;
             let mut head = Vec::with_capacity(delta::HEAD);
-            scanner.pieces(size, |piece| {
+            scanner.inflate_pieces(size, |piece| {
                 let more = delta::HEAD.saturating_sub(head.len());
                 head.extend(piece.iter().take(more));
             })?;
@@ -71,19 +71,19 @@ impl Measure {
     }
 
     /// Returns the bytes that indexing needs.
-    pub(crate) fn needed(&self) -> u64 {
+    pub(crate) fn needed_bytes(&self) -> u64 {
         u64::from(self.objects) * ENTRY_BYTES + BUFFERS + self.largest
     }
 
     /// Returns the bytes for fast indexing: the needed ones and a cache. `most` limits the cache, and never the needed ones.
-    pub(crate) fn wanted(&self, most: u64) -> u64 {
-        let needed = self.needed();
+    pub(crate) fn wanted_bytes(&self, most: u64) -> u64 {
+        let needed = self.needed_bytes();
         let room = most.saturating_sub(needed);
         needed + self.total.min(CACHE_BYTES).min(room)
     }
 
     /// Returns the part of this memory that may cache objects.
-    pub(crate) fn spare(&self, memory: u64) -> u64 {
-        memory.saturating_sub(self.needed())
+    pub(crate) fn spare_bytes(&self, memory: u64) -> u64 {
+        memory.saturating_sub(self.needed_bytes())
     }
 }

@@ -134,7 +134,7 @@ impl<'a> Pack<'a> {
         for index in 0..count {
             check(cancelled)?;
             let start = scanner.position();
-            let (kind, size) = scanner.header(algorithm)?;
+            let (kind, size) = scanner.read_header(algorithm)?;
             // Measured before, and checked all the same: no size from the file is used without a bound.
             check_size(size, &mut 0, limits)?;
             let skip = u8::try_from(scanner.position() - start)
@@ -155,20 +155,20 @@ impl<'a> Pack<'a> {
                     let base = base.ok().and_then(|base| u32::try_from(base).ok());
                     let base = base.filter(|base| *base < index).ok_or_else(no_base)?;
                     by_offset.push((base, 1_u32, index));
-                    scanner.pieces(size, |_| {})?;
+                    scanner.inflate_pieces(size, |_| {})?;
                     continue;
                 }
                 EntryKind::ReferenceDelta(base) => {
                     by_id.push((base, index));
-                    scanner.pieces(size, |_| {})?;
+                    scanner.inflate_pieces(size, |_| {})?;
                     continue;
                 }
             };
             let mut hasher = make_object_hasher(algorithm, object, size);
-            scanner.pieces(size, |piece| hasher.update(piece))?;
-            objects.push((hasher.finish().ok_or_else(collision)?, index, object));
+            scanner.inflate_pieces(size, |piece| hasher.update(piece))?;
+            objects.push((hasher.finish().ok_or_else(collision_error)?, index, object));
         }
-        weigh(&mut by_offset, entries.len());
+        weigh_deltas(&mut by_offset, entries.len());
         by_offset.sort_unstable();
         by_id.sort_unstable();
         let mut pack = Self {
@@ -178,24 +178,24 @@ impl<'a> Pack<'a> {
             cancelled,
             inflate,
             work: (limits.delta_bytes, limits.delta_bytes),
-            spare: measure.spare(memory),
+            spare: measure.spare_bytes(memory),
             cache: HashMap::new(),
             cached: VecDeque::new(),
             cached_bytes: 0,
         };
-        pack.resolve(algorithm, limits, &Deltas { by_offset, by_id })?;
+        pack.resolve_deltas(algorithm, limits, &Deltas { by_offset, by_id })?;
         pack.objects.sort_unstable_by_key(|(oid, index, _)| (*oid, *index));
         Ok(pack)
     }
 
     /// Computes the ids of all deltas, each base before the deltas that need it.
-    fn resolve(&mut self, algorithm: Algorithm, limits: &Limits, deltas: &Deltas) -> Result<(), PackError> {
+    fn resolve_deltas(&mut self, algorithm: Algorithm, limits: &Limits, deltas: &Deltas) -> Result<(), PackError> {
         let mut unresolved = deltas.by_offset.len() + deltas.by_id.len();
         for complete in 0..self.objects.len() {
             let Some((oid, index, kind)) = self.objects.get(complete).copied() else {
                 break;
             };
-            let base = deltas.base(&oid, index, kind, 1);
+            let base = deltas.find_base(&oid, index, kind, 1);
             if base.is_leaf() {
                 continue;
             }
@@ -217,19 +217,19 @@ impl<'a> Pack<'a> {
                 }
                 let content = match base.content.take() {
                     Some(content) => content,
-                    None => self.make(base.index)?,
+                    None => self.make_object(base.index)?,
                 };
                 let made = self.apply(&content, child)?;
                 check_size(made.len() as u64, &mut 0, limits)?;
                 let mut hasher = make_object_hasher(algorithm, base.kind, made.len() as u64);
                 hasher.update(&made);
-                let oid = hasher.finish().ok_or_else(collision)?;
+                let oid = hasher.finish().ok_or_else(collision_error)?;
                 if let Some(entry) = self.entries.get_mut(child as usize) {
                     entry.base = base.index;
                 }
                 self.objects.push((oid, child, base.kind));
                 unresolved = unresolved.saturating_sub(1);
-                let mut next = deltas.base(&oid, child, base.kind, base.depth + 1);
+                let mut next = deltas.find_base(&oid, child, base.kind, base.depth + 1);
                 if base.is_leaf() {
                     // This was the last and heaviest delta: its own deltas don't need the content of its base.
                     drop(content);
@@ -239,7 +239,7 @@ impl<'a> Pack<'a> {
                     stack.push(base);
                 }
                 if !next.is_leaf() {
-                    self.let_go(&mut stack, &mut kept);
+                    self.release_bases(&mut stack, &mut kept);
                     next.content = Some(Rc::new(made));
                     kept += next.bytes();
                     stack.push(next);
@@ -253,7 +253,7 @@ impl<'a> Pack<'a> {
     }
 
     /// Drops the content of bases until the rest fits, from the bottom of the stack: those are needed last.
-    fn let_go(&self, stack: &mut [Base], kept: &mut u64) {
+    fn release_bases(&self, stack: &mut [Base], kept: &mut u64) {
         for base in stack {
             if *kept <= self.spare / 2 {
                 return;
@@ -267,12 +267,12 @@ impl<'a> Pack<'a> {
     fn apply(&mut self, base: &[u8], child: u32) -> Result<Vec<u8>, PackError> {
         let delta = self.inflate_entry(child)?;
         let (size, instructions) = delta::read_result_size(base.len(), &delta).ok_or_else(make_bad_delta)?;
-        self.spend(size)?;
+        self.spend_bytes(size)?;
         delta::apply_delta(base, instructions, size).ok_or_else(make_bad_delta)
     }
 
     /// Counts bytes before they are produced.
-    fn spend(&mut self, bytes: u64) -> Result<(), PackError> {
+    fn spend_bytes(&mut self, bytes: u64) -> Result<(), PackError> {
         let (left, limit) = self.work;
         let left = left.checked_sub(bytes.saturating_add(STEP));
         self.work.0 = left.ok_or_else(|| PackError::TooLarge {
@@ -288,7 +288,7 @@ impl<'a> Pack<'a> {
             .get(index as usize)
             .copied()
             .ok_or_else(|| PackError::Malformed("an entry is missing".to_owned()))?;
-        self.spend(entry.size)?;
+        self.spend_bytes(entry.size)?;
         let buffer = usize::try_from(entry.size).unwrap_or(usize::MAX).clamp(512, 32 << 10);
         let data = entry.start + u64::from(entry.skip);
         Ok(Scanner::at(self.file, data, buffer, &mut self.inflate).inflate(entry.size)?)
@@ -297,13 +297,13 @@ impl<'a> Pack<'a> {
     /// Reads an object; `None` if the pack has no object of this id and kind.
     pub(crate) fn read(&mut self, oid: &Oid, kind: ObjectKind) -> Result<Option<Rc<Vec<u8>>>, PackError> {
         match self.find(oid) {
-            Some((index, found)) if found == kind => Ok(Some(self.make(index)?)),
+            Some((index, found)) if found == kind => Ok(Some(self.make_object(index)?)),
             _ => Ok(None),
         }
     }
 
     /// Produces the content of an entry: walks down from the entry to a cached or complete one, then applies the deltas upwards.
-    fn make(&mut self, index: u32) -> Result<Rc<Vec<u8>>, PackError> {
+    fn make_object(&mut self, index: u32) -> Result<Rc<Vec<u8>>, PackError> {
         check(self.cancelled)?;
         let mut chain = Vec::new();
         let mut at = index;
@@ -322,7 +322,7 @@ impl<'a> Pack<'a> {
         while let Some(next) = chain.pop() {
             check(self.cancelled)?;
             let made = self.apply(&content, next)?;
-            self.remember(at, content);
+            self.cache_object(at, content);
             content = Rc::new(made);
             at = next;
         }
@@ -358,7 +358,7 @@ impl<'a> Pack<'a> {
     }
 
     /// Caches an object, in place of the oldest cached ones.
-    fn remember(&mut self, index: u32, content: Rc<Vec<u8>>) {
+    fn cache_object(&mut self, index: u32, content: Rc<Vec<u8>>) {
         let bytes = content.len() as u64 + CACHED;
         if bytes > self.spare / 8 || self.cache.contains_key(&index) {
             return;
@@ -377,7 +377,7 @@ impl<'a> Pack<'a> {
 
 impl Deltas {
     /// Returns an object together with the deltas that it is the base of.
-    fn base(&self, oid: &Oid, index: u32, kind: ObjectKind, depth: usize) -> Base {
+    fn find_base(&self, oid: &Oid, index: u32, kind: ObjectKind, depth: usize) -> Base {
         let by_id = |oid| self.by_id.partition_point(|(base, _)| base < oid);
         let id_end = self.by_id.partition_point(|(base, _)| base <= oid);
         let offset = self.by_offset.partition_point(|(base, _, _)| *base < index);
@@ -412,7 +412,7 @@ impl Base {
 }
 
 /// Computes the weight of each delta: the number of entries that depend on it, itself included.
-fn weigh(by_offset: &mut [(u32, u32, u32)], entries: usize) {
+fn weigh_deltas(by_offset: &mut [(u32, u32, u32)], entries: usize) {
     let mut weights = vec![1_u32; entries];
     // A base stands before its deltas. So, from the end on, each weight is complete when it is added.
     for (base, weight, entry) in by_offset.iter_mut().rev() {
@@ -425,7 +425,7 @@ fn weigh(by_offset: &mut [(u32, u32, u32)], entries: usize) {
 
 /// Reads the header of a pack and returns the number of entries.
 pub(super) fn read_header(scanner: &mut Scanner<'_>, limits: &Limits) -> Result<u32, PackError> {
-    let count = match scanner.bytes::<12>()? {
+    let count = match scanner.read_bytes::<12>()? {
         [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
         _ => return Err(PackError::Malformed("it is no pack".to_owned())),
     };
@@ -446,7 +446,7 @@ fn no_base() -> PackError {
     PackError::Malformed("a delta has no base".to_owned())
 }
 
-fn collision() -> PackError {
+fn collision_error() -> PackError {
     PackError::Malformed("an object is a SHA-1 collision attack".to_owned())
 }
 

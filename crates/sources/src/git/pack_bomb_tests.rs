@@ -120,7 +120,7 @@ fn chain(length: usize) -> (File, Vec<Oid>) {
 
 fn index<'a>(file: &'a File, limits: &'a Limits, cancelled: &'a AtomicBool, spare: u64) -> Result<Pack<'a>, PackError> {
     let measure = Measure::of(file, Algorithm::Sha1, limits, cancelled)?;
-    let memory = measure.needed() + spare;
+    let memory = measure.needed_bytes() + spare;
     Pack::index(file, Algorithm::Sha1, limits, cancelled, (&measure, memory))
 }
 
@@ -133,7 +133,10 @@ fn a_chain_is_indexed_with_two_of_its_objects_in_memory() {
     assert_eq!(measure.objects, 401);
     // The last delta, its base, and its result.
     assert!((20_800..21_000).contains(&measure.largest), "{measure:?}");
-    assert!(measure.total > 4_000_000 && measure.needed() < 400_000, "{measure:?}");
+    assert!(
+        measure.total > 4_000_000 && measure.needed_bytes() < 400_000,
+        "{measure:?}"
+    );
     let limits = Limits {
         // A little more than producing each object once.
         delta_bytes: 401 * (10_400 + 3_000),

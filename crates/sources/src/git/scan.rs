@@ -81,30 +81,30 @@ impl<'a> Scanner<'a> {
         self.position += count as u64;
     }
 
-    fn byte(&mut self) -> Result<u8, ScanError> {
+    fn read_byte(&mut self) -> Result<u8, ScanError> {
         let byte = *self.fill()?.first().ok_or(ScanError::Malformed("it is cut off"))?;
         self.consume(1);
         Ok(byte)
     }
 
     /// Reads a fixed number of bytes.
-    pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ScanError> {
+    pub(crate) fn read_bytes<const N: usize>(&mut self) -> Result<[u8; N], ScanError> {
         let mut bytes = [0; N];
         for byte in &mut bytes {
-            *byte = self.byte()?;
+            *byte = self.read_byte()?;
         }
         Ok(bytes)
     }
 
     /// Reads an entry's header: its kind and inflated size.
-    pub(crate) fn header(&mut self, algorithm: Algorithm) -> Result<(EntryKind, u64), ScanError> {
+    pub(crate) fn read_header(&mut self, algorithm: Algorithm) -> Result<(EntryKind, u64), ScanError> {
         let start = self.position;
-        let mut byte = self.byte()?;
+        let mut byte = self.read_byte()?;
         let kind = (byte >> 4) & 7;
         let mut size = u64::from(byte & 0x0f);
         let mut shift = 4_u32;
         while byte & 0x80 != 0 {
-            byte = self.byte()?;
+            byte = self.read_byte()?;
             if shift > 56 {
                 return Err(ScanError::Malformed("an object has an endless size"));
             }
@@ -117,10 +117,10 @@ impl<'a> Scanner<'a> {
             3 => EntryKind::Blob,
             4 => EntryKind::Tag,
             6 => {
-                let mut byte = self.byte()?;
+                let mut byte = self.read_byte()?;
                 let mut back = u64::from(byte & 0x7f);
                 while byte & 0x80 != 0 {
-                    byte = self.byte()?;
+                    byte = self.read_byte()?;
                     back = back
                         .checked_add(1)
                         .and_then(|back| back.checked_mul(128))
@@ -133,7 +133,7 @@ impl<'a> Scanner<'a> {
             7 => {
                 let mut bytes = Vec::with_capacity(algorithm.length());
                 for _ in 0..algorithm.length() {
-                    bytes.push(self.byte()?);
+                    bytes.push(self.read_byte()?);
                 }
                 EntryKind::ReferenceDelta(Oid::from_bytes(&bytes).ok_or(ScanError::Malformed("a delta has no base"))?)
             }
@@ -145,12 +145,12 @@ impl<'a> Scanner<'a> {
     /// Inflates an entry that must give exactly this many bytes. The caller has checked the size against its limits.
     pub(crate) fn inflate(&mut self, size: u64) -> Result<Vec<u8>, ScanError> {
         let mut out = Vec::with_capacity(usize::try_from(size).map_err(|_| WRONG)?);
-        self.pieces(size, |piece| out.extend_from_slice(piece))?;
+        self.inflate_pieces(size, |piece| out.extend_from_slice(piece))?;
         Ok(out)
     }
 
     /// Inflates an entry that must give exactly this many bytes, and passes them on piece by piece.
-    pub(crate) fn pieces(&mut self, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), ScanError> {
+    pub(crate) fn inflate_pieces(&mut self, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), ScanError> {
         let mut piece = [0_u8; PIECE];
         let mut left = size;
         self.inflate.reset(true);

@@ -100,7 +100,8 @@ impl Advertisement {
         while let Some(bytes) = line {
             let mut bytes = bytes.as_slice();
             if is_first {
-                let (reference, offered) = split(bytes, 0).ok_or(WireError::Malformed("it offers no capabilities"))?;
+                let (reference, offered) =
+                    split_at_byte(bytes, 0).ok_or(WireError::Malformed("it offers no capabilities"))?;
                 capabilities = String::from_utf8_lossy(offered)
                     .split_whitespace()
                     .map(str::to_owned)
@@ -113,7 +114,7 @@ impl Advertisement {
             }
             line = next_line(reader).await?;
         }
-        let algorithm = algorithm(capabilities.iter().map(String::as_str))?;
+        let algorithm = find_algorithm(capabilities.iter().map(String::as_str))?;
         Ok(Self::Zero {
             algorithm,
             capabilities,
@@ -146,7 +147,7 @@ impl Advertisement {
         };
         let shallow = fetch.split(' ').any(|feature| feature == "shallow");
         Ok(Self::Two {
-            algorithm: algorithm(capabilities.iter().map(String::as_str))?,
+            algorithm: find_algorithm(capabilities.iter().map(String::as_str))?,
             shallow,
         })
     }
@@ -196,7 +197,7 @@ where
         let peeled = words
             .find_map(|word| word.strip_prefix("peeled:"))
             .and_then(|hex| Oid::from_hex(hex.as_bytes()));
-        push(
+        push_reference(
             &mut references,
             RemoteReference {
                 name: name.to_owned(),
@@ -419,7 +420,7 @@ async fn add_reference(
     memory: &mut GrowingCharge,
 ) -> Result<(), WireError> {
     let malformed = WireError::Malformed("a line is no reference");
-    let Some((hex, name)) = split(line, b' ') else {
+    let Some((hex, name)) = split_at_byte(line, b' ') else {
         return Err(malformed);
     };
     let Some(oid) = Oid::from_hex(hex) else {
@@ -439,7 +440,7 @@ async fn add_reference(
         }
         return Ok(());
     }
-    push(
+    push_reference(
         references,
         RemoteReference {
             name: name.to_owned(),
@@ -452,7 +453,7 @@ async fn add_reference(
     .await
 }
 
-async fn push(
+async fn push_reference(
     references: &mut Vec<RemoteReference>,
     reference: RemoteReference,
     limits: &Limits,
@@ -471,7 +472,7 @@ async fn push(
     Ok(())
 }
 
-fn algorithm<'a>(mut capabilities: impl Iterator<Item = &'a str>) -> Result<Algorithm, WireError> {
+fn find_algorithm<'a>(mut capabilities: impl Iterator<Item = &'a str>) -> Result<Algorithm, WireError> {
     match capabilities.find_map(|capability| capability.strip_prefix("object-format=")) {
         None | Some("sha1") => Ok(Algorithm::Sha1),
         Some("sha256") => Ok(Algorithm::Sha256),
@@ -479,7 +480,7 @@ fn algorithm<'a>(mut capabilities: impl Iterator<Item = &'a str>) -> Result<Algo
     }
 }
 
-fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+fn split_at_byte(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let position = bytes.iter().position(|byte| *byte == at)?;
     Some((bytes.get(..position)?, bytes.get(position + 1..)?))
 }

@@ -357,33 +357,36 @@ mod tests {
 
     use super::*;
 
-    fn id(byte: u8) -> ObjectId {
+    fn make_id(byte: u8) -> ObjectId {
         ObjectId([byte; 32])
     }
 
-    fn object(byte: u8, size: u64) -> WantedObject {
+    fn make_object(byte: u8, size: u64) -> WantedObject {
         WantedObject {
-            id: id(byte),
+            id: make_id(byte),
             size,
             path: format!("file-{byte}"),
         }
     }
 
-    fn pointer(byte: u8, size: u64) -> Pointer {
-        Pointer { id: id(byte), size }
+    fn make_pointer(byte: u8, size: u64) -> Pointer {
+        Pointer {
+            id: make_id(byte),
+            size,
+        }
     }
 
-    fn answer(objects: Value) -> Result<Vec<Download>, AnswerProblem> {
+    fn read_answer_of(objects: Value) -> Result<Vec<Download>, AnswerProblem> {
         let bytes = json!({ "objects": objects }).to_string();
-        read_answer(bytes.as_bytes(), &[object(1, 5)], Timestamp::UNIX_EPOCH)
+        read_answer(bytes.as_bytes(), &[make_object(1, 5)], Timestamp::UNIX_EPOCH)
     }
 
     /// The answer about object 1 with this download.
-    fn download(download: Value) -> Value {
-        json!([{ "oid": id(1).to_string(), "size": 5, "actions": { "download": download } }])
+    fn make_download(download: Value) -> Value {
+        json!([{ "oid": make_id(1).to_string(), "size": 5, "actions": { "download": download } }])
     }
 
-    fn describe(problem: AnswerProblem) -> String {
+    fn describe_problem(problem: AnswerProblem) -> String {
         match problem {
             AnswerProblem::Refused { path, code, words } => format!("{path}: {code}: {words}"),
             AnswerProblem::Unusable { path, problem } => format!("{}: {problem}", path.unwrap_or_default()),
@@ -392,7 +395,11 @@ mod tests {
 
     #[test]
     fn each_object_is_requested_once() {
-        let files = [("b", pointer(2, 7)), ("a", pointer(1, 5)), ("c", pointer(2, 7))];
+        let files = [
+            ("b", make_pointer(2, 7)),
+            ("a", make_pointer(1, 5)),
+            ("c", make_pointer(2, 7)),
+        ];
         let empty = Pointer {
             id: ObjectId::EMPTY,
             size: 0,
@@ -408,9 +415,13 @@ mod tests {
             <[u8; 32]>::from(<sha2::Sha256 as sha2::Digest>::digest(b""))
         );
         for (files, path, expected) in [
-            ([("a", pointer(1, 5)), ("b", pointer(1, 6))], "b", "another size"),
             (
-                [("a", pointer(1, 5)), ("b", pointer(2, 0))],
+                [("a", make_pointer(1, 5)), ("b", make_pointer(1, 6))],
+                "b",
+                "another size",
+            ),
+            (
+                [("a", make_pointer(1, 5)), ("b", make_pointer(2, 0))],
                 "b",
                 "not that of an empty file",
             ),
@@ -423,7 +434,7 @@ mod tests {
             "operation": "download",
             "transfers": ["basic"],
             "ref": { "name": "refs/heads/main" },
-            "objects": [{ "oid": id(2).to_string(), "size": 7 }, { "oid": id(1).to_string(), "size": 5 }],
+            "objects": [{ "oid": make_id(2).to_string(), "size": 7 }, { "oid": make_id(1).to_string(), "size": 5 }],
             "hash_algo": "sha256",
         });
         assert_eq!(request, expected);
@@ -467,7 +478,9 @@ mod tests {
                 at(-5),
             ),
         ] {
-            let read = answer(download(action.clone())).map_err(describe).unwrap();
+            let read = read_answer_of(make_download(action.clone()))
+                .map_err(describe_problem)
+                .unwrap();
             let [read] = read.as_slice() else { panic!("{action}") };
             assert_eq!(read.address.endpoint.to_string(), "https://s.example:443");
             assert_eq!(read.address.target, "/x?X-Amz-Signature=a&b=c%20d");
@@ -477,13 +490,13 @@ mod tests {
         // The result has the order of the request, and the answer may have another. Sizes may be missing.
         let href = |name: &str| json!({ "download": { "href": format!("https://s.example/{name}") } });
         let bytes = json!({"transfer": "basic", "hash_algo": "sha256", "objects": [
-            {"oid": id(2).to_string(), "actions": href("2")},
-            {"oid": id(9).to_string(), "actions": href("9")},
-            {"oid": id(1).to_string(), "size": 5, "authenticated": true, "actions": href("1")},
+            {"oid": make_id(2).to_string(), "actions": href("2")},
+            {"oid": make_id(9).to_string(), "actions": href("9")},
+            {"oid": make_id(1).to_string(), "size": 5, "authenticated": true, "actions": href("1")},
         ]});
-        let objects = [object(1, 5), object(2, 6)];
+        let objects = [make_object(1, 5), make_object(2, 6)];
         let read = read_answer(bytes.to_string().as_bytes(), &objects, Timestamp::UNIX_EPOCH);
-        let read = read.map_err(describe).unwrap();
+        let read = read.map_err(describe_problem).unwrap();
         let targets: Vec<_> = read
             .iter()
             .map(|read| (read.address.target.as_str(), read.is_authenticated))
@@ -493,7 +506,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_content_says_why() {
-        let error = |error: Value| json!([{ "oid": id(1).to_string(), "size": 5, "error": error }]);
+        let error = |error: Value| json!([{ "oid": make_id(1).to_string(), "size": 5, "error": error }]);
         let long = "x".repeat(HEADER_BYTES + 1);
         for (objects, expected) in [
             (
@@ -504,59 +517,72 @@ mod tests {
             (json!([]), "leaves the object out"),
             (Value::Null, "leaves the object out"),
             (
-                json!([{ "oid": id(1).to_string(), "size": 5, "actions": {} }]),
+                json!([{ "oid": make_id(1).to_string(), "size": 5, "actions": {} }]),
                 "offers no download",
             ),
             (
-                json!([{ "oid": id(1).to_string(), "size": 5, "actions": null }]),
+                json!([{ "oid": make_id(1).to_string(), "size": 5, "actions": null }]),
                 "offers no download",
             ),
             (
-                json!([{ "oid": id(1).to_string(), "size": 6, "actions": {"download": {"href": "https://s.example"}} }]),
+                json!([{ "oid": make_id(1).to_string(), "size": 6, "actions": {"download": {"href": "https://s.example"}} }]),
                 "has 6 bytes, and the pointer says 5",
             ),
-            (json!([{ "oid": id(1).to_string(), "size": -1 }]), "not the JSON"),
+            (json!([{ "oid": make_id(1).to_string(), "size": -1 }]), "not the JSON"),
             (json!([{ "size": 5 }]), "not the JSON"),
             (json!({}), "not the JSON"),
-            (download(json!({})), "no http or https URL"),
-            (download(json!({"href": "/x"})), "no http or https URL"),
-            (download(json!({"href": "file:///etc/passwd"})), "no http or https URL"),
-            (download(json!({"href": "ssh://s.example/x"})), "no http or https URL"),
+            (make_download(json!({})), "no http or https URL"),
+            (make_download(json!({"href": "/x"})), "no http or https URL"),
             (
-                download(json!({"href": format!("https://s.example/{long}")})),
+                make_download(json!({"href": "file:///etc/passwd"})),
                 "no http or https URL",
             ),
             (
-                download(json!({"href": "https://s.example/x", "header": {"a b": "c"}})),
+                make_download(json!({"href": "ssh://s.example/x"})),
+                "no http or https URL",
+            ),
+            (
+                make_download(json!({"href": format!("https://s.example/{long}")})),
+                "no http or https URL",
+            ),
+            (
+                make_download(json!({"href": "https://s.example/x", "header": {"a b": "c"}})),
                 "a header that can't be sent",
             ),
             (
-                download(json!({"href": "https://s.example/x", "header": {"a": "b\r\nc: d"}})),
+                make_download(json!({"href": "https://s.example/x", "header": {"a": "b\r\nc: d"}})),
                 "a header that can't be sent",
             ),
             (
-                download(json!({"href": "https://s.example/x", "header": {"a": long}})),
+                make_download(json!({"href": "https://s.example/x", "header": {"a": long}})),
                 "too many or too long headers",
             ),
         ] {
-            let said = describe(answer(objects.clone()).err().unwrap());
-            assert!(said.contains(expected), "{objects}: {said}");
+            let message = describe_problem(read_answer_of(objects.clone()).err().unwrap());
+            assert!(message.contains(expected), "{objects}: {message}");
         }
         for (other, expected) in [
             (json!({"transfer": "ssh"}), "another way than basic"),
             (json!({"hash_algo": "sha512"}), "another hash than sha256"),
             (json!("text"), "not the JSON"),
         ] {
-            let problem = read_answer(other.to_string().as_bytes(), &[object(1, 5)], Timestamp::UNIX_EPOCH);
-            let said = describe(problem.err().unwrap());
-            assert!(said.contains(expected), "{other}: {said}");
+            let problem = read_answer(
+                other.to_string().as_bytes(),
+                &[make_object(1, 5)],
+                Timestamp::UNIX_EPOCH,
+            );
+            let message = describe_problem(problem.err().unwrap());
+            assert!(message.contains(expected), "{other}: {message}");
         }
     }
 
     #[test]
     fn words_of_a_server_carry_no_secret() {
-        let said = |body: Value| clean_words(&read_words(body.to_string().as_bytes()), ["hush", ""]);
-        assert_eq!(said(json!({"message": "over its\n data quota"})), "over its data quota");
+        let read_message = |body: Value| clean_words(&read_words(body.to_string().as_bytes()), ["hush", ""]);
+        assert_eq!(
+            read_message(json!({"message": "over its\n data quota"})),
+            "over its data quota"
+        );
         for body in [
             json!({"message": "you sent hush"}),
             json!({"message": "see https://s.example/x"}),
@@ -564,7 +590,7 @@ mod tests {
             json!({}),
             json!("x"),
         ] {
-            assert_eq!(said(body.clone()), "", "{body}");
+            assert_eq!(read_message(body.clone()), "", "{body}");
         }
         for code in 0..=u16::MAX {
             assert!(!explain_status(code).is_empty());

@@ -20,7 +20,7 @@ use crate::url::RemoteUrl;
 /// The text of a credential, which no message quotes.
 const SECRET: &str = "sesame";
 
-fn objects() -> [WantedObject; 2] {
+fn make_objects() -> [WantedObject; 2] {
     [1, 2].map(|number| WantedObject {
         id: ObjectId([number; 32]),
         size: u64::from(number),
@@ -49,7 +49,7 @@ pub(crate) fn check_config(text: &str) {
 
 /// Any bytes as the answer of the batch API, as words of a refusal, and as the answer of an ssh server.
 pub(crate) fn check_answer(bytes: &[u8]) {
-    let objects = objects();
+    let objects = make_objects();
     match read_answer(bytes, &objects, Timestamp::UNIX_EPOCH) {
         Ok(downloads) => {
             assert_eq!(downloads.len(), objects.len());
@@ -97,7 +97,7 @@ fn check_words(words: &str) {
 /// Returns the first inputs for [`crate::fuzzing::texts`], with their numbers.
 pub(crate) fn text_seeds() -> Vec<(u8, String)> {
     let id = "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393";
-    let [one, two] = objects().map(|object| object.id.to_string());
+    let [one, two] = make_objects().map(|object| object.id.to_string());
     vec![
         (
             7,

@@ -103,7 +103,7 @@ impl LfsConfig {
 fn read_patterns(list: &str) -> Option<Ignore> {
     let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
     let lines = patterns.collect::<Vec<_>>().join("\n");
-    (!lines.is_empty()).then(|| Ignore::given(None, Some(&lines)))
+    (!lines.is_empty()).then(|| Ignore::from_texts(None, Some(&lines)))
 }
 
 #[cfg(test)]
@@ -203,9 +203,12 @@ mod tests {
             ("ssh://git@a.example/x", "https://a.example/x", "another server"),
             ("ssh://git@a.example/x", "ssh://git@b.example/x", "another server"),
         ] {
-            let said = find(remote, &format!("[lfs]\nurl = {url}\n")).unwrap_err();
-            assert!(said.contains(expected) && said.contains(".lfsconfig"), "{url}: {said}");
-            assert!(!said.contains("hush") && !said.contains("b.example"), "{said}");
+            let message = find(remote, &format!("[lfs]\nurl = {url}\n")).unwrap_err();
+            assert!(
+                message.contains(expected) && message.contains(".lfsconfig"),
+                "{url}: {message}"
+            );
+            assert!(!message.contains("hush") && !message.contains("b.example"), "{message}");
         }
         assert!(
             find("https://a.example/x", "[lfs]\nurl = \"open")

@@ -275,10 +275,10 @@ impl LfsTransfer<'_> {
             } else {
                 Ok(())
             };
-            return Err(self.explain(answer, unauthorized, batch::explain_status).await);
+            return Err(self.explain_answer(answer, unauthorized, batch::explain_status).await);
         }
         answer.refuse_encoding()?;
-        let url = answer.shown().to_owned();
+        let url = answer.requested_address().to_owned();
         let mut body = answer.into_body();
         let (mut bytes, mut piece) = (Vec::new(), vec![0; PIECE]);
         loop {
@@ -306,13 +306,17 @@ impl LfsTransfer<'_> {
     }
 
     /// Explains an answer other than success, with the server's words.
-    async fn explain(
+    async fn explain_answer(
         &self,
         answer: HttpAnswer,
         unauthorized: Result<(), FetchError>,
         explain: fn(u16) -> &'static str,
     ) -> FetchError {
-        let (status, retry_after, url) = (answer.status(), answer.retry_after(), answer.shown().to_owned());
+        let (status, retry_after, url) = (
+            answer.status(),
+            answer.retry_after(),
+            answer.requested_address().to_owned(),
+        );
         let mut bytes = Vec::new();
         // An unreadable body is ignored: the status suffices.
         let _ = answer.into_body().take(ERROR_BYTES).read_to_end(&mut bytes).await;
@@ -362,9 +366,9 @@ impl LfsTransfer<'_> {
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         while let Some(download) = next() {
             let WantedObject { id, size, path } = download.object.clone();
-            let download = self.renew(api, client, download, memory).await?;
+            let download = self.renew_download(api, client, download, memory).await?;
             let offset = file.length();
-            let received = self.receive(api, client, &download, file).await;
+            let received = self.receive_content(api, client, &download, file).await;
             received.map_err(|error| add_path(&path, error))?;
             places.push((id, (index, offset, size)));
         }
@@ -372,7 +376,7 @@ impl LfsTransfer<'_> {
     }
 
     /// Receives one content at the end of a file.
-    async fn receive(
+    async fn receive_content(
         &self,
         api: &Api,
         client: &mut HttpClient,
@@ -417,10 +421,10 @@ impl LfsTransfer<'_> {
             } else {
                 Ok(())
             };
-            return Err(self.explain(answer, unauthorized, explain_download).await);
+            return Err(self.explain_answer(answer, unauthorized, explain_download).await);
         }
         answer.refuse_encoding()?;
-        let url = answer.shown().to_owned();
+        let url = answer.requested_address().to_owned();
         let wrong_size = |found: &str| FetchError::HttpApi {
             url: url.clone(),
             problem: format!("its content has {found}, and the pointer says {}", object.size),
@@ -436,7 +440,7 @@ impl LfsTransfer<'_> {
         let path = file.path().to_owned();
         let failed = |error: std::io::Error| match fetch_budgets::find_refusal(&error) {
             Some(refused) => refused.into(),
-            None => FetchError::Storage(self.store.io("write", &path, error)),
+            None => FetchError::Storage(self.store.io_error("write", &path, error)),
         };
         // Written on this thread: pieces of 64 KiB go to the page cache.
         let mut out = file.task_writer(self.store);
@@ -473,7 +477,7 @@ impl LfsTransfer<'_> {
     }
 
     /// Asks again for an address that has expired.
-    async fn renew(
+    async fn renew_download(
         &self,
         api: &Api,
         client: &mut HttpClient,

@@ -160,14 +160,14 @@ impl Pattern {
         };
         let host = unify_hub(&endpoint.host);
         let (wanted, has) = (self.host.split('.'), host.split('.'));
-        let is_host =
-            wanted.clone().count() == has.clone().count() && wanted.zip(has).all(|(one, label)| fits(one, label));
+        let is_host = wanted.clone().count() == has.clone().count()
+            && wanted.zip(has).all(|(one, label)| matches_label(one, label));
         is_port && is_host && format!("/{path}").starts_with(&self.path)
     }
 }
 
 /// Checks whether a label of a host matches a pattern with `*` and `?`.
-fn fits(pattern: &str, label: &str) -> bool {
+fn matches_label(pattern: &str, label: &str) -> bool {
     let (pattern, label) = (pattern.as_bytes(), label.as_bytes());
     let (mut at, mut from) = (0, 0);
     // The position of the last star, and the length of the label before its end.
@@ -238,10 +238,10 @@ fn unify_hub(host: &str) -> &str {
 }
 
 fn describe_entry(name: &str, what: &str) -> String {
-    format!("the entry for {:?} in .dockerconfigjson {what}", shorten(name))
+    format!("the entry for {:?} in .dockerconfigjson {what}", shorten_name(name))
 }
 
-fn shorten(text: &str) -> String {
+fn shorten_name(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
@@ -347,7 +347,7 @@ mod tests {
             ("?", "", false),
             ("", "", true),
         ] {
-            assert_eq!(fits(pattern, label), expected, "{pattern} {label}");
+            assert_eq!(matches_label(pattern, label), expected, "{pattern} {label}");
         }
     }
 

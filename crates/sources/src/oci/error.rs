@@ -173,7 +173,7 @@ impl OciError {
     }
 
     /// Returns true if only a change of the object itself can help: the object is `Stalled`.
-    pub fn stalled(&self) -> bool {
+    pub fn is_stalled(&self) -> bool {
         matches!(self, Self::InvalidUrl { .. } | Self::InvalidField { .. })
     }
 }
@@ -184,7 +184,7 @@ impl From<&OciError> for FetchFailure {
         Self {
             reason: error.reason(),
             message: error.to_string(),
-            terminal: error.stalled(),
+            terminal: error.is_stalled(),
             retry_after: match error {
                 OciError::HttpStatus { retry_after, .. } => retry_after.map(|wait| wait.as_secs()),
                 _ => None,

@@ -66,7 +66,7 @@ async fn fetch_in_time(
 ) -> Result<Fetched, OciError> {
     // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
+    let dialer = Dialer::new(reach, limits).with_proxy(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
         request,
         dialer: &dialer,
@@ -83,7 +83,7 @@ async fn fetch_in_time(
         }));
     };
     // Too much data is the reason, also if the protocol reported another error.
-    result.map_err(|error| dialer.budget().exceeded().map_or(error, OciError::from))
+    result.map_err(|error| dialer.budget().limit_error().map_or(error, OciError::from))
 }
 
 /// Returns the digest of everything besides the artifact that decides the stored content, and whether it may be stored.
@@ -144,7 +144,7 @@ impl Fetch<'_> {
         let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
         let mut memory = GrowingCharge::used(held);
         let mut registry = Registry::new(self.dialer, url, keychain, tls);
-        let (revision, digest) = self.resolve(&mut registry, &mut memory).await?;
+        let (revision, digest) = self.resolve_reference(&mut registry, &mut memory).await?;
         if let Some(unchanged) = self.find_unchanged(&revision) {
             return Ok(unchanged);
         }
@@ -160,7 +160,7 @@ impl Fetch<'_> {
             .select_layer(self.request.asked.media_type.as_deref())
             .map_err(invalid)?;
         let wanted = layer.digest.clone();
-        let file = self.receive(&mut registry, layer).await?;
+        let file = self.receive_layer(&mut registry, layer).await?;
         let metadata = image.list_metadata();
         drop((image, registry, memory));
         let received = Received {
@@ -171,16 +171,16 @@ impl Fetch<'_> {
             file,
         };
         match self.request.asked.operation {
-            LayerOperation::Extract => self.extract(received).await,
+            LayerOperation::Extract => self.extract_layer(received).await,
             LayerOperation::Copy => {
                 let written = (received.layer.to_string(), received.file.length());
-                self.keep((received.file, written), received.revision, received.metadata)
+                self.store_artifact((received.file, written), received.revision, received.metadata)
             }
         }
     }
 
     /// Resolves the reference to a revision and a digest.
-    async fn resolve(
+    async fn resolve_reference(
         &self,
         registry: &mut Registry<'_>,
         memory: &mut GrowingCharge,
@@ -226,21 +226,21 @@ impl Fetch<'_> {
         let tags = found.into_iter().map(|(_, tag)| tag);
         let tag = match filter {
             None => tags.take(1).next(),
-            Some(filter) => self.filter(filter.clone(), tags.collect()).await?,
+            Some(filter) => self.find_match(filter.clone(), tags.collect()).await?,
         };
         tag.ok_or_else(|| self.no_match())
     }
 
     /// Returns the first tag that matches. A pattern may be made to take long, so this runs on a thread of its own, in the lane's turn.
-    async fn filter(&self, filter: Regex, tags: Vec<String>) -> Result<Option<String>, OciError> {
+    async fn find_match(&self, filter: Regex, tags: Vec<String>) -> Result<Option<String>, OciError> {
         let FetchBudgets { lane, unpacking, .. } = self.account;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
-        let looking = spawn_cancellable(move |cancelled| {
+        let search = spawn_cancellable(move |cancelled| {
             let _turn = turn;
             let mut tags = tags.into_iter();
             tags.find(|tag| cancelled.load(Ordering::Relaxed) || filter.is_match(tag))
         });
-        looking.await.map_err(|error| self.explain_end(&error))
+        search.await.map_err(|error| self.explain_end(&error))
     }
 
     /// Explains why work on another thread ended without an answer.
@@ -292,7 +292,11 @@ impl Fetch<'_> {
     }
 
     /// Receives a layer into a file, and checks its digest.
-    async fn receive(&self, registry: &mut Registry<'_>, layer: &manifest::Layer) -> Result<IncomingFile, OciError> {
+    async fn receive_layer(
+        &self,
+        registry: &mut Registry<'_>,
+        layer: &manifest::Layer,
+    ) -> Result<IncomingFile, OciError> {
         if layer.size > self.limits.received_bytes {
             return Err(OciError::TooLarge {
                 what: "bytes of the layer",
@@ -304,7 +308,7 @@ impl Fetch<'_> {
         let path = incoming.path().to_owned();
         let failed = |error: std::io::Error| match fetch_budgets::find_refusal(&error) {
             Some(refused) => OciError::OverBudget(refused),
-            None => self.store.io("write", &path, error).into(),
+            None => self.store.io_error("write", &path, error).into(),
         };
         // Written on this thread: pieces of 64 KiB go to the page cache.
         let mut out = incoming.task_writer(self.store);
@@ -335,14 +339,14 @@ impl Fetch<'_> {
             });
         }
         if found != layer.digest {
-            return Err(registry.mismatch("the layer", &layer.digest, &found));
+            return Err(registry.mismatch_error("the layer", &layer.digest, &found));
         }
         incoming.complete();
         Ok(incoming)
     }
 
     /// Turns a layer into a stored artifact, on a thread for blocking work, in the lane's turn, after the budget has capacity for its memory.
-    async fn extract(&self, received: Received) -> Result<Fetched, OciError> {
+    async fn extract_layer(&self, received: Received) -> Result<Fetched, OciError> {
         let FetchBudgets {
             lane,
             memory,
@@ -367,7 +371,7 @@ impl Fetch<'_> {
                 cancelled,
             };
             let written = layer.write_archive(&mut memory, target.writer(&store));
-            let written = written.map_err(|error| explain(error, &digest, &store, target.path()))?;
+            let written = written.map_err(|error| explain_layer_error(error, &digest, &store, target.path()))?;
             target.complete();
             Ok((
                 target,
@@ -378,16 +382,16 @@ impl Fetch<'_> {
         };
         let done = spawn_cancellable(work).await;
         let (target, written, revision, metadata) = done.map_err(|error| self.explain_end(&error))??;
-        self.keep((target, written), revision, metadata)
+        self.store_artifact((target, written), revision, metadata)
     }
 
-    fn keep(
+    fn store_artifact(
         &self,
         (file, (digest, size)): (IncomingFile, (String, u64)),
         revision: String,
         metadata: BTreeMap<String, String>,
     ) -> Result<Fetched, OciError> {
-        let path = self.store.keep(&self.request.source, file, &digest)?;
+        let path = self.store.store_archive(&self.request.source, file, &digest)?;
         Ok(Fetched::Stored {
             artifact: StoredArtifact {
                 facts: ArtifactFacts {
@@ -419,7 +423,7 @@ impl Fetch<'_> {
     }
 }
 
-fn explain(error: LayerError, digest: &str, store: &ArtifactStore, target: &std::path::Path) -> OciError {
+fn explain_layer_error(error: LayerError, digest: &str, store: &ArtifactStore, target: &std::path::Path) -> OciError {
     match error {
         LayerError::Invalid(problem) => OciError::InvalidArtifact {
             digest: digest.to_owned(),
@@ -427,7 +431,7 @@ fn explain(error: LayerError, digest: &str, store: &ArtifactStore, target: &std:
         },
         LayerError::TooLarge { what, limit } => OciError::TooLarge { what, limit },
         LayerError::OverBudget(refused) => OciError::OverBudget(refused),
-        LayerError::Io(source) => store.io("write", target, source).into(),
+        LayerError::Io(source) => store.io_error("write", target, source).into(),
         // The fetch was cancelled. This error is visible only if the timeout and the fetch end at the same moment.
         LayerError::Cancelled => StorageError::Io {
             action: "write",

@@ -237,8 +237,8 @@ pub mod layer {
 
     use crate::budget::BudgetLimits;
     use crate::fuzzing::pack::check_archive;
-    use crate::fuzzing::tar::{archives, has_lines_in_records, repair};
-    use crate::fuzzing::{Meter, unlimited};
+    use crate::fuzzing::tar::{has_lines_in_records, make_archives, repair_checksums};
+    use crate::fuzzing::{Meter, unlimited_charge};
     use crate::limits::Limits;
     use crate::oci::layer::Layer;
     use crate::tree::Node;
@@ -265,7 +265,7 @@ pub mod layer {
         let mut compressed = bytes.to_vec();
         if first & 1 == 0 {
             if first & 2 == 0 {
-                repair(&mut compressed);
+                repair_checksums(&mut compressed);
             }
             let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
             gzip.write_all(&compressed).unwrap();
@@ -285,7 +285,7 @@ pub mod layer {
         let mut written = None;
         // The archive is written into memory here, and into a file elsewhere.
         meter(BUFFERS + 2 * limits.unpacked_bytes, &mut || {
-            let (mut out, mut memory) = (Vec::new(), unlimited());
+            let (mut out, mut memory) = (Vec::new(), unlimited_charge());
             written = layer
                 .write_archive(&mut memory, &mut out)
                 .ok()
@@ -294,7 +294,7 @@ pub mod layer {
         let Some((written, out)) = written else { return };
         assert!(written.unpacked <= limits.unpacked_bytes);
         let mut again = Vec::new();
-        let second = layer.write_archive(&mut unlimited(), &mut again).unwrap();
+        let second = layer.write_archive(&mut unlimited_charge(), &mut again).unwrap();
         assert_eq!(
             (&written.digest, &out),
             (&second.digest, &again),
@@ -342,12 +342,12 @@ pub mod layer {
 
     /// Returns the first inputs: archives, and a compressed one.
     pub fn seeds() -> Vec<Vec<u8>> {
-        let mut seeds: Vec<Vec<u8>> = archives()
+        let mut seeds: Vec<Vec<u8>> = make_archives()
             .into_iter()
             .map(|archive| [vec![0], archive].concat())
             .collect();
         let mut gzip = GzEncoder::new(vec![1], Compression::best());
-        gzip.write_all(&archives()[0]).unwrap();
+        gzip.write_all(&make_archives()[0]).unwrap();
         seeds.push(gzip.finish().unwrap());
         seeds
     }

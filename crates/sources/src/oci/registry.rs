@@ -73,7 +73,9 @@ impl<'a> Registry<'a> {
     pub(super) async fn resolve_tag(&mut self, tag: &str) -> Result<Option<Digest>, OciError> {
         let below = format!("manifests/{tag}");
         let what = format!("tag {tag:?}");
-        let answer = self.ask(question(Method::HEAD, &below, MANIFEST_TYPES)).await?;
+        let answer = self
+            .send_authorized(make_question(Method::HEAD, &below, MANIFEST_TYPES))
+            .await?;
         let status = answer.status();
         if matches!(status, StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED) {
             return Ok(None);
@@ -95,14 +97,16 @@ impl<'a> Registry<'a> {
             Some(digest) => format!("digest {digest}"),
             None => format!("tag {reference:?}"),
         };
-        let answer = self.ask(question(Method::GET, &below, MANIFEST_TYPES)).await?;
+        let answer = self
+            .send_authorized(make_question(Method::GET, &below, MANIFEST_TYPES))
+            .await?;
         self.check_status(&answer, &what)?;
         let bytes = self
             .read(answer, (MANIFEST_BYTES, "bytes of a manifest", PARSED), memory)
             .await?;
         let found = Digest::of(Sha256::digest(&bytes));
         match expected {
-            Some(expected) if expected != found => Err(self.mismatch("the manifest", &expected, &found)),
+            Some(expected) if expected != found => Err(self.mismatch_error("the manifest", &expected, &found)),
             _ => Ok((bytes, found)),
         }
     }
@@ -120,7 +124,7 @@ impl<'a> Registry<'a> {
             .await?;
         let found = Digest::of(Sha256::digest(&bytes));
         if found != *digest {
-            return Err(self.mismatch("a blob", digest, &found));
+            return Err(self.mismatch_error("a blob", digest, &found));
         }
         Ok(bytes)
     }
@@ -132,7 +136,7 @@ impl<'a> Registry<'a> {
 
     async fn ask_for_blob(&mut self, digest: &Digest) -> Result<HttpAnswer, OciError> {
         let (below, what) = (format!("blobs/{digest}"), format!("blob {digest}"));
-        let answer = self.ask(question(Method::GET, &below, "*/*")).await?;
+        let answer = self.send_authorized(make_question(Method::GET, &below, "*/*")).await?;
         self.check_status(&answer, &what)?;
         answer.refuse_encoding()?;
         Ok(answer)
@@ -149,7 +153,9 @@ impl<'a> Registry<'a> {
         let list = format!("referrers/{digest}");
         let mut below = list.clone();
         for page in 0..REFERRER_PAGES {
-            let answer = self.ask(question(Method::GET, &below, INDEX_TYPE)).await?;
+            let answer = self
+                .send_authorized(make_question(Method::GET, &below, INDEX_TYPE))
+                .await?;
             let is_unknown = [
                 StatusCode::BAD_REQUEST,
                 StatusCode::NOT_FOUND,
@@ -171,7 +177,7 @@ impl<'a> Registry<'a> {
                 let bounds = (MANIFEST_BYTES, "bytes of a list of referrers", PARSED);
                 (self.read(answer, bounds, memory).await?, next)
             };
-            for referrer in read_referrers(&bytes).map_err(|problem| self.protocol(&problem))? {
+            for referrer in read_referrers(&bytes).map_err(|problem| self.protocol_error(&problem))? {
                 if !look(referrer) {
                     return Ok(());
                 }
@@ -186,8 +192,8 @@ impl<'a> Registry<'a> {
 
     /// Returns the status of the answer to a request for tags.
     pub(super) async fn ask_for_tags(&mut self) -> Result<StatusCode, OciError> {
-        let question = question(Method::GET, "tags/list?n=1", "application/json");
-        Ok(self.ask(question).await?.status())
+        let question = make_question(Method::GET, "tags/list?n=1", "application/json");
+        Ok(self.send_authorized(question).await?.status())
     }
 
     /// Shows every tag of the repository to `look`, page by page. `look` returns how many bytes it keeps of each.
@@ -200,7 +206,9 @@ impl<'a> Registry<'a> {
         let mut below = format!("tags/list?n={PAGE_TAGS}");
         let mut count = 0_usize;
         for _ in 0..PAGES {
-            let answer = self.ask(question(Method::GET, &below, "application/json")).await?;
+            let answer = self
+                .send_authorized(make_question(Method::GET, &below, "application/json"))
+                .await?;
             self.check_status(&answer, "its tags")?;
             let next = answer.headers(&LINK).find_map(find_next).map(str::to_owned);
             let before = memory.mark();
@@ -220,7 +228,7 @@ impl<'a> Registry<'a> {
                     limit: most.to_string(),
                 });
             }
-            read.map_err(|_| self.protocol("its list of tags can't be read"))?;
+            read.map_err(|_| self.protocol_error("its list of tags can't be read"))?;
             drop(bytes);
             memory.return_to(before);
             memory.add(kept).await?;
@@ -235,7 +243,7 @@ impl<'a> Registry<'a> {
 
     /// Reads the address of the next page, which must be of the same list of the same repository in the registry.
     fn read_next(&self, list: &str, link: &str) -> Result<String, OciError> {
-        let refused = || self.protocol("the next page of a list belongs to another repository");
+        let refused = || self.protocol_error("the next page of a list belongs to another repository");
         let base =
             Url::parse(&format!("{}/v2/{}/{list}", self.url.endpoint(), self.url.path())).map_err(|_| refused())?;
         let next = base.join(link).map_err(|_| refused())?;
@@ -247,20 +255,20 @@ impl<'a> Registry<'a> {
     }
 
     /// Sends a request, with credentials if the registry requires them.
-    async fn ask(&mut self, question: Question<'_>) -> Result<HttpAnswer, OciError> {
-        let answer = self.send(&question).await?;
+    async fn send_authorized(&mut self, question: Question<'_>) -> Result<HttpAnswer, OciError> {
+        let answer = self.send_question(&question).await?;
         if answer.status() != StatusCode::UNAUTHORIZED || answer.endpoint() != self.url.endpoint() {
             return Ok(answer);
         }
         let challenge = read_challenge(answer.headers(&WWW_AUTHENTICATE));
         drop(answer);
         self.authorize(challenge).await?;
-        self.send(&question).await
+        self.send_question(&question).await
     }
 
-    async fn send(&mut self, question: &Question<'_>) -> Result<HttpAnswer, OciError> {
+    async fn send_question(&mut self, question: &Question<'_>) -> Result<HttpAnswer, OciError> {
         let accept =
-            HeaderValue::from_str(question.accept).map_err(|_| self.protocol("the request can't be written"))?;
+            HeaderValue::from_str(question.accept).map_err(|_| self.protocol_error("the request can't be written"))?;
         let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
         let request = HttpRequest {
             method: question.method.clone(),
@@ -333,7 +341,7 @@ impl<'a> Registry<'a> {
         own: Option<&Credential>,
     ) -> Result<SecretBytes, OciError> {
         let registry = self.url.endpoint();
-        let realm = Realm::read(realm, registry).map_err(|problem| self.protocol(problem))?;
+        let realm = Realm::read(realm, registry).map_err(|problem| self.protocol_error(problem))?;
         let credential = match own.filter(|_| realm.is_of_site(registry)) {
             Some(own) => Some(own),
             None => self
@@ -370,7 +378,7 @@ impl<'a> Registry<'a> {
             status if status.is_success() => Ok(()),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if answer.endpoint() != self.url.endpoint() => {
                 Err(OciError::Unauthorized {
-                    host: answer.shown().to_owned(),
+                    host: answer.requested_address().to_owned(),
                     problem: format!(
                         "HTTP {} after a redirect from {}; credentials are only sent to the registry",
                         status.as_u16(),
@@ -392,7 +400,7 @@ impl<'a> Registry<'a> {
                 problem: "it does not exist, or it needs (other) credentials",
             }),
             status => Err(OciError::HttpStatus {
-                url: answer.shown().to_owned(),
+                url: answer.requested_address().to_owned(),
                 what: what.to_owned(),
                 status: status.as_u16(),
                 retry_after: answer.retry_after(),
@@ -430,7 +438,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    pub(super) fn mismatch(&self, what: &'static str, expected: &Digest, found: &Digest) -> OciError {
+    pub(super) fn mismatch_error(&self, what: &'static str, expected: &Digest, found: &Digest) -> OciError {
         OciError::DigestMismatch {
             what,
             url: self.url.to_string(),
@@ -439,7 +447,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn protocol(&self, problem: &str) -> OciError {
+    fn protocol_error(&self, problem: &str) -> OciError {
         OciError::Protocol {
             url: self.url.to_string(),
             problem: problem.to_owned(),
@@ -469,7 +477,7 @@ pub(crate) async fn ask_for_tags(
     Registry::new(dialer, url, &keychain, &tls).ask_for_tags().await
 }
 
-fn question<'q>(method: Method, below: &'q str, accept: &'q str) -> Question<'q> {
+fn make_question<'q>(method: Method, below: &'q str, accept: &'q str) -> Question<'q> {
     Question { method, below, accept }
 }
 

@@ -27,7 +27,7 @@ async fn basic_and_bearer() {
     let (error, message) = bed.refuse(main.clone()).await;
     assert!(message.contains("without credentials; name a Secret"), "{message}");
     assert_eq!(
-        (error.reason().as_str(), error.transient()),
+        (error.reason().as_str(), error.is_transient()),
         ("AuthenticationFailed", false)
     );
 

@@ -76,7 +76,7 @@ async fn every_bound_holds_and_is_named() {
             assert!(named, "{versions:?} {what}: {error:?}");
             assert!(message.starts_with("repository over the size limit: "), "{message}");
             assert_eq!(
-                (error.reason().as_str(), error.transient()),
+                (error.reason().as_str(), error.is_transient()),
                 ("GitOperationFailed", false)
             );
             bed.assert_tidy();
@@ -190,7 +190,7 @@ async fn a_tree_bomb_is_counted() {
 }
 
 /// Starts a server that answers every connection with these bytes and then keeps it open or closes it.
-async fn answering(bytes: Vec<u8>, endless: bool) -> String {
+async fn start_answering(bytes: Vec<u8>, endless: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/app.git", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -213,7 +213,7 @@ async fn answering(bytes: Vec<u8>, endless: bool) -> String {
     url
 }
 
-fn http(content_type: &str, body: &str) -> Vec<u8> {
+fn http_answer(content_type: &str, body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -226,13 +226,16 @@ async fn servers_that_are_no_git_servers() {
     let git = "application/x-git-upload-pack-advertisement";
     let mut bed = Bed::new().await;
     for (bytes, words) in [
-        (http("text/html", "<html>"), "its answer is of type \"text/html\""),
-        (http(git, "nonsense"), "a line has no length"),
-        (http(git, "0003"), "a line has no length"),
-        (http(git, "fff0short"), "in the middle of its answer"),
-        (http(git, ""), "in the middle of its answer"),
-        (http(git, "000eversion 2\n0000"), "it offers no fetch"),
-        (http(git, "000bERR no!"), "the Git server at http"),
+        (
+            http_answer("text/html", "<html>"),
+            "its answer is of type \"text/html\"",
+        ),
+        (http_answer(git, "nonsense"), "a line has no length"),
+        (http_answer(git, "0003"), "a line has no length"),
+        (http_answer(git, "fff0short"), "in the middle of its answer"),
+        (http_answer(git, ""), "in the middle of its answer"),
+        (http_answer(git, "000eversion 2\n0000"), "it offers no fetch"),
+        (http_answer(git, "000bERR no!"), "the Git server at http"),
         (
             b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n".to_vec(),
             "answered HTTP 500: the server has a problem",
@@ -244,13 +247,13 @@ async fn servers_that_are_no_git_servers() {
         (b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(), "broke"),
         (b"\x16\x03\x01".to_vec(), "broke"),
     ] {
-        let url = answering(bytes, false).await;
+        let url = start_answering(bytes, false).await;
         bed.policy.allow = vec![endpoint(&url)];
         let (_, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
         assert!(message.contains(words), "{words}: {message}");
     }
     let gzip = format!("HTTP/1.1 200 OK\r\nContent-Type: {git}\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n");
-    let url = answering(gzip.into_bytes(), false).await;
+    let url = start_answering(gzip.into_bytes(), false).await;
     bed.policy.allow = vec![endpoint(&url)];
     let (_, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
     assert!(message.contains("encoded"), "{message}");
@@ -263,13 +266,13 @@ async fn servers_that_are_no_git_servers() {
         message.contains(&format!("can't connect to 127.0.0.1:{port}")),
         "{message}"
     );
-    assert!(error.transient());
+    assert!(error.is_transient());
     // The name is too long for any resolver, so the test needs no network.
     let host = "x".repeat(70);
     let url = format!("http://{host}/app.git");
     let (error, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
     assert!(
-        message.contains(&format!("can't resolve host {host:?}")) && error.transient(),
+        message.contains(&format!("can't resolve host {host:?}")) && error.is_transient(),
         "{message}"
     );
 }
@@ -283,7 +286,7 @@ async fn an_endless_answer_ends() {
         b"HTTP/1.1 200 OK\r\nX-Y: ".to_vec(),
         b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(),
     ] {
-        let url = answering(bytes, true).await;
+        let url = start_answering(bytes, true).await;
         bed.policy.allow = vec![endpoint(&url)];
         let (error, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
         let bounded = matches!(error, FetchError::TooLarge { .. } | FetchError::Broken { .. });
@@ -294,13 +297,13 @@ async fn an_endless_answer_ends() {
 #[tokio::test]
 async fn a_silent_server_costs_the_timeout_only() {
     let mut bed = Bed::new().await;
-    let url = answering(Vec::new(), false).await;
+    let url = start_answering(Vec::new(), false).await;
     bed.policy.allow = vec![endpoint(&url)];
     let mut request = bed.request_spec(json!({"url": url}));
     request.asked.timeout = Duration::from_millis(200);
     let (error, message) = bed.refuse_request(&request).await;
     assert!(
-        matches!(error, FetchError::Timeout { .. }) && error.transient(),
+        matches!(error, FetchError::Timeout { .. }) && error.is_transient(),
         "{message}"
     );
     assert!(message.contains("took longer than 0.2 s (spec.timeout)"), "{message}");
@@ -320,16 +323,20 @@ async fn a_server_says_when_it_may_be_asked_again() {
         ("", None),
     ] {
         let answer = format!("HTTP/1.1 429 Too Many Requests\r\n{header}Content-Length: 0\r\n\r\n");
-        let url = answering(answer.into_bytes(), false).await;
+        let url = start_answering(answer.into_bytes(), false).await;
         bed.policy.allow.push(endpoint(&url));
         let request = bed.request_spec(json!({"url": url, "ref": {"branch": "main"}}));
         let (error, message) = bed.refuse_request(&request).await;
-        let told = FetchFailure::from(&error).retry_after;
-        assert_eq!(told.is_some(), expected.is_some(), "{message}");
+        let retry_after = FetchFailure::from(&error).retry_after;
+        assert_eq!(retry_after.is_some(), expected.is_some(), "{message}");
         assert!(
-            told.is_none_or(|told| expected.unwrap().contains(&told)),
-            "{told:?}: {message}"
+            retry_after.is_none_or(|retry_after| expected.unwrap().contains(&retry_after)),
+            "{retry_after:?}: {message}"
         );
-        assert_eq!(message.contains("it asks to wait for"), told.is_some(), "{message}");
+        assert_eq!(
+            message.contains("it asks to wait for"),
+            retry_after.is_some(),
+            "{message}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::bed::{Bed, noise, source};
 
-fn budget(lane: u64, all: u64) -> ByteBudget {
+fn make_budget(lane: u64, all: u64) -> ByteBudget {
     ByteBudget::new(BudgetLimits {
         what: "things",
         lane,
@@ -22,7 +22,7 @@ fn budget(lane: u64, all: u64) -> ByteBudget {
     })
 }
 
-fn later() -> Instant {
+fn far_deadline() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
@@ -32,18 +32,18 @@ async fn a_fetch_waits_for_memory_and_gives_it_back() {
     bed.repository.commit([("a", "1")], "first").await.unwrap();
     bed.account = FetchBudgets {
         lane: "mine".to_owned(),
-        memory: budget(4 << 20, 8 << 20),
-        unpacking: budget(1, 2),
+        memory: make_budget(4 << 20, 8 << 20),
+        unpacking: make_budget(1, 2),
         ..FetchBudgets::unlimited()
     };
     let main = json!({"branch": "main"});
-    let others = bed.account.memory.acquire("a", 4 << 20, later()).await.unwrap();
-    let more = bed.account.memory.acquire("b", 4 << 20, later()).await.unwrap();
+    let others = bed.account.memory.acquire("a", 4 << 20, far_deadline()).await.unwrap();
+    let more = bed.account.memory.acquire("b", 4 << 20, far_deadline()).await.unwrap();
     let mut request = bed.request(main.clone());
     request.asked.timeout = Duration::from_millis(100);
     let (error, message) = bed.refuse_request(&request).await;
     assert!(
-        error.transient() && message.contains("--things allows 8 MiB"),
+        error.is_transient() && message.contains("--things allows 8 MiB"),
         "{message}"
     );
     // The fetch waits, and gets memory that is released meanwhile.
@@ -57,7 +57,7 @@ async fn a_fetch_waits_for_memory_and_gives_it_back() {
     fetched.unwrap();
     drop(more);
     // The turn works the same way.
-    let turn = bed.account.unpacking.acquire("mine", 1, later()).await.unwrap();
+    let turn = bed.account.unpacking.acquire("mine", 1, far_deadline()).await.unwrap();
     let (fetched, ()) = tokio::join!(bed.fetch(&request, None), async {
         while !bed.account.unpacking.is_wanted() {
             tokio::task::yield_now().await;
@@ -78,14 +78,14 @@ async fn a_repository_beyond_its_tenants_budget_is_refused_with_the_setting() {
         .await
         .unwrap();
     let main = json!({"branch": "main"});
-    bed.account.memory = budget(2 << 20, 64 << 20);
+    bed.account.memory = make_budget(2 << 20, 64 << 20);
     let (error, message) = bed.refuse(main.clone()).await;
     let expected = |error: &FetchError| matches!(error, FetchError::OverBudget(OverBudget::TooLarge { .. }));
-    assert!(expected(&error) && !error.transient(), "{error:?}");
+    assert!(expected(&error) && !error.is_transient(), "{error:?}");
     assert!(message.contains("at most 2 MiB fit: --things-per-tenant"), "{message}");
     assert_eq!(error.reason().as_str(), "GitOperationFailed");
-    bed.account.memory = budget(64 << 20, 64 << 20);
-    bed.account.trees = budget(1 << 20, 2 << 20).room();
+    bed.account.memory = make_budget(64 << 20, 64 << 20);
+    bed.account.trees = make_budget(1 << 20, 2 << 20).room();
     let (error, message) = bed.refuse(main.clone()).await;
     assert!(
         expected(&error) && message.contains("at most 1 MiB fit: --things-per-tenant"),
@@ -105,7 +105,7 @@ async fn a_list_of_references_is_charged() {
         let name = format!("refs/tags/v1.0.{n}-{}", "x".repeat(200));
         bed.repository.set_reference(&name, &commit).await.unwrap();
     }
-    bed.account.memory = budget((512 << 10) + 4096, 1 << 30);
+    bed.account.memory = make_budget((512 << 10) + 4096, 1 << 30);
     let (error, message) = bed.refuse(json!({"semver": ">=1.0.0-0"})).await;
     assert!(
         matches!(error, FetchError::OverBudget(_)) && message.contains("--things-per-tenant"),
@@ -128,7 +128,7 @@ fn on_disk(folder: &std::path::Path) -> u64 {
 #[tokio::test]
 async fn archives_are_charged_and_old_revisions_make_room() {
     let mut bed = Bed::new().await;
-    let disk = budget(1 << 20, 2 << 20);
+    let disk = make_budget(1 << 20, 2 << 20);
     let folder = bed.folder.path().join("charged");
     bed.store = ArtifactStore::open(&folder, disk.clone()).unwrap();
     let main = json!({"branch": "main"});
@@ -157,7 +157,7 @@ async fn archives_are_charged_and_old_revisions_make_room() {
     assert_eq!(disk.held(), disk.held_by(""));
 
     // After the store is opened again, existing archives are charged to their lanes, and archives beyond the budget are removed.
-    let disk = budget(1 << 20, 2 << 20);
+    let disk = make_budget(1 << 20, 2 << 20);
     let store = ArtifactStore::open(&folder, disk.clone()).unwrap();
     store.adopt(&source(), &last.facts.digest, "tenant/a").unwrap();
     assert_eq!(disk.held_by("tenant/a"), last.size);
@@ -174,7 +174,7 @@ async fn an_archive_that_no_longer_fits_is_removed_when_it_is_found() {
         .await
         .unwrap();
     let (artifact, _) = bed.get(json!({"branch": "main"})).await;
-    let store = ArtifactStore::open(bed.folder.path().join("artifacts"), budget(1000, 1000)).unwrap();
+    let store = ArtifactStore::open(bed.folder.path().join("artifacts"), make_budget(1000, 1000)).unwrap();
     let refused = store.adopt(&source(), &artifact.facts.digest, "a").unwrap_err();
     assert!(matches!(refused, StorageError::OverBudget(_)), "{refused}");
     assert!(!store.contains(&source(), &artifact.facts.digest));
@@ -183,7 +183,7 @@ async fn an_archive_that_no_longer_fits_is_removed_when_it_is_found() {
 #[test]
 fn what_is_left_of_sources_that_are_gone_is_removed() {
     let folder = tempfile::TempDir::new().unwrap();
-    let store = ArtifactStore::open(folder.path(), budget(1000, 1000)).unwrap();
+    let store = ArtifactStore::open(folder.path(), make_budget(1000, 1000)).unwrap();
     let root = folder.path().join("gitrepository");
     let archive = format!("{}.tar.gz", "a".repeat(64));
     for place in ["team/app/u1", "team/app/u2", "team/other/u3", "gone/app/u1"] {

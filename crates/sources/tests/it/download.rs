@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure_registry_server::{Answer, RegistryServer, digest, pack};
+use tenure_registry_server::{Answer, RegistryServer, compute_digest, pack_files};
 use tenure_remote_requests::download::DownloadRequest;
 use tenure_remote_requests::fetch::{FetchFailure, Fetched};
 use tenure_sources::{ArtifactStore, DownloadError, FetchBudgets, Limits, Policy, SourceKey, download};
@@ -34,7 +34,7 @@ impl Stand {
         }
     }
 
-    fn ask(&self, digest: &str) -> DownloadRequest {
+    fn make_request(&self, digest: &str) -> DownloadRequest {
         DownloadRequest {
             url: format!("http://{}/artifacts/x.tar.gz", self.server.address()),
             digest: digest.to_owned(),
@@ -50,14 +50,22 @@ impl Stand {
 
     async fn try_fetch(&self, request: &DownloadRequest) -> Result<Fetched, DownloadError> {
         let account = FetchBudgets::unlimited();
-        let fetched = download(&source(), request, &self.policy, &self.limits, &self.store, &account).await;
+        let fetched = download(
+            &source_key(),
+            request,
+            &self.policy,
+            &self.limits,
+            &self.store,
+            &account,
+        )
+        .await;
         let incoming = self.folder.path().join("artifacts/.incoming");
         assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0, "nothing is left of it");
         fetched
     }
 }
 
-fn source() -> SourceKey {
+fn source_key() -> SourceKey {
     SourceKey::new("ExternalArtifact", "team", "app", "1").unwrap()
 }
 
@@ -66,7 +74,10 @@ async fn a_server_says_when_it_may_be_asked_again() {
     let stand = Stand::new().await;
     let busy = |_: &_| Some(Answer::of(429, Vec::new()).with("Retry-After", "120"));
     stand.server.answer_with(busy);
-    let error = stand.try_fetch(&stand.ask(&digest(b"x"))).await.unwrap_err();
+    let error = stand
+        .try_fetch(&stand.make_request(&compute_digest(b"x")))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("; it asks to wait for 120 s"), "{error}");
     assert_eq!(FetchFailure::from(&error).retry_after, Some(120));
 }
@@ -74,12 +85,12 @@ async fn a_server_says_when_it_may_be_asked_again() {
 #[tokio::test]
 async fn what_the_digest_says_is_stored_and_not_fetched_again() {
     let stand = Stand::new().await;
-    let archive = pack(&[("a.yaml", "x")]);
-    let digest = digest(&archive);
+    let archive = pack_files(&[("a.yaml", "x")]);
+    let digest = compute_digest(&archive);
     stand
         .server
         .answer_with(move |_| Some(Answer::of(200, archive.clone())));
-    let mut asked = stand.ask(&digest);
+    let mut asked = stand.make_request(&digest);
     let Ok(Fetched::Stored { artifact, .. }) = stand.fetch(&asked).await else {
         panic!("nothing stored")
     };
@@ -87,9 +98,9 @@ async fn what_the_digest_says_is_stored_and_not_fetched_again() {
         (artifact.facts.digest.as_str(), artifact.facts.revision.as_str()),
         (digest.as_str(), "v1")
     );
-    let tree = stand.store.load(&source(), &digest, &stand.limits).unwrap();
+    let tree = stand.store.load(&source_key(), &digest, &stand.limits).unwrap();
     assert_eq!(tree.iter().map(|(path, _)| path).collect::<Vec<_>>(), ["a.yaml"]);
-    let before = stand.server.heard().len();
+    let before = stand.server.requests().len();
     asked.known = Some(artifact);
     assert!(matches!(stand.fetch(&asked).await, Ok(Fetched::Unchanged { .. })));
     // Another revision of the same file is a new artifact.
@@ -98,23 +109,23 @@ async fn what_the_digest_says_is_stored_and_not_fetched_again() {
         panic!("nothing stored")
     };
     assert_eq!(artifact.facts.revision, "v2");
-    assert_eq!(stand.server.heard().len(), before, "nobody was asked");
+    assert_eq!(stand.server.requests().len(), before, "nobody was asked");
 }
 
 #[tokio::test]
 async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
     let mut stand = Stand::new().await;
-    let archive = pack(&[("a.yaml", "x")]);
-    let good = digest(&archive);
+    let archive = pack_files(&[("a.yaml", "x")]);
+    let good = compute_digest(&archive);
     let check = |answered: Result<Fetched, String>, expected: &str| {
         let message = answered.unwrap_err();
         assert!(message.contains(expected), "{expected}: {message}");
     };
     let bytes = archive.clone();
     stand.server.answer_with(move |_| Some(Answer::of(200, bytes.clone())));
-    let other = digest(b"another");
-    check(stand.fetch(&stand.ask(&other)).await, "and its status says");
-    assert!(!stand.store.contains(&source(), &good) && !stand.store.contains(&source(), &other));
+    let other = compute_digest(b"another");
+    check(stand.fetch(&stand.make_request(&other)).await, "and its status says");
+    assert!(!stand.store.contains(&source_key(), &good) && !stand.store.contains(&source_key(), &other));
     // Addresses that the policy denies for sources, too.
     for url in [
         "http://169.254.169.254/latest/x",
@@ -123,7 +134,7 @@ async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
     ] {
         let asked = DownloadRequest {
             url: url.to_owned(),
-            ..stand.ask(&good)
+            ..stand.make_request(&good)
         };
         assert!(stand.fetch(&asked).await.is_err(), "{url}");
     }
@@ -133,21 +144,21 @@ async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
         .server
         .answer_with(move |_| Some(Answer::of(302, "").with("Location", elsewhere.clone())));
     check(
-        stand.fetch(&stand.ask(&good)).await,
+        stand.fetch(&stand.make_request(&good)).await,
         "answered HTTP 302; redirects are not followed",
     );
-    assert!(trap.heard().is_empty());
+    assert!(trap.requests().is_empty());
     stand.server.answer_with(|_| Some(Answer::of(404, "secret words")));
-    let message = stand.fetch(&stand.ask(&good)).await.unwrap_err();
+    let message = stand.fetch(&stand.make_request(&good)).await.unwrap_err();
     assert!(message.contains("HTTP 404") && !message.contains("secret"), "{message}");
     stand.limits.received_bytes = 10;
     let bytes = archive.clone();
     stand.server.answer_with(move |_| Some(Answer::of(200, bytes.clone())));
     assert!(
-        stand.fetch(&stand.ask(&good)).await.is_err(),
+        stand.fetch(&stand.make_request(&good)).await.is_err(),
         "it is longer than may be received"
     );
     // The control: within the bounds it is stored.
     stand.limits = Limits::default();
-    assert!(stand.fetch(&stand.ask(&good)).await.is_ok());
+    assert!(stand.fetch(&stand.make_request(&good)).await.is_ok());
 }

@@ -69,7 +69,7 @@ impl Api {
                         noted.lock().unwrap().push(asked.to_owned());
                         let says = said.lock().unwrap().clone();
                         let answer = match says {
-                            Says::Token { seconds } => answer(asked, &head, seconds),
+                            Says::Token { seconds } => make_answer(asked, &head, seconds),
                             Says::Raw(answer) => answer,
                             Says::Flood => {
                                 let _ = client.write_all(b"HTTP/1.1 201 Created\r\n\r\n").await;
@@ -87,7 +87,7 @@ impl Api {
         Self { url, says, asked, task }
     }
 
-    fn say(&self, says: Says) {
+    fn set_answer(&self, says: Says) {
         *self.says.lock().unwrap() = says;
     }
 
@@ -97,7 +97,7 @@ impl Api {
 }
 
 /// Answers as GitHub does to a request that is signed with the App's key.
-fn answer(asked: &str, head: &str, seconds: i64) -> String {
+fn make_answer(asked: &str, head: &str, seconds: i64) -> String {
     let json = |status: &str, body: Value| {
         let body = body.to_string();
         format!(
@@ -144,7 +144,7 @@ fn is_signed(head: &str) -> bool {
 }
 
 /// Makes a repository that only a token of the App opens.
-async fn bed() -> (Bed, Api) {
+async fn start_bed() -> (Bed, Api) {
     let api = Api::start().await;
     let mut bed = Bed::with(Options {
         authentication: Some(HttpAuthentication::Basic {
@@ -159,7 +159,7 @@ async fn bed() -> (Bed, Api) {
     (bed, api)
 }
 
-fn app(api: &Api, entries: &[(&str, &str)]) -> SecretData {
+fn app_secret(api: &Api, entries: &[(&str, &str)]) -> SecretData {
     let usual = [
         ("githubAppID", "42"),
         ("githubAppPrivateKey", KEY),
@@ -182,11 +182,11 @@ fn read(bed: &Bed, source: SourceKey, secret: SecretData) -> Result<GitRequest, 
 
 #[tokio::test]
 async fn a_token_is_fetched_once_for_a_source_and_no_other_source_has_it() {
-    let (bed, api) = bed().await;
+    let (bed, api) = start_bed().await;
     let tokens = AppTokens::default();
     let by_id = [("githubAppInstallationID", "7\n")];
     let request = |source: SourceKey, entries: &[(&str, &str)]| {
-        let mut request = read(&bed, source, app(&api, entries)).unwrap();
+        let mut request = read(&bed, source, app_secret(&api, entries)).unwrap();
         request.tokens = tokens.clone();
         request
     };
@@ -210,7 +210,7 @@ async fn a_token_is_fetched_once_for_a_source_and_no_other_source_has_it() {
     assert_eq!(api.take_asked(), finds);
     // A token that ends soon is not used again.
     tokens.forget(&source());
-    api.say(Says::Token { seconds: 240 });
+    api.set_answer(Says::Token { seconds: 240 });
     bed.get_request(&first).await;
     bed.get_request(&first).await;
     assert_eq!(api.take_asked(), [asks, asks]);
@@ -219,13 +219,13 @@ async fn a_token_is_fetched_once_for_a_source_and_no_other_source_has_it() {
 
 #[tokio::test]
 async fn a_token_that_is_not_accepted_is_not_kept() {
-    let (bed, api) = bed().await;
+    let (bed, api) = start_bed().await;
     let other = bed.server.create("other").await.unwrap();
     other.commit([("a", "x")], "first").await.unwrap();
-    let mut request = read(&bed, source(), app(&api, &[("githubAppInstallationID", "7")])).unwrap();
+    let mut request = read(&bed, source(), app_secret(&api, &[("githubAppInstallationID", "7")])).unwrap();
     request.tokens = AppTokens::default();
     let body = json!({ "token": "ghs_wrong", "expires_at": "2099-01-01T00:00:00Z" }).to_string();
-    api.say(Says::Raw(format!(
+    api.set_answer(Says::Raw(format!(
         "HTTP/1.1 201 Created\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )));
@@ -233,15 +233,15 @@ async fn a_token_that_is_not_accepted_is_not_kept() {
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(!message.contains("ghs_wrong"), "{message}");
     // After GitHub has issued a good token, it is used.
-    api.say(Says::Token { seconds: 3600 });
+    api.set_answer(Says::Token { seconds: 3600 });
     bed.get_request(&request).await;
     assert_eq!(api.take_asked().len(), 2);
 }
 
 #[tokio::test]
 async fn whatever_the_api_says_is_an_error_without_its_words() {
-    let (bed, api) = bed().await;
-    let request = read(&bed, source(), app(&api, &[("githubAppInstallationID", "7")])).unwrap();
+    let (bed, api) = start_bed().await;
+    let request = read(&bed, source(), app_secret(&api, &[("githubAppInstallationID", "7")])).unwrap();
     let raw = |status: &str, body: &str| {
         Says::Raw(format!(
             "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
@@ -299,7 +299,7 @@ async fn whatever_the_api_says_is_an_error_without_its_words() {
         ),
         (Says::Flood, FetchReason::GitOperationFailed, "longer than 256 KiB"),
     ] {
-        api.say(says);
+        api.set_answer(says);
         let (error, message) = bed.refuse_request(&request).await;
         assert_eq!(error.reason(), reason, "{message}");
         assert!(
@@ -307,11 +307,16 @@ async fn whatever_the_api_says_is_an_error_without_its_words() {
             "{expected}: {message}"
         );
         assert!(!message.contains("quo") && !message.contains("PRIVATE"), "{message}");
-        assert!(!error.stalled());
+        assert!(!error.is_stalled());
     }
-    api.say(Says::Token { seconds: 3600 });
-    let nobody = read(&bed, source(), app(&api, &[("githubAppInstallationOwner", "nobody")])).unwrap();
-    let (_, message) = bed.refuse_request(&nobody).await;
+    api.set_answer(Says::Token { seconds: 3600 });
+    let unknown_owner = read(
+        &bed,
+        source(),
+        app_secret(&api, &[("githubAppInstallationOwner", "nobody")]),
+    )
+    .unwrap();
+    let (_, message) = bed.refuse_request(&unknown_owner).await;
     assert!(
         message.contains("not installed for the organization or user"),
         "{message}"
@@ -319,7 +324,7 @@ async fn whatever_the_api_says_is_an_error_without_its_words() {
     let foreign = read(
         &bed,
         source(),
-        app(&api, &[("githubAppID", "43"), ("githubAppInstallationID", "7")]),
+        app_secret(&api, &[("githubAppID", "43"), ("githubAppInstallationID", "7")]),
     )
     .unwrap();
     let (_, message) = bed.refuse_request(&foreign).await;
@@ -330,7 +335,7 @@ async fn whatever_the_api_says_is_an_error_without_its_words() {
         "https://localhost/api/v3",
         "http://[::1]:80",
     ] {
-        let secret = app(&api, &[("githubAppInstallationID", "7"), ("githubAppBaseURL", base)]);
+        let secret = app_secret(&api, &[("githubAppInstallationID", "7"), ("githubAppBaseURL", base)]);
         let (error, message) = bed.refuse_request(&read(&bed, source(), secret).unwrap()).await;
         assert!(matches!(error, FetchError::AddressDenied(_)), "{message}");
     }
@@ -339,7 +344,7 @@ async fn whatever_the_api_says_is_an_error_without_its_words() {
 
 #[tokio::test]
 async fn mistakes_in_the_secret_are_named_without_its_values() {
-    let (bed, api) = bed().await;
+    let (bed, api) = start_bed().await;
     let id = ("githubAppInstallationID", "7");
     for (entries, expected) in [
         (
@@ -373,7 +378,7 @@ async fn mistakes_in_the_secret_are_named_without_its_values() {
             "githubAppBaseURL is no http or https URL",
         ),
     ] {
-        let error = read(&bed, source(), app(&api, &entries)).unwrap_err();
+        let error = read(&bed, source(), app_secret(&api, &entries)).unwrap_err();
         assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{error}");
         assert!(
             error.to_string().contains(expected) && !error.to_string().contains("hush"),
@@ -389,7 +394,7 @@ async fn mistakes_in_the_secret_are_named_without_its_values() {
     assert_eq!(error.reason(), FetchReason::InvalidProviderConfiguration);
     // The Secret of an App without the provider is refused: the fetch would run without credentials.
     let secrets = GitSecrets {
-        credentials: Some(app(&api, &[id])),
+        credentials: Some(app_secret(&api, &[id])),
         ..GitSecrets::default()
     };
     let error = GitRequest::read(source(), bed.request(json!({"branch": "main"})).asked, &secrets).unwrap_err();

@@ -19,11 +19,11 @@ const FILES: [(&str, &str); 7] = [
     ("deploy/base/c.yaml", "c"),
 ];
 
-fn paths(bed: &Bed, artifact: &tenure_remote_requests::artifact::StoredArtifact) -> Vec<String> {
+fn list_paths(bed: &Bed, artifact: &tenure_remote_requests::artifact::StoredArtifact) -> Vec<String> {
     bed.load(artifact).iter().map(|(path, _)| path.to_owned()).collect()
 }
 
-fn sparse(bed: &Bed, folders: &[&str]) -> GitRequest {
+fn sparse_request(bed: &Bed, folders: &[&str]) -> GitRequest {
     let mut request = bed.request(json!({"branch": "main"}));
     request.asked.sparse = folders.iter().map(|folder| (*folder).to_owned()).collect();
     request
@@ -34,23 +34,23 @@ async fn only_the_folders_asked_for_are_taken() {
     let bed = Bed::new().await;
     bed.repository.commit(FILES, "files").await.unwrap();
     // A folder whose name only begins the same is not selected. Ignore files of folders that are not selected have no effect.
-    let (artifact, _) = bed.get_request(&sparse(&bed, &["app", "deploy/base"])).await;
+    let (artifact, _) = bed.get_request(&sparse_request(&bed, &["app", "deploy/base"])).await;
     assert_eq!(
-        paths(&bed, &artifact),
+        list_paths(&bed, &artifact),
         ["app/.sourceignore", "app/a.yaml", "deploy/base/c.yaml"]
     );
-    let (artifact, _) = bed.get_request(&sparse(&bed, &["README.md"])).await;
-    assert_eq!(paths(&bed, &artifact), ["README.md"]);
+    let (artifact, _) = bed.get_request(&sparse_request(&bed, &["README.md"])).await;
+    assert_eq!(list_paths(&bed, &artifact), ["README.md"]);
 
     // The same commit with other folders is another artifact.
     let known = Some(&artifact);
-    let again = bed.fetch(&sparse(&bed, &["README.md"]), known).await.unwrap();
+    let again = bed.fetch(&sparse_request(&bed, &["README.md"]), known).await.unwrap();
     assert!(matches!(again, Fetched::Unchanged { .. }), "{again:?}");
-    let other = bed.fetch(&sparse(&bed, &["app"]), known).await.unwrap();
+    let other = bed.fetch(&sparse_request(&bed, &["app"]), known).await.unwrap();
     assert!(matches!(other, Fetched::Stored { .. }), "{other:?}");
 
     for missing in ["nothing", "app/nothing", "README.md/x"] {
-        let (error, message) = bed.refuse_request(&sparse(&bed, &["app", missing])).await;
+        let (error, message) = bed.refuse_request(&sparse_request(&bed, &["app", missing])).await;
         assert!(matches!(error, FetchError::MissingFolder { .. }), "{message}");
         assert!(message.contains(&format!("{missing:?} does not exist")), "{message}");
     }
@@ -64,14 +64,14 @@ async fn what_is_not_taken_does_not_count() {
     bed.repository.commit(many, "many").await.unwrap();
     bed.repository.commit([("few/a", "x")], "few").await.unwrap();
     bed.limits.files = 10;
-    let (error, _) = bed.refuse_request(&sparse(&bed, &[])).await;
+    let (error, _) = bed.refuse_request(&sparse_request(&bed, &[])).await;
     assert!(matches!(error, FetchError::TooLarge { what: "files", .. }));
-    let (artifact, _) = bed.get_request(&sparse(&bed, &["few"])).await;
-    assert_eq!(paths(&bed, &artifact), ["few/a"]);
+    let (artifact, _) = bed.get_request(&sparse_request(&bed, &["few"])).await;
+    assert_eq!(list_paths(&bed, &artifact), ["few/a"]);
 }
 
 /// Makes a repository beside the bed's own, and stores its artifact.
-async fn beside(bed: &Bed, name: &str, files: &[(&str, Content)]) -> IncludedArtifact {
+async fn store_beside(bed: &Bed, name: &str, files: &[(&str, Content)]) -> IncludedArtifact {
     bed.repository.commit_on(name, files.to_vec(), "beside").await.unwrap();
     let mut request = bed.request(json!({ "branch": name }));
     request.source = SourceKey::new("GitRepository", "team", name, "1").unwrap();
@@ -80,7 +80,7 @@ async fn beside(bed: &Bed, name: &str, files: &[(&str, Content)]) -> IncludedArt
 }
 
 /// Makes a request that includes stored artifacts of other sources, each from one path to another.
-fn including(bed: &Bed, includes: &[(&str, &IncludedArtifact, &str, &str)]) -> GitRequest {
+fn request_including(bed: &Bed, includes: &[(&str, &IncludedArtifact, &str, &str)]) -> GitRequest {
     let mut asked = bed.request(json!({"branch": "main"})).asked;
     let include = |(name, artifact, from, to): &(&str, &IncludedArtifact, &str, &str)| IncludeRequest {
         name: (*name).to_owned(),
@@ -103,12 +103,12 @@ async fn files_of_other_repositories_go_where_it_is_said() {
         ("kit/note.txt", "note".into()),
         ("other.yaml", "other".into()),
     ];
-    let base = beside(&bed, "base", &files).await;
-    let mut request = including(&bed, &[("base", &base, "", "base"), ("base", &base, "kit", "kit")]);
+    let base = store_beside(&bed, "base", &files).await;
+    let mut request = request_including(&bed, &[("base", &base, "", "base"), ("base", &base, "kit", "kit")]);
     request.asked.ignore = Some("/base/*.yaml\n*.txt\n".to_owned());
     let (artifact, _) = bed.get_request(&request).await;
     assert_eq!(
-        paths(&bed, &artifact),
+        list_paths(&bed, &artifact),
         ["base/kit/link", "base/kit/run.sh", "kit/link", "kit/run.sh", "own.yaml"]
     );
     assert_eq!(artifact.included, [base.clone(), base.clone()]);
@@ -117,9 +117,9 @@ async fn files_of_other_repositories_go_where_it_is_said() {
     assert_eq!(again.facts, artifact.facts);
 
     // A single file.
-    let one = including(&bed, &[("base", &base, "other.yaml", "deep/er.yaml")]);
+    let one = request_including(&bed, &[("base", &base, "other.yaml", "deep/er.yaml")]);
     let (artifact, _) = bed.get_request(&one).await;
-    assert_eq!(paths(&bed, &artifact), ["deep/er.yaml", "own.yaml"]);
+    assert_eq!(list_paths(&bed, &artifact), ["deep/er.yaml", "own.yaml"]);
 
     // Another artifact of an included source makes another artifact of this one, although its own commit is the same.
     let known = Some(&artifact);
@@ -127,8 +127,8 @@ async fn files_of_other_repositories_go_where_it_is_said() {
         bed.fetch(&one, known).await.unwrap(),
         Fetched::Unchanged { .. }
     ));
-    let newer = beside(&bed, "base", &[("other.yaml", "newer".into())]).await;
-    let newer = including(&bed, &[("base", &newer, "other.yaml", "deep/er.yaml")]);
+    let newer = store_beside(&bed, "base", &[("other.yaml", "newer".into())]).await;
+    let newer = request_including(&bed, &[("base", &newer, "other.yaml", "deep/er.yaml")]);
     let Fetched::Stored { artifact, .. } = bed.fetch(&newer, known).await.unwrap() else {
         panic!("nothing new")
     };
@@ -148,7 +148,7 @@ async fn nothing_is_put_over_or_behind_something_else() {
         ("out", Content::Link("../../etc".to_owned())),
     ];
     bed.repository.commit(own, "own").await.unwrap();
-    let base = beside(&bed, "base", &[("a/in.yaml", "a".into()), ("b.yaml", "b".into())]).await;
+    let base = store_beside(&bed, "base", &[("a/in.yaml", "a".into()), ("b.yaml", "b".into())]).await;
     for (from, to, expected) in [
         (
             "b.yaml",
@@ -171,16 +171,18 @@ async fn nothing_is_put_over_or_behind_something_else() {
         ("", "../up", "has an empty, \".\" or \"..\" part"),
         ("", ".git/hooks", "leads into .git"),
     ] {
-        let (error, message) = bed.refuse_request(&including(&bed, &[("base", &base, from, to)])).await;
+        let (error, message) = bed
+            .refuse_request(&request_including(&bed, &[("base", &base, from, to)]))
+            .await;
         assert!(matches!(error, FetchError::Misplaced { .. }), "{message}");
         assert!(message.contains(expected), "{from} {to}: {message}");
     }
     // Files may be added to an existing folder.
     let (artifact, _) = bed
-        .get_request(&including(&bed, &[("base", &base, "b.yaml", "folder/b.yaml")]))
+        .get_request(&request_including(&bed, &[("base", &base, "b.yaml", "folder/b.yaml")]))
         .await;
     assert_eq!(
-        paths(&bed, &artifact),
+        list_paths(&bed, &artifact),
         ["folder/b.yaml", "folder/in.yaml", "out", "own.yaml"]
     );
     bed.assert_tidy();
@@ -193,11 +195,11 @@ async fn everything_that_is_included_counts_against_one_limit() {
         .commit([("own", vec![b'x'; 40 << 10])], "own")
         .await
         .unwrap();
-    let base = beside(&bed, "base", &[("a", vec![b'x'; 40 << 10].into())]).await;
+    let base = store_beside(&bed, "base", &[("a", vec![b'x'; 40 << 10].into())]).await;
     bed.limits.unpacked_bytes = 100 << 10;
-    let once = including(&bed, &[("base", &base, "", "one")]);
+    let once = request_including(&bed, &[("base", &base, "", "one")]);
     bed.get_request(&once).await;
-    let twice = including(&bed, &[("base", &base, "", "one"), ("base", &base, "", "two")]);
+    let twice = request_including(&bed, &[("base", &base, "", "one"), ("base", &base, "", "two")]);
     let (error, message) = bed.refuse_request(&twice).await;
     assert!(
         matches!(
@@ -219,7 +221,7 @@ async fn everything_that_is_included_counts_against_one_limit() {
     let includes: Vec<_> = ["b", "c", "d", "e", "f", "g"]
         .map(|to| ("base", &base, "a", to))
         .to_vec();
-    let (error, _) = bed.refuse_request(&including(&bed, &includes)).await;
+    let (error, _) = bed.refuse_request(&request_including(&bed, &includes)).await;
     assert!(matches!(error, FetchError::TooLarge { .. }));
     bed.assert_tidy();
 }

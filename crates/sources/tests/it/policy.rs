@@ -9,7 +9,7 @@ use tenure_sources::{Cidr, Connector, Endpoint, FetchError, Limits, Policy, fetc
 
 use crate::bed::{Bed, endpoint, read_spec};
 
-fn class(policy: &Policy, address: &str) -> Option<&'static str> {
+fn find_class(policy: &Policy, address: &str) -> Option<&'static str> {
     let endpoint: Endpoint = "https://git.example.com".parse().unwrap();
     policy
         .check(&endpoint, address.parse::<IpAddr>().unwrap())
@@ -44,7 +44,7 @@ fn the_default_allows_public_addresses_only() {
         "64:ff9b::140.82.121.4",
         "2002:8c52:7904::1",
     ] {
-        assert_eq!(class(&policy, address), None, "{address}");
+        assert_eq!(find_class(&policy, address), None, "{address}");
     }
     for (address, expected) in [
         ("127.0.0.1", "a loopback address"),
@@ -100,7 +100,7 @@ fn the_default_allows_public_addresses_only() {
         ("::ffff:0:140.82.121.4", "a reserved address"),
         ("64:ff9b:1::5efe:140.82.121.4", "a local NAT64 address"),
     ] {
-        assert_eq!(class(&policy, address), Some(expected), "{address}");
+        assert_eq!(find_class(&policy, address), Some(expected), "{address}");
     }
 }
 
@@ -120,10 +120,14 @@ fn cluster_ranges_are_refused_in_every_form() {
         "2a00:1234:5::1",
         "9.9.9.9",
     ] {
-        assert_eq!(class(&policy, address), Some("an address of the cluster"), "{address}");
+        assert_eq!(
+            find_class(&policy, address),
+            Some("an address of the cluster"),
+            "{address}"
+        );
     }
     for address in ["20.2.0.0", "20.0.255.255", "2a00:1235::1", "9.9.9.8"] {
-        assert_eq!(class(&policy, address), None, "{address}");
+        assert_eq!(find_class(&policy, address), None, "{address}");
     }
     for bad in ["10.0.0.0", "10.0.0.0/33", "::/129", "a/8", "10.0.0.0/-1", ""] {
         assert!(bad.parse::<Cidr>().is_err(), "{bad}");
@@ -217,7 +221,7 @@ async fn nothing_is_connected_to_that_is_denied() {
                 "{url}: {error}"
             );
             assert_eq!(
-                (error.reason().as_str(), error.transient()),
+                (error.reason().as_str(), error.is_transient()),
                 ("GitOperationFailed", false)
             );
         }
@@ -265,15 +269,18 @@ fn special_blocks_are_refused_whatever_they_carry() {
     for (block, class_of) in blocks {
         for rest in ["0:0:0:1", "0:5efe:140.82.121.4", "200:5efe:140.82.121.4"] {
             assert_eq!(
-                class(&policy, &format!("{block}:{rest}")),
+                find_class(&policy, &format!("{block}:{rest}")),
                 Some(class_of),
                 "{block}:{rest}"
             );
         }
-        assert!(class(&policy, &format!("{block}:0:5efe:10.0.0.1")).is_some(), "{block}");
+        assert!(
+            find_class(&policy, &format!("{block}:0:5efe:10.0.0.1")).is_some(),
+            "{block}"
+        );
     }
     // Within a public address, the carried public address is allowed.
-    assert_eq!(class(&policy, "2606:4700::5efe:140.82.121.4"), None);
+    assert_eq!(find_class(&policy, "2606:4700::5efe:140.82.121.4"), None);
 }
 
 #[tokio::test]

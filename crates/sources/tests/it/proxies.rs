@@ -113,7 +113,7 @@ async fn serve(
 }
 
 /// Makes a request for the branch `main` of a URL through a proxy.
-fn through(bed: &Bed, url: &str, proxy: &SecretData) -> GitRequest {
+fn request_through(bed: &Bed, url: &str, proxy: &SecretData) -> GitRequest {
     let mut asked = bed.request(json!({"branch": "main"})).asked;
     asked.url = tenure_api::SourceUrl::new(url);
     asked.proxy = Some("way".to_owned());
@@ -125,7 +125,7 @@ fn through(bed: &Bed, url: &str, proxy: &SecretData) -> GitRequest {
     GitRequest::read(source(), asked, &secrets).unwrap()
 }
 
-fn way(proxy: &TestProxy) -> SecretData {
+fn proxy_secret(proxy: &TestProxy) -> SecretData {
     secret(&[("address", &proxy.url()), ("username", "me"), ("password", "hush")]).unwrap()
 }
 
@@ -145,7 +145,9 @@ async fn plain_requests_are_handed_to_it_and_names_are_its_own_to_know() {
         bed.server.http_url("app"),
     ] {
         let before = proxy.heads().len();
-        let (artifact, _) = bed.get_request(&through(&bed, &url, &way(&proxy))).await;
+        let (artifact, _) = bed
+            .get_request(&request_through(&bed, &url, &proxy_secret(&proxy)))
+            .await;
         assert_eq!(bed.load(&artifact).len(), 1);
         let heads = proxy.heads().split_off(before);
         assert!(heads.len() >= 2);
@@ -166,7 +168,9 @@ async fn ssh_goes_through_a_tunnel() {
     let names = BTreeMap::from([(format!("{}:{}", at.host, at.port), bed.server.ssh_address().unwrap())]);
     let proxy = TestProxy::start(names, Some(SHOWN)).await;
     bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
-    let (artifact, _) = bed.get_request(&through(&bed, &url, &way(&proxy))).await;
+    let (artifact, _) = bed
+        .get_request(&request_through(&bed, &url, &proxy_secret(&proxy)))
+        .await;
     assert_eq!(bed.load(&artifact).len(), 1);
     let heads = proxy.heads();
     assert_eq!(heads.len(), 1);
@@ -184,7 +188,9 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
     let proxy = TestProxy::start(BTreeMap::new(), Some(SHOWN)).await;
     let good = bed.server.http_url("app");
     // A proxy at an address that the policy denies.
-    let (error, message) = bed.refuse_request(&through(&bed, &good, &way(&proxy))).await;
+    let (error, message) = bed
+        .refuse_request(&request_through(&bed, &good, &proxy_secret(&proxy)))
+        .await;
     assert!(matches!(error, FetchError::AddressDenied(_)), "{message}");
     for address in [
         "http://169.254.169.254:80",
@@ -193,7 +199,7 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
         "http://0x7f000001:80",
     ] {
         let way = secret(&[("address", address)]).unwrap();
-        let (error, message) = bed.refuse_request(&through(&bed, &good, &way)).await;
+        let (error, message) = bed.refuse_request(&request_through(&bed, &good, &way)).await;
         assert!(matches!(error, FetchError::AddressDenied(_)), "{address}: {message}");
     }
     // An allowed proxy does not allow the addresses behind it.
@@ -211,7 +217,7 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
         } else {
             None
         };
-        let request = through(&bed, &url, &way(&proxy));
+        let request = request_through(&bed, &url, &proxy_secret(&proxy));
         let (error, message) = bed.refuse_request(&request).await;
         // The key of the ssh URL is checked first.
         assert!(
@@ -233,10 +239,10 @@ async fn what_a_proxy_refuses_is_said_without_its_words_and_without_credentials(
         "https://repository.invalid/app.git",
     ] {
         for (way, expected) in [
-            (way(&proxy), "it does not accept username and password"),
+            (proxy_secret(&proxy), "it does not accept username and password"),
             (secret(&[("address", &proxy.url())]).unwrap(), "it wants credentials"),
         ] {
-            let (error, message) = bed.refuse_request(&through(&bed, url, &way)).await;
+            let (error, message) = bed.refuse_request(&request_through(&bed, url, &way)).await;
             assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{message}");
             assert!(
                 message.contains(expected) && message.contains(&proxy.url()),
@@ -252,7 +258,7 @@ async fn what_a_proxy_refuses_is_said_without_its_words_and_without_credentials(
     bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
     let way = secret(&[("address", &proxy.url())]).unwrap();
     let (error, message) = bed
-        .refuse_request(&through(&bed, "https://repository.invalid/app.git", &way))
+        .refuse_request(&request_through(&bed, "https://repository.invalid/app.git", &way))
         .await;
     assert!(
         matches!(error, FetchError::HttpStatus { status: 502, .. }) && !message.contains("quoted"),
@@ -276,7 +282,7 @@ async fn an_answer_without_end_is_ended_and_a_secret_that_was_not_read_is_no_way
     bed.policy.allow.push(endpoint(&format!("{address}/x")));
     let way = secret(&[("address", &address)]).unwrap();
     let (error, message) = bed
-        .refuse_request(&through(&bed, "https://repository.invalid/app.git", &way))
+        .refuse_request(&request_through(&bed, "https://repository.invalid/app.git", &way))
         .await;
     assert!(
         matches!(error, FetchError::Broken { .. }) && message.contains("has no end"),
@@ -338,14 +344,14 @@ async fn where_another_process_opens_connections_it_judges_what_is_behind_a_prox
     let elsewhere = Arc::new(Elsewhere { policy, asked });
     let reach = Connector::Through(Arc::clone(&elsewhere) as Arc<dyn Connect>);
     // A denied server behind the proxy is refused before the proxy gets a request.
-    let request = through(&bed, "http://169.254.169.254/latest.git", &way(&proxy));
+    let request = request_through(&bed, "http://169.254.169.254/latest.git", &proxy_secret(&proxy));
     let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("a cloud metadata address"), "{error}");
     assert_eq!(proxy.heads(), Vec::<String>::new());
     // The control: a name that only the proxy resolves is fetched, with connections to the proxy alone.
-    let request = through(&bed, "http://repository.invalid/app.git", &way(&proxy));
+    let request = request_through(&bed, "http://repository.invalid/app.git", &proxy_secret(&proxy));
     let fetched = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account).await;
     assert!(fetched.is_ok(), "{fetched:?}");
     assert!(!proxy.heads().is_empty());

@@ -11,14 +11,14 @@ use tokio::net::TcpListener;
 use crate::bed::{Bed, endpoint, secret};
 
 /// Answers every request with this status and location, and records the received requests.
-async fn redirector(
+async fn start_redirector(
     status: u16,
     location: impl Fn(u64) -> String + Send + 'static,
 ) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let keep = Arc::clone(&heard);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&requests);
     tokio::spawn(async move {
         let mut count = 0;
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -41,7 +41,7 @@ async fn redirector(
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
-    (url, heard)
+    (url, requests)
 }
 
 const TAIL: &str = "/info/refs?service=git-upload-pack";
@@ -52,7 +52,7 @@ async fn a_redirect_to_an_allowed_server_is_followed() {
         let mut bed = Bed::new().await;
         bed.repository.commit([("a", "b")], "first").await.unwrap();
         let target = bed.server.http_url("app");
-        let (url, _) = redirector(status, move |_| format!("{target}{TAIL}")).await;
+        let (url, _) = start_redirector(status, move |_| format!("{target}{TAIL}")).await;
         bed.policy.allow.push(endpoint(&format!("{url}/x")));
         let request = bed.request_spec(json!({"url": format!("{url}/old"), "ref": {"branch": "main"}}));
         let (artifact, _) = bed.get_request(&request).await;
@@ -77,7 +77,7 @@ async fn a_redirect_does_not_get_around_the_policy() {
         ),
         (format!("//10.0.0.1/x{TAIL}"), "a private address"),
     ] {
-        let (url, heard) = redirector(302, move |_| target.clone()).await;
+        let (url, requests) = start_redirector(302, move |_| target.clone()).await;
         bed.policy.allow = vec![endpoint(&format!("{url}/x"))];
         let request = bed.request_spec(json!({"url": format!("{url}/old")}));
         let (error, _) = bed.refuse_request(&request).await;
@@ -85,7 +85,7 @@ async fn a_redirect_does_not_get_around_the_policy() {
             matches!(&error, FetchError::AddressDenied(denied) if denied.class == class),
             "{error}"
         );
-        assert_eq!(heard.lock().unwrap().len(), 1);
+        assert_eq!(requests.lock().unwrap().len(), 1);
     }
     assert_eq!(bed.server.requests(), 0);
 }
@@ -111,7 +111,7 @@ async fn redirects_that_are_no_repository_are_refused() {
         (format!("http:///{TAIL}"), "refused"),
     ] {
         let shown = target.clone();
-        let (url, _) = redirector(302, move |_| target.clone()).await;
+        let (url, _) = start_redirector(302, move |_| target.clone()).await;
         bed.policy.allow = vec![endpoint(&format!("{url}/x"))];
         let request = bed.request_spec(json!({"url": format!("{url}/old")}));
         let (error, message) = bed.refuse_request(&request).await;
@@ -124,12 +124,12 @@ async fn redirects_that_are_no_repository_are_refused() {
 #[tokio::test]
 async fn redirects_end() {
     let mut bed = Bed::new().await;
-    let (url, heard) = redirector(302, |count| format!("/turn{count}{TAIL}")).await;
+    let (url, requests) = start_redirector(302, |count| format!("/turn{count}{TAIL}")).await;
     bed.policy.allow = vec![endpoint(&format!("{url}/x"))];
     let request = bed.request_spec(json!({"url": format!("{url}/old")}));
     let (_, message) = bed.refuse_request(&request).await;
     assert!(message.contains("too many in a row"), "{message}");
-    assert_eq!(heard.lock().unwrap().len(), 6);
+    assert_eq!(requests.lock().unwrap().len(), 6);
 }
 
 #[tokio::test]
@@ -148,27 +148,30 @@ async fn credentials_stay_with_their_server() {
 
     // From a server that may have the credentials to one that may not, although that server would accept them.
     let target = bed.server.http_url("app");
-    let (url, heard) = redirector(302, move |_| format!("{target}{TAIL}")).await;
+    let (url, requests) = start_redirector(302, move |_| format!("{target}{TAIL}")).await;
     bed.policy.allow.push(endpoint(&format!("{url}/x")));
     let request = bed.request_spec(json!({"url": format!("{url}/old"), "ref": {"branch": "main"}}));
     let (error, message) = bed.refuse_request(&request).await;
     assert!(matches!(error, FetchError::Unauthorized { .. }), "{message}");
     assert!(message.contains("after a redirect to another host"), "{message}");
-    assert!(heard.lock().unwrap()[0].contains("authorization: Basic "), "{heard:?}");
+    assert!(
+        requests.lock().unwrap()[0].contains("authorization: Basic "),
+        "{requests:?}"
+    );
 
     // In the other direction nothing leaks: a user in the target of a redirect is not sent.
-    let (other, heard) = redirector(404, |_| String::new()).await;
+    let (other, requests) = start_redirector(404, |_| String::new()).await;
     let with_user = other.replace("http://", "http://admin:secret@");
-    let (url, _) = redirector(302, move |_| format!("{with_user}/x{TAIL}")).await;
+    let (url, _) = start_redirector(302, move |_| format!("{with_user}/x{TAIL}")).await;
     bed.policy
         .allow
         .extend([endpoint(&format!("{url}/x")), endpoint(&format!("{other}/x"))]);
     let request = bed.request_spec(json!({"url": format!("{url}/old"), "ref": {"branch": "main"}}));
     let (_, message) = bed.refuse_request(&request).await;
-    let heard = heard.lock().unwrap();
+    let requests = requests.lock().unwrap();
     assert!(
-        heard.len() == 1 && !heard[0].to_lowercase().contains("authorization"),
-        "{heard:?}"
+        requests.len() == 1 && !requests[0].to_lowercase().contains("authorization"),
+        "{requests:?}"
     );
     assert!(!message.contains("secret") && !message.contains("sesame"), "{message}");
 }

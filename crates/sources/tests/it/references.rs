@@ -113,7 +113,7 @@ async fn a_reference_that_is_not_there_is_told_with_its_neighbours() {
         );
         assert!(message.contains(words), "{reference}: {message}");
         assert_eq!(
-            (error.reason().as_str(), error.transient(), error.stalled()),
+            (error.reason().as_str(), error.is_transient(), error.is_stalled()),
             ("GitOperationFailed", false, false)
         );
     }

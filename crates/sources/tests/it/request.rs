@@ -5,7 +5,7 @@ use tenure_sources::{FetchError, GitRequest, Reference, RemoteUrl, SourceKey};
 
 use crate::bed::read_spec;
 
-fn with(key: &str, value: Value) -> Result<GitRequest, FetchError> {
+fn request_with(key: &str, value: Value) -> Result<GitRequest, FetchError> {
     let mut spec = json!({"url": "https://git.example.com/team/app"});
     spec[key] = value;
     read_spec(spec, None)
@@ -20,7 +20,7 @@ fn references_have_fluxs_precedence() {
         for key in keys {
             value.as_object_mut().unwrap().remove(*key);
         }
-        with("ref", value).unwrap().reference
+        request_with("ref", value).unwrap().reference
     };
     assert_eq!(
         without(&[]),
@@ -38,7 +38,7 @@ fn references_have_fluxs_precedence() {
     );
     for empty in [json!({}), json!({"branch": "", "tag": ""}), Value::Null] {
         assert_eq!(
-            with("ref", empty).unwrap().reference,
+            request_with("ref", empty).unwrap().reference,
             Reference::Branch("master".to_owned())
         );
     }
@@ -102,7 +102,7 @@ fn urls_are_read_strictly() {
         let error = RemoteUrl::parse(text).unwrap_err();
         assert!(matches!(error, FetchError::InvalidUrl { .. }), "{text}");
         assert_eq!(
-            (error.reason().as_str(), error.stalled(), error.transient()),
+            (error.reason().as_str(), error.is_stalled(), error.is_transient()),
             ("URLInvalid", true, false)
         );
         assert!(!error.to_string().contains("secret"), "{error}");
@@ -135,21 +135,24 @@ fn names_that_could_be_read_as_something_else_are_refused() {
         &"x".repeat(600),
     ] {
         for (key, field) in [("branch", "spec.ref.branch"), ("tag", "spec.ref.tag")] {
-            let error = with("ref", json!({key: bad})).unwrap_err();
-            assert!(error.to_string().contains(field) && error.stalled(), "{bad}: {error}");
+            let error = request_with("ref", json!({key: bad})).unwrap_err();
+            assert!(
+                error.to_string().contains(field) && error.is_stalled(),
+                "{bad}: {error}"
+            );
         }
         assert!(
-            with("ref", json!({"name": format!("refs/heads/{bad}")})).is_err()
+            request_with("ref", json!({"name": format!("refs/heads/{bad}")})).is_err()
                 || bad == "-x"
                 || bad.starts_with("--")
                 || bad == "@"
         );
     }
     for bad in ["main", "heads/main", "refs", "-refs/x"] {
-        assert!(with("ref", json!({"name": bad})).is_err(), "{bad}");
+        assert!(request_with("ref", json!({"name": bad})).is_err(), "{bad}");
     }
     for bad in ["abc", "HEAD", &"g".repeat(40), &"a".repeat(41), "--all"] {
-        assert!(with("ref", json!({"commit": bad})).is_err(), "{bad}");
+        assert!(request_with("ref", json!({"commit": bad})).is_err(), "{bad}");
     }
 }
 

@@ -20,7 +20,7 @@ impl Author {
     }
 
     fn public(&self) -> Vec<u8> {
-        [string(b"ssh-ed25519"), string(self.0.public_key().as_ref())].concat()
+        [write_string(b"ssh-ed25519"), write_string(self.0.public_key().as_ref())].concat()
     }
 
     /// Returns a Secret that trusts this author.
@@ -31,14 +31,18 @@ impl Author {
 
     fn sign(&self, payload: &[u8]) -> String {
         let hash = digest(&SHA512, payload);
-        let about = [string(b"git"), string(b""), string(b"sha512")].concat();
-        let message = [b"SSHSIG".as_slice(), &about, &string(hash.as_ref())].concat();
-        let signature = [string(b"ssh-ed25519"), string(self.0.sign(&message).as_ref())].concat();
+        let about = [write_string(b"git"), write_string(b""), write_string(b"sha512")].concat();
+        let message = [b"SSHSIG".as_slice(), &about, &write_string(hash.as_ref())].concat();
+        let signature = [
+            write_string(b"ssh-ed25519"),
+            write_string(self.0.sign(&message).as_ref()),
+        ]
+        .concat();
         let all = [
             b"SSHSIG\0\0\0\x01".as_slice(),
-            &string(&self.public()),
+            &write_string(&self.public()),
             &about,
-            &string(&signature),
+            &write_string(&signature),
         ]
         .concat();
         format!(
@@ -49,7 +53,7 @@ impl Author {
 
     /// Writes a signed copy of a commit and returns its id.
     pub(crate) fn sign_commit(&self, folder: &Path, commit: &str) -> String {
-        let content = git(folder, &["cat-file", "commit", commit], b"");
+        let content = run_git(folder, &["cat-file", "commit", commit], b"");
         let signature = self.sign(&content).trim_end().replace('\n', "\n ");
         let text = String::from_utf8(content).unwrap();
         let (headers, message) = text.split_once("\n\n").unwrap();
@@ -66,7 +70,7 @@ impl Author {
 
 /// Writes an object into a repository and returns its id.
 pub(crate) fn write(folder: &Path, kind: &str, content: &str) -> String {
-    let id = git(
+    let id = run_git(
         folder,
         &["hash-object", "-t", kind, "-w", "--stdin"],
         content.as_bytes(),
@@ -75,7 +79,7 @@ pub(crate) fn write(folder: &Path, kind: &str, content: &str) -> String {
 }
 
 /// Runs git in a repository.
-pub(crate) fn git(folder: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+pub(crate) fn run_git(folder: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut child = Command::new("git")
         .args(arguments)
         .current_dir(folder)
@@ -89,6 +93,6 @@ pub(crate) fn git(folder: &Path, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-fn string(bytes: &[u8]) -> Vec<u8> {
+fn write_string(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
 }

@@ -10,7 +10,7 @@ use tenure_sources::{FetchError, GitRequest};
 
 use crate::bed::{Bed, secret, source};
 
-pub(crate) fn key(seed: u8) -> PrivateKey {
+pub(crate) fn make_key(seed: u8) -> PrivateKey {
     PrivateKey::new(KeypairData::Ed25519(Ed25519Keypair::from_seed(&[seed; 32])), "test").unwrap()
 }
 
@@ -18,8 +18,8 @@ pub(crate) fn write_key(key: &PrivateKey) -> String {
     key.to_openssh(LineEnding::LF).unwrap().to_string()
 }
 
-async fn bed(versions: ProtocolVersions) -> Bed {
-    let public = key(1).public_key().to_openssh().unwrap();
+async fn start_bed(versions: ProtocolVersions) -> Bed {
+    let public = make_key(1).public_key().to_openssh().unwrap();
     let ssh = Some(SshOptions::loopback(vec![public]));
     let bed = Bed::with(Options {
         ssh,
@@ -33,24 +33,24 @@ async fn bed(versions: ProtocolVersions) -> Bed {
 
 /// Makes a server with ssh, and a Secret with a key that it accepts.
 pub(crate) async fn bed_with_key() -> Bed {
-    let mut bed = bed(ProtocolVersions::All).await;
+    let mut bed = start_bed(ProtocolVersions::All).await;
     bed.secret = secret(&[
-        ("identity", &write_key(&key(1))),
+        ("identity", &write_key(&make_key(1))),
         ("known_hosts", &bed.server.known_hosts().unwrap()),
     ]);
     bed
 }
 
-fn request(bed: &Bed) -> GitRequest {
+fn ssh_request(bed: &Bed) -> GitRequest {
     bed.request_spec(json!({"url": bed.server.ssh_url("app").unwrap(), "ref": {"branch": "main"}}))
 }
 
 #[tokio::test]
 async fn branches_tags_and_commits_over_both_versions() {
     for versions in [ProtocolVersions::All, ProtocolVersions::OnlyZero] {
-        let mut bed = bed(versions).await;
+        let mut bed = start_bed(versions).await;
         bed.secret = secret(&[
-            ("identity", &write_key(&key(1))),
+            ("identity", &write_key(&make_key(1))),
             ("known_hosts", &bed.server.known_hosts().unwrap()),
         ]);
         let first = bed.repository.resolve("main").await.unwrap().unwrap();
@@ -81,11 +81,11 @@ async fn branches_tags_and_commits_over_both_versions() {
 
 #[tokio::test]
 async fn a_key_with_a_passphrase() {
-    let mut bed = bed(ProtocolVersions::All).await;
+    let mut bed = start_bed(ProtocolVersions::All).await;
     let known = bed.server.known_hosts().unwrap();
     // ssh-keygen writes the key, in the form that users have.
     let path = bed.folder.path().join("key");
-    std::fs::write(&path, write_key(&key(1))).unwrap();
+    std::fs::write(&path, write_key(&make_key(1))).unwrap();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -102,7 +102,7 @@ async fn a_key_with_a_passphrase() {
     }
     let locked = std::fs::read_to_string(&path).unwrap();
     bed.secret = secret(&[("identity", &locked), ("known_hosts", &known), ("password", "open")]);
-    bed.get_request(&request(&bed)).await;
+    bed.get_request(&ssh_request(&bed)).await;
     for (identity, password, words) in [
         (locked.as_str(), Some("wrong"), "password is not the passphrase"),
         (
@@ -137,7 +137,7 @@ async fn a_key_with_a_passphrase() {
         let mut pairs = vec![("identity", identity), ("known_hosts", known.as_str())];
         pairs.extend(password.map(|password| ("password", password)));
         bed.secret = secret(&pairs);
-        let (error, message) = bed.refuse_request(&request(&bed)).await;
+        let (error, message) = bed.refuse_request(&ssh_request(&bed)).await;
         assert!(matches!(error, FetchError::InvalidSecret { .. }), "{message}");
         assert!(message.contains(words), "{message}");
     }
@@ -146,7 +146,7 @@ async fn a_key_with_a_passphrase() {
 /// A key with an extreme number of rounds for its passphrase is refused before any round.
 #[tokio::test]
 async fn a_passphrase_is_not_stretched_for_ever() {
-    let mut bed = bed(ProtocolVersions::All).await;
+    let mut bed = start_bed(ProtocolVersions::All).await;
     let path = bed.folder.path().join("key");
     let mut command = tokio::process::Command::new("ssh-keygen");
     command
@@ -181,18 +181,18 @@ async fn a_passphrase_is_not_stretched_for_ever() {
         ("known_hosts", &bed.server.known_hosts().unwrap()),
         ("password", "open"),
     ]);
-    let (_, message) = bed.refuse_request(&request(&bed)).await;
+    let (_, message) = bed.refuse_request(&ssh_request(&bed)).await;
     assert!(message.contains("stretched more than 500 rounds"), "{message}");
 }
 
 #[tokio::test]
 async fn strangers_are_told_apart() {
-    let mut bed = bed(ProtocolVersions::All).await;
-    let own = write_key(&key(1));
+    let mut bed = start_bed(ProtocolVersions::All).await;
+    let own = write_key(&make_key(1));
     let known = bed.server.known_hosts().unwrap();
     let address = bed.server.ssh_address().unwrap();
     let host = format!("[{}]:{}", address.ip(), address.port());
-    let other_key = key(9);
+    let other_key = make_key(9);
     let other = other_key.public_key().to_openssh().unwrap();
     let print = other_key.fingerprint(HashAlg::Sha256).to_string();
 
@@ -204,24 +204,24 @@ async fn strangers_are_told_apart() {
         (format!("@revoked {known}{known}"), "as revoked"),
     ] {
         bed.secret = secret(&[("identity", &own), ("known_hosts", &known_hosts)]);
-        let (error, message) = bed.refuse_request(&request(&bed)).await;
+        let (error, message) = bed.refuse_request(&ssh_request(&bed)).await;
         assert!(matches!(error, FetchError::HostKey { .. }), "{known_hosts}: {message}");
         assert!(
             message.contains(words) && message.contains("SHA256:") && !message.contains(&print),
             "{message}"
         );
         assert_eq!(
-            (error.reason().as_str(), error.transient()),
+            (error.reason().as_str(), error.is_transient()),
             ("AuthenticationFailed", false)
         );
     }
     // Several lines about the host, one of them with the right key.
     let lines = format!("{host} {other}\n*,!x {}", known.split_once(' ').unwrap().1);
     bed.secret = secret(&[("identity", &own), ("known_hosts", &lines)]);
-    bed.get_request(&request(&bed)).await;
+    bed.get_request(&ssh_request(&bed)).await;
 
-    bed.secret = secret(&[("identity", &write_key(&key(2))), ("known_hosts", &known)]);
-    let (error, message) = bed.refuse_request(&request(&bed)).await;
+    bed.secret = secret(&[("identity", &write_key(&make_key(2))), ("known_hosts", &known)]);
+    let (error, message) = bed.refuse_request(&ssh_request(&bed)).await;
     assert!(matches!(error, FetchError::Unauthorized { .. }), "{message}");
     assert!(
         message.contains("does not accept the Secret's identity for user \"git\""),
@@ -231,9 +231,9 @@ async fn strangers_are_told_apart() {
 
 #[tokio::test]
 async fn what_the_server_says_is_passed_on() {
-    let mut bed = bed(ProtocolVersions::All).await;
+    let mut bed = start_bed(ProtocolVersions::All).await;
     bed.secret = secret(&[
-        ("identity", &write_key(&key(1))),
+        ("identity", &write_key(&make_key(1))),
         ("known_hosts", &bed.server.known_hosts().unwrap()),
     ]);
     let url = bed.server.ssh_url("missing").unwrap();
@@ -247,9 +247,9 @@ async fn what_the_server_says_is_passed_on() {
 
 #[tokio::test]
 async fn ssh_obeys_the_policy_and_the_bounds() {
-    let mut bed = bed(ProtocolVersions::All).await;
+    let mut bed = start_bed(ProtocolVersions::All).await;
     bed.secret = secret(&[
-        ("identity", &write_key(&key(1))),
+        ("identity", &write_key(&make_key(1))),
         ("known_hosts", &bed.server.known_hosts().unwrap()),
     ]);
     let allowed = std::mem::take(&mut bed.policy.allow);
@@ -266,7 +266,7 @@ async fn ssh_obeys_the_policy_and_the_bounds() {
         .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
         .collect();
     bed.repository.commit([("noise", noise)], "noise").await.unwrap();
-    let (error, _) = bed.refuse_request(&request(&bed)).await;
+    let (error, _) = bed.refuse_request(&ssh_request(&bed)).await;
     assert!(
         matches!(
             error,

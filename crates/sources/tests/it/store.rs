@@ -104,7 +104,7 @@ fn load(bytes: &[u8], limits: &Limits) -> Result<tenure_sources::Tree, StorageEr
     store.load(&source(), &format!("sha256:{hex}"), limits)
 }
 
-fn archive(entries: &[(&[u8], EntryType, &[u8])]) -> Vec<u8> {
+fn make_archive(entries: &[(&[u8], EntryType, &[u8])]) -> Vec<u8> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (name, kind, content) in entries {
         let mut header = Header::new_gnu();
@@ -129,14 +129,14 @@ fn archive(entries: &[(&[u8], EntryType, &[u8])]) -> Vec<u8> {
 fn archives_that_lie_are_refused() {
     let regular = EntryType::Regular;
     let limits = Limits::default();
-    let good = archive(&[
+    let good = make_archive(&[
         (b"a", regular, b"1"),
         (b"b/c", regular, b"2"),
         (b"l", EntryType::Symlink, b"../a"),
     ]);
     assert_eq!(load(&good, &limits).unwrap().len(), 3);
     // A layer that was copied unchanged comes from another program: with folders, and a dot in front of every path.
-    let by_others = archive(&[(b"./", EntryType::Directory, b""), (b"./a", regular, b"1")]);
+    let by_others = make_archive(&[(b"./", EntryType::Directory, b""), (b"./a", regular, b"1")]);
     assert!(load(&by_others, &limits).unwrap().entry("a").is_some());
     let deep = format!("{}f", "d/".repeat(45));
     for (what, entries) in [
@@ -159,11 +159,11 @@ fn archives_that_lie_are_refused() {
         ),
         ("not UTF-8", vec![(b"\xff", regular, b"1")]),
     ] {
-        let error = load(&archive(&entries), &limits).unwrap_err();
+        let error = load(&make_archive(&entries), &limits).unwrap_err();
         assert!(matches!(error, StorageError::InvalidArchive { .. }), "{what}: {error}");
     }
     let shallow = Limits { depth: 40, ..limits };
-    assert!(load(&archive(&[(deep.as_bytes(), regular, b"1")]), &shallow).is_err());
+    assert!(load(&make_archive(&[(deep.as_bytes(), regular, b"1")]), &shallow).is_err());
     assert!(matches!(
         load(b"no archive", &limits).unwrap_err(),
         StorageError::InvalidArchive { .. }
@@ -175,7 +175,7 @@ fn archives_that_lie_are_refused() {
 fn archives_are_bounded() {
     let zeros = vec![0; 4 << 20];
     let regular = EntryType::Regular;
-    let bytes = archive(&[(b"a", regular, &zeros), (b"b", regular, &zeros), (b"c", regular, b"")]);
+    let bytes = make_archive(&[(b"a", regular, &zeros), (b"b", regular, &zeros), (b"c", regular, b"")]);
     assert!(bytes.len() < 100_000, "it is a small bomb");
     for limits in [
         Limits {

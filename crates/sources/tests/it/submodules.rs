@@ -11,18 +11,18 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::bed::{Bed, endpoint, secret};
 
-fn paths(bed: &Bed, artifact: &StoredArtifact) -> Vec<String> {
+fn list_paths(bed: &Bed, artifact: &StoredArtifact) -> Vec<String> {
     bed.load(artifact).iter().map(|(path, _)| path.to_owned()).collect()
 }
 
-fn recursive(bed: &Bed) -> GitRequest {
+fn recursive_request(bed: &Bed) -> GitRequest {
     let mut request = bed.request(json!({"branch": "main"}));
     request.asked.submodules = true;
     request
 }
 
 /// Commits submodules, each with its path, address and commit, and other files.
-async fn commit(repository: &Repository, modules: &[(&str, &str, &str)], files: &[(&str, &str)]) -> String {
+async fn commit_files(repository: &Repository, modules: &[(&str, &str, &str)], files: &[(&str, &str)]) -> String {
     let mut changes: Vec<(String, Content)> = Vec::new();
     let mut text = String::new();
     for (path, address, commit) in modules {
@@ -34,10 +34,10 @@ async fn commit(repository: &Repository, modules: &[(&str, &str, &str)], files: 
     repository.commit(changes, "modules").await.unwrap()
 }
 
-async fn refused(bed: &Bed, expected: &str) -> FetchError {
-    let (error, message) = bed.refuse_request(&recursive(bed)).await;
+async fn expect_refusal(bed: &Bed, expected: &str) -> FetchError {
+    let (error, message) = bed.refuse_request(&recursive_request(bed)).await;
     assert!(message.contains(expected), "{expected}: {message}");
-    assert!(!error.stalled(), "{message}");
+    assert!(!error.is_stalled(), "{message}");
     bed.assert_tidy();
     error
 }
@@ -51,27 +51,27 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
         .commit([("d.yaml", "d"), ("d.jpg", "d"), ("note.txt", "d")], "deep")
         .await
         .unwrap();
-    let inner = commit(&library, &[("in", "../deep.git", &deepest)], &[("l.yaml", "old")]).await;
+    let inner = commit_files(&library, &[("in", "../deep.git", &deepest)], &[("l.yaml", "old")]).await;
     library.commit([("l.yaml", "new")], "later").await.unwrap();
     let address = bed.server.http_url("library");
     let modules = [
         ("lib/one", "../library.git", inner.as_str()),
         ("lib/two", &address, &inner),
     ];
-    commit(
+    commit_files(
         &bed.repository,
         &modules,
         &[("own.yaml", "own"), ("lib/own.yaml", "own")],
     )
     .await;
     let (without, _) = bed.get(json!({"branch": "main"})).await;
-    assert_eq!(paths(&bed, &without), ["lib/own.yaml", "own.yaml"]);
-    let mut request = recursive(&bed);
+    assert_eq!(list_paths(&bed, &without), ["lib/own.yaml", "own.yaml"]);
+    let mut request = recursive_request(&bed);
     let Fetched::Stored { artifact, .. } = bed.fetch(&request, Some(&without)).await.unwrap() else {
         panic!("nothing new");
     };
     assert_eq!(
-        paths(&bed, &artifact),
+        list_paths(&bed, &artifact),
         [
             "lib/one/in/d.yaml",
             "lib/one/in/note.txt",
@@ -93,7 +93,7 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
     request.asked.ignore = Some("/lib/two\n*.txt\n".to_owned());
     let (artifact, _) = bed.get_request(&request).await;
     assert_eq!(
-        paths(&bed, &artifact),
+        list_paths(&bed, &artifact),
         [
             "lib/one/in/d.jpg",
             "lib/one/in/d.yaml",
@@ -103,11 +103,11 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
         ]
     );
     // With sparse folders, only the submodules in them are fetched.
-    let mut request = recursive(&bed);
+    let mut request = recursive_request(&bed);
     request.asked.sparse = vec!["lib/one".to_owned()];
     let (artifact, _) = bed.get_request(&request).await;
     assert_eq!(
-        paths(&bed, &artifact),
+        list_paths(&bed, &artifact),
         ["lib/one/in/d.yaml", "lib/one/in/note.txt", "lib/one/l.yaml"]
     );
     bed.assert_tidy();
@@ -115,9 +115,9 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
     // A submodule without an address is refused, unless its files are excluded anyway.
     let nowhere = [("lib/nowhere", Content::Submodule(inner.clone()))];
     bed.repository.commit(nowhere, "nowhere").await.unwrap();
-    refused(&bed, "the submodule \"lib/nowhere\" has no address").await;
+    expect_refusal(&bed, "the submodule \"lib/nowhere\" has no address").await;
     for ignore in ["/lib/nowhere/\n", "/lib/\n"] {
-        let mut request = recursive(&bed);
+        let mut request = recursive_request(&bed);
         request.asked.ignore = Some(ignore.to_owned());
         bed.get_request(&request).await;
     }
@@ -129,8 +129,8 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
     // A commit that does not exist.
     let missing = "1".repeat(40);
     let modules = [("lib/one", "../library.git", missing.as_str()), modules[1]];
-    commit(&bed.repository, &modules, &[]).await;
-    refused(&bed, "submodule \"lib/one\": ").await;
+    commit_files(&bed.repository, &modules, &[]).await;
+    expect_refusal(&bed, "submodule \"lib/one\": ").await;
 }
 
 #[tokio::test]
@@ -147,9 +147,9 @@ async fn credentials_stay_with_the_sources_own_host() {
     bed.secret = secret(&[("username", "git"), ("password", "hush")]);
     let library = bed.server.create("library").await.unwrap();
     let inner = library.commit([("l.yaml", "l")], "first").await.unwrap();
-    commit(&bed.repository, &[("lib", "../library.git", &inner)], &[]).await;
-    let (artifact, _) = bed.get_request(&recursive(&bed)).await;
-    assert_eq!(paths(&bed, &artifact), ["lib/l.yaml"]);
+    commit_files(&bed.repository, &[("lib", "../library.git", &inner)], &[]).await;
+    let (artifact, _) = bed.get_request(&recursive_request(&bed)).await;
+    assert_eq!(list_paths(&bed, &artifact), ["lib/l.yaml"]);
 
     // Another port is another host.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -167,8 +167,8 @@ async fn credentials_stay_with_the_sources_own_host() {
             let _ = client.write_all(b"HTTP/1.1 401 no\r\nContent-Length: 0\r\n\r\n").await;
         }
     });
-    commit(&bed.repository, &[("lib", &foreign, &inner)], &[]).await;
-    let error = refused(&bed, "submodule \"lib\": authentication to").await;
+    commit_files(&bed.repository, &[("lib", &foreign, &inner)], &[]).await;
+    let error = expect_refusal(&bed, "submodule \"lib\": authentication to").await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(!error.to_string().contains("hush"));
     let heads = heads.lock().unwrap().clone();
@@ -176,13 +176,13 @@ async fn credentials_stay_with_the_sources_own_host() {
     assert!(!heads[0].to_ascii_lowercase().contains("authorization"), "{heads:?}");
     server.abort();
 
-    commit(
+    commit_files(
         &bed.repository,
         &[("lib", "git@elsewhere.example:team/x.git", &inner)],
         &[],
     )
     .await;
-    refused(
+    expect_refusal(
         &bed,
         "ssh needs a key, and credentials are only sent to the host of spec.url",
     )
@@ -208,14 +208,14 @@ async fn no_address_and_no_path_leads_out() {
         (inward.as_str(), "a loopback address"),
         ("\"open", "is not closed"),
     ] {
-        commit(&bed.repository, &[("lib", address, &first)], &[]).await;
-        let error = refused(&bed, expected).await;
+        commit_files(&bed.repository, &[("lib", address, &first)], &[]).await;
+        let error = expect_refusal(&bed, expected).await;
         assert_ne!(error.reason(), FetchReason::UrlInvalid);
     }
     // A `.gitmodules` that is a link.
     let link = [(".gitmodules", Content::Link("a".to_owned()))];
     bed.repository.commit(link, "link").await.unwrap();
-    refused(&bed, "\".gitmodules\" is no regular file").await;
+    expect_refusal(&bed, "\".gitmodules\" is no regular file").await;
     // A path in `.gitmodules` without a submodule puts no files there.
     let odd = format!(
         "[submodule \"x\"]\n\tpath = ../../up\n\turl = {}\n",
@@ -223,8 +223,8 @@ async fn no_address_and_no_path_leads_out() {
     );
     let modules = [(".gitmodules", odd.into()), ("lib", Content::Removed)];
     bed.repository.commit(modules, "odd").await.unwrap();
-    let (artifact, _) = bed.get_request(&recursive(&bed)).await;
-    assert_eq!(paths(&bed, &artifact), ["a"]);
+    let (artifact, _) = bed.get_request(&recursive_request(&bed)).await;
+    assert_eq!(list_paths(&bed, &artifact), ["a"]);
 }
 
 #[tokio::test]
@@ -238,32 +238,32 @@ async fn their_number_their_depth_and_their_size_are_bounded() {
     let first = last.clone();
     // A repository that contains itself, ten times nested.
     for _ in 0..10 {
-        last = commit(&bed.repository, &[("in", "./", &last)], &[]).await;
+        last = commit_files(&bed.repository, &[("in", "./", &last)], &[]).await;
     }
-    let (artifact, _) = bed.get_request(&recursive(&bed)).await;
-    assert_eq!(paths(&bed, &artifact).len(), 11);
-    commit(&bed.repository, &[("in", "./", &last)], &[]).await;
-    let error = refused(&bed, "submodules in submodules exceed 10").await;
+    let (artifact, _) = bed.get_request(&recursive_request(&bed)).await;
+    assert_eq!(list_paths(&bed, &artifact).len(), 11);
+    commit_files(&bed.repository, &[("in", "./", &last)], &[]).await;
+    let error = expect_refusal(&bed, "submodules in submodules exceed 10").await;
     assert!(matches!(error, FetchError::TooLarge { .. }));
 
     let names: Vec<String> = (0..33).map(|at| format!("in{at}")).collect();
     let many: Vec<_> = names.iter().map(|name| (name.as_str(), "./", first.as_str())).collect();
-    commit(&bed.repository, &many, &[]).await;
+    commit_files(&bed.repository, &many, &[]).await;
     bed.repository
         .commit([("in", Content::Removed)], "fewer")
         .await
         .unwrap();
-    refused(&bed, "submodules exceed 32").await;
+    expect_refusal(&bed, "submodules exceed 32").await;
 
     let removed = names[3..].iter().map(|name| (name.as_str(), Content::Removed));
     bed.repository.commit(removed, "fewer").await.unwrap();
-    commit(&bed.repository, &many[..3], &[]).await;
+    commit_files(&bed.repository, &many[..3], &[]).await;
     bed.limits.unpacked_bytes = 100 << 10;
-    refused(&bed, "unpacked bytes exceed 100 KiB").await;
+    expect_refusal(&bed, "unpacked bytes exceed 100 KiB").await;
     bed.limits.unpacked_bytes = 100 << 20;
     bed.limits.object_bytes = 100 << 10;
-    refused(&bed, "bytes of objects exceed 100 KiB").await;
+    expect_refusal(&bed, "bytes of objects exceed 100 KiB").await;
     bed.limits.object_bytes = 100 << 20;
     bed.limits.files = 3;
-    refused(&bed, "files exceed 3").await;
+    expect_refusal(&bed, "files exceed 3").await;
 }

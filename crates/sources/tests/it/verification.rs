@@ -6,10 +6,10 @@ use tenure_remote_requests::git::{VerifyMode, VerifyRequest};
 use tenure_sources::{FetchError, GitRequest, GitSecrets, SecretData};
 
 use crate::bed::{Bed, source};
-use crate::signing::{Author, git, write};
+use crate::signing::{Author, run_git, write};
 
 /// Makes a request for objects that these keys have signed.
-fn verified(bed: &Bed, reference: Value, mode: VerifyMode, keys: &SecretData) -> GitRequest {
+fn signed_request(bed: &Bed, reference: Value, mode: VerifyMode, keys: &SecretData) -> GitRequest {
     let mut asked = bed.request(reference).asked;
     asked.verify = Some(VerifyRequest {
         mode,
@@ -22,11 +22,11 @@ fn verified(bed: &Bed, reference: Value, mode: VerifyMode, keys: &SecretData) ->
     GitRequest::read(source(), asked, &secrets).unwrap()
 }
 
-async fn refused(bed: &Bed, request: &GitRequest, reason: FetchReason, expected: &str) {
+async fn expect_refusal(bed: &Bed, request: &GitRequest, reason: FetchReason, expected: &str) {
     let (error, message) = bed.refuse_request(request).await;
     assert_eq!(error.reason(), reason, "{message}");
     assert!(message.contains(expected), "{message}");
-    assert!(!error.stalled());
+    assert!(!error.is_stalled());
     bed.assert_tidy();
 }
 
@@ -36,10 +36,10 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
     let folder = bed.repository.folder().to_owned();
     let (author, other) = (Author::new(1), Author::new(2));
     let main = || json!({"branch": "main"});
-    let request = |keys: &SecretData| verified(&bed, main(), VerifyMode::Head, keys);
+    let request = |keys: &SecretData| signed_request(&bed, main(), VerifyMode::Head, keys);
     let plain = bed.repository.commit([("a", "good")], "first").await.unwrap();
     let bad = FetchReason::InvalidCommitSignature;
-    refused(
+    expect_refusal(
         &bed,
         &request(&author.secret()),
         bad,
@@ -51,9 +51,9 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
     let signed = author.sign_commit(&folder, &plain);
     bed.repository.set_reference("refs/heads/main", &signed).await.unwrap();
     let (artifact, _) = bed.get_request(&request(&author.secret())).await;
-    let told = artifact.verified.clone().unwrap();
+    let message = artifact.verified.clone().unwrap();
     let expected = format!("verified signature of\n\t- commit '{signed}' with key 'SHA256:");
-    assert!(told.starts_with(&expected), "{told}");
+    assert!(message.starts_with(&expected), "{message}");
     assert_eq!(bed.load(&artifact).len(), 1);
 
     // The same request needs no fetch. With other keys, the stored artifact is verified again.
@@ -77,12 +77,12 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
         .commit_on("evil", [("a", "evil")], "first")
         .await
         .unwrap();
-    let tree = String::from_utf8(git(&folder, &["rev-parse", &format!("{evil}^{{tree}}")], b"")).unwrap();
-    let content = String::from_utf8(git(&folder, &["cat-file", "commit", &signed], b"")).unwrap();
+    let tree = String::from_utf8(run_git(&folder, &["rev-parse", &format!("{evil}^{{tree}}")], b"")).unwrap();
+    let content = String::from_utf8(run_git(&folder, &["cat-file", "commit", &signed], b"")).unwrap();
     let (_, rest) = content.split_once('\n').unwrap();
     let forged = write(&folder, "commit", &format!("tree {}\n{rest}", tree.trim()));
     bed.repository.set_reference("refs/heads/main", &forged).await.unwrap();
-    refused(
+    expect_refusal(
         &bed,
         &request(&author.secret()),
         bad,
@@ -92,14 +92,14 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
     assert_eq!(bed.archives().len(), 1);
     let (_, signature) = content.split_once("\ngpgsig ").unwrap();
     let (signature, _) = signature.split_once("\n\n").unwrap();
-    let content = String::from_utf8(git(&folder, &["cat-file", "commit", &evil], b"")).unwrap();
+    let content = String::from_utf8(run_git(&folder, &["cat-file", "commit", &evil], b"")).unwrap();
     let moved = write(
         &folder,
         "commit",
         &content.replacen("\n\n", &format!("\ngpgsig {signature}\n\n"), 1),
     );
     bed.repository.set_reference("refs/heads/main", &moved).await.unwrap();
-    refused(
+    expect_refusal(
         &bed,
         &request(&author.secret()),
         bad,
@@ -109,7 +109,7 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
     // Signed by another author.
     let others = other.sign_commit(&folder, &plain);
     bed.repository.set_reference("refs/heads/main", &others).await.unwrap();
-    refused(
+    expect_refusal(
         &bed,
         &request(&author.secret()),
         bad,
@@ -117,11 +117,11 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
     )
     .await;
     // A bare commit is verified, too.
-    let bare = |id: &str| verified(&bed, json!({ "commit": id }), VerifyMode::Head, &author.secret());
+    let bare = |id: &str| signed_request(&bed, json!({ "commit": id }), VerifyMode::Head, &author.secret());
     bed.repository.set_reference("refs/heads/main", &signed).await.unwrap();
     bed.get_request(&bare(&signed)).await;
     bed.repository.set_reference("refs/heads/main", &plain).await.unwrap();
-    refused(&bed, &bare(&plain), bad, "unsupported signature type: empty").await;
+    expect_refusal(&bed, &bare(&plain), bad, "unsupported signature type: empty").await;
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
     let author = Author::new(1);
     let plain = bed.repository.commit([("a", "x")], "first").await.unwrap();
     let signed = author.sign_commit(&folder, &plain);
-    let request = |reference: Value, mode| verified(&bed, reference, mode, &author.secret());
+    let request = |reference: Value, mode| signed_request(&bed, reference, mode, &author.secret());
     for (name, object) in [
         ("v1.0.0", author.sign_tag(&folder, "v1.0.0", &plain)),
         ("v2.0.0", author.sign_tag(&folder, "v2.0.0", &signed)),
@@ -147,36 +147,36 @@ async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
     let tag = |name: &str| json!({ "tag": name });
 
     let (artifact, _) = bed.get_request(&request(tag("v1.0.0"), VerifyMode::Tag)).await;
-    let told = artifact.verified.unwrap();
+    let message = artifact.verified.unwrap();
     assert!(
-        told.starts_with("verified signature of\n\t- tag 'v1.0.0@") && told.contains("' with key 'SHA256:"),
-        "{told}"
+        message.starts_with("verified signature of\n\t- tag 'v1.0.0@") && message.contains("' with key 'SHA256:"),
+        "{message}"
     );
-    assert!(!told.contains("commit"), "{told}");
+    assert!(!message.contains("commit"), "{message}");
     for reference in [
         tag("v2.0.0"),
         json!({ "semver": ">=2.0.0" }),
         json!({ "name": "refs/tags/v2.0.0" }),
     ] {
         let (artifact, _) = bed.get_request(&request(reference, VerifyMode::TagAndHead)).await;
-        let told = artifact.verified.unwrap();
+        let message = artifact.verified.unwrap();
         assert!(
-            told.contains("- tag 'v2.0.0@") && told.contains(&format!("\n\t- commit '{signed}' with")),
-            "{told}"
+            message.contains("- tag 'v2.0.0@") && message.contains(&format!("\n\t- commit '{signed}' with")),
+            "{message}"
         );
     }
     let bad_commit = FetchReason::InvalidCommitSignature;
-    refused(
+    expect_refusal(
         &bed,
         &request(tag("v1.0.0"), VerifyMode::TagAndHead),
         bad_commit,
         "empty",
     )
     .await;
-    refused(&bed, &request(tag("v1.0.0"), VerifyMode::Head), bad_commit, "empty").await;
+    expect_refusal(&bed, &request(tag("v1.0.0"), VerifyMode::Head), bad_commit, "empty").await;
     for name in ["light", "unsigned"] {
         let expected = format!("cannot verify signature of tag '{name}");
-        refused(
+        expect_refusal(
             &bed,
             &request(tag(name), VerifyMode::Tag),
             FetchReason::InvalidGitObject,
@@ -185,7 +185,7 @@ async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
         .await;
     }
     let bad_tag = FetchReason::InvalidTagSignature;
-    refused(
+    expect_refusal(
         &bed,
         &request(tag("foreign"), VerifyMode::Tag),
         bad_tag,
@@ -196,18 +196,18 @@ async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
     // A server that serves an old tag under the newest name.
     let old = bed.repository.resolve("refs/tags/v1.0.0^0").await.unwrap();
     assert_eq!(old.as_deref(), Some(plain.as_str()));
-    let old = String::from_utf8(git(&folder, &["rev-parse", "refs/tags/v1.0.0"], b"")).unwrap();
+    let old = String::from_utf8(run_git(&folder, &["rev-parse", "refs/tags/v1.0.0"], b"")).unwrap();
     bed.repository
         .set_reference("refs/tags/v3.0.0", old.trim())
         .await
         .unwrap();
     let newest = request(json!({ "semver": ">=1.0.0" }), VerifyMode::Tag);
-    refused(&bed, &newest, bad_tag, "the signed object is named \"v1.0.0\"").await;
+    expect_refusal(&bed, &newest, bad_tag, "the signed object is named \"v1.0.0\"").await;
     // And a tag that leads to another commit under the same signature.
-    let content = String::from_utf8(git(&folder, &["cat-file", "tag", old.trim()], b"")).unwrap();
+    let content = String::from_utf8(run_git(&folder, &["cat-file", "tag", old.trim()], b"")).unwrap();
     let moved = write(&folder, "tag", &content.replace(&plain, &signed));
     bed.repository.set_reference("refs/tags/v1.0.0", &moved).await.unwrap();
-    refused(
+    expect_refusal(
         &bed,
         &request(tag("v1.0.0"), VerifyMode::Tag),
         bad_tag,

@@ -9,7 +9,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tenure_bucket_server::BucketServer;
 use tenure_git_server::{GitServer, Options};
-use tenure_registry_server::{Artifact, RegistryServer, digest, pack};
+use tenure_registry_server::{Artifact, RegistryServer, compute_digest, pack_files};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
@@ -278,7 +278,7 @@ async fn serve_all(lanes: &str) {
             let reply = get(port, &path, token);
             assert_eq!(reply.status, 200, "{reply:?}");
             // The answer has exactly the bytes of the digest in the status, which Flux's clients check.
-            assert_eq!(digest(&reply.body), told);
+            assert_eq!(compute_digest(&reply.body), told);
             assert_eq!(artifact["size"], reply.body.len());
             let length = format!("content-length: {}\r\n", reply.body.len());
             for header in [&length, "content-type: application/gzip\r\n", "last-modified: "] {
@@ -394,7 +394,10 @@ async fn who_reads_slowly_keeps_nobody_else_waiting() {
     let admin = Admin(client(data).await);
     // The artifact is larger than the buffers of a connection.
     let large = Artifact {
-        layers: vec![("application/gzip".to_owned(), pack(&[("a.txt", &make_noise(12 << 20))]))],
+        layers: vec![(
+            "application/gzip".to_owned(),
+            pack_files(&[("a.txt", &make_noise(12 << 20))]),
+        )],
         annotations: json!({}),
     };
     registry.push("blue/large", "latest", &large);

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
-use tenure_registry_server::{Artifact, RegistryServer, pack};
+use tenure_registry_server::{Artifact, RegistryServer, pack_files};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
@@ -30,7 +30,7 @@ fn make_chart(version: &str) -> Artifact {
         ("greeting/templates/map.yaml", TEMPLATE),
     ];
     Artifact {
-        layers: vec![(CHART_TYPE.to_owned(), pack(&files))],
+        layers: vec![(CHART_TYPE.to_owned(), pack_files(&files))],
         annotations: json!({}),
     }
 }

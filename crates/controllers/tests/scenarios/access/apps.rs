@@ -82,7 +82,7 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
         .await;
     assert!(bed.clones(&first).await);
     // Each token is for the one project, and only for reading.
-    let heard = bed.forge.heard();
+    let heard = bed.forge.requests();
     let orders: Vec<&str> = heard
         .iter()
         .filter(|heard| heard.target.ends_with("/access_tokens") && heard.body.contains("repository_ids"))

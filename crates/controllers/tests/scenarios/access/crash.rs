@@ -174,12 +174,12 @@ async fn a_host_whose_connection_breaks_at_any_request_has_no_token_that_nobody_
                 times: 1,
                 what: broken.clone(),
             });
-            let before = bed.forge.heard().len();
+            let before = bed.forge.requests().len();
             let order = bed.order(true).await;
             bed.check_the_end(&order, &when).await;
             bed.check_recorded(&when).await;
             bed.forge.behave();
-            let heard = bed.forge.heard();
+            let heard = bed.forge.requests();
             let asked = heard
                 .iter()
                 .skip(before)

@@ -24,7 +24,7 @@ async fn a_groups_credential_is_tried_in_one_of_its_projects_and_goes_where_it_i
         .ready(GIT_REPOSITORY, ("acc-g", "app"), "True", "Succeeded")
         .await;
     // Once before it is delivered, and once after.
-    let heard = bed.forge.heard();
+    let heard = bed.forge.requests();
     let looked = heard.iter().filter(|heard| heard.target.contains("/projects?"));
     let looked = looked.count();
     assert!(looked >= 2, "it was looked {looked} times for a project to try it in");

@@ -121,6 +121,6 @@ async fn buckets_and_their_fields_lead_nowhere_else() {
         scene.object(BUCKET, name, usual, spec)
     };
     scene.check(&attacks, make).await;
-    assert!(forbidden.take_heard().is_empty());
+    assert!(forbidden.take_requests().is_empty());
     scene.end().await;
 }

@@ -1,7 +1,7 @@
 //! Attacks of a tenant with its own registry, or with the fields that name a registry.
 
 use serde_json::{Value, json};
-use tenure_registry_server::{Access, Artifact, RegistryServer, pack, pack_as_said};
+use tenure_registry_server::{Access, Artifact, RegistryServer, pack_entries, pack_files};
 
 use super::{Scene, attack};
 use crate::stage::{OCI_REPOSITORY, config_map};
@@ -50,12 +50,12 @@ async fn registries_and_their_fields_lead_nowhere_else() {
     }
     let bomb = "0".repeat(65 << 20);
     let bomb = Artifact {
-        layers: vec![("x".to_owned(), pack(&[("bomb", &bomb)]))],
+        layers: vec![("x".to_owned(), pack_files(&[("bomb", &bomb)]))],
         annotations: json!({}),
     };
     registry.push("app", "bomb", &bomb);
     for (tag, entries) in LIES {
-        let layers = vec![("x".to_owned(), pack_as_said(entries))];
+        let layers = vec![("x".to_owned(), pack_entries(entries))];
         let annotations = json!({});
         registry.push("app", tag, &Artifact { layers, annotations });
     }
@@ -205,7 +205,7 @@ async fn registries_and_their_fields_lead_nowhere_else() {
     scene
         .check(&attacks, |_, name, spec| artifact(&scene, &registry, name, spec))
         .await;
-    assert!(forbidden.heard().is_empty());
+    assert!(forbidden.requests().is_empty());
 
     // Other tenants' sources can't be used, of any kind.
     let spec = |name: &str, namespace: &str| json!({ "sourceRef": { "kind": "OCIRepository", "name": name, "namespace": namespace } });

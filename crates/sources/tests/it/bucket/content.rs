@@ -11,7 +11,7 @@ use tenure_sources::Entry;
 use super::Stand;
 
 /// Returns the revision of objects with these keys and marks, as Flux computes it.
-fn revision(objects: &[(&str, &str)]) -> String {
+fn compute_revision(objects: &[(&str, &str)]) -> String {
     let lines: String = objects.iter().map(|(key, mark)| format!("{key} {mark}\n")).collect();
     let digest = Sha256::digest(lines);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -32,9 +32,9 @@ async fn only_what_has_changed_is_fetched() {
         ("folder/", ""),
         ("z", "three"),
     ]);
-    let first = stand.get(stand.ask()).await;
+    let first = stand.get(stand.make_request()).await;
     let all = [("deploy/a.yaml", ONE), ("deploy/b.yaml", TWO), ("z", THREE)];
-    assert_eq!(first.facts.revision, revision(&all));
+    assert_eq!(first.facts.revision, compute_revision(&all));
     assert_eq!(stand.list(&first), ["deploy/a.yaml", "deploy/b.yaml", "z"]);
     assert_eq!(stand.load(&first).entry("deploy/b.yaml"), Some(Entry::File(b"two")));
     assert_eq!(
@@ -57,13 +57,13 @@ async fn only_what_has_changed_is_fetched() {
     stand.server.remove("apps", "z");
     let second = stand.get(stand.ask_again(&first)).await;
     let all = [("c", TWO), ("deploy/a.yaml", THREE), ("deploy/b.yaml", TWO)];
-    assert_eq!(second.facts.revision, revision(&all));
+    assert_eq!(second.facts.revision, compute_revision(&all));
     assert_eq!(stand.load(&second).entry("deploy/a.yaml"), Some(Entry::File(b"three")));
     assert_eq!(stand.load(&second).entry("deploy/b.yaml"), Some(Entry::File(b"two")));
     assert_eq!(stand.take_asked(), ["", ".sourceignore", "c", "deploy/a.yaml"]);
 
     // Fetched from nothing, the artifact is the same, byte for byte.
-    let whole = stand.get(stand.ask()).await;
+    let whole = stand.get(stand.make_request()).await;
     assert_eq!(whole.facts, second.facts);
     stand.take_asked();
 
@@ -95,7 +95,7 @@ async fn what_is_asked_for_is_taken() {
         ("other/f.yaml", "f"),
         ("zero", ""),
     ]);
-    let all = stand.get(stand.ask()).await;
+    let all = stand.get(stand.make_request()).await;
     let expected = [
         ".sourceignore",
         "app/a.yaml",
@@ -113,7 +113,7 @@ async fn what_is_asked_for_is_taken() {
         .get(FetchRequest {
             prefix: "app/".to_owned(),
             ignore: Some("*.png\n*.yaml\n!readme.md\n".to_owned()),
-            ..stand.ask()
+            ..stand.make_request()
         })
         .await;
     assert_eq!(stand.list(&some), [".sourceignore", "app/keep.md", "app/readme.md"]);
@@ -128,10 +128,13 @@ async fn what_is_asked_for_is_taken() {
     let empty = stand
         .get(FetchRequest {
             bucket: "empty".to_owned(),
-            ..stand.ask()
+            ..stand.make_request()
         })
         .await;
-    assert_eq!((stand.list(&empty), empty.facts.revision), (Vec::new(), revision(&[])));
+    assert_eq!(
+        (stand.list(&empty), empty.facts.revision),
+        (Vec::new(), compute_revision(&[]))
+    );
 }
 
 #[tokio::test]
@@ -139,21 +142,24 @@ async fn what_changes_meanwhile_is_taken_as_it_is_received() {
     let stand = Stand::new().await;
     stand.put(&[("a", "one"), ("b", "two"), ("c", "three")]);
     let lists = AtomicUsize::new(0);
-    stand.server.answer_with(move |heard| {
-        if heard.target.contains("list-type") {
+    stand.server.answer_with(move |request| {
+        if request.target.contains("list-type") {
             lists.fetch_add(1, Ordering::Relaxed);
         }
         let listed = lists.load(Ordering::Relaxed) == 1;
-        match heard.target.as_str() {
+        match request.target.as_str() {
             "/apps/a" if listed => Some(Answer::of(200, "three").with("ETag", format!("\"{THREE}\""))),
             "/apps/b" if listed => Some(Answer::error(404, "NoSuchKey", "")),
             _ => None,
         }
     });
-    let artifact = stand.get(stand.ask()).await;
-    assert_eq!(artifact.facts.revision, revision(&[("a", THREE), ("c", THREE)]));
+    let artifact = stand.get(stand.make_request()).await;
+    assert_eq!(artifact.facts.revision, compute_revision(&[("a", THREE), ("c", THREE)]));
     assert_eq!(stand.load(&artifact).entry("a"), Some(Entry::File(b"three")));
     // The next fetch notices the difference.
     let next = stand.get(stand.ask_again(&artifact)).await;
-    assert_eq!(next.facts.revision, revision(&[("a", ONE), ("b", TWO), ("c", THREE)]));
+    assert_eq!(
+        next.facts.revision,
+        compute_revision(&[("a", ONE), ("b", TWO), ("c", THREE)])
+    );
 }

@@ -16,12 +16,12 @@ async fn requests_are_signed_for_the_region_of_the_bucket() {
     let mut stand = Stand::new().await;
     stand.put(&[("a b/c+d&e=f.yaml", "1"), ("ü/~x.yaml", "2")]);
     stand.server.set_page(1);
-    stand.lock("us-east-1");
-    let artifact = stand.get(stand.ask()).await;
+    stand.require_keys("us-east-1");
+    let artifact = stand.get(stand.make_request()).await;
     assert_eq!(stand.list(&artifact), ["a b/c+d&e=f.yaml", "ü/~x.yaml"]);
     // Every request is signed, and no request contains the secret key.
-    for heard in stand.server.take_heard() {
-        let headers = format!("{:?}", heard.headers);
+    for request in stand.server.take_requests() {
+        let headers = format!("{:?}", request.headers);
         assert!(
             headers.contains("AWS4-HMAC-SHA256") && !headers.contains("sesame"),
             "{headers}"
@@ -29,18 +29,18 @@ async fn requests_are_signed_for_the_region_of_the_bucket() {
     }
 
     // A store in another region names its region. The request is repeated once; the next requests use this region at once.
-    stand.lock("eu-west-1");
-    stand.get(stand.ask()).await;
+    stand.require_keys("eu-west-1");
+    stand.get(stand.make_request()).await;
     let refused = stand
         .server
-        .take_heard()
+        .take_requests()
         .iter()
-        .filter(|heard| format!("{heard:?}").contains("us-east-1"))
+        .filter(|request| format!("{request:?}").contains("us-east-1"))
         .count();
     assert_eq!(refused, 1);
     let in_region = |region: &str| FetchRequest {
         region: Some(region.to_owned()),
-        ..stand.ask()
+        ..stand.make_request()
     };
     stand.get(in_region("eu-west-1")).await;
     // A region in the specification is not replaced.
@@ -52,7 +52,7 @@ async fn requests_are_signed_for_the_region_of_the_bucket() {
 async fn who_is_refused_is_told_why() {
     let mut stand = Stand::new().await;
     stand.put(&[("a", "1")]);
-    stand.lock("us-east-1");
+    stand.require_keys("us-east-1");
     for (keys, problem) in [
         (None, "HTTP 403 (AccessDenied): without credentials; name a Secret"),
         (
@@ -65,28 +65,28 @@ async fn who_is_refused_is_told_why() {
         ),
     ] {
         stand.secrets.credentials = keys;
-        let (error, message) = stand.refuse(stand.ask()).await;
+        let (error, message) = stand.refuse(stand.make_request()).await;
         assert_eq!(error.reason(), FetchReason::BucketOperationFailed);
         assert!(message.contains(problem), "{message}");
     }
     // A store that repeats the received credentials.
-    stand.lock("us-east-1");
+    stand.require_keys("us-east-1");
     stand.secrets.credentials = secret(&[("accesskey", "sesame"), ("secretkey", "sesame")]);
     stand
         .server
         .answer_with(|_| Some(Answer::error(403, "sesame", "<Region>sesame</Region>")));
-    stand.refuse(stand.ask()).await;
+    stand.refuse(stand.make_request()).await;
     stand.secrets.credentials = secret(&[("accesskey", "sesame")]);
-    let (error, message) = stand.refuse(stand.ask()).await;
+    let (error, message) = stand.refuse(stand.make_request()).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{message}");
     // The control, and a bucket that does not exist.
-    stand.lock("us-east-1");
+    stand.require_keys("us-east-1");
     stand.server.answer_with(|_| None);
-    stand.get(stand.ask()).await;
+    stand.get(stand.make_request()).await;
     let (error, message) = stand
         .refuse(FetchRequest {
             bucket: "other".to_owned(),
-            ..stand.ask()
+            ..stand.make_request()
         })
         .await;
     assert!(
@@ -103,7 +103,7 @@ async fn tls_is_verified() {
     stand.server.put(BUCKET, "a", b"1");
     let ask = |stand: &Stand| FetchRequest {
         insecure: false,
-        ..stand.ask()
+        ..stand.make_request()
     };
     let (_, message) = stand.refuse(ask(&stand)).await;
     assert!(
@@ -114,14 +114,14 @@ async fn tls_is_verified() {
     let artifact = stand.get(ask(&stand)).await;
     assert_eq!(stand.list(&artifact), ["a"]);
     // Plain HTTP to a store with TLS, and the reverse, both fail.
-    let (_, message) = stand.refuse(stand.ask()).await;
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("denied") || message.contains("broke"), "{message}");
 }
 
 #[tokio::test]
 async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
     let mut stand = Stand::new().await;
-    stand.lock("us-east-1");
+    stand.require_keys("us-east-1");
     stand.put(&[("a", "1")]);
     // A name that only the proxy can resolve.
     let names = BTreeMap::from([("store.invalid".to_owned(), stand.server.address())]);
@@ -130,7 +130,7 @@ async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
     let asked = FetchRequest {
         endpoint: "store.invalid".to_owned(),
         proxy: Some("way".to_owned()),
-        ..stand.ask()
+        ..stand.make_request()
     };
     // The policy applies to a proxy like to any other address.
     let (_, message) = stand.refuse(asked.clone()).await;
@@ -146,12 +146,12 @@ async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
         "{:?}",
         proxy.heads()
     );
-    let heard = stand.server.take_heard();
+    let requests = stand.server.take_requests();
     assert!(
-        !heard.is_empty()
-            && heard
+        !requests.is_empty()
+            && requests
                 .iter()
-                .all(|heard| !format!("{:?}", heard.target).contains("sesame"))
+                .all(|request| !format!("{:?}", request.target).contains("sesame"))
     );
     // The Secret is required, and has to name a proxy.
     stand.secrets.proxy = secret(&[("username", "me"), ("password", "sesame")]);

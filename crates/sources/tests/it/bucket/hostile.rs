@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_bucket_server::{Answer, Heard};
+use tenure_bucket_server::{Answer, RecordedRequest};
 use tenure_remote_requests::bucket::FetchRequest;
 use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 use tenure_sources::{BucketError, BudgetLimits, ByteBudget};
@@ -10,11 +10,11 @@ use tenure_sources::{BucketError, BudgetLimits, ByteBudget};
 use super::Stand;
 use crate::bed::noise;
 
-fn is_list(heard: &Heard) -> bool {
-    heard.target.contains("list-type")
+fn is_list(request: &RecordedRequest) -> bool {
+    request.target.contains("list-type")
 }
 
-fn page(objects: &str, more: &str) -> Answer {
+fn make_page(objects: &str, more: &str) -> Answer {
     Answer::of(200, format!("<ListBucketResult>{objects}{more}</ListBucketResult>"))
 }
 
@@ -25,11 +25,11 @@ async fn a_store_says_when_it_may_be_asked_again() {
     for (wait, expected) in [("120", Some(120)), ("soon", None)] {
         // To the list, and to one object.
         for of_list in [true, false] {
-            stand.server.answer_with(move |heard| {
-                (is_list(heard) == of_list && !heard.target.contains(".sourceignore"))
+            stand.server.answer_with(move |request| {
+                (is_list(request) == of_list && !request.target.contains(".sourceignore"))
                     .then(|| Answer::error(503, "SlowDown", "").with("Retry-After", wait))
             });
-            let (error, message) = stand.refuse(stand.ask()).await;
+            let (error, message) = stand.refuse(stand.make_request()).await;
             let failure = FetchFailure::from(&error);
             assert_eq!(failure.retry_after, expected, "{message}");
             assert_eq!(
@@ -49,8 +49,8 @@ async fn what_has_no_end_is_ended() {
     // Endless pages: always the same one, different empty ones, and different full ones.
     let more =
         |token: &str| format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>");
-    let next = |heard: &Heard| {
-        let number = heard
+    let next = |request: &RecordedRequest| {
+        let number = request
             .target
             .split_once("continuation-token=")
             .map_or("", |(_, rest)| rest);
@@ -63,22 +63,22 @@ async fn what_has_no_end_is_ended() {
     };
     stand
         .server
-        .answer_with(move |heard| is_list(heard).then(|| page("", &more("x"))));
-    let (_, message) = stand.refuse(stand.ask()).await;
+        .answer_with(move |request| is_list(request).then(|| make_page("", &more("x"))));
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("the same again"), "{message}");
     stand
         .server
-        .answer_with(move |heard| is_list(heard).then(|| page("", &more(&next(heard).to_string()))));
-    let (_, message) = stand.refuse(stand.ask()).await;
+        .answer_with(move |request| is_list(request).then(|| make_page("", &more(&next(request).to_string()))));
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("pages of its listing exceed 1000"), "{message}");
-    stand.server.answer_with(move |heard| {
-        let number = next(heard);
+    stand.server.answer_with(move |request| {
+        let number = next(request);
         let objects: String = (0..1000)
             .map(|at| format!("<Contents><Key>k{number}-{at}/</Key><Size>0</Size></Contents>"))
             .collect();
-        is_list(heard).then(|| page(&objects, &more(&number.to_string())))
+        is_list(request).then(|| make_page(&objects, &more(&number.to_string())))
     });
-    let (error, message) = stand.refuse(stand.ask()).await;
+    let (error, message) = stand.refuse(stand.make_request()).await;
     assert!(
         matches!(error, BucketError::TooLarge { .. }) && message.contains("objects exceed 10000"),
         "{message}"
@@ -86,24 +86,24 @@ async fn what_has_no_end_is_ended() {
     // An endless page, and an endless file with patterns.
     stand
         .server
-        .answer_with(|heard| is_list(heard).then(|| Answer::of(200, vec![b' '; 5 << 20])));
-    let (_, message) = stand.refuse(stand.ask()).await;
+        .answer_with(|request| is_list(request).then(|| Answer::of(200, vec![b' '; 5 << 20])));
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(
         message.contains("bytes of a page of its listing exceed 4 MiB"),
         "{message}"
     );
-    stand.server.answer_with(|heard| {
-        heard
+    stand.server.answer_with(|request| {
+        request
             .target
             .ends_with(".sourceignore")
             .then(|| Answer::of(200, vec![b'#'; 70_000]).with("ETag", "x"))
     });
-    let (_, message) = stand.refuse(stand.ask()).await;
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("larger than 64 KiB"), "{message}");
     // More than the tenant's memory budget allows.
     stand
         .server
-        .answer_with(|heard| is_list(heard).then(|| Answer::of(200, vec![b' '; 3 << 20])));
+        .answer_with(|request| is_list(request).then(|| Answer::of(200, vec![b' '; 3 << 20])));
     stand.account.memory = ByteBudget::new(BudgetLimits {
         what: "bytes of fetches in memory",
         lane: 4 << 20,
@@ -112,12 +112,12 @@ async fn what_has_no_end_is_ended() {
         all_setting: "--all",
         is_half: false,
     });
-    let (error, message) = stand.refuse(stand.ask()).await;
+    let (error, message) = stand.refuse(stand.make_request()).await;
     assert!(matches!(error, BucketError::OverBudget(_)), "{message}");
     assert_eq!(stand.account.memory.held(), 0);
     // The control: the same bucket on a correct server.
     stand.server.answer_with(|_| None);
-    stand.get(stand.ask()).await;
+    stand.get(stand.make_request()).await;
     assert_eq!(stand.account.memory.held(), 0);
 }
 
@@ -125,7 +125,7 @@ async fn what_has_no_end_is_ended() {
 async fn nothing_leads_elsewhere() {
     let mut stand = Stand::new().await;
     stand.put(&[("a", "1")]);
-    stand.lock("us-east-1");
+    stand.require_keys("us-east-1");
     let other = Stand::new().await;
     other.put(&[("a", "1")]);
     stand.policy.allow.extend(other.policy.allow.clone());
@@ -135,15 +135,15 @@ async fn nothing_leads_elsewhere() {
         stand
             .server
             .answer_with(move |_| Some(Answer::of(status, "").with("Location", location.clone())));
-        let (error, message) = stand.refuse(stand.ask()).await;
+        let (error, message) = stand.refuse(stand.make_request()).await;
         assert!(matches!(error, BucketError::Elsewhere { .. }), "{message}");
         assert!(message.contains("to 127.0.0.1"), "{message}");
     }
     // A store that names another region each time gets two requests.
-    let _ = stand.server.take_heard();
-    stand.server.answer_with(|heard| {
-        let region = heard.headers.len() + heard.target.len() % 7;
-        let region = if format!("{heard:?}").contains("us-east-1") {
+    let _ = stand.server.take_requests();
+    stand.server.answer_with(|request| {
+        let region = request.headers.len() + request.target.len() % 7;
+        let region = if format!("{request:?}").contains("us-east-1") {
             region
         } else {
             region + 1
@@ -154,24 +154,24 @@ async fn nothing_leads_elsewhere() {
             &format!("<Region>r{region}</Region>"),
         ))
     });
-    stand.refuse(stand.ask()).await;
-    assert_eq!(stand.server.take_heard().len(), 2);
-    assert!(other.server.take_heard().is_empty());
+    stand.refuse(stand.make_request()).await;
+    assert_eq!(stand.server.take_requests().len(), 2);
+    assert!(other.server.take_requests().is_empty());
     // Addresses that the policy denies are refused, too.
     stand.server.answer_with(|_| None);
     let allowed = std::mem::take(&mut stand.policy.allow);
-    let (error, message) = stand.refuse(stand.ask()).await;
+    let (error, message) = stand.refuse(stand.make_request()).await;
     assert_eq!(error.reason(), FetchReason::BucketOperationFailed);
     assert!(message.contains("denied") && message.contains("loopback"), "{message}");
     stand.policy.allow = allowed;
-    stand.get(stand.ask()).await;
+    stand.get(stand.make_request()).await;
 }
 
 #[tokio::test]
 async fn what_is_no_list_empties_nothing() {
     let stand = Stand::new().await;
     stand.put(&[("a", "1")]);
-    let first = stand.get(stand.ask()).await;
+    let first = stand.get(stand.make_request()).await;
     for (body, problem) in [
         ("", "has no IsTruncated"),
         ("<html><body>welcome</body></html>", "has no IsTruncated"),
@@ -180,7 +180,7 @@ async fn what_is_no_list_empties_nothing() {
     ] {
         stand
             .server
-            .answer_with(move |heard| is_list(heard).then(|| Answer::of(200, body)));
+            .answer_with(move |request| is_list(request).then(|| Answer::of(200, body)));
         let (error, message) = stand.refuse(stand.ask_again(&first)).await;
         assert!(
             matches!(error, BucketError::Protocol { .. }) && message.contains(problem),
@@ -190,14 +190,17 @@ async fn what_is_no_list_empties_nothing() {
     for status in [404, 500, 503] {
         stand
             .server
-            .answer_with(move |heard| is_list(heard).then(|| Answer::of(status, "")));
+            .answer_with(move |request| is_list(request).then(|| Answer::of(status, "")));
         let (_, message) = stand.refuse(stand.ask_again(&first)).await;
         assert!(message.contains(&format!("HTTP {status}")), "{message}");
     }
     // A 404 that is not the store's own does not mean that the object was deleted.
-    stand
-        .server
-        .answer_with(|heard| heard.target.ends_with("/b").then(|| Answer::of(404, "<html>no</html>")));
+    stand.server.answer_with(|request| {
+        request
+            .target
+            .ends_with("/b")
+            .then(|| Answer::of(404, "<html>no</html>"))
+    });
     stand.put(&[("b", "2")]);
     let (_, message) = stand.refuse(stand.ask_again(&first)).await;
     assert!(
@@ -222,7 +225,7 @@ async fn keys_that_lead_elsewhere_are_refused() {
         "fine.yaml/x",
     ] {
         stand.put(&[(key, "evil")]);
-        let (error, message) = stand.refuse(stand.ask()).await;
+        let (error, message) = stand.refuse(stand.make_request()).await;
         assert!(matches!(error, BucketError::InvalidKey { .. }), "{message}");
         assert!(message.contains("its key "), "{message}");
         stand.server.remove("apps", key);
@@ -232,7 +235,7 @@ async fn keys_that_lead_elsewhere_are_refused() {
     let artifact = stand
         .get(FetchRequest {
             ignore: Some("x".to_owned()),
-            ..stand.ask()
+            ..stand.make_request()
         })
         .await;
     assert_eq!(stand.list(&artifact), ["fine.yaml"]);
@@ -243,61 +246,61 @@ async fn keys_that_lead_elsewhere_are_refused() {
 async fn objects_are_what_they_are_said_to_be() {
     let mut stand = Stand::new().await;
     stand.put(&[("a", "one")]);
-    let is_a = |heard: &Heard| heard.target == "/apps/a";
+    let is_a = |request: &RecordedRequest| request.target == "/apps/a";
     let mark = "\"f97c5d29941bfb1b2fdab0874906ab82\"";
     // Cut off, longer than listed, and without a mark.
-    stand.server.answer_with(move |heard| {
-        is_a(heard).then(|| Answer::of(200, "on").with("ETag", mark).with("Content-Length", "3"))
+    stand.server.answer_with(move |request| {
+        is_a(request).then(|| Answer::of(200, "on").with("ETag", mark).with("Content-Length", "3"))
     });
-    let (_, message) = stand.refuse(stand.ask()).await;
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("broke"), "{message}");
     stand
         .server
-        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, "one and more").with("ETag", mark)));
-    let (_, message) = stand.refuse(stand.ask()).await;
+        .answer_with(move |request| is_a(request).then(|| Answer::of(200, "one and more").with("ETag", mark)));
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("not as long as its listing says"), "{message}");
     stand
         .server
-        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, "one")));
-    let (_, message) = stand.refuse(stand.ask()).await;
+        .answer_with(move |request| is_a(request).then(|| Answer::of(200, "one")));
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("has no ETag"), "{message}");
     // Larger than the bounds, as listed and as received.
     stand.limits.file_bytes = 1 << 10;
     stand.limits.received_bytes = 64 << 10;
-    stand.server.answer_with(|heard| {
-        is_list(heard).then(|| {
-            page(
+    stand.server.answer_with(|request| {
+        is_list(request).then(|| {
+            make_page(
                 "<Contents><Key>a</Key><ETag>x</ETag><Size>2000</Size></Contents>",
                 "<IsTruncated>false</IsTruncated>",
             )
         })
     });
-    let (_, message) = stand.refuse(stand.ask()).await;
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("bytes of one object exceed 1 KiB"), "{message}");
-    let _ = stand.server.take_heard();
+    let _ = stand.server.take_requests();
     stand
         .server
-        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, noise(1, 2000)).with("ETag", "x")));
-    let (_, message) = stand.refuse(stand.ask()).await;
+        .answer_with(move |request| is_a(request).then(|| Answer::of(200, noise(1, 2000)).with("ETag", "x")));
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("bytes of one object exceed 1 KiB"), "{message}");
     for number in 0..100 {
         stand.server.put("apps", &format!("n{number}"), &noise(number, 1000));
     }
     stand.server.answer_with(|_| None);
-    let (_, message) = stand.refuse(stand.ask()).await;
+    let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("received bytes exceed 64 KiB"), "{message}");
     // An object that never ends.
     stand.limits.received_bytes = 1 << 20;
     stand
         .server
-        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, "on").with("ETag", mark).stalling()));
+        .answer_with(move |request| is_a(request).then(|| Answer::of(200, "on").with("ETag", mark).stalling()));
     let slow = FetchRequest {
         timeout: Duration::from_millis(500),
-        ..stand.ask()
+        ..stand.make_request()
     };
     let (_, message) = stand.refuse(slow).await;
     assert!(message.contains("took longer than 0.5 s"), "{message}");
     // The control.
     stand.server.answer_with(|_| None);
-    assert_eq!(stand.list(&stand.get(stand.ask()).await).len(), 101);
+    assert_eq!(stand.list(&stand.get(stand.make_request()).await).len(), 101);
 }

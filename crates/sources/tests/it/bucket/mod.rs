@@ -55,7 +55,7 @@ impl Stand {
     }
 
     /// Makes the store require these keys, and puts them into the Secret.
-    fn lock(&mut self, region: &str) {
+    fn require_keys(&mut self, region: &str) {
         self.server.require(Keys {
             id: "AKIDEXAMPLE".to_owned(),
             secret: "open/sesame+".to_owned(),
@@ -70,7 +70,7 @@ impl Stand {
         }
     }
 
-    fn ask(&self) -> FetchRequest {
+    fn make_request(&self) -> FetchRequest {
         FetchRequest {
             endpoint: self.server.address().to_string(),
             bucket: BUCKET.to_owned(),
@@ -90,12 +90,12 @@ impl Stand {
     fn ask_again(&self, known: &StoredArtifact) -> FetchRequest {
         FetchRequest {
             known: Some(known.clone()),
-            ..self.ask()
+            ..self.make_request()
         }
     }
 
     async fn fetch(&self, asked: FetchRequest) -> Result<Fetched, BucketError> {
-        let request = BucketRequest::read(source(), asked, &self.secrets)?;
+        let request = BucketRequest::read(source_key(), asked, &self.secrets)?;
         fetch_bucket(&request, &self.policy, &self.limits, &self.store, &self.account).await
     }
 
@@ -118,7 +118,7 @@ impl Stand {
 
     fn load(&self, artifact: &StoredArtifact) -> Tree {
         self.store
-            .load(&source(), &artifact.facts.digest, &self.limits)
+            .load(&source_key(), &artifact.facts.digest, &self.limits)
             .unwrap()
     }
 
@@ -128,8 +128,8 @@ impl Stand {
 
     /// Returns the requests since the last call: the keys of objects, and an empty key for a page of the list.
     fn take_asked(&self) -> Vec<String> {
-        let paths = self.server.take_heard().into_iter().map(|heard| {
-            let path = heard.target.split('?').next().unwrap_or_default().to_owned();
+        let paths = self.server.take_requests().into_iter().map(|request| {
+            let path = request.target.split('?').next().unwrap_or_default().to_owned();
             path.trim_start_matches("/apps/").to_owned()
         });
         let mut paths: Vec<String> = paths.collect();
@@ -138,6 +138,6 @@ impl Stand {
     }
 }
 
-fn source() -> SourceKey {
+fn source_key() -> SourceKey {
     SourceKey::new("Bucket", "team", "app", "1").unwrap()
 }

@@ -98,7 +98,7 @@ async fn a_real_store_is_understood() {
     // The store says that its region is not us-east-1.
     let usual = FetchRequest {
         endpoint: address.clone(),
-        ..stand.ask()
+        ..stand.make_request()
     };
     let ask = || usual.clone();
     let first = stand.get(ask()).await;

@@ -14,7 +14,7 @@ fn main_branch(bed: &Bed) -> GitRequest {
     bed.request(json!({"branch": "main"}))
 }
 
-fn locked() -> Options {
+fn locked_options() -> Options {
     Options {
         authentication: Some(HttpAuthentication::Basic {
             username: "git".to_owned(),
@@ -26,40 +26,40 @@ fn locked() -> Options {
 
 /// Makes a server that requires a password, with a file in LFS, and the Secret for it.
 async fn private_bed() -> Bed {
-    let mut bed = Bed::with(locked()).await;
+    let mut bed = Bed::with(locked_options()).await;
     bed.secret = secret(&[("username", "git"), ("password", "hush")]);
-    commit(&bed, &[("big.json", b"{\"big\": true}")]).await;
+    commit_files(&bed, &[("big.json", b"{\"big\": true}")]).await;
     bed
 }
 
 /// Commits pointers to these contents, and stores the contents.
-async fn commit(bed: &Bed, files: &[(&str, &[u8])]) {
+async fn commit_files(bed: &Bed, files: &[(&str, &[u8])]) {
     let pointers = files
         .iter()
         .map(|(path, content)| (*path, bed.repository.store_large_file(content).unwrap()));
     bed.repository.commit(pointers, "large").await.unwrap();
 }
 
-fn content(bed: &Bed, artifact: &StoredArtifact, path: &str) -> Vec<u8> {
+fn read_content(bed: &Bed, artifact: &StoredArtifact, path: &str) -> Vec<u8> {
     match bed.load(artifact).entry(path) {
         Some(Entry::File(content)) => content.to_vec(),
         other => panic!("{path}: {other:?}"),
     }
 }
 
-fn batches(bed: &Bed) -> Vec<LargeFileRequest> {
+fn list_batches(bed: &Bed) -> Vec<LargeFileRequest> {
     let is_batch = |request: &LargeFileRequest| request.target.ends_with("/info/lfs/objects/batch");
     bed.server.large_file_requests().into_iter().filter(is_batch).collect()
 }
 
-async fn refused(bed: &Bed, expected: &str) -> FetchError {
+async fn expect_refusal(bed: &Bed, expected: &str) -> FetchError {
     let (error, message) = bed.refuse_request(&main_branch(bed)).await;
     assert!(message.contains(expected), "{expected}: {message}");
     assert!(message.contains("is in Git LFS"), "{message}");
     for secret in ["hush", "Signature", "4f3d9c"] {
         assert!(!message.contains(secret), "{message}");
     }
-    assert!(!error.stalled(), "{message}");
+    assert!(!error.is_stalled(), "{message}");
     bed.assert_tidy();
     error
 }
@@ -68,7 +68,7 @@ async fn refused(bed: &Bed, expected: &str) -> FetchError {
 async fn contents_are_in_the_place_of_pointers() {
     let bed = Bed::new().await;
     let (one, two) = (noise(1, 300 << 10), noise(2, 70 << 10));
-    commit(&bed, &[("a/one", &one), ("again", &one), ("two.yaml", &two)]).await;
+    commit_files(&bed, &[("a/one", &one), ("again", &one), ("two.yaml", &two)]).await;
     let pointer = bed.repository.store_large_file(&two).unwrap();
     let others: [(&str, Content); 4] = [
         (
@@ -82,13 +82,13 @@ async fn contents_are_in_the_place_of_pointers() {
     ];
     bed.repository.commit(others, "others").await.unwrap();
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(content(&bed, &artifact, "a/one"), one);
-    assert_eq!(content(&bed, &artifact, "again"), one);
-    assert_eq!(content(&bed, &artifact, "two.yaml"), two);
-    assert_eq!(content(&bed, &artifact, "run.sh"), b"#!/bin/sh\n");
-    assert_eq!(content(&bed, &artifact, "small"), b"own");
+    assert_eq!(read_content(&bed, &artifact, "a/one"), one);
+    assert_eq!(read_content(&bed, &artifact, "again"), one);
+    assert_eq!(read_content(&bed, &artifact, "two.yaml"), two);
+    assert_eq!(read_content(&bed, &artifact, "run.sh"), b"#!/bin/sh\n");
+    assert_eq!(read_content(&bed, &artifact, "small"), b"own");
     assert_eq!(
-        content(&bed, &artifact, "about.md"),
+        read_content(&bed, &artifact, "about.md"),
         format!("A pointer:\n{pointer}").as_bytes()
     );
     let tree = bed.load(&artifact);
@@ -97,7 +97,7 @@ async fn contents_are_in_the_place_of_pointers() {
             .any(|(path, node)| path == "link" && *node == Node::Link("two.yaml".to_owned()))
     );
     bed.assert_tidy();
-    let [batch] = batches(&bed).try_into().unwrap();
+    let [batch] = list_batches(&bed).try_into().unwrap();
     let request: serde_json::Value = serde_json::from_str(&batch.body).unwrap();
     assert_eq!(request["ref"]["name"], "refs/heads/main");
     assert_eq!(request["objects"].as_array().unwrap().len(), 3);
@@ -135,31 +135,31 @@ async fn only_selected_files_are_fetched() {
         "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 9\n",
         "1".repeat(64)
     );
-    commit(&bed, &[("deploy/a.json", b"{}")]).await;
+    commit_files(&bed, &[("deploy/a.json", b"{}")]).await;
     let lost = [("media/film.mp4", missing.clone()), ("logo.png", missing.clone())];
     bed.repository.commit(lost, "lost").await.unwrap();
-    refused(&bed, "\"media/film.mp4\" is in Git LFS").await;
+    expect_refusal(&bed, "\"media/film.mp4\" is in Git LFS").await;
     let mut request = main_branch(&bed);
     request.asked.ignore = Some("/media\n*.png\n".to_owned());
     let (artifact, _) = bed.get_request(&request).await;
-    assert_eq!(content(&bed, &artifact, "deploy/a.json"), b"{}");
+    assert_eq!(read_content(&bed, &artifact, "deploy/a.json"), b"{}");
     let mut request = main_branch(&bed);
     request.asked.sparse = vec!["deploy".to_owned()];
     let (artifact, _) = bed.get_request(&request).await;
-    assert_eq!(content(&bed, &artifact, "deploy/a.json"), b"{}");
+    assert_eq!(read_content(&bed, &artifact, "deploy/a.json"), b"{}");
 
     // The repository itself can leave files out. They stay pointers, as in a clone.
     let config = [(".lfsconfig", "[lfs]\n\tfetchexclude = /media/\n")];
     bed.repository.commit(config, "config").await.unwrap();
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(content(&bed, &artifact, "deploy/a.json"), b"{}");
-    assert_eq!(content(&bed, &artifact, "media/film.mp4"), missing.as_bytes());
+    assert_eq!(read_content(&bed, &artifact, "deploy/a.json"), b"{}");
+    assert_eq!(read_content(&bed, &artifact, "media/film.mp4"), missing.as_bytes());
     // If nothing remains, no server is asked.
     let config = [(".lfsconfig", "[lfs]\n\tfetchexclude = *\n")];
     bed.repository.commit(config, "config").await.unwrap();
     let before = bed.server.large_file_requests().len();
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert!(content(&bed, &artifact, "deploy/a.json").starts_with(b"version "));
+    assert!(read_content(&bed, &artifact, "deploy/a.json").starts_with(b"version "));
     assert_eq!(bed.server.large_file_requests().len(), before);
 
     // A pointer that leads nowhere, and an empty content, need no server.
@@ -170,8 +170,8 @@ async fn only_selected_files_are_fetched() {
     ];
     bed.repository.commit(pointers, "others").await.unwrap();
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert!(content(&bed, &artifact, "media/film.mp4").starts_with(b"version "));
-    assert_eq!(content(&bed, &artifact, "empty"), b"");
+    assert!(read_content(&bed, &artifact, "media/film.mp4").starts_with(b"version "));
+    assert_eq!(read_content(&bed, &artifact, "empty"), b"");
     bed.assert_tidy();
 }
 
@@ -185,11 +185,11 @@ async fn batches_and_their_number_are_bounded() {
         .iter()
         .map(|(path, content)| (path.as_str(), content.as_slice()))
         .collect();
-    commit(&bed, &files).await;
+    commit_files(&bed, &files).await;
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(batches(&bed).len(), 3);
+    assert_eq!(list_batches(&bed).len(), 3);
     for (path, expected) in files {
-        assert_eq!(content(&bed, &artifact, path), expected);
+        assert_eq!(read_content(&bed, &artifact, path), expected);
     }
     let pointer = bed.repository.store_large_file(b"x").unwrap();
     let many = (0..1800).map(|n| (format!("g{n}"), pointer.clone()));
@@ -201,13 +201,13 @@ async fn batches_and_their_number_are_bounded() {
     // More bytes than a limit or a budget allows are refused before any is requested.
     let removed = (0..1800).map(|n| (format!("g{n}"), Content::Removed));
     bed.repository.commit(removed, "fewer").await.unwrap();
-    commit(&bed, &[("large", &noise(3, 200 << 10))]).await;
+    commit_files(&bed, &[("large", &noise(3, 200 << 10))]).await;
     let before = bed.server.large_file_requests().len();
     bed.limits.file_bytes = 100 << 10;
-    refused(&bed, "\"large\" is in Git LFS, and its content can't be fetched: repository over the size limit: bytes of one file exceed 100 KiB").await;
+    expect_refusal(&bed, "\"large\" is in Git LFS, and its content can't be fetched: repository over the size limit: bytes of one file exceed 100 KiB").await;
     bed.limits.file_bytes = 10 << 20;
     bed.limits.unpacked_bytes = 300 << 10;
-    refused(
+    expect_refusal(
         &bed,
         "unpacked bytes exceed 300 KiB; take less of the repository with spec.sparseCheckout or spec.ignore",
     )
@@ -218,7 +218,7 @@ async fn batches_and_their_number_are_bounded() {
         lane_setting: "--tree-bytes",
         ..BudgetLimits::unlimited("files of repositories in memory")
     };
-    refused(&bed, "--tree-bytes").await;
+    expect_refusal(&bed, "--tree-bytes").await;
     bed.account.trees = BudgetLimits::unlimited("files of repositories in memory");
     assert_eq!(bed.server.large_file_requests().len(), before);
     // Received contents count with the rest of the fetch.
@@ -240,7 +240,7 @@ async fn batches_and_their_number_are_bounded() {
 
 #[tokio::test]
 async fn submodules_have_their_own_server() {
-    let mut bed = Bed::with(locked()).await;
+    let mut bed = Bed::with(locked_options()).await;
     bed.secret = secret(&[("username", "git"), ("password", "hush")]);
     let library = bed.server.create("library").await.unwrap();
     let pointers = [
@@ -277,19 +277,19 @@ async fn submodules_have_their_own_server() {
     request.asked.submodules = true;
     request.asked.ignore = Some("/lost.json\n".to_owned());
     let (artifact, _) = bed.get_request(&request).await;
-    assert_eq!(content(&bed, &artifact, "own.json"), b"{\"own\": 1}");
-    assert_eq!(content(&bed, &artifact, "lib/l.json"), b"{\"l\": 1}");
-    assert!(content(&bed, &artifact, "lib/docs/film.mp4").starts_with(b"version "));
-    let targets: Vec<String> = batches(&bed).into_iter().map(|request| request.target).collect();
+    assert_eq!(read_content(&bed, &artifact, "own.json"), b"{\"own\": 1}");
+    assert_eq!(read_content(&bed, &artifact, "lib/l.json"), b"{\"l\": 1}");
+    assert!(read_content(&bed, &artifact, "lib/docs/film.mp4").starts_with(b"version "));
+    let targets: Vec<String> = list_batches(&bed).into_iter().map(|request| request.target).collect();
     assert_eq!(
         targets,
         ["/app.git/info/lfs/objects/batch", "/library.git/info/lfs/objects/batch"]
     );
     // A file of a submodule that the source leaves out is not requested.
     request.asked.ignore = Some("/lost.json\n/lib/l.json\n".to_owned());
-    let before = batches(&bed).len();
+    let before = list_batches(&bed).len();
     bed.get_request(&request).await;
-    assert_eq!(batches(&bed).len(), before + 1);
+    assert_eq!(list_batches(&bed).len(), before + 1);
     bed.assert_tidy();
 }
 
@@ -305,5 +305,5 @@ async fn a_mirror_of_a_local_repository_has_its_contents() {
     let mut mirror = Mirror::new(bed.repository.clone(), local.folder());
     mirror.update().await.unwrap().unwrap();
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(content(&bed, &artifact, "big.json"), b"{\"big\": true}");
+    assert_eq!(read_content(&bed, &artifact, "big.json"), b"{\"big\": true}");
 }

@@ -4,9 +4,9 @@ use serde_json::json;
 use tenure_git_server::{Content, Damage, GitServer, LargeFileOptions, Options, SshOptions, Tls};
 use tenure_remote_requests::fetch::FetchReason;
 
-use super::{batches, commit, content, locked, main_branch, private_bed, refused};
+use super::{commit_files, expect_refusal, list_batches, locked_options, main_branch, private_bed, read_content};
 use crate::bed::{Bed, endpoint, secret};
-use crate::ssh::{key, write_key};
+use crate::ssh::{make_key, write_key};
 
 #[tokio::test]
 async fn a_wrong_content_is_refused() {
@@ -84,7 +84,7 @@ async fn a_wrong_content_is_refused() {
         ),
     ] {
         bed.server.serve_large_files(options);
-        let error = refused(&bed, expected).await;
+        let error = expect_refusal(&bed, expected).await;
         assert!(error.to_string().contains("\"big.json\""), "{error}");
     }
     bed.server.serve_large_files(LargeFileOptions {
@@ -92,7 +92,7 @@ async fn a_wrong_content_is_refused() {
         ..Default::default()
     });
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(content(&bed, &artifact, "big.json"), b"{\"big\": true}");
+    assert_eq!(read_content(&bed, &artifact, "big.json"), b"{\"big\": true}");
 }
 
 #[tokio::test]
@@ -113,8 +113,8 @@ async fn a_refused_batch_says_what_to_do() {
         (509, "bandwidth for LFS is used up", false),
     ] {
         bed.server.serve_large_files(refuse(status, None));
-        let error = refused(&bed, expected).await;
-        assert_eq!(error.transient(), is_transient, "{status}");
+        let error = expect_refusal(&bed, expected).await;
+        assert_eq!(error.is_transient(), is_transient, "{status}");
         assert_eq!(error.reason(), FetchReason::GitOperationFailed);
         assert!(
             error
@@ -124,11 +124,11 @@ async fn a_refused_batch_says_what_to_do() {
         );
     }
     bed.server.serve_large_files(refuse(429, Some(90)));
-    let error = refused(&bed, "it asks to wait for 90 s").await;
+    let error = expect_refusal(&bed, "it asks to wait for 90 s").await;
     assert_eq!(error.retry_after().map(|wait| wait.as_secs()), Some(90));
     for status in [401, 403] {
         bed.server.serve_large_files(refuse(status, None));
-        let error = refused(
+        let error = expect_refusal(
             &bed,
             "does not accept the Secret's username and password; it says: This",
         )
@@ -164,18 +164,18 @@ async fn credentials_are_for_the_repositorys_server_alone() {
         ..Default::default()
     };
     bed.server.serve_large_files(stored.clone());
-    refused(&bed, "a loopback address, which sources may not reach").await;
+    expect_refusal(&bed, "a loopback address, which sources may not reach").await;
     assert_eq!(other.requests(), 0);
     bed.policy.allow.push(endpoint(&format!("{address}/app")));
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(content(&bed, &artifact, "big.json"), b"{\"big\": true}");
+    assert_eq!(read_content(&bed, &artifact, "big.json"), b"{\"big\": true}");
     let [request] = other.large_file_requests().try_into().unwrap();
     assert_eq!(request.authorization, None);
     other.serve_large_files(LargeFileOptions {
         content_status: Some(403),
         ..is_storage.clone()
     });
-    let error = refused(&bed, "it refuses the address that the LFS server gave for the content").await;
+    let error = expect_refusal(&bed, "it refuses the address that the LFS server gave for the content").await;
     assert_eq!(error.reason(), FetchReason::GitOperationFailed);
 
     // The same after a redirect of a content, whose answer names our own credentials.
@@ -186,7 +186,7 @@ async fn credentials_are_for_the_repositorys_server_alone() {
     };
     bed.server.serve_large_files(redirected);
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(content(&bed, &artifact, "big.json"), b"{\"big\": true}");
+    assert_eq!(read_content(&bed, &artifact, "big.json"), b"{\"big\": true}");
     assert!(
         other
             .large_file_requests()
@@ -200,7 +200,7 @@ async fn credentials_are_for_the_repositorys_server_alone() {
     };
     bed.server.serve_large_files(redirected);
     let (artifact, _) = bed.get_request(&main_branch(&bed)).await;
-    assert_eq!(content(&bed, &artifact, "big.json"), b"{\"big\": true}");
+    assert_eq!(read_content(&bed, &artifact, "big.json"), b"{\"big\": true}");
     assert!(
         other
             .large_file_requests()
@@ -208,7 +208,7 @@ async fn credentials_are_for_the_repositorys_server_alone() {
             .all(|request| request.authorization.is_none())
     );
     // And if it has not: our credentials are not tried there.
-    let locked = GitServer::start(bed.folder.path().join("locked"), locked())
+    let locked = GitServer::start(bed.folder.path().join("locked"), locked_options())
         .await
         .unwrap();
     locked
@@ -223,7 +223,7 @@ async fn credentials_are_for_the_repositorys_server_alone() {
         redirect_batches: Some(address.clone()),
         ..Default::default()
     });
-    let error = refused(&bed, "credentials are only sent to the host of spec.url").await;
+    let error = expect_refusal(&bed, "credentials are only sent to the host of spec.url").await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     // A circle ends.
     let itself = format!("http://{}", bed.server.http_address());
@@ -231,12 +231,12 @@ async fn credentials_are_for_the_repositorys_server_alone() {
         redirect_batches: Some(itself),
         ..Default::default()
     });
-    refused(&bed, "there were too many in a row").await;
+    expect_refusal(&bed, "there were too many in a row").await;
     // A committer names no other server.
     bed.server.serve_large_files(LargeFileOptions::default());
     let config = format!("[lfs]\n\turl = {address}/app.git/info/lfs\n");
     bed.repository.commit([(".lfsconfig", config)], "config").await.unwrap();
-    refused(
+    expect_refusal(
         &bed,
         "lfs.url of .lfsconfig: it leads to another server than the repository",
     )
@@ -247,7 +247,7 @@ async fn credentials_are_for_the_repositorys_server_alone() {
     let config = format!("[lfs]\n\turl = {}/info/lfs\n", bed.server.http_url("fork"));
     bed.repository.commit([(".lfsconfig", config)], "config").await.unwrap();
     bed.get_request(&main_branch(&bed)).await;
-    assert!(batches(&bed).last().unwrap().target.starts_with("/fork.git/"));
+    assert!(list_batches(&bed).last().unwrap().target.starts_with("/fork.git/"));
     for (config, expected) in [
         (Content::Link("big.json".to_owned()), "is no regular file"),
         (vec![0xff].into(), "is not UTF-8 text"),
@@ -255,7 +255,7 @@ async fn credentials_are_for_the_repositorys_server_alone() {
         ("[lfs]\nurl = \"open".into(), "line 2 has a value that is not closed"),
     ] {
         bed.repository.commit([(".lfsconfig", config)], "config").await.unwrap();
-        refused(&bed, expected).await;
+        expect_refusal(&bed, expected).await;
     }
 }
 
@@ -271,23 +271,25 @@ async fn an_ssh_server_says_where_contents_are() {
     };
     let options = |tls| Options {
         tls,
-        ssh: Some(SshOptions::loopback(vec![key(1).public_key().to_openssh().unwrap()])),
-        ..locked()
+        ssh: Some(SshOptions::loopback(vec![
+            make_key(1).public_key().to_openssh().unwrap(),
+        ])),
+        ..locked_options()
     };
     let mut bed = Bed::with(options(Some(tls))).await;
     let with_key = |bed: &Bed, ca: &str| {
         let hosts = bed.server.known_hosts().unwrap();
         secret(&[
-            ("identity", &write_key(&key(1))),
+            ("identity", &write_key(&make_key(1))),
             ("known_hosts", &hosts),
             ("ca.crt", ca),
         ])
     };
     bed.secret = with_key(&bed, &certificate.pem());
-    commit(&bed, &[("big.json", b"{\"big\": true}")]).await;
+    commit_files(&bed, &[("big.json", b"{\"big\": true}")]).await;
     let request = bed.request_spec(json!({"url": bed.server.ssh_url("app").unwrap(), "ref": {"branch": "main"}}));
     let (artifact, _) = bed.get_request(&request).await;
-    assert_eq!(content(&bed, &artifact, "big.json"), b"{\"big\": true}");
+    assert_eq!(read_content(&bed, &artifact, "big.json"), b"{\"big\": true}");
     let requests = bed.server.large_file_requests();
     assert!(
         requests.iter().all(|request| request
@@ -313,7 +315,7 @@ async fn an_ssh_server_says_where_contents_are() {
     // A token is not sent in clear text.
     let mut bed = Bed::with(options(None)).await;
     bed.secret = with_key(&bed, "");
-    commit(&bed, &[("big.json", b"{\"big\": true}")]).await;
+    commit_files(&bed, &[("big.json", b"{\"big\": true}")]).await;
     let request = bed.request_spec(json!({"url": bed.server.ssh_url("app").unwrap(), "ref": {"branch": "main"}}));
     let (_, message) = bed.refuse_request(&request).await;
     assert!(

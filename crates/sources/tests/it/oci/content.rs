@@ -1,7 +1,7 @@
 //! The content of an artifact, and the resolution of references.
 
 use serde_json::json;
-use tenure_registry_server::{Artifact, digest, pack};
+use tenure_registry_server::{Artifact, compute_digest, pack_files};
 use tenure_remote_requests::fetch::{FetchReason, Fetched};
 use tenure_remote_requests::oci::{FetchRequest, LayerOperation};
 
@@ -17,7 +17,7 @@ async fn tags_digests_and_versions_become_artifacts() {
         (".git/config", "x"),
     ];
     let first = stand.push("v1.0.0", &files);
-    let artifact = stand.get(stand.ask(json!({ "tag": "v1.0.0" }))).await;
+    let artifact = stand.get(stand.make_request(json!({ "tag": "v1.0.0" }))).await;
     assert_eq!(artifact.facts.revision, format!("v1.0.0@{first}"));
     assert_eq!(
         artifact.facts.origin_revision.as_deref(),
@@ -34,17 +34,17 @@ async fn tags_digests_and_versions_become_artifacts() {
     );
 
     // An unchanged registry gets one request for a digest, and no other.
-    let before = stand.server.heard().len();
+    let before = stand.server.requests().len();
     let known = FetchRequest {
         known: Some(artifact.clone()),
-        ..stand.ask(json!({ "tag": "v1.0.0" }))
+        ..stand.make_request(json!({ "tag": "v1.0.0" }))
     };
     assert!(matches!(
         stand.fetch(known.clone()).await,
         Ok(Fetched::Unchanged { .. })
     ));
-    assert_eq!(stand.server.heard().len(), before + 1);
-    assert_eq!(stand.server.heard()[before].method, "HEAD");
+    assert_eq!(stand.server.requests().len(), before + 1);
+    assert_eq!(stand.server.requests()[before].method, "HEAD");
     let other = FetchRequest {
         ignore: Some("b".to_owned()),
         ..known
@@ -53,15 +53,17 @@ async fn tags_digests_and_versions_become_artifacts() {
     assert_eq!(stand.list(&other), ["a.yaml"]);
 
     // A stored digest needs no registry.
-    let by_digest = stand.get(stand.ask(json!({ "digest": first, "tag": "gone" }))).await;
+    let by_digest = stand
+        .get(stand.make_request(json!({ "digest": first, "tag": "gone" })))
+        .await;
     assert_eq!(by_digest.facts.revision, first);
-    let before = stand.server.heard().len();
+    let before = stand.server.requests().len();
     let known = FetchRequest {
         known: Some(by_digest),
-        ..stand.ask(json!({ "digest": first }))
+        ..stand.make_request(json!({ "digest": first }))
     };
     assert!(matches!(stand.fetch(known).await, Ok(Fetched::Unchanged { .. })));
-    assert_eq!(stand.server.heard().len(), before);
+    assert_eq!(stand.server.requests().len(), before);
 
     // Versions, over pages of two tags.
     for tag in [
@@ -85,15 +87,15 @@ async fn tags_digests_and_versions_become_artifacts() {
         ),
         (json!({}), "latest"),
     ] {
-        let artifact = stand.get(stand.ask(reference)).await;
+        let artifact = stand.get(stand.make_request(reference)).await;
         assert!(
             artifact.facts.revision.starts_with(&format!("{expected}@sha256:")),
             "{artifact:?}"
         );
     }
-    let (error, message) = stand.refuse(stand.ask(json!({ "semver": ">=3" }))).await;
+    let (error, message) = stand.refuse(stand.make_request(json!({ "semver": ">=3" }))).await;
     assert_eq!(error.reason(), FetchReason::ReadOperationFailed, "{message}");
-    let (error, message) = stand.refuse(stand.ask(json!({ "tag": "gone" }))).await;
+    let (error, message) = stand.refuse(stand.make_request(json!({ "tag": "gone" }))).await;
     assert_eq!(error.reason(), FetchReason::OciArtifactPullFailed);
     assert!(message.contains("tag \"gone\" not found in"), "{message}");
 }
@@ -102,10 +104,10 @@ async fn tags_digests_and_versions_become_artifacts() {
 async fn a_layer_is_selected_and_extracted_or_copied() {
     let stand = Stand::new().await;
     let chart = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
-    let layer = pack(&[("chart/a.yaml", "a"), ("chart/b.png", "b")]);
+    let layer = pack_files(&[("chart/a.yaml", "a"), ("chart/b.png", "b")]);
     let artifact = Artifact {
         layers: vec![
-            ("application/x".to_owned(), pack(&[("first", "1")])),
+            ("application/x".to_owned(), pack_files(&[("first", "1")])),
             (chart.to_owned(), layer.clone()),
         ],
         annotations: json!({}),
@@ -114,7 +116,7 @@ async fn a_layer_is_selected_and_extracted_or_copied() {
     let by = |media_type: Option<&str>, operation| FetchRequest {
         media_type: media_type.map(str::to_owned),
         operation,
-        ..stand.ask(json!({ "tag": "1.0.0_build" }))
+        ..stand.make_request(json!({ "tag": "1.0.0_build" }))
     };
     let first = stand.get(by(None, LayerOperation::Extract)).await;
     assert_eq!(stand.list(&first), ["first"]);
@@ -123,7 +125,7 @@ async fn a_layer_is_selected_and_extracted_or_copied() {
     let copied = stand.get(by(Some(chart), LayerOperation::Copy)).await;
     assert_eq!(
         (copied.facts.digest.as_str(), copied.size),
-        (digest(&layer).as_str(), layer.len() as u64)
+        (compute_digest(&layer).as_str(), layer.len() as u64)
     );
     assert_eq!(stand.list(&copied), ["chart/a.yaml", "chart/b.png"], "byte for byte");
     // In tags of charts `_` stands for `+`.
@@ -162,11 +164,11 @@ async fn lists_of_manifests_are_followed_once() {
     let index =
         json!({ "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [one] });
     let outer = stand.server.push_manifest("team/app", "latest", &index);
-    let artifact = stand.get(stand.ask(json!({}))).await;
+    let artifact = stand.get(stand.make_request(json!({}))).await;
     assert_eq!(artifact.facts.revision, format!("latest@{outer}"));
     assert_eq!(stand.list(&artifact), ["a.yaml"]);
     let again = json!({ "schemaVersion": 2, "manifests": [{ "digest": outer, "size": 1 }] });
     stand.server.push_manifest("team/app", "latest", &again);
-    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(message.contains("a list of lists"), "{message}");
 }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
-use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
+use tenure_registry_server::{Access, Answer, RegistryServer, compute_digest, pack_files};
 use tenure_remote_requests::fetch::FetchReason;
 use tenure_remote_requests::git_host::ProbeResult;
 use tenure_remote_requests::oci::FetchRequest;
@@ -18,19 +18,19 @@ async fn credentials_are_shown_as_the_registry_asks() {
     stand.push("latest", &[("a.yaml", "a")]);
     let pair = "user:sesame".to_owned();
     stand.server.require(Access::Basic { pair: pair.clone() });
-    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(
         message.contains("name a Secret with them in spec.secretRef"),
         "{message}"
     );
     let host = stand.host();
-    stand.give(&[(&host, "user:sesame2")]);
-    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    stand.set_credentials(&[(&host, "user:sesame2")]);
+    let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(message.contains("with the credentials of the Secret"), "{message}");
-    stand.give(&[("other.example", "user:wrong"), (&host, &pair)]);
-    stand.get(stand.ask(json!({}))).await;
+    stand.set_credentials(&[("other.example", "user:wrong"), (&host, &pair)]);
+    stand.get(stand.make_request(json!({}))).await;
 
     // With a token, from the registry's own host.
     let realm = format!("http://{host}/token");
@@ -38,19 +38,22 @@ async fn credentials_are_shown_as_the_registry_asks() {
         realm,
         pair: Some(pair),
     });
-    let before = stand.server.heard().len();
-    stand.get(stand.ask(json!({}))).await;
-    let heard = stand.server.heard().split_off(before);
-    assert!(heard[0].authorization.is_none(), "nothing is shown unasked");
+    let before = stand.server.requests().len();
+    stand.get(stand.make_request(json!({}))).await;
+    let requests = stand.server.requests().split_off(before);
+    assert!(requests[0].authorization.is_none(), "nothing is shown unasked");
     assert!(
-        heard[1]
+        requests[1]
             .target
             .starts_with("/token?service=registry&scope=repository%3Ateam%2Fapp%3Apull"),
         "{:?}",
-        heard[1]
+        requests[1]
     );
     assert_eq!(
-        heard.iter().filter(|heard| heard.target.starts_with("/token")).count(),
+        requests
+            .iter()
+            .filter(|request| request.target.starts_with("/token"))
+            .count(),
         1,
         "one token for all"
     );
@@ -61,13 +64,13 @@ async fn credentials_are_shown_as_the_registry_asks() {
         ".dockerconfigjson".to_owned(),
         config.into_bytes(),
     )])];
-    let before = stand.server.heard().len();
-    stand.get(stand.ask(json!({}))).await;
-    let heard = stand.server.heard().split_off(before);
+    let before = stand.server.requests().len();
+    stand.get(stand.make_request(json!({}))).await;
+    let requests = stand.server.requests().split_off(before);
     assert!(
-        heard[1].method == "POST" && heard[1].body.contains("refresh_token=sesame"),
+        requests[1].method == "POST" && requests[1].body.contains("refresh_token=sesame"),
         "{:?}",
-        heard[1]
+        requests[1]
     );
 }
 
@@ -77,7 +80,7 @@ async fn who_is_kept_out_is_not_told_that_the_credentials_are_refused() {
     let mut stand = Stand::new().await;
     stand.push("latest", &[("a.yaml", "a")]);
     let own = stand.host();
-    stand.give(&[(&own, "user:sesame")]);
+    stand.set_credentials(&[(&own, "user:sesame")]);
     stand.server.require(Access::Token {
         realm: format!("http://{own}/token"),
         pair: Some("user:sesame".to_owned()),
@@ -91,8 +94,8 @@ async fn who_is_kept_out_is_not_told_that_the_credentials_are_refused() {
     ] {
         stand
             .server
-            .answer_with(move |heard| heard.target.starts_with("/token").then(|| answer.clone()));
-        let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+            .answer_with(move |request| request.target.starts_with("/token").then(|| answer.clone()));
+        let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
         assert!(message.contains(expected), "{message}");
         assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     }
@@ -110,7 +113,7 @@ async fn a_foreign_realm_gets_no_credentials() {
     let realm = format!("https://localhost:{port}/token");
     stand.allow(&format!("https://localhost:{port}"));
     let own = stand.host();
-    stand.give(&[(&own, "user:sesame")]);
+    stand.set_credentials(&[(&own, "user:sesame")]);
     stand.server.require(Access::Token {
         realm,
         pair: Some("user:sesame".to_owned()),
@@ -120,27 +123,27 @@ async fn a_foreign_realm_gets_no_credentials() {
         pair: Some("user:sesame".to_owned()),
     });
 
-    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(message.contains("not sent to a server of another site"), "{message}");
     assert!(
         foreign
-            .heard()
+            .requests()
             .iter()
-            .all(|heard| heard.authorization.is_none() && !heard.target.contains("sesame"))
+            .all(|request| request.authorization.is_none() && !request.target.contains("sesame"))
     );
-    assert_eq!(foreign.heard().len(), 1);
+    assert_eq!(foreign.requests().len(), 1);
 
     // The control: the Secret has an entry for the token server.
-    stand.give(&[(&own, "user:other"), (&format!("localhost:{port}"), "user:sesame")]);
-    stand.get(stand.ask(json!({}))).await;
-    let shown = foreign.heard().pop().unwrap().authorization;
+    stand.set_credentials(&[(&own, "user:other"), (&format!("localhost:{port}"), "user:sesame")]);
+    stand.get(stand.make_request(json!({}))).await;
+    let shown = foreign.requests().pop().unwrap().authorization;
     assert_eq!(shown, Some(format!("Basic {}", STANDARD.encode("user:sesame"))));
     // The token of that server goes to the registry.
     assert!(
         stand
             .server
-            .heard()
+            .requests()
             .pop()
             .unwrap()
             .authorization
@@ -170,60 +173,60 @@ async fn a_realm_is_dialed_as_everything_else() {
             realm: realm.clone(),
             pair: None,
         });
-        let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+        let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
         assert!(message.contains(problem), "{realm}: {message}");
     }
-    assert!(other.heard().is_empty());
+    assert!(other.requests().is_empty());
     // The control: the token server of the registry itself.
     stand.server.require(Access::Token {
         realm: format!("http://{}/token", stand.host()),
         pair: None,
     });
-    stand.get(stand.ask(json!({}))).await;
+    stand.get(stand.make_request(json!({}))).await;
 }
 
 #[tokio::test]
 async fn blobs_come_from_elsewhere_without_credentials() {
     let mut stand = Stand::new().await;
-    let layer = pack(&[("a.yaml", "a")]);
+    let layer = pack_files(&[("a.yaml", "a")]);
     stand.push_layer(layer.clone());
     let pair = "user:sesame".to_owned();
     stand.server.require(Access::Basic { pair: pair.clone() });
     let host = stand.host();
-    stand.give(&[(&host, &pair)]);
+    stand.set_credentials(&[(&host, &pair)]);
     let storage = RegistryServer::start().await.unwrap();
     let location = format!("http://{}/bucket/blob?signature=abc", storage.address());
-    let wanted = format!("/blobs/{}", digest(&layer));
-    stand.server.answer_with(move |heard| {
-        let is_blob = heard.authorization.is_some() && heard.target.ends_with(&wanted);
+    let wanted = format!("/blobs/{}", compute_digest(&layer));
+    stand.server.answer_with(move |request| {
+        let is_blob = request.authorization.is_some() && request.target.ends_with(&wanted);
         is_blob.then(|| Answer::of(307, "").with("Location", location.clone()))
     });
     storage.answer_with(move |_| Some(Answer::of(200, layer.clone())));
-    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(
         message.contains("a loopback address") && !message.contains("signature"),
         "{message}"
     );
-    assert!(storage.heard().is_empty());
+    assert!(storage.requests().is_empty());
 
     stand.allow(&format!("http://{}", storage.address()));
-    stand.get(stand.ask(json!({}))).await;
-    let heard = storage.heard();
-    assert_eq!(heard.len(), 1);
+    stand.get(stand.make_request(json!({}))).await;
+    let requests = storage.requests();
+    assert_eq!(requests.len(), 1);
     assert!(
-        heard[0].authorization.is_none() && heard[0].target == "/bucket/blob?signature=abc",
-        "{heard:?}"
+        requests[0].authorization.is_none() && requests[0].target == "/bucket/blob?signature=abc",
+        "{requests:?}"
     );
 
     // Storage that asks for credentials gets none.
     storage.answer_with(|_| Some(Answer::of(401, "").with("WWW-Authenticate", "Basic realm=x")));
-    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(
         message.contains("credentials are only sent to the registry"),
         "{message}"
     );
-    assert!(storage.heard().iter().all(|heard| heard.authorization.is_none()));
+    assert!(storage.requests().iter().all(|request| request.authorization.is_none()));
 }
 
 #[tokio::test]
@@ -233,7 +236,7 @@ async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_
     let server = stand.server.address();
     let names = std::collections::BTreeMap::from([(server.to_string(), server)]);
     let proxy = TestProxy::start(names, Some("Basic bWU6c2VzYW1l")).await;
-    let way = |password: &str| {
+    let proxy_secret = |password: &str| {
         let url = proxy.url();
         let entries = [("address", url.as_str()), ("username", "me"), ("password", password)];
         let entries = entries.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
@@ -241,10 +244,10 @@ async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_
     };
     let ask = |stand: &Stand| FetchRequest {
         proxy: Some("way".to_owned()),
-        ..stand.ask(json!({ "tag": "v1" }))
+        ..stand.make_request(json!({ "tag": "v1" }))
     };
     // The policy applies to the proxy's address; and a Secret that was not read is an error, not a direct connection.
-    stand.secrets.proxy = way("sesame");
+    stand.secrets.proxy = proxy_secret("sesame");
     let (error, message) = stand.refuse(ask(&stand)).await;
     assert!(
         matches!(error, OciError::Connection(FetchError::AddressDenied(_))),
@@ -255,10 +258,10 @@ async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
 
     stand.allow(&proxy.url());
-    stand.secrets.proxy = way("wrong");
+    stand.secrets.proxy = proxy_secret("wrong");
     let (error, message) = stand.refuse(ask(&stand)).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{message}");
-    stand.secrets.proxy = way("sesame");
+    stand.secrets.proxy = proxy_secret("sesame");
     let artifact = stand.get(ask(&stand)).await;
     assert_eq!(stand.list(&artifact), ["a"]);
     let heads = proxy.heads();

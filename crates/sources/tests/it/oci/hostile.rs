@@ -3,31 +3,31 @@
 use std::io::{Read as _, Write as _};
 
 use serde_json::json;
-use tenure_registry_server::{Answer, digest, pack, pack_as_said};
+use tenure_registry_server::{Answer, compute_digest, pack_entries, pack_files};
 use tenure_remote_requests::fetch::FetchReason;
 use tenure_remote_requests::oci::{FetchRequest, LayerOperation};
 use tenure_sources::{BudgetLimits, ByteBudget, OciError};
 
-use super::{Stand, source};
+use super::{Stand, source_key};
 use crate::bed::noise;
 
 #[tokio::test]
 async fn what_arrives_is_what_was_asked_for() {
     let stand = Stand::new().await;
-    let good = pack(&[("a.yaml", "good")]);
+    let good = pack_files(&[("a.yaml", "good")]);
     let mut evil = good.clone();
     evil[20] ^= 1;
     stand.push_layer(good.clone());
-    stand.server.replace_blob(&digest(&good), evil);
-    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    stand.server.replace_blob(&compute_digest(&good), evil);
+    let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(matches!(error, OciError::DigestMismatch { .. }), "{message}");
     stand
         .server
-        .replace_blob(&digest(&good), [good.clone(), vec![0; 10]].concat());
-    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+        .replace_blob(&compute_digest(&good), [good.clone(), vec![0; 10]].concat());
+    let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(message.contains("not as long as its manifest says"), "{message}");
-    stand.server.replace_blob(&digest(&good), good[..10].to_vec());
-    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    stand.server.replace_blob(&compute_digest(&good), good[..10].to_vec());
+    let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(message.contains("not as long as its manifest says"), "{message}");
 
     // A manifest under another manifest's digest.
@@ -35,13 +35,13 @@ async fn what_arrives_is_what_was_asked_for() {
     let body = json!({ "schemaVersion": 2, "layers": [] }).to_string();
     stand
         .server
-        .answer_with(move |heard| heard.target.ends_with(&other).then(|| Answer::of(200, body.clone())));
-    let (error, message) = stand.refuse(stand.ask(json!({ "tag": "other" }))).await;
+        .answer_with(move |request| request.target.ends_with(&other).then(|| Answer::of(200, body.clone())));
+    let (error, message) = stand.refuse(stand.make_request(json!({ "tag": "other" }))).await;
     assert!(matches!(error, OciError::DigestMismatch { .. }), "{message}");
 
     // The control.
-    stand.server.replace_blob(&digest(&good), good);
-    stand.get(stand.ask(json!({}))).await;
+    stand.server.replace_blob(&compute_digest(&good), good);
+    stand.get(stand.make_request(json!({}))).await;
 }
 
 #[tokio::test]
@@ -55,13 +55,13 @@ async fn what_has_no_end_is_ended() {
         } else {
             Vec::new()
         };
-        stand.server.answer_with(move |heard| {
-            let (_, number) = heard.target.split_once("tags/list?n=")?;
+        stand.server.answer_with(move |request| {
+            let (_, number) = request.target.split_once("tags/list?n=")?;
             let next = number.parse::<u64>().unwrap_or_default() + 1;
             let answer = Answer::of(200, json!({ "tags": tags }).to_string());
             Some(answer.with("Link", format!("</v2/team/app/tags/list?n={next}>; rel=\"next\"")))
         });
-        let (error, message) = stand.refuse(stand.ask(json!({ "semver": "*" }))).await;
+        let (error, message) = stand.refuse(stand.make_request(json!({ "semver": "*" }))).await;
         assert!(matches!(error, OciError::TooLarge { .. }), "{message}");
         let expected = if full {
             "tags of the repository exceed 100000"
@@ -71,28 +71,28 @@ async fn what_has_no_end_is_ended() {
         assert!(message.contains(expected), "{message}");
     }
     // A next page of another repository.
-    stand.server.answer_with(|heard| {
-        let is_list = heard.target.contains("tags/list");
+    stand.server.answer_with(|request| {
+        let is_list = request.target.contains("tags/list");
         is_list.then(|| Answer::of(200, "{\"tags\":[]}").with("Link", "</v2/other/app/tags/list?n=1>; rel=\"next\""))
     });
-    let (_, message) = stand.refuse(stand.ask(json!({ "semver": "*" }))).await;
+    let (_, message) = stand.refuse(stand.make_request(json!({ "semver": "*" }))).await;
     assert!(message.contains("belongs to another repository"), "{message}");
     // An endless manifest.
-    stand.server.answer_with(|heard| {
-        let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
+    stand.server.answer_with(|request| {
+        let is_manifest = request.method == "GET" && request.target.contains("/manifests/");
         is_manifest.then(|| Answer::of(200, vec![b' '; 5 << 20]))
     });
-    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+    let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(message.contains("bytes of a manifest exceed 4 MiB"), "{message}");
     // An endless redirect.
     stand
         .server
-        .answer_with(|heard| Some(Answer::of(307, "").with("Location", heard.target.clone())));
-    let (_, message) = stand.refuse(stand.ask(json!({}))).await;
+        .answer_with(|request| Some(Answer::of(307, "").with("Location", request.target.clone())));
+    let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(message.contains("too many in a row"), "{message}");
     // A manifest that exceeds the tenant's memory budget.
-    stand.server.answer_with(|heard| {
-        let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
+    stand.server.answer_with(|request| {
+        let is_manifest = request.method == "GET" && request.target.contains("/manifests/");
         is_manifest.then(|| Answer::of(200, vec![b' '; 3 << 20]))
     });
     stand.account.memory = ByteBudget::new(BudgetLimits {
@@ -103,17 +103,17 @@ async fn what_has_no_end_is_ended() {
         all_setting: "--all",
         is_half: false,
     });
-    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(matches!(error, OciError::OverBudget(_)), "{message}");
     assert_eq!(stand.account.memory.held(), 0);
     // The control: the same artifact on a correct registry.
     stand.server.answer_with(|_| None);
-    stand.get(stand.ask(json!({}))).await;
+    stand.get(stand.make_request(json!({}))).await;
     assert_eq!(stand.account.memory.held(), 0);
 }
 
 /// Makes a layer of zeros that unpacks to a thousand times its size.
-fn bomb(files: usize, bytes: usize) -> Vec<u8> {
+fn make_bomb(files: usize, bytes: usize) -> Vec<u8> {
     let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best()));
     for number in 0..files {
         let mut header = tar::Header::new_gnu();
@@ -145,28 +145,31 @@ async fn bombs_and_strange_layers_are_refused() {
     };
     let mut gzipped_noise = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzipped_noise.write_all(&noise(1, 10_000)).unwrap();
-    let through_a_link = pack_as_said(&[(b'2', "out", "/etc"), (b'0', "out/passwd", "")]);
+    let through_a_link = pack_entries(&[(b'2', "out", "/etc"), (b'0', "out/passwd", "")]);
     for (layer, problem) in [
-        (bomb(10, 300 << 10), "unpacked bytes exceed 1 MiB"),
-        (bomb(1, 600 << 10), "bytes of one file exceed 512 KiB"),
-        (bomb(2000, 0), "files exceed 1000"),
+        (make_bomb(10, 300 << 10), "unpacked bytes exceed 1 MiB"),
+        (make_bomb(1, 600 << 10), "bytes of one file exceed 512 KiB"),
+        (make_bomb(2000, 0), "files exceed 1000"),
         (entry(tar::EntryType::Regular, "../../etc/passwd"), "\"..\" part"),
         (entry(tar::EntryType::Regular, "/etc/passwd"), "an empty"),
         (entry(tar::EntryType::Link, "a"), "neither a file nor a link"),
         (entry(tar::EntryType::Block, "a"), "neither a file nor a link"),
-        (pack(&[("a", "1"), ("./a", "2")]), "is in its layer twice"),
+        (pack_files(&[("a", "1"), ("./a", "2")]), "is in its layer twice"),
         (
-            pack(&[("a", "1"), ("a-b", "2"), ("a/b", "3")]),
+            pack_files(&[("a", "1"), ("a-b", "2"), ("a/b", "3")]),
             "is both a file and a folder",
         ),
         (through_a_link, "is both a file and a folder"),
-        (pack(&[(".sourceignore", &"x".repeat(70_000))]), "is larger than 64 KiB"),
+        (
+            pack_files(&[(".sourceignore", &"x".repeat(70_000))]),
+            "is larger than 64 KiB",
+        ),
         (entry(tar::EntryType::Symlink, ".sourceignore"), "is a symbolic link"),
         (b"no archive".to_vec(), "compressed with gzip"),
         (gzipped_noise.finish().unwrap(), "it is no tar archive"),
     ] {
         stand.push_layer(layer);
-        let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+        let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
         assert_eq!(
             error.reason(),
             FetchReason::OciArtifactLayerOperationFailed,
@@ -181,15 +184,15 @@ async fn bombs_and_strange_layers_are_refused() {
         lane_setting: "--trees",
         ..BudgetLimits::unlimited("files")
     };
-    stand.push_layer(bomb(2, 100 << 10));
-    let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+    stand.push_layer(make_bomb(2, 100 << 10));
+    let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(matches!(error, OciError::OverBudget(_)), "{message}");
     // The controls: a small layer, and a link, which is stored unchanged and never followed here.
-    stand.push_layer(pack(&[("./a", "1")]));
-    let artifact = stand.get(stand.ask(json!({}))).await;
+    stand.push_layer(pack_files(&[("./a", "1")]));
+    let artifact = stand.get(stand.make_request(json!({}))).await;
     assert_eq!(stand.list(&artifact), ["a"]);
     stand.push_layer(entry(tar::EntryType::Symlink, "link"));
-    let artifact = stand.get(stand.ask(json!({}))).await;
+    let artifact = stand.get(stand.make_request(json!({}))).await;
     assert_eq!(stand.list(&artifact), ["link"]);
     // An excluded file may be anything.
     let strange = [
@@ -197,29 +200,29 @@ async fn bombs_and_strange_layers_are_refused() {
         ("legacy/big", "x".repeat(600 << 10)),
     ];
     for (path, content) in strange {
-        stand.push_layer(pack(&[("a", "1"), (path, &content)]));
-        stand.refuse(stand.ask(json!({}))).await;
+        stand.push_layer(pack_files(&[("a", "1"), (path, &content)]));
+        stand.refuse(stand.make_request(json!({}))).await;
         let artifact = stand
             .get(FetchRequest {
                 ignore: Some("/legacy/".to_owned()),
-                ..stand.ask(json!({}))
+                ..stand.make_request(json!({}))
             })
             .await;
         assert_eq!(stand.list(&artifact), ["a"]);
     }
     // A copied bomb takes only its own size; unpacking refuses it.
-    let layer = bomb(10, 300 << 10);
+    let layer = make_bomb(10, 300 << 10);
     stand.push_layer(layer);
     let copied = stand
         .get(FetchRequest {
             operation: LayerOperation::Copy,
-            ..stand.ask(json!({}))
+            ..stand.make_request(json!({}))
         })
         .await;
     assert!(
         stand
             .store
-            .load(&source(), &copied.facts.digest, &stand.limits)
+            .load(&source_key(), &copied.facts.digest, &stand.limits)
             .is_err()
     );
     // A copied layer that is no archive is reported as such; its last bytes are not read as a size.
@@ -227,10 +230,10 @@ async fn bombs_and_strange_layers_are_refused() {
     let copied = stand
         .get(FetchRequest {
             operation: LayerOperation::Copy,
-            ..stand.ask(json!({}))
+            ..stand.make_request(json!({}))
         })
         .await;
-    let size = stand.store.loaded_size(&source(), &copied.facts.digest);
+    let size = stand.store.loaded_size(&source_key(), &copied.facts.digest);
     let message = size.unwrap_err().to_string();
     assert!(
         message.contains("no tar archive that is compressed with gzip"),

@@ -58,7 +58,7 @@ impl Stand {
     }
 
     /// Puts credentials for these hosts into the Secret.
-    fn give(&mut self, entries: &[(&str, &str)]) {
+    fn set_credentials(&mut self, entries: &[(&str, &str)]) {
         let auths: serde_json::Map<String, Value> = entries
             .iter()
             .map(|(host, pair)| ((*host).to_owned(), json!({ "auth": STANDARD.encode(pair) })))
@@ -74,7 +74,7 @@ impl Stand {
         self.server.address().to_string()
     }
 
-    fn ask(&self, reference: Value) -> FetchRequest {
+    fn make_request(&self, reference: Value) -> FetchRequest {
         FetchRequest {
             url: tenure_api::SourceUrl::new(format!("oci://{}/team/app", self.host())),
             reference: serde_json::from_value(reference).unwrap(),
@@ -94,7 +94,7 @@ impl Stand {
     }
 
     async fn fetch(&self, asked: FetchRequest) -> Result<Fetched, OciError> {
-        let request = OciRequest::read(source(), asked, &self.secrets)?;
+        let request = OciRequest::read(source_key(), asked, &self.secrets)?;
         fetch_artifact(&request, &self.policy, &self.limits, &self.store, &self.account).await
     }
 
@@ -117,7 +117,7 @@ impl Stand {
 
     fn load(&self, artifact: &StoredArtifact) -> Tree {
         self.store
-            .load(&source(), &artifact.facts.digest, &self.limits)
+            .load(&source_key(), &artifact.facts.digest, &self.limits)
             .unwrap()
     }
 
@@ -138,6 +138,6 @@ impl Stand {
     }
 }
 
-fn source() -> SourceKey {
+fn source_key() -> SourceKey {
     SourceKey::new("OCIRepository", "team", "app", "1").unwrap()
 }

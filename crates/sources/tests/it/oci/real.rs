@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_registry_server::{digest, pack};
+use tenure_registry_server::{compute_digest, pack_files};
 use tenure_remote_requests::fetch::Fetched;
 use tenure_remote_requests::oci::FetchRequest;
 use tenure_sources::OciError;
@@ -42,7 +42,7 @@ async fn a_real_registry_is_understood() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // The artifact is pushed like to the test's own registry; the assertions are about the real registry's answers.
-    let layer = pack(&[("a.yaml", "a")]);
+    let layer = pack_files(&[("a.yaml", "a")]);
     let blob = put_blob(&address, &layer).await;
     let config = put_blob(&address, b"{}").await;
     let manifest = json!({
@@ -66,9 +66,9 @@ async fn a_real_registry_is_understood() {
     stand.allow(&format!("http://{address}"));
     let ask = |reference: Value| FetchRequest {
         url: tenure_api::SourceUrl::new(format!("oci://{address}/team/app")),
-        ..stand.ask(reference)
+        ..stand.make_request(reference)
     };
-    let digest = digest(manifest.as_bytes());
+    let digest = compute_digest(manifest.as_bytes());
     let latest = stand.get(ask(json!({}))).await;
     assert_eq!(latest.facts.revision, format!("latest@{digest}"));
     assert_eq!(stand.list(&latest), ["a.yaml"]);
@@ -85,7 +85,7 @@ async fn a_real_registry_is_understood() {
 }
 
 async fn put_blob(address: &str, content: &[u8]) -> String {
-    let digest = digest(content);
+    let digest = compute_digest(content);
     let begun = send(address, "POST", "/v2/team/app/blobs/uploads/", "", b"").await;
     let location = begun
         .lines()

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
-use tenure_registry_server::{Answer, Artifact, RegistryServer, digest, pack};
+use tenure_registry_server::{Answer, Artifact, RegistryServer, compute_digest, pack_files};
 use tenure_remote_requests::fetch::{FetchReason, Fetched};
 use tenure_remote_requests::oci::FetchRequest;
 use tenure_sources::SecretData;
@@ -77,7 +77,7 @@ async fn a_bundle_that_refers_to_the_artifact_is_a_signature_of_it() {
         let elsewhere = stand.push("other", &[("a.yaml", "b")]);
         let asked = || FetchRequest {
             keys: Some("keys".to_owned()),
-            ..stand.ask(json!({}))
+            ..stand.make_request(json!({}))
         };
         let push = |bundle: &Value| stand.server.push_bundle("team/app", &wanted, bundle);
         let refuse = async |problem: &str| {
@@ -127,7 +127,7 @@ async fn a_text_that_refers_to_the_artifact_is_a_signature_of_it() {
     stand.server.push_referrer("team/app", &wanted, kind, layer);
     let asked = FetchRequest {
         keys: Some("keys".to_owned()),
-        ..stand.ask(json!({}))
+        ..stand.make_request(json!({}))
     };
     assert!(matches!(stand.fetch(asked).await, Ok(Fetched::Stored { .. })));
 }
@@ -142,7 +142,7 @@ async fn what_refers_to_an_artifact_is_bounded() {
     let wanted = stand.push("latest", &[("a.yaml", "a")]);
     let asked = || FetchRequest {
         keys: Some("keys".to_owned()),
-        ..stand.ask(json!({}))
+        ..stand.make_request(json!({}))
     };
     let push = |pair: &EcdsaKeyPair| {
         stand
@@ -158,16 +158,16 @@ async fn what_refers_to_an_artifact_is_bounded() {
     let of = |what: &str| {
         stand
             .server
-            .heard()
+            .requests()
             .iter()
-            .filter(|heard| heard.target.contains(what))
+            .filter(|request| request.target.contains(what))
             .count()
     };
     // The requests for the tag's signatures and for the artifact count, too.
     assert!(of("/blobs/") <= 64 && of("/manifests/") <= 70 && of("/referrers/") <= 8);
     let path = format!("/v2/team/app/referrers/{wanted}");
-    stand.server.answer_with(move |heard| {
-        let is_asked = heard.target.starts_with(&path);
+    stand.server.answer_with(move |request| {
+        let is_asked = request.target.starts_with(&path);
         let page = json!({ "schemaVersion": 2, "manifests": [] }).to_string();
         is_asked.then(|| Answer::of(200, page).with("Link", format!("<{path}?again>; rel=\"next\"")))
     });
@@ -178,7 +178,7 @@ async fn what_refers_to_an_artifact_is_bounded() {
     for (body, problem) in [("[]", "referrers"), ("{\"schemaVersion\": 2}", "no manifests")] {
         stand
             .server
-            .answer_with(move |heard| heard.target.contains("/referrers/").then(|| Answer::of(200, body)));
+            .answer_with(move |request| request.target.contains("/referrers/").then(|| Answer::of(200, body)));
         let (_, message) = stand.refuse(asked()).await;
         assert!(message.contains(problem), "{message}");
     }
@@ -194,16 +194,16 @@ async fn only_what_a_trusted_key_has_signed_is_stored() {
     let elsewhere = stand.push("other", &[("a.yaml", "b")]);
     let asked = || FetchRequest {
         keys: Some("keys".to_owned()),
-        ..stand.ask(json!({}))
+        ..stand.make_request(json!({}))
     };
     let refuse = async |problem: &str| {
         let (error, message) = stand.refuse(asked()).await;
         assert_eq!(error.reason(), FetchReason::VerificationError, "{message}");
         assert!(message.contains(problem), "{message}");
-        let heard = stand.server.heard();
-        let layer = digest(&pack(&[("a.yaml", "a")]));
+        let requests = stand.server.requests();
+        let layer = compute_digest(&pack_files(&[("a.yaml", "a")]));
         assert!(
-            !heard.iter().any(|heard| heard.target.ends_with(&layer)),
+            !requests.iter().any(|request| request.target.ends_with(&layer)),
             "nothing is received before it is verified"
         );
     };

@@ -110,7 +110,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
         3,
         &["olga may not vouch for work-", "an administrator gives it"],
     );
-    assert!(forge.heard().is_empty(), "nobody asked the host");
+    assert!(forge.requests().is_empty(), "nobody asked the host");
 
     // A Developer can't answer, and neither can a person who declines. Two codes run at a time, since a host is polled once in five seconds.
     let (one, other) = (Showing::start(&cluster, &name), Showing::start(&cluster, &name));
