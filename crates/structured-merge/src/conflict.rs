@@ -82,14 +82,14 @@ pub(crate) fn to_error(mut conflicts: Vec<Conflict>) -> ApplyError {
     let causes = conflicts
         .iter()
         .map(|conflict| Cause {
-            message: format!("conflict with {}", describe(&conflict.manager)),
+            message: format!("conflict with {}", describe_manager(&conflict.manager)),
             field: conflict.path.to_string(),
         })
         .collect();
     let message = if let [only] = conflicts.as_slice() {
         format!(
             "Apply failed with 1 conflict: conflict with {}: {}",
-            describe(&only.manager),
+            describe_manager(&only.manager),
             only.path
         )
     } else {
@@ -100,7 +100,7 @@ pub(crate) fn to_error(mut conflicts: Vec<Conflict>) -> ApplyError {
                 if previous.is_some() {
                     message.push('\n');
                 }
-                let _ = write!(message, "conflicts with {}:", describe(&conflict.manager));
+                let _ = write!(message, "conflicts with {}:", describe_manager(&conflict.manager));
                 previous = Some(&conflict.manager);
             }
             let _ = write!(message, "\n- {}", conflict.path);
@@ -110,7 +110,7 @@ pub(crate) fn to_error(mut conflicts: Vec<Conflict>) -> ApplyError {
     ApplyError::Conflicts { message, causes }
 }
 
-fn describe(manager: &ManagerId) -> String {
+fn describe_manager(manager: &ManagerId) -> String {
     let mut text = quote(&manager.manager);
     if !manager.subresource.is_empty() {
         let _ = write!(text, " with subresource {}", quote(&manager.subresource));

@@ -8,25 +8,25 @@ use go_words::quote::write_quoted;
 use serde_json::{Number, Value};
 
 /// Checks equality for the merge: like `==`, but 1 and 1.0 are equal.
-pub(crate) fn equal(left: &Value, right: &Value) -> bool {
+pub(crate) fn equal_values(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left == right || compare_numbers(left, right).is_eq(),
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal_values(left, right))
         }
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
                 && left
                     .iter()
                     .zip(right)
-                    .all(|((left_key, left), (right_key, right))| left_key == right_key && equal(left, right))
+                    .all(|((left_key, left), (right_key, right))| left_key == right_key && equal_values(left, right))
         }
         (left, right) => left == right,
     }
 }
 
 /// Returns a total order: numbers, strings, booleans, lists, maps, null.
-pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
+pub(crate) fn compare_values(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),
         (Value::String(left), Value::String(right)) => left.cmp(right),
@@ -35,7 +35,7 @@ pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
             let first_difference = left
                 .iter()
                 .zip(right)
-                .map(|(left, right)| compare(left, right))
+                .map(|(left, right)| compare_values(left, right))
                 .find(|order| order.is_ne());
             first_difference.unwrap_or_else(|| left.len().cmp(&right.len()))
         }
@@ -44,16 +44,16 @@ pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
                 .iter()
                 .zip(right)
                 .map(|((left_key, left), (right_key, right))| {
-                    left_key.cmp(right_key).then_with(|| compare(left, right))
+                    left_key.cmp(right_key).then_with(|| compare_values(left, right))
                 })
                 .find(|order| order.is_ne());
             first_difference.unwrap_or_else(|| left.len().cmp(&right.len()))
         }
-        (left, right) => rank(left).cmp(&rank(right)),
+        (left, right) => rank_of_type(left).cmp(&rank_of_type(right)),
     }
 }
 
-fn rank(value: &Value) -> u8 {
+fn rank_of_type(value: &Value) -> u8 {
     match value {
         Value::Number(_) => 0,
         Value::String(_) => 1,
@@ -65,20 +65,20 @@ fn rank(value: &Value) -> u8 {
 }
 
 fn compare_numbers(left: &Number, right: &Number) -> Ordering {
-    match (integer(left), integer(right)) {
+    match (as_integer(left), as_integer(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
-        _ => float(left).total_cmp(&float(right)),
+        _ => as_float(left).total_cmp(&as_float(right)),
     }
 }
 
-fn integer(number: &Number) -> Option<i128> {
+fn as_integer(number: &Number) -> Option<i128> {
     number
         .as_i64()
         .map(i128::from)
         .or_else(|| number.as_u64().map(i128::from))
 }
 
-fn float(number: &Number) -> f64 {
+fn as_float(number: &Number) -> f64 {
     // -0.0 and 0.0 are one number, which total_cmp would tell apart.
     number.as_f64().unwrap_or(f64::NAN) + 0.0
 }

@@ -179,7 +179,7 @@ impl Managed {
     /// subresource.
     #[must_use]
     pub fn entries(&self) -> Vec<ManagedFieldsEntry> {
-        self.sorted()
+        self.sorted_managers()
             .into_iter()
             .map(|(id, owned)| ManagedFieldsEntry {
                 manager: id.manager.clone(),
@@ -192,7 +192,7 @@ impl Managed {
             .collect()
     }
 
-    fn sorted(&self) -> Vec<(&ManagerId, &OwnedFields)> {
+    fn sorted_managers(&self) -> Vec<(&ManagerId, &OwnedFields)> {
         in_order(self.managers.iter().collect())
     }
 

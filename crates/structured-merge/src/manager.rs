@@ -214,7 +214,7 @@ fn equal_but_for_managed_fields(left: &Value, right: &Value) -> bool {
                 && if left_name == "metadata" {
                     metadata_equal(left, right)
                 } else {
-                    json::equal(left, right)
+                    json::equal_values(left, right)
                 }
         })
 }

@@ -38,7 +38,10 @@ pub struct Owner {
 /// If the object's managedFields can't be read.
 pub fn of_field(object: &Value, path: &FieldPath) -> Result<Vec<Owner>, ManagedFieldsError> {
     let entries = Managed::of_object(object)?.entries();
-    let mut owners: Vec<Owner> = entries.into_iter().filter_map(|entry| own(entry, &path.0)).collect();
+    let mut owners: Vec<Owner> = entries
+        .into_iter()
+        .filter_map(|entry| find_owner(entry, &path.0))
+        .collect();
     if let Some(best) = owners.iter().map(|owner| owner.share).min() {
         owners.retain(|owner| owner.share == best);
         if best == Share::Around {
@@ -49,7 +52,7 @@ pub fn of_field(object: &Value, path: &FieldPath) -> Result<Vec<Owner>, ManagedF
     Ok(owners)
 }
 
-fn own(entry: ManagedFieldsEntry, path: &[PathElement]) -> Option<Owner> {
+fn find_owner(entry: ManagedFieldsEntry, path: &[PathElement]) -> Option<Owner> {
     if entry.fields.contains(path) {
         return Some(Owner {
             entry,
@@ -57,7 +60,7 @@ fn own(entry: ManagedFieldsEntry, path: &[PathElement]) -> Option<Owner> {
             path: FieldPath(path.to_vec()),
         });
     }
-    if let Some(inside) = first_below(&entry.fields, path) {
+    if let Some(inside) = first_field_below(&entry.fields, path) {
         return Some(Owner {
             entry,
             share: Share::Inside,
@@ -76,7 +79,7 @@ fn own(entry: ManagedFieldsEntry, path: &[PathElement]) -> Option<Owner> {
     })
 }
 
-fn first_below(set: &FieldSet, path: &[PathElement]) -> Option<FieldPath> {
+fn first_field_below(set: &FieldSet, path: &[PathElement]) -> Option<FieldPath> {
     let mut below = set;
     for element in path {
         below = &below.node(element)?.children;
@@ -99,14 +102,17 @@ pub fn value_at<'v>(object: &'v Value, path: &FieldPath) -> Option<&'v Value> {
     path.0.iter().try_fold(object, |value, element| match element {
         PathElement::Field(name) => value.get(&**name),
         PathElement::Index(index) => value.get(usize::try_from(*index).ok()?),
-        PathElement::Value(wanted) => value.as_array()?.iter().find(|item| crate::json::equal(item, wanted)),
+        PathElement::Value(wanted) => value
+            .as_array()?
+            .iter()
+            .find(|item| crate::json::equal_values(item, wanted)),
         PathElement::Key(key) => {
             let items = value.as_array()?;
             let given = |item: &Value| key.iter().filter(|field| item.get(&*field.name).is_some()).count();
             let fits = |item: &&Value| {
                 key.iter().all(|field| {
                     item.get(&*field.name)
-                        .is_none_or(|value| crate::json::equal(value, &field.value))
+                        .is_none_or(|value| crate::json::equal_values(value, &field.value))
                 })
             };
             items

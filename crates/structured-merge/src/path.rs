@@ -113,12 +113,12 @@ impl Ord for PathElement {
                     .map(|(left, right)| {
                         left.name
                             .cmp(&right.name)
-                            .then_with(|| json::compare(&left.value, &right.value))
+                            .then_with(|| json::compare_values(&left.value, &right.value))
                     })
                     .find(|order| order.is_ne());
                 first_difference.unwrap_or_else(|| left.len().cmp(&right.len()))
             }
-            (Self::Value(left), Self::Value(right)) => json::compare(left, right),
+            (Self::Value(left), Self::Value(right)) => json::compare_values(left, right),
             (Self::Index(left), Self::Index(right)) => left.cmp(right),
             (left, right) => left.rank().cmp(&right.rank()),
         }
@@ -196,7 +196,7 @@ impl FromStr for FieldPath {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut reader = Reader { text, at: 0 };
-        reader.path().map(Self).map_err(|problem| PathError {
+        reader.read_path().map(Self).map_err(|problem| PathError {
             text: text.to_owned(),
             at: reader.at,
             problem,
@@ -214,7 +214,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or("")
     }
 
-    fn eat(&mut self, wanted: char) -> bool {
+    fn eat_char(&mut self, wanted: char) -> bool {
         let found = self.rest().starts_with(wanted);
         if found {
             self.at += wanted.len_utf8();
@@ -222,24 +222,24 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn until(&mut self, ends: &[char]) -> &'a str {
+    fn take_until(&mut self, ends: &[char]) -> &'a str {
         let rest = self.rest();
         let length = rest.find(ends).unwrap_or(rest.len());
         self.at += length;
         rest.get(..length).unwrap_or("")
     }
 
-    fn path(&mut self) -> Result<Vec<PathElement>, &'static str> {
+    fn read_path(&mut self) -> Result<Vec<PathElement>, &'static str> {
         let mut elements = Vec::new();
-        self.eat('.');
+        self.eat_char('.');
         while !self.rest().is_empty() {
-            if self.eat('[') {
-                elements.push(self.bracket()?);
+            if self.eat_char('[') {
+                elements.push(self.read_bracket()?);
             } else {
-                if !elements.is_empty() && !self.eat('.') {
+                if !elements.is_empty() && !self.eat_char('.') {
                     return Err("a dot or a bracket is missing");
                 }
-                let name = self.until(&['.', '[', ']']);
+                let name = self.take_until(&['.', '[', ']']);
                 if name.is_empty() {
                     return Err("a field name is missing");
                 }
@@ -249,44 +249,44 @@ impl<'a> Reader<'a> {
         Ok(elements)
     }
 
-    fn bracket(&mut self) -> Result<PathElement, &'static str> {
-        let element = if self.eat('=') {
-            PathElement::value(self.scalar()?)
+    fn read_bracket(&mut self) -> Result<PathElement, &'static str> {
+        let element = if self.eat_char('=') {
+            PathElement::value(self.read_scalar()?)
         } else if self.rest().starts_with(['"', '\'']) {
-            match self.scalar()? {
+            match self.read_scalar()? {
                 Value::String(name) => PathElement::field(&name),
                 _ => return Err("a quoted field name is missing"),
             }
         } else if let Ok(index) = self.rest().split(']').next().unwrap_or("").parse() {
-            self.until(&[']']);
+            self.take_until(&[']']);
             PathElement::Index(index)
         } else {
             let mut fields = Vec::new();
             loop {
-                let name = self.until(&['=', ']', ',']);
-                if name.is_empty() || !self.eat('=') {
+                let name = self.take_until(&['=', ']', ',']);
+                if name.is_empty() || !self.eat_char('=') {
                     return Err("a key is missing");
                 }
                 fields.push(KeyField {
                     name: Arc::from(name),
-                    value: self.scalar()?,
+                    value: self.read_scalar()?,
                 });
-                if !self.eat(',') {
+                if !self.eat_char(',') {
                     break PathElement::from_key_fields(fields);
                 }
             }
         };
-        if self.eat(']') {
+        if self.eat_char(']') {
             Ok(element)
         } else {
             Err("a closing bracket is missing")
         }
     }
 
-    fn scalar(&mut self) -> Result<Value, &'static str> {
-        if self.eat('\'') {
-            let text = self.until(&['\'']);
-            return if self.eat('\'') {
+    fn read_scalar(&mut self) -> Result<Value, &'static str> {
+        if self.eat_char('\'') {
+            let text = self.take_until(&['\'']);
+            return if self.eat_char('\'') {
                 Ok(Value::from(text))
             } else {
                 Err("a closing quote is missing")
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
             return Ok(value);
         }
         // A bare word is a string: [name=app].
-        let word = self.until(&[',', ']']);
+        let word = self.take_until(&[',', ']']);
         if word.is_empty() || word.starts_with(['"', '{', '[']) {
             Err("a value is missing")
         } else {

@@ -201,7 +201,7 @@ impl Schema {
 
     /// Returns the type of the definition with this name.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<TypeRef> {
+    pub fn type_by_name(&self, name: &str) -> Option<TypeRef> {
         self.names.get(name).copied()
     }
 

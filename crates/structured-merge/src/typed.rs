@@ -81,7 +81,7 @@ impl Comparison {
 
     /// Returns every field in which the values differ.
     #[must_use]
-    pub fn changed(&self) -> FieldSet {
+    pub fn changed_fields(&self) -> FieldSet {
         self.modified.union(&self.added).union(&self.removed)
     }
 }
@@ -119,7 +119,7 @@ impl<'a> TypedObject<'a> {
     /// Returns the difference between this value and `new`.
     #[must_use]
     pub fn compare(&self, new: &TypedObject<'_>) -> Comparison {
-        compare::compare(&self.typing.schema, self.typing.type_ref, self.value, new.value)
+        compare::compare_objects(&self.typing.schema, self.typing.type_ref, self.value, new.value)
     }
 
     /// Returns this value with all fields that `config` gives. The merge removes nothing.
@@ -145,14 +145,14 @@ impl<'a> TypedObject<'a> {
     /// key fields of the list-map items on the way.
     #[must_use]
     pub fn extract(&self, fields: &FieldSet, with_keys: bool) -> Value {
-        remove::extract(&self.typing.schema, self.typing.type_ref, self.value, fields, with_keys)
+        remove::extract_fields(&self.typing.schema, self.typing.type_ref, self.value, fields, with_keys)
     }
 
     /// Adjusts `set` to a schema that has changed since the set was written. Members inside a list or map that has become atomic become
     /// ownership of the whole list or map. `None` if nothing changes.
     #[must_use]
     pub fn reconcile(&self, set: &FieldSet) -> Option<FieldSet> {
-        reconcile::reconcile(&self.typing.schema, self.typing.type_ref, set)
+        reconcile::reconcile_set(&self.typing.schema, self.typing.type_ref, set)
     }
 
     pub(crate) fn with_named_fields(&self, set: &FieldSet) -> FieldSet {
@@ -182,7 +182,7 @@ enum Settled {
 
 /// Returns the shape of `value` by `built`. Null and values of a wrong type take the first that the type allows of map,
 /// scalar and list.
-fn shape<'s>(built: &'s Type, value: &Value) -> (Shape<'s>, Settled) {
+fn find_shape<'s>(built: &'s Type, value: &Value) -> (Shape<'s>, Settled) {
     let settled = match value {
         Value::Object(_) if built.map.is_some() => Settled::Map,
         Value::Array(_) if built.list.is_some() => Settled::List,

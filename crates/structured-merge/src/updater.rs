@@ -44,10 +44,10 @@ impl Updater<'_> {
         new: &TypedObject<'_>,
         managers: Managers,
     ) -> Result<(Managers, FieldSet), Failure> {
-        let mut managers = self.reconcile(live, managers)?;
-        let comparison = self.settle(live, new, &mut managers, None, true)?;
+        let mut managers = self.reconcile_managers(live, managers)?;
+        let comparison = self.remove_changed_fields(live, new, &mut managers, None, true)?;
         let owned = comparison.modified.union(&comparison.added);
-        Ok((managers, self.without_reset(self.api_version, owned)))
+        Ok((managers, self.remove_reset_fields(self.api_version, owned)))
     }
 
     /// Returns the object after `id` applied `config` to `live`, and the managers after that.
@@ -59,12 +59,12 @@ impl Updater<'_> {
         id: &ManagerId,
         force: bool,
     ) -> Result<(Merged, Managers), Failure> {
-        let mut managers = self.reconcile(live, managers)?;
+        let mut managers = self.reconcile_managers(live, managers)?;
         let merged = match live.merge_outcome(config) {
             Outcome::Same => Cow::Borrowed(live.value()),
             Outcome::Changed(merged) => Cow::Owned(merged),
         };
-        let set = self.without_reset(self.api_version, config.field_set());
+        let set = self.remove_reset_fields(self.api_version, config.field_set());
         let last = managers.remove(id);
         let (last_time, last) = match last {
             Some(last) => (last.time, Some((last.api_version, last.fields))),
@@ -77,7 +77,9 @@ impl Updater<'_> {
         };
         managers.insert(id.clone(), owned);
         let new = match &last {
-            Some((version, last)) if !last.is_empty() => self.prune(merged, &managers, id, version, last)?,
+            Some((version, last)) if !last.is_empty() => {
+                self.prune_obsolete_fields(merged, &managers, id, version, last)?
+            }
             _ => merged,
         };
         let same = matches!(&new, Cow::Borrowed(value) if std::ptr::eq(*value, live.value()));
@@ -91,8 +93,8 @@ impl Updater<'_> {
             value: &new,
             typing: live.typing,
         };
-        self.settle(live, &typed, &mut managers, Some(id), force)?;
-        let merged = if crate::json::equal(live.value(), &new) {
+        self.remove_changed_fields(live, &typed, &mut managers, Some(id), force)?;
+        let merged = if crate::json::equal_values(live.value(), &new) {
             Merged::Same
         } else {
             Merged::Changed(new)
@@ -102,7 +104,7 @@ impl Updater<'_> {
 
     /// Removes the fields that `new` changes or removes from all managers except `writer`. Without `force`, the change of another manager's
     /// field is a conflict.
-    fn settle(
+    fn remove_changed_fields(
         &self,
         live: &TypedObject<'_>,
         new: &TypedObject<'_>,
@@ -174,9 +176,9 @@ impl Updater<'_> {
     fn compare(&self, version: &str, live: &TypedObject<'_>, new: &TypedObject<'_>) -> Comparison {
         let comparison = live.compare(new);
         Comparison {
-            removed: self.without_reset(version, comparison.removed),
-            modified: self.without_reset(version, comparison.modified),
-            added: self.without_reset(version, comparison.added),
+            removed: self.remove_reset_fields(version, comparison.removed),
+            modified: self.remove_reset_fields(version, comparison.modified),
+            added: self.remove_reset_fields(version, comparison.added),
         }
     }
 
@@ -200,7 +202,7 @@ impl Updater<'_> {
         ))
     }
 
-    fn without_reset(&self, version: &str, set: FieldSet) -> FieldSet {
+    fn remove_reset_fields(&self, version: &str, set: FieldSet) -> FieldSet {
         match self
             .reset_fields
             .iter()
@@ -234,7 +236,7 @@ impl Updater<'_> {
 
     /// Returns the managers as the schemas of today see their fields; those of versions that are gone are dropped. The live
     /// object must be an object of each of their versions.
-    fn reconcile(&self, live: &TypedObject<'_>, mut managers: Managers) -> Result<Managers, Failure> {
+    fn reconcile_managers(&self, live: &TypedObject<'_>, mut managers: Managers) -> Result<Managers, Failure> {
         let mut foreign: Vec<&str> = managers.values().map(|owned| owned.api_version.as_str()).collect();
         foreign.sort_unstable();
         foreign.dedup();
@@ -263,7 +265,7 @@ impl Updater<'_> {
 
     /// Returns `merged` without obsolete fields: `id` applied them last time (`last`, in `version`), doesn't apply them now, and no other
     /// manager owns them.
-    fn prune<'v>(
+    fn prune_obsolete_fields<'v>(
         &self,
         merged: Cow<'v, Value>,
         managers: &Managers,

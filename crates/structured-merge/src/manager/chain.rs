@@ -33,7 +33,7 @@ impl FieldManager {
         let managed = self.decode_live_or_new(live, new);
         remove_managed_fields(new);
         // An object without managers stays without managers, unless this write creates it.
-        let is_create = live.is_none_or(|live| uid(live).is_empty());
+        let is_create = live.is_none_or(|live| get_uid(live).is_empty());
         if managed.managers.is_empty() && !is_create {
             return Ok(managed);
         }
@@ -93,13 +93,13 @@ impl FieldManager {
         let new_typed = typed(new).map_err(|errors| {
             format!(
                 "failed to convert new object ({}) to smd typed: {errors}",
-                describe(new)
+                describe_object(new)
             )
         })?;
         let live_typed = typed(live).map_err(|errors| {
             format!(
                 "failed to convert live object ({}) to smd typed: {errors}",
-                describe(live)
+                describe_object(live)
             )
         })?;
         let (mut managers, taken) = match self.updater().update(&live_typed, &new_typed, managed.managers) {
@@ -110,7 +110,7 @@ impl FieldManager {
             // An update takes the fields that it changes. It never has a conflict.
             Err(Failure::Conflicts(conflicts)) => return Err(to_error(conflicts).to_string()),
         };
-        let taken = taken.difference(untracked());
+        let taken = taken.difference(untracked_fields());
         if !taken.is_empty() {
             let owned = managers
                 .entry(self.id(manager, Operation::Update))
@@ -167,8 +167,8 @@ impl FieldManager {
             owned.time = Some(now);
         }
         let annotation = match &merged {
-            Merged::Same => last_applied::refreshed(manager, &live, config),
-            Merged::Changed(object) => last_applied::refreshed(manager, object, config),
+            Merged::Same => last_applied::refresh_annotation(manager, &live, config),
+            Merged::Changed(object) => last_applied::refresh_annotation(manager, object, config),
         };
         let same = matches!(merged, Merged::Same) && !is_create;
         let mut object = match merged {
@@ -219,13 +219,13 @@ impl FieldManager {
         let config_typed = TypedObject::new(config, &self.typing, Duplicates::Refused).map_err(|errors| {
             Failure::InvalidConfig(format!(
                 "failed to create typed patch object ({}): {errors}",
-                describe(config)
+                describe_object(config)
             ))
         })?;
         let live_typed = TypedObject::new(live, &self.typing, Duplicates::Allowed).map_err(|errors| {
             Failure::Other(format!(
                 "failed to create typed live object ({}): {errors}",
-                describe(live)
+                describe_object(live)
             ))
         })?;
         let id = self.id(manager, Operation::Apply);
@@ -233,7 +233,7 @@ impl FieldManager {
             .updater()
             .apply(&live_typed, &config_typed, managed.managers, &id, force)?;
         if let Some(owned) = managers.get_mut(&id) {
-            owned.fields = owned.fields.difference(untracked());
+            owned.fields = owned.fields.difference(untracked_fields());
             if owned.fields.is_empty() {
                 managers.remove(&id);
             }
@@ -266,7 +266,7 @@ fn to_apply_error(failure: Failure) -> ApplyError {
     }
 }
 
-fn uid(object: &Value) -> &str {
+fn get_uid(object: &Value) -> &str {
     object
         .get("metadata")
         .and_then(|metadata| metadata.get("uid"))
@@ -283,7 +283,7 @@ fn group_version_kind(object: &Value) -> String {
 }
 
 /// Returns Kubernetes' name of an object in these messages.
-fn describe(object: &Value) -> String {
+fn describe_object(object: &Value) -> String {
     let text = |field| {
         object
             .get("metadata")
@@ -295,7 +295,7 @@ fn describe(object: &Value) -> String {
 }
 
 /// Returns the fields that identify an object or belong to the server. No manager owns them.
-fn untracked() -> &'static FieldSet {
+fn untracked_fields() -> &'static FieldSet {
     static UNTRACKED: OnceLock<FieldSet> = OnceLock::new();
     UNTRACKED.get_or_init(|| {
         let in_metadata = [

@@ -13,7 +13,7 @@ const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Bytes of all the keys and values of an object's annotations.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
 
-fn annotation(object: &Value) -> Option<&str> {
+fn read_annotation(object: &Value) -> Option<&str> {
     let annotation = object.get("metadata")?.get("annotations")?.get(ANNOTATION)?.as_str()?;
     (!annotation.is_empty()).then_some(annotation)
 }
@@ -21,7 +21,7 @@ fn annotation(object: &Value) -> Option<&str> {
 /// Returns the fields that have equal values in the annotation and in the live object. `None` without a readable annotation of this
 /// version.
 pub(super) fn allowed_conflicts(manager: &FieldManager, live: &Value) -> Option<FieldSet> {
-    let last_applied: Value = serde_json::from_str(annotation(live)?).ok()?;
+    let last_applied: Value = serde_json::from_str(read_annotation(live)?).ok()?;
     if last_applied.get("apiVersion").and_then(Value::as_str) != Some(manager.api_version.as_str()) {
         return None;
     }
@@ -39,11 +39,11 @@ pub(super) fn allowed_conflicts(manager: &FieldManager, live: &Value) -> Option<
 
 /// Returns the change of the annotation in `object` after `manager` has applied `config`; `None` without a change. The inner value is the
 /// new text, or `None` to remove the annotation because the annotations would be too large.
-pub(super) fn refreshed(manager: &str, object: &Value, config: &Value) -> Option<Option<String>> {
+pub(super) fn refresh_annotation(manager: &str, object: &Value, config: &Value) -> Option<Option<String>> {
     if manager != KUBECTL {
         return None;
     }
-    let present = annotation(object)?;
+    let present = read_annotation(object)?;
     let mut config = config.clone();
     if let Some(annotations) = config
         .get_mut("metadata")

@@ -35,10 +35,10 @@ pub(super) fn from_openapi(definitions: &Map<String, Value>) -> Result<Schema, S
                 ..Type::default()
             },
             RAW_EXTENSION => builder.get(UNTYPED_ATOMIC),
-            _ => match reference(schema) {
+            _ => match find_reference(schema) {
                 // A definition that is nothing but another name of one.
                 Some((target, _)) => {
-                    let target = builder.named(&at, target)?;
+                    let target = builder.type_of_name(&at, target)?;
                     builder.copies.push((type_ref, target, None));
                     continue;
                 }
@@ -79,7 +79,7 @@ impl At<'_> {
         SchemaError::NotAnObject { at: self.text() }
     }
 
-    fn bad(&self, field: &'static str, value: &Value) -> SchemaError {
+    fn bad_value(&self, field: &'static str, value: &Value) -> SchemaError {
         SchemaError::BadValue {
             at: self.text(),
             field,
@@ -87,7 +87,7 @@ impl At<'_> {
         }
     }
 
-    fn missing(&self, field: &'static str) -> SchemaError {
+    fn missing_field(&self, field: &'static str) -> SchemaError {
         SchemaError::Missing { at: self.text(), field }
     }
 }
@@ -135,7 +135,7 @@ impl Builder {
         self.types.get(type_ref.0 as usize).cloned().unwrap_or_default()
     }
 
-    fn named(&self, at: &At<'_>, name: &str) -> Result<TypeRef, SchemaError> {
+    fn type_of_name(&self, at: &At<'_>, name: &str) -> Result<TypeRef, SchemaError> {
         let unknown = || SchemaError::UnknownReference {
             at: at.text(),
             name: name.to_owned(),
@@ -188,13 +188,18 @@ impl Builder {
     }
 
     /// Returns the type of a schema used inside another.
-    pub(super) fn refer(&mut self, at: &At<'_>, schema: &Value, preserve: bool) -> Result<TypeRef, SchemaError> {
+    pub(super) fn build_reference(
+        &mut self,
+        at: &At<'_>,
+        schema: &Value,
+        preserve: bool,
+    ) -> Result<TypeRef, SchemaError> {
         let schema = schema.as_object().ok_or_else(|| at.not_an_object())?;
-        let Some((name, holder)) = reference(schema) else {
+        let Some((name, holder)) = find_reference(schema) else {
             let built = self.build(at, schema, preserve)?;
             return Ok(self.add(built));
         };
-        let named = self.named(at, name)?;
+        let named = self.type_of_name(at, name)?;
         Ok(match map_atomicity(at, holder)? {
             None => named,
             Some(atomic) => {
@@ -228,15 +233,15 @@ impl Builder {
             Some("") => Ok(Type {
                 scalar: Some(Scalar::Any),
                 list: Some(self.list(at, schema, preserve)?),
-                map: Some(self.map(at, schema, preserve)?),
+                map: Some(self.build_map(at, schema, preserve)?),
             }),
             Some("object") => Ok(Type {
-                map: Some(self.map(at, schema, preserve)?),
+                map: Some(self.build_map(at, schema, preserve)?),
                 ..Type::default()
             }),
             Some("array") => {
                 if !schema.contains_key("items") {
-                    return Err(at.missing("items"));
+                    return Err(at.missing_field("items"));
                 }
                 Ok(Type {
                     list: Some(self.list(at, schema, preserve)?),
@@ -248,20 +253,22 @@ impl Builder {
             // Other formats (date-time, int-or-string, …) may be written as something else than text.
             Some("string") if matches!(format, "" | "byte") => scalar(Scalar::String),
             Some("string") => scalar(Scalar::Any),
-            _ => Err(at.bad("type", type_value.unwrap_or(&Value::Null))),
+            _ => Err(at.bad_value("type", type_value.unwrap_or(&Value::Null))),
         }
     }
 
-    fn map(&mut self, at: &At<'_>, schema: &Map<String, Value>, preserve: bool) -> Result<MapType, SchemaError> {
+    fn build_map(&mut self, at: &At<'_>, schema: &Map<String, Value>, preserve: bool) -> Result<MapType, SchemaError> {
         let no_properties = Map::new();
         let properties = match schema.get("properties") {
             None | Some(Value::Null) => &no_properties,
-            Some(properties) => properties.as_object().ok_or_else(|| at.bad("properties", properties))?,
+            Some(properties) => properties
+                .as_object()
+                .ok_or_else(|| at.bad_value("properties", properties))?,
         };
         let required = schema.get("required").and_then(Value::as_array);
         let mut fields = Vec::with_capacity(properties.len());
         for (name, property) in properties {
-            let type_ref = self.refer(
+            let type_ref = self.build_reference(
                 &At {
                     parent: Some(at),
                     step: name,
@@ -272,7 +279,7 @@ impl Builder {
             let default = property.get("default").filter(|default| !default.is_null()).cloned();
             let is_required = required.is_some_and(|required| required.iter().any(|required| required == name));
             let zero = if self.structs {
-                zero(at, name, default.as_ref(), is_required)
+                zero_value(at, name, default.as_ref(), is_required)
             } else {
                 None
             };
@@ -286,7 +293,7 @@ impl Builder {
         let element = match schema.get("additionalProperties") {
             None | Some(Value::Null) => (preserve || properties.is_empty()).then_some(DEDUCED),
             Some(Value::Bool(allowed)) => allowed.then_some(DEDUCED),
-            Some(element) => Some(self.refer(
+            Some(element) => Some(self.build_reference(
                 &At {
                     parent: Some(at),
                     step: "additionalProperties",
@@ -307,7 +314,7 @@ impl Builder {
     fn list(&mut self, at: &At<'_>, schema: &Map<String, Value>, preserve: bool) -> Result<ListType, SchemaError> {
         let element = match schema.get("items") {
             None => UNTYPED_ATOMIC,
-            Some(items) => self.refer(
+            Some(items) => self.build_reference(
                 &At {
                     parent: Some(at),
                     step: "items",
@@ -377,7 +384,7 @@ const OPTIONAL_BUT_PRINTED: &[(&str, &str)] = &[
 
 /// Returns the value of an unset field in a Go struct, as the schema describes it. A field held by value has its zero value as default. Of
 /// the other fields, those without `omitempty` are required.
-fn zero(at: &At<'_>, name: &str, default: Option<&Value>, is_required: bool) -> Option<Zero> {
+fn zero_value(at: &At<'_>, name: &str, default: Option<&Value>, is_required: bool) -> Option<Zero> {
     match default {
         Some(default @ Value::Object(fields)) if fields.is_empty() => Some(Zero::Struct(default.clone())),
         // A pointer may have an explicit default of false.
@@ -392,7 +399,7 @@ fn zero(at: &At<'_>, name: &str, default: Option<&Value>, is_required: bool) -> 
 }
 
 /// Returns the definition that a schema refers to, directly or by a single `allOf`.
-fn reference(schema: &Map<String, Value>) -> Option<(&str, &Map<String, Value>)> {
+fn find_reference(schema: &Map<String, Value>) -> Option<(&str, &Map<String, Value>)> {
     let direct = schema.get("$ref");
     let wrapped = || match schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
         Some([only]) => only.get("$ref"),
@@ -408,7 +415,7 @@ fn map_atomicity(at: &At<'_>, schema: &Map<String, Value>) -> Result<Option<bool
         None => Ok(None),
         Some(Value::String(kind)) if kind == "atomic" => Ok(Some(true)),
         Some(Value::String(kind)) if kind == "granular" => Ok(Some(false)),
-        Some(other) => Err(at.bad(FIELD, other)),
+        Some(other) => Err(at.bad_value(FIELD, other)),
     }
 }
 
@@ -420,16 +427,16 @@ fn list_relation(at: &At<'_>, schema: &Map<String, Value>) -> Result<ListRelatio
         Some(Some("atomic")) => Ok(ListRelation::Atomic),
         Some(Some("set")) => Ok(ListRelation::Set),
         Some(Some("map")) => {
-            let keys = schema.get(KEYS).ok_or_else(|| at.missing(KEYS))?;
-            let keys = keys.as_array().ok_or_else(|| at.bad(KEYS, keys))?;
+            let keys = schema.get(KEYS).ok_or_else(|| at.missing_field(KEYS))?;
+            let keys = keys.as_array().ok_or_else(|| at.bad_value(KEYS, keys))?;
             let keys: Vec<Arc<str>> = keys.iter().filter_map(Value::as_str).map(Arc::from).collect();
             if keys.is_empty() {
-                Err(at.missing(KEYS))
+                Err(at.missing_field(KEYS))
             } else {
                 Ok(ListRelation::Map { keys })
             }
         }
-        Some(_) => Err(at.bad(TYPE, schema.get(TYPE).unwrap_or(&Value::Null))),
+        Some(_) => Err(at.bad_value(TYPE, schema.get(TYPE).unwrap_or(&Value::Null))),
         // For kinds that are older than list types, the strategic merge patch strategy decides.
         None => match schema.get(STRATEGY).map(Value::as_str) {
             Some(Some("merge" | "merge,retainKeys")) => Ok(

@@ -34,7 +34,7 @@ fn with_embedded_metadata(schema: &Value) -> Value {
         Value::Object(fields) => {
             let mut fields: Map<String, Value> = fields
                 .iter()
-                .map(|(name, value)| (name.clone(), inside(name, value)))
+                .map(|(name, value)| (name.clone(), convert_keyword(name, value)))
                 .collect();
             if fields.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)) {
                 add_type_and_object_meta(&mut fields);
@@ -46,7 +46,7 @@ fn with_embedded_metadata(schema: &Value) -> Value {
 }
 
 /// Schemas are found under these keywords only; a default or an enum may look like one.
-fn inside(keyword: &str, value: &Value) -> Value {
+fn convert_keyword(keyword: &str, value: &Value) -> Value {
     match (keyword, value) {
         ("properties", Value::Object(properties)) => Value::Object(
             properties
@@ -93,7 +93,7 @@ fn object_meta(builder: &mut Builder) -> TypeRef {
         ..MapType::default()
     }));
     let finalizers = builder.add(list(text, ListRelation::Set));
-    let mut owner = record(&[
+    let mut owner = make_struct(&[
         ("apiVersion", text),
         ("blockOwnerDeletion", flag),
         ("controller", flag),
@@ -117,7 +117,7 @@ fn object_meta(builder: &mut Builder) -> TypeRef {
         element: Some(super::DEDUCED),
         ..MapType::default()
     }));
-    let entry = builder.add(map(record(&[
+    let entry = builder.add(map(make_struct(&[
         ("apiVersion", text),
         ("fieldsType", text),
         ("fieldsV1", fields),
@@ -127,7 +127,7 @@ fn object_meta(builder: &mut Builder) -> TypeRef {
         ("time", time),
     ])));
     let entries = builder.add(list(entry, ListRelation::Atomic));
-    builder.add(map(record(&[
+    builder.add(map(make_struct(&[
         ("annotations", strings),
         ("creationTimestamp", time),
         ("deletionGracePeriodSeconds", number),
@@ -147,7 +147,7 @@ fn object_meta(builder: &mut Builder) -> TypeRef {
 }
 
 /// Returns a struct with these fields, which must be sorted.
-fn record(fields: &[(&str, TypeRef)]) -> MapType {
+fn make_struct(fields: &[(&str, TypeRef)]) -> MapType {
     let field = |(name, type_ref): &(&str, TypeRef)| Field {
         name: Arc::from(*name),
         type_ref: *type_ref,

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Comparison, Shape, elements::element_of, shape, type_at};
+use super::{Comparison, Shape, elements::element_of, find_shape, type_at};
 use crate::json;
 use crate::path::PathElement;
 use crate::schema::{ListRelation, ListType, MapType, Schema, Type, TypeRef, Zero};
 
-pub(super) fn compare(schema: &Schema, type_ref: TypeRef, old: &Value, new: &Value) -> Comparison {
+pub(super) fn compare_objects(schema: &Schema, type_ref: TypeRef, old: &Value, new: &Value) -> Comparison {
     let mut comparison = Comparison::default();
-    values(schema, schema.get(type_ref), Some(old), Some(new), &mut comparison);
+    compare_values(schema, schema.get(type_ref), Some(old), Some(new), &mut comparison);
     comparison
 }
 
@@ -25,29 +25,35 @@ enum Change {
 }
 
 /// Compares two values, of which one may be missing. `inside` gets the differences below them.
-fn values(schema: &Schema, built: &Type, old: Option<&Value>, new: Option<&Value>, inside: &mut Comparison) -> Change {
+fn compare_values(
+    schema: &Schema,
+    built: &Type,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    inside: &mut Comparison,
+) -> Change {
     let (old_shape, new_shape) = (
-        old.map(|value| shape(built, value)),
-        new.map(|value| shape(built, value)),
+        old.map(|value| find_shape(built, value)),
+        new.map(|value| find_shape(built, value)),
     );
     match (old_shape, new_shape) {
         (None, None) => Change::None,
-        (Some((shape, _)), None) => shaped(schema, shape, old, new, inside).unwrap_or(Change::Removed),
-        (None, Some((shape, _))) => shaped(schema, shape, old, new, inside).unwrap_or(Change::Added),
+        (Some((shape, _)), None) => compare_shaped(schema, shape, old, new, inside).unwrap_or(Change::Removed),
+        (None, Some((shape, _))) => compare_shaped(schema, shape, old, new, inside).unwrap_or(Change::Added),
         (Some((_, old_settled)), Some((shape, new_settled))) if old_settled == new_settled => {
-            shaped(schema, shape, old, new, inside).unwrap_or(Change::None)
+            compare_shaped(schema, shape, old, new, inside).unwrap_or(Change::None)
         }
         // A value whose kind has changed is compared as both kinds.
         (Some((old_shape, _)), Some((new_shape, _))) => {
-            let as_old = shaped(schema, old_shape, old, new, inside).unwrap_or(Change::None);
-            let as_new = shaped(schema, new_shape, old, new, inside).unwrap_or(Change::None);
+            let as_old = compare_shaped(schema, old_shape, old, new, inside).unwrap_or(Change::None);
+            let as_new = compare_shaped(schema, new_shape, old, new, inside).unwrap_or(Change::None);
             if as_new == Change::None { as_old } else { as_new }
         }
     }
 }
 
 /// Returns the change of a leaf; `None` if the values aren't leaves, and all changes are in `inside`.
-fn shaped(
+fn compare_shaped(
     schema: &Schema,
     shape: Shape<'_>,
     old: Option<&Value>,
@@ -55,13 +61,13 @@ fn shaped(
     inside: &mut Comparison,
 ) -> Option<Change> {
     match shape {
-        Shape::Scalar(_) | Shape::Nothing => Some(leaf(old, new)),
+        Shape::Scalar(_) | Shape::Nothing => Some(compare_leaves(old, new)),
         Shape::List(list) => {
             let (old_items, new_items) = (items_of(old), items_of(new));
             if list.relation == ListRelation::Atomic || (old_items.is_empty() && new_items.is_empty()) {
-                return Some(leaf(old, new));
+                return Some(compare_leaves(old, new));
             }
-            items(schema, list, old_items, new_items, inside);
+            compare_items(schema, list, old_items, new_items, inside);
             None
         }
         Shape::Map(map) => {
@@ -70,20 +76,20 @@ fn shaped(
                 fields.is_none_or(|fields| fields.is_empty() && !map.holds_structs)
             };
             if map.atomic || (is_empty(old_fields) && is_empty(new_fields)) {
-                return Some(leaf(old, new));
+                return Some(compare_leaves(old, new));
             }
-            fields(schema, map, old_fields, new_fields, inside);
+            compare_fields(schema, map, old_fields, new_fields, inside);
             None
         }
     }
 }
 
-fn leaf(old: Option<&Value>, new: Option<&Value>) -> Change {
+fn compare_leaves(old: Option<&Value>, new: Option<&Value>) -> Change {
     match (old, new) {
         (None, None) => Change::None,
         (Some(_), None) => Change::Removed,
         (None, Some(_)) => Change::Added,
-        (Some(old), Some(new)) if json::equal(old, new) => Change::None,
+        (Some(old), Some(new)) if json::equal_values(old, new) => Change::None,
         (Some(_), Some(_)) => Change::Modified,
     }
 }
@@ -93,7 +99,7 @@ fn items_of(value: Option<&Value>) -> &[Value] {
 }
 
 /// Puts a child's differences into its parent's.
-fn note(inside: &mut Comparison, element: impl FnOnce() -> PathElement, change: Change, child: Comparison) {
+fn add_difference(inside: &mut Comparison, element: impl FnOnce() -> PathElement, change: Change, child: Comparison) {
     if change == Change::None && child.is_same() {
         return;
     }
@@ -109,7 +115,7 @@ fn note(inside: &mut Comparison, element: impl FnOnce() -> PathElement, change: 
     inside.added.extend_below(element, child.added);
 }
 
-fn fields(
+fn compare_fields(
     schema: &Schema,
     map: &MapType,
     old: Option<&Map<String, Value>>,
@@ -118,8 +124,8 @@ fn fields(
 ) {
     let mut one = |name: &str, old: Option<&Value>, new: Option<&Value>| {
         let mut child = Comparison::default();
-        let change = values(schema, type_at(schema, map, name), old, new, &mut child);
-        note(
+        let change = compare_values(schema, type_at(schema, map, name), old, new, &mut child);
+        add_difference(
             inside,
             || {
                 map.field(name).map_or_else(
@@ -164,7 +170,7 @@ fn fields(
     }
 }
 
-fn items(schema: &Schema, list: &ListType, old: &[Value], new: &[Value], inside: &mut Comparison) {
+fn compare_items(schema: &Schema, list: &ListType, old: &[Value], new: &[Value], inside: &mut Comparison) {
     let mut by_element: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for item in old {
         if let Ok(element) = element_of(schema, list, item) {
@@ -180,7 +186,7 @@ fn items(schema: &Schema, list: &ListType, old: &[Value], new: &[Value], inside:
     for (element, (olds, news)) in by_element {
         let mut child = Comparison::default();
         let change = match (olds.as_slice(), news.as_slice()) {
-            (olds @ ([] | [_]), news @ ([] | [_])) => values(
+            (olds @ ([] | [_]), news @ ([] | [_])) => compare_values(
                 schema,
                 item_type,
                 olds.first().copied(),
@@ -189,25 +195,26 @@ fn items(schema: &Schema, list: &ListType, old: &[Value], new: &[Value], inside:
             ),
             // Items with one key are owned together, so they are compared together.
             (olds @ [_, _, ..], news @ [_, _, ..]) => {
-                let same = olds.len() == news.len() && olds.iter().zip(news).all(|(old, new)| json::equal(old, new));
+                let same =
+                    olds.len() == news.len() && olds.iter().zip(news).all(|(old, new)| json::equal_values(old, new));
                 if same { Change::None } else { Change::Modified }
             }
             ([_, _, ..], news) => {
                 if let Some(new) = news.first() {
                     // The one remaining item counts as a new item with its own fields.
-                    let added = values(schema, item_type, None, Some(new), &mut child);
-                    note(inside, || element.clone(), added, std::mem::take(&mut child));
+                    let added = compare_values(schema, item_type, None, Some(new), &mut child);
+                    add_difference(inside, || element.clone(), added, std::mem::take(&mut child));
                 }
                 Change::Removed
             }
             (olds, _) => {
                 if let Some(old) = olds.first() {
-                    let removed = values(schema, item_type, Some(old), None, &mut child);
-                    note(inside, || element.clone(), removed, std::mem::take(&mut child));
+                    let removed = compare_values(schema, item_type, Some(old), None, &mut child);
+                    add_difference(inside, || element.clone(), removed, std::mem::take(&mut child));
                 }
                 Change::Added
             }
         };
-        note(inside, || element, change, child);
+        add_difference(inside, || element, change, child);
     }
 }

@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{elements::element_of, merge::Outcome, merge::values};
+use super::{elements::element_of, merge::Outcome, merge::merge_values};
 use crate::json;
 use crate::path::PathElement;
 use crate::schema::{ListType, Schema};
 
 /// The positions of live items with one key.
-enum Place {
+enum LivePosition {
     Once(usize),
     /// Several items have the key. The configuration's item replaces all of them and is merged with none.
     Several,
 }
 
-pub(super) fn items(schema: &Schema, list: &ListType, live: &[Value], config: &[Value]) -> Outcome {
+pub(super) fn merge_items(schema: &Schema, list: &ListType, live: &[Value], config: &[Value]) -> Outcome {
     let elements = |items: &[Value]| -> Vec<(PathElement, usize)> {
         // Both lists have been validated, so every item has an element.
         items
@@ -27,12 +27,12 @@ pub(super) fn items(schema: &Schema, list: &ListType, live: &[Value], config: &[
             .collect()
     };
     let (live_elements, config_elements) = (elements(live), elements(config));
-    let mut places: BTreeMap<&PathElement, Place> = BTreeMap::new();
+    let mut places: BTreeMap<&PathElement, LivePosition> = BTreeMap::new();
     for (element, at) in &live_elements {
         places
             .entry(element)
-            .and_modify(|place| *place = Place::Several)
-            .or_insert(Place::Once(*at));
+            .and_modify(|place| *place = LivePosition::Several)
+            .or_insert(LivePosition::Once(*at));
     }
     let wanted: BTreeSet<&PathElement> = config_elements.iter().map(|(element, _)| element).collect();
 
@@ -110,8 +110,8 @@ impl Merge<'_> {
     fn push(&mut self, item: Item) {
         self.same &= match (&item, self.live.get(self.merged.len())) {
             (Item::Live(at), Some(_)) => *at == self.merged.len(),
-            (Item::Config(at), Some(there)) => self.config.get(*at).is_some_and(|item| json::equal(item, there)),
-            (Item::Merged(value), Some(there)) => json::equal(value, there),
+            (Item::Config(at), Some(there)) => self.config.get(*at).is_some_and(|item| json::equal_values(item, there)),
+            (Item::Merged(value), Some(there)) => json::equal_values(value, there),
             (_, None) => false,
         };
         self.merged.push(item);
@@ -121,11 +121,11 @@ impl Merge<'_> {
         self.push(Item::Live(at));
     }
 
-    fn take_config(&mut self, place: Option<&Place>, at: usize) {
+    fn take_config(&mut self, place: Option<&LivePosition>, at: usize) {
         let item = match (place, self.config.get(at)) {
-            (Some(Place::Once(live_at)), Some(config_item)) => match self.live.get(*live_at) {
+            (Some(LivePosition::Once(live_at)), Some(config_item)) => match self.live.get(*live_at) {
                 Some(live_item) => {
-                    match values(self.schema, self.schema.get(self.list.element), live_item, config_item) {
+                    match merge_values(self.schema, self.schema.get(self.list.element), live_item, config_item) {
                         Outcome::Same => Item::Live(*live_at),
                         Outcome::Changed(merged) => Item::Merged(merged),
                     }

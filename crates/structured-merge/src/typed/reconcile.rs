@@ -6,8 +6,8 @@ use crate::set::{FieldSet, Node};
 
 /// Adjusts a set: a manager of a part of an atomic list or map becomes the owner of the whole list or map. `None` if nothing changes. After
 /// a change from atomic to granular, a manager of the whole keeps only that member.
-pub(super) fn reconcile(schema: &Schema, type_ref: TypeRef, set: &FieldSet) -> Option<FieldSet> {
-    match below(schema, schema.get(type_ref), set) {
+pub(super) fn reconcile_set(schema: &Schema, type_ref: TypeRef, set: &FieldSet) -> Option<FieldSet> {
+    match reconcile_below(schema, schema.get(type_ref), set) {
         Below::Kept => None,
         Below::Changed(set) => Some(set),
         // The root is never a member, so there is nothing to own it by.
@@ -22,7 +22,7 @@ enum Below {
     Collapsed,
 }
 
-fn below(schema: &Schema, built: &Type, set: &FieldSet) -> Below {
+fn reconcile_below(schema: &Schema, built: &Type, set: &FieldSet) -> Below {
     if set.is_empty() {
         return Below::Kept;
     }
@@ -34,7 +34,7 @@ fn below(schema: &Schema, built: &Type, set: &FieldSet) -> Below {
         if map.atomic {
             return Below::Collapsed;
         }
-        return each(
+        return reconcile_each(
             set,
             |element| {
                 let type_ref = match element {
@@ -48,19 +48,19 @@ fn below(schema: &Schema, built: &Type, set: &FieldSet) -> Below {
     }
     match (built.scalar, &built.list) {
         (None, Some(list)) if list.relation == ListRelation::Atomic => Below::Collapsed,
-        (None, Some(list)) => each(set, |_| Some(schema.get(list.element)), schema),
+        (None, Some(list)) => reconcile_each(set, |_| Some(schema.get(list.element)), schema),
         _ => Below::Kept,
     }
 }
 
-fn each<'s>(set: &FieldSet, type_of: impl Fn(&PathElement) -> Option<&'s Type>, schema: &Schema) -> Below {
+fn reconcile_each<'s>(set: &FieldSet, type_of: impl Fn(&PathElement) -> Option<&'s Type>, schema: &Schema) -> Below {
     let mut changed: Option<FieldSet> = None;
     for (at, node) in set.nodes.iter().enumerate() {
         // A field that the schema doesn't know stays unchanged.
         let Some(built) = type_of(&node.element) else {
             continue;
         };
-        let replacement = match below(schema, built, &node.children) {
+        let replacement = match reconcile_below(schema, built, &node.children) {
             Below::Kept => continue,
             Below::Changed(children) => Node {
                 element: node.element.clone(),

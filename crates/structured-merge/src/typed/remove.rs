@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use super::{Shape, elements::element_of, shape, type_at};
+use super::{Shape, elements::element_of, find_shape, type_at};
 use crate::path::PathElement;
 use crate::schema::{ListRelation, Schema, Type, TypeRef};
 use crate::set::{FieldSet, Node};
 
 pub(super) fn remove(schema: &Schema, type_ref: TypeRef, value: &Value, fields: &FieldSet) -> Value {
-    without(schema, schema.get(type_ref), value, fields)
+    remove_fields(schema, schema.get(type_ref), value, fields)
 }
 
 /// Returns the part of a value that is not in `fields`; null if nothing remains. If `fields` contains a part of an atomic value, the whole
 /// value is removed.
-fn without(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet) -> Value {
-    match (shape(built, value).0, value) {
+fn remove_fields(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet) -> Value {
+    match (find_shape(built, value).0, value) {
         (Shape::Scalar(_) | Shape::Nothing, value) => value.clone(),
         (Shape::List(list), Value::Array(items)) if list.relation != ListRelation::Atomic => {
             let mut left = Vec::with_capacity(items.len());
@@ -24,7 +24,7 @@ fn without(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet) -> V
                     .and_then(|element| fields.node(&element))
                 {
                     Some(node) if node.member => {}
-                    Some(node) => left.push(without(schema, schema.get(list.element), item, &node.children)),
+                    Some(node) => left.push(remove_fields(schema, schema.get(list.element), item, &node.children)),
                     None => left.push(item.clone()),
                 }
             }
@@ -42,7 +42,7 @@ fn without(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet) -> V
                     Some(node) => {
                         left.insert(
                             name.clone(),
-                            without(schema, type_at(schema, map, name), item, &node.children),
+                            remove_fields(schema, type_at(schema, map, name), item, &node.children),
                         );
                     }
                     None => {
@@ -60,12 +60,18 @@ fn without(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet) -> V
     }
 }
 
-pub(super) fn extract(schema: &Schema, type_ref: TypeRef, value: &Value, fields: &FieldSet, with_keys: bool) -> Value {
-    only(schema, schema.get(type_ref), value, fields, with_keys)
+pub(super) fn extract_fields(
+    schema: &Schema,
+    type_ref: TypeRef,
+    value: &Value,
+    fields: &FieldSet,
+    with_keys: bool,
+) -> Value {
+    extract_below(schema, schema.get(type_ref), value, fields, with_keys)
 }
 
-fn only(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet, with_keys: bool) -> Value {
-    match (shape(built, value).0, value) {
+fn extract_below(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet, with_keys: bool) -> Value {
+    match (find_shape(built, value).0, value) {
         (Shape::List(list), Value::Array(items)) if list.relation != ListRelation::Atomic => {
             let mut kept = Vec::new();
             for item in items {
@@ -75,7 +81,7 @@ fn only(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet, with_ke
                 let Some(node) = fields.node(&element) else {
                     continue;
                 };
-                let mut part = child(schema, schema.get(list.element), item, node, with_keys);
+                let mut part = extract_child(schema, schema.get(list.element), item, node, with_keys);
                 if let (true, PathElement::Key(key), Value::Object(part), Value::Object(item)) =
                     (with_keys, &element, &mut part, item)
                 {
@@ -94,7 +100,7 @@ fn only(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet, with_ke
                 let node = fields.node(&PathElement::field(name))?;
                 Some((
                     name.clone(),
-                    child(schema, type_at(schema, map, name), item, node, with_keys),
+                    extract_child(schema, type_at(schema, map, name), item, node, with_keys),
                 ))
             });
             Value::Object(kept.collect())
@@ -104,6 +110,6 @@ fn only(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet, with_ke
 }
 
 /// Returns the part of a child that a node stands for. A manager that owns a granular list or map, but nothing in it, owns its existence.
-fn child(schema: &Schema, built: &Type, value: &Value, node: &Node, with_keys: bool) -> Value {
-    only(schema, built, value, &node.children, with_keys)
+fn extract_child(schema: &Schema, built: &Type, value: &Value, node: &Node, with_keys: bool) -> Value {
+    extract_below(schema, built, value, &node.children, with_keys)
 }

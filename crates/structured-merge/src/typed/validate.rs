@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use go_words::value;
 use serde_json::Value;
 
-use super::{Duplicates, Shape, ValidationError, ValidationReport, elements::element_of, shape, type_at};
+use super::{Duplicates, Shape, ValidationError, ValidationReport, elements::element_of, find_shape, type_at};
 use crate::path::PathElement;
 use crate::schema::{ListRelation, ListType, MapType, Scalar, Schema, Type, TypeRef};
 
@@ -22,7 +22,7 @@ pub(super) fn validate(
         path: Vec::new(),
         errors: Vec::new(),
     };
-    walk.value(schema.get(type_ref), value);
+    walk.validate_value(schema.get(type_ref), value);
     if walk.errors.is_empty() {
         Ok(())
     } else {
@@ -45,7 +45,7 @@ struct Walk<'v> {
 }
 
 impl<'v> Walk<'v> {
-    fn error(&mut self, message: String) {
+    fn add_error(&mut self, message: String) {
         let mut path = String::new();
         for step in &self.path {
             match step {
@@ -62,28 +62,28 @@ impl<'v> Walk<'v> {
         self.errors.push(ValidationError { path, message });
     }
 
-    fn value(&mut self, built: &Type, value: &'v Value) {
-        match shape(built, value).0 {
+    fn validate_value(&mut self, built: &Type, value: &'v Value) {
+        match find_shape(built, value).0 {
             Shape::Scalar(scalar) => {
                 if let Some(problem) = scalar_problem(scalar, value) {
-                    self.error(problem);
+                    self.add_error(problem);
                 }
             }
             Shape::List(list) => match value {
                 Value::Null => {}
-                Value::Array(items) => self.items(list, items),
-                other => self.error(format!("expected list, got &{{{}}}", value::print(other))),
+                Value::Array(items) => self.validate_items(list, items),
+                other => self.add_error(format!("expected list, got &{{{}}}", value::print(other))),
             },
             Shape::Map(map) => match value {
                 Value::Null => {}
-                Value::Object(fields) => self.fields(map, fields),
-                other => self.error(format!("expected map, got &{{{}}}", value::print(other))),
+                Value::Object(fields) => self.validate_fields(map, fields),
+                other => self.add_error(format!("expected map, got &{{{}}}", value::print(other))),
             },
-            Shape::Nothing => self.error("schema error: invalid atom: inlined".to_owned()),
+            Shape::Nothing => self.add_error("schema error: invalid atom: inlined".to_owned()),
         }
     }
 
-    fn fields(&mut self, map: &MapType, fields: &'v serde_json::Map<String, Value>) {
+    fn validate_fields(&mut self, map: &MapType, fields: &'v serde_json::Map<String, Value>) {
         for (name, value) in fields {
             let of_object = name == "managedFields" && matches!(self.path.as_slice(), [Step::Field("metadata")]);
             if of_object && value.is_array() {
@@ -92,17 +92,17 @@ impl<'v> Walk<'v> {
             }
             self.path.push(Step::Field(name));
             if map.type_of(name).is_none() {
-                self.error("field not declared in schema".to_owned());
+                self.add_error("field not declared in schema".to_owned());
                 self.path.pop();
                 // One unknown field is enough.
                 return;
             }
-            self.value(type_at(self.schema, map, name), value);
+            self.validate_value(type_at(self.schema, map, name), value);
             self.path.pop();
         }
     }
 
-    fn items(&mut self, list: &ListType, items: &'v [Value]) {
+    fn validate_items(&mut self, list: &ListType, items: &'v [Value]) {
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let step = if list.relation == ListRelation::Atomic {
@@ -111,15 +111,15 @@ impl<'v> Walk<'v> {
                 match element_of(self.schema, list, item) {
                     Ok(element) => {
                         if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
-                            self.error(format!("duplicate entries for key {element}"));
+                            self.add_error(format!("duplicate entries for key {element}"));
                         }
                         Step::Element(element)
                     }
-                    Err(problem) => return self.error(format!("element {index}: {problem}")),
+                    Err(problem) => return self.add_error(format!("element {index}: {problem}")),
                 }
             };
             self.path.push(step);
-            self.value(self.schema.get(list.element), item);
+            self.validate_value(self.schema.get(list.element), item);
             self.path.pop();
         }
     }

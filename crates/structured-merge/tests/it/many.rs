@@ -16,25 +16,25 @@ fn labels(prefix: &str, value: &str) -> Value {
 }
 
 /// Returns an object with as many labels as managers, each of which applied one.
-fn owned(entry: impl Fn(usize) -> Value) -> Value {
+fn make_owned(entry: impl Fn(usize) -> Value) -> Value {
     let entries: Vec<Value> = (0..MANY).map(entry).collect();
     json!({"apiVersion": "v1", "kind": "Thing",
         "metadata": {"name": "thing", "labels": labels("old", "1"), "managedFields": entries}})
 }
 
-fn applied(index: usize, api_version: &str) -> Value {
+fn make_applied(index: usize, api_version: &str) -> Value {
     json!({"manager": format!("m-{index}"), "operation": "Apply", "apiVersion": api_version, "fieldsType": "FieldsV1",
         "fieldsV1": {"f:metadata": {"f:labels": {format!("f:old-{index:05}"): {}}}}})
 }
 
-fn managers(object: &Value) -> usize {
+fn count_managers(object: &Value) -> usize {
     object["metadata"]["managedFields"].as_array().unwrap().len()
 }
 
 #[test]
 fn many_managers_of_a_large_change() {
     let manager = FieldManager::new(Typing::deduced(), "v1", "Thing");
-    let live = owned(|index| applied(index, "v1"));
+    let live = make_owned(|index| make_applied(index, "v1"));
     let config =
         |labels: Value| json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "thing", "labels": labels}});
     let Applied::Changed(merged) = manager
@@ -44,7 +44,7 @@ fn many_managers_of_a_large_change() {
         panic!("twenty thousand labels more");
     };
     assert_eq!(merged["metadata"]["labels"].as_object().unwrap().len(), 2 * MANY);
-    assert_eq!(managers(&merged), MANY + 1);
+    assert_eq!(count_managers(&merged), MANY + 1);
 
     // The second apply removes its own labels again, after checking the fields of all other managers.
     let Applied::Changed(pruned) = manager
@@ -66,15 +66,19 @@ fn many_managers_of_a_large_change() {
     let Applied::Changed(forced) = manager.apply(Some(&live), &all, "mine", true, at(2)).unwrap() else {
         panic!("all labels changed");
     };
-    assert_eq!(managers(&forced), 1);
+    assert_eq!(count_managers(&forced), 1);
 }
 
 #[test]
 fn many_managers_of_versions_that_are_no_more() {
     let manager = FieldManager::new(Typing::deduced(), "v1", "Thing");
-    let live = owned(|index| applied(index, &format!("v{}", index + 2)));
+    let live = make_owned(|index| make_applied(index, &format!("v{}", index + 2)));
     let mut new = live.clone();
     new["metadata"]["labels"]["more"] = json!("1");
     let updated = manager.update(Some(&live), new, "mine", at(0));
-    assert_eq!(managers(&updated), 1, "what nobody can read any more is forgotten");
+    assert_eq!(
+        count_managers(&updated),
+        1,
+        "what nobody can read any more is forgotten"
+    );
 }

@@ -138,7 +138,7 @@ fn parts_of_an_object() {
     );
     let changed = object
         .compare(&TypedObject::new(&without, &deployment, Duplicates::Allowed).unwrap())
-        .changed();
+        .changed_fields();
     assert_eq!(changed, image);
 }
 
@@ -188,7 +188,7 @@ fn definitions_may_be_recursive_and_aliased() {
     let object = TypedObject::new(&value, &tree, Duplicates::Refused).unwrap();
     let wanted = json!({"f:child": {"f:child": {"f:fixed": {}, "f:leaf": {"f:a": {}}}}});
     assert_eq!(object.field_set().to_fields_v1(), wanted);
-    assert!(schema.named("Leaf").is_some() && Typing::of_kind(&schema, "g/v2", "Tree").is_none());
+    assert!(schema.type_by_name("Leaf").is_some() && Typing::of_kind(&schema, "g/v2", "Tree").is_none());
 }
 
 fn custom(list: Value) -> FieldManager {

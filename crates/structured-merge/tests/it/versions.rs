@@ -44,19 +44,19 @@ fn a_field_that_an_owners_version_does_not_have_is_a_fault_of_the_conversion() {
     let mut live = apply(None, "v1", json!({"a": "1"}), "first").unwrap().into_object(None);
     live["metadata"]["uid"] = json!("1");
     live["apiVersion"] = json!("example.com/v2");
-    let told = |refused: ApplyError| match refused {
-        ApplyError::Internal(told) => told,
+    let error_message = |refused: ApplyError| match refused {
+        ApplyError::Internal(message) => message,
         other => panic!("{other:?}"),
     };
     let refused = apply(Some(&live), "v2", json!({"b": "2"}), "second").unwrap_err();
     assert_eq!(
-        told(refused),
+        error_message(refused),
         "failed to convert new object: .spec.b: field not declared in schema"
     );
     // The object already has this field, so the apply changes nothing else, and is refused nevertheless.
     live["spec"]["b"] = json!("2");
     let refused = apply(Some(&live), "v2", json!({"b": "2"}), "second").unwrap_err();
-    assert_eq!(told(refused), ".spec.b: field not declared in schema");
+    assert_eq!(error_message(refused), ".spec.b: field not declared in schema");
     // An update succeeds without owners.
     let updated = manager("v2").update(Some(&live), thing("v2", json!({"a": "3", "b": "2"})), "third", now);
     assert_eq!(updated["metadata"]["managedFields"], Value::Null);

@@ -101,7 +101,7 @@ fn replay(kind: &str, step: &Step, index: usize, live: Option<&Value>, answer: &
     if step.verb != "apply" {
         // This library computes only the owners of a written object.
         let Some(wanted) = &answer.object else { return Ok(()) };
-        let updated = manager.update(live, written(kind, step, live, wanted), &step.manager, now);
+        let updated = manager.update(live, expected_write(kind, step, live, wanted), &step.manager, now);
         return same_managed_fields(&updated, wanted);
     }
     match (
@@ -225,7 +225,7 @@ fn replay_scale(kind: &str, step: &Step, index: usize, live: &Value, answer: &An
 
 /// Returns the object at the moment when the server computed the owners of an update. It is the stored object without addresses, which the
 /// server adds later, and with the managedFields that the client sent.
-fn written(kind: &str, step: &Step, live: Option<&Value>, stored: &Value) -> Value {
+fn expected_write(kind: &str, step: &Step, live: Option<&Value>, stored: &Value) -> Value {
     let mut written = stored.clone();
     let metadata = written["metadata"].as_object_mut().unwrap();
     metadata.remove("managedFields");
