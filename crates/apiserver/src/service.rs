@@ -182,7 +182,7 @@ fn went_too_far(ended: Ended) -> ApiError {
             "Timeout",
             "Timeout: request did not complete within the allotted timeout",
         ),
-        Ended::SaidTooMuch => ApiError::new(
+        Ended::TooManyReports => ApiError::new(
             422,
             "Invalid",
             "there is more wrong with this object than can be told: what is said of it would be larger than a request may be",

@@ -1,5 +1,5 @@
 //! Checkpoints of computations whose length a client chose. A loop over a client's data can't be removed from its
-//! thread. So the loop calls [`checkpoint`] at each step, and [`say`] where it reports something.
+//! thread. So the loop calls [`checkpoint`] at each step, and [`report_bytes`] where it reports something.
 //!
 //! A computation ends by unwinding the stack, with an [`Ended`] as the payload. Invariant: such a computation owns
 //! all its data, so no loop runs while shared data is half changed. The caller that starts the computation sets the
@@ -19,7 +19,7 @@ pub enum Ended {
     /// The time is over, or no caller waits for the result.
     OutOfTime,
     /// The computation reports more than anyone would read: some rules report each pair of items.
-    SaidTooMuch,
+    TooManyReports,
 }
 
 /// The limits of a computation.
@@ -28,7 +28,7 @@ pub trait Limits: fmt::Debug + Send + Sync {
     fn is_over(&self) -> bool;
 
     /// Adds bytes to the reported ones. Returns whether the limit allows them.
-    fn may_say(&self, bytes: usize) -> bool;
+    fn may_report(&self, bytes: usize) -> bool;
 }
 
 thread_local! {
@@ -63,12 +63,12 @@ pub fn checkpoint() {
     let taken = TAKEN.get().wrapping_add(1);
     TAKEN.set(taken);
     if taken.is_multiple_of(STEPS) {
-        look();
+        check_limits();
     }
 }
 
 #[cold]
-fn look() {
+fn check_limits() {
     let over = PRESENT.with_borrow(|present| present.as_ref().is_some_and(|limits| limits.is_over()));
     if over && !std::thread::panicking() {
         resume_unwind(Box::new(Ended::OutOfTime));
@@ -76,10 +76,10 @@ fn look() {
 }
 
 /// Announces a report of this many bytes. Does not return if that is too much.
-pub fn say(bytes: usize) {
-    let may = PRESENT.with_borrow(|present| present.as_ref().is_none_or(|limits| limits.may_say(bytes)));
+pub fn report_bytes(bytes: usize) {
+    let may = PRESENT.with_borrow(|present| present.as_ref().is_none_or(|limits| limits.may_report(bytes)));
     if !may && !std::thread::panicking() {
-        resume_unwind(Box::new(Ended::SaidTooMuch));
+        resume_unwind(Box::new(Ended::TooManyReports));
     }
 }
 
@@ -91,16 +91,16 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Told {
+    struct TestLimits {
         over: AtomicBool,
     }
 
-    impl Limits for Told {
+    impl Limits for TestLimits {
         fn is_over(&self) -> bool {
             self.over.load(Ordering::Relaxed)
         }
 
-        fn may_say(&self, bytes: usize) -> bool {
+        fn may_report(&self, bytes: usize) -> bool {
             bytes <= 10
         }
     }
@@ -118,20 +118,20 @@ mod tests {
     #[test]
     fn work_without_limits_goes_on() {
         assert_eq!(loops(), None);
-        assert_eq!(ends(|| say(usize::MAX)), None);
+        assert_eq!(ends(|| report_bytes(usize::MAX)), None);
     }
 
     #[test]
     fn limits_end_work_until_they_are_left() {
-        let told = Arc::new(Told::default());
-        let within = Within::enter(told.clone());
+        let limits = Arc::new(TestLimits::default());
+        let within = Within::enter(limits.clone());
         assert_eq!(loops(), None);
-        assert_eq!(ends(|| say(10)), None);
-        assert_eq!(ends(|| say(11)), Some(Ended::SaidTooMuch));
-        told.over.store(true, Ordering::Relaxed);
+        assert_eq!(ends(|| report_bytes(10)), None);
+        assert_eq!(ends(|| report_bytes(11)), Some(Ended::TooManyReports));
+        limits.over.store(true, Ordering::Relaxed);
         assert_eq!(loops(), Some(Ended::OutOfTime));
         {
-            let _inner = Within::enter(Arc::new(Told::default()));
+            let _inner = Within::enter(Arc::new(TestLimits::default()));
             assert_eq!(loops(), None, "the innermost limits hold");
         }
         assert_eq!(loops(), Some(Ended::OutOfTime), "then those before");

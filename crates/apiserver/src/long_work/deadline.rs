@@ -49,7 +49,7 @@ impl Limits for Deadline {
         self.given_up.load(Ordering::Relaxed) || Instant::now() >= self.at
     }
 
-    fn may_say(&self, bytes: usize) -> bool {
+    fn may_report(&self, bytes: usize) -> bool {
         self.said.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MOST_SAID
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
 
-    use tenure_checkpoint::{Ended, STEPS, checkpoint, say};
+    use tenure_checkpoint::{Ended, STEPS, checkpoint, report_bytes};
 
     use super::*;
 
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn no_more_is_said_than_is_read() {
-        let once = || say(MOST_SAID);
+        let once = || report_bytes(MOST_SAID);
         assert_eq!(ends(|| (0..3).for_each(|_| once())), Ok(()), "of no request");
         let _present = Present::enter(&Deadline::new(far()));
         assert_eq!(ends(once), Ok(()));
-        assert_eq!(ends(|| say(1)), Err(Ended::SaidTooMuch));
+        assert_eq!(ends(|| report_bytes(1)), Err(Ended::TooManyReports));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 pub use go_words::quote::quote as go_quoted;
 use serde_json::{Value, json};
-use tenure_checkpoint::{checkpoint, say};
+use tenure_checkpoint::{checkpoint, report_bytes};
 
 /// The kind of an error, which decides the words and the machine-readable reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl FieldError {
     /// Creates an error of any kind.
     pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
         let (field, value, detail) = (field.to_string(), value.into(), detail.into());
-        say(field.len() + value.weight() + detail.len());
+        report_bytes(field.len() + value.weight() + detail.len());
         Self {
             kind,
             field,
