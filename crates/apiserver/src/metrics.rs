@@ -379,12 +379,16 @@ fn write_store(out: &mut String, registry: &Registry) {
         .map(|((group, plural), count)| (joined(group, plural), *count));
     gauges(out, "apiserver_storage_objects", stored);
     let whole = |value: u64| [(Labels::none(), value)];
-    let writable = u64::from(store.writable().is_ok());
+    let writable = u64::from(store.check_writable().is_ok());
     gauges(out, "tenure_store_writable", whole(writable));
     gauges(out, "tenure_store_objects", whole(snapshot.len() as u64));
     gauges(out, "tenure_store_object_bytes", whole(bytes as u64));
     counters(out, "tenure_store_revision", whole(snapshot.revision()));
-    counters(out, "tenure_store_compacted_revision", whole(store.compacted()));
+    counters(
+        out,
+        "tenure_store_compacted_revision",
+        whole(store.compacted_revision()),
+    );
 }
 
 fn gauges<V: std::fmt::Display>(out: &mut String, name: &str, series: impl IntoIterator<Item = (Labels, V)>) {

@@ -2,7 +2,7 @@
 //! SHA-256 of all bytes before it, so a cut or changed copy is refused before any of it is used.
 //!
 //! A copy may contain files beside the objects (keys and certificates), which the caller chooses. It contains no
-//! history: clients that watched the old store have to list again, and get the error for that (see [`restore`]).
+//! history: clients that watched the old store have to list again, and get the error for that (see [`restore_backup`]).
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -74,44 +74,44 @@ impl Encoder {
             count: 0,
             out: Vec::with_capacity(PIECE + 4096),
         };
-        encoder.put(MAGIC);
-        encoder.put(&revision.to_le_bytes());
+        encoder.write_bytes(MAGIC);
+        encoder.write_bytes(&revision.to_le_bytes());
         encoder
     }
 
     /// Adds a part.
     pub fn add(&mut self, part: &Part) {
         match part {
-            Part::Object(key, entry) => self.object(key, entry),
+            Part::Object(key, entry) => self.write_object(key, entry),
             Part::File(path, content) => {
-                self.put(&[FILE]);
-                self.sized(path.as_bytes());
-                self.sized(content);
+                self.write_bytes(&[FILE]);
+                self.write_sized(path.as_bytes());
+                self.write_sized(content);
                 self.count += 1;
             }
         }
     }
 
-    fn object(&mut self, key: &str, entry: &Entry) {
-        self.put(&[OBJECT]);
-        self.sized(key.as_bytes());
-        self.put(&entry.revision.to_le_bytes());
-        self.sized(&entry.bytes);
+    fn write_object(&mut self, key: &str, entry: &Entry) {
+        self.write_bytes(&[OBJECT]);
+        self.write_sized(key.as_bytes());
+        self.write_bytes(&entry.revision.to_le_bytes());
+        self.write_sized(&entry.bytes);
         self.count += 1;
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    fn write_bytes(&mut self, bytes: &[u8]) {
         self.digest.update(bytes);
         self.out.extend_from_slice(bytes);
     }
 
-    fn sized(&mut self, bytes: &[u8]) {
-        self.put(&(bytes.len() as u64).to_le_bytes());
-        self.put(bytes);
+    fn write_sized(&mut self, bytes: &[u8]) {
+        self.write_bytes(&(bytes.len() as u64).to_le_bytes());
+        self.write_bytes(bytes);
     }
 
     /// Returns the gathered bytes, once they are enough for a piece.
-    pub fn piece(&mut self) -> Option<Bytes> {
+    pub fn take_piece(&mut self) -> Option<Bytes> {
         (self.out.len() >= PIECE)
             .then(|| Bytes::from(std::mem::replace(&mut self.out, Vec::with_capacity(PIECE + 4096))))
     }
@@ -119,9 +119,9 @@ impl Encoder {
     /// Ends the copy; returns the remaining bytes.
     #[must_use]
     pub fn finish(mut self) -> Bytes {
-        self.put(&[END]);
+        self.write_bytes(&[END]);
         let count = self.count;
-        self.put(&count.to_le_bytes());
+        self.write_bytes(&count.to_le_bytes());
         let digest = self.digest.clone().finalize();
         self.out.extend_from_slice(&digest);
         Bytes::from(self.out)
@@ -158,8 +158,8 @@ impl Iterator for Pieces {
             if from.as_ref() == Some(key) {
                 continue;
             }
-            encoder.object(key, entry);
-            if let Some(piece) = encoder.piece() {
+            encoder.write_object(key, entry);
+            if let Some(piece) = encoder.take_piece() {
                 self.after = Some(key.clone());
                 return Some(piece);
             }
@@ -192,7 +192,7 @@ impl<R: Read> Decoder<R> {
             ended: false,
         };
         let mut magic = [0; MAGIC.len()];
-        decoder.take(&mut magic)?;
+        decoder.read_exact(&mut magic)?;
         if &magic != MAGIC {
             let known = magic.starts_with(b"tenure-backup ");
             return Err(BackupError::Damaged(
@@ -204,7 +204,7 @@ impl<R: Read> Decoder<R> {
                 .to_owned(),
             ));
         }
-        decoder.revision = decoder.number()?;
+        decoder.revision = decoder.read_number()?;
         Ok(decoder)
     }
 
@@ -223,12 +223,12 @@ impl<R: Read> Decoder<R> {
             return Ok(None);
         }
         let mut tag = [0];
-        self.take(&mut tag)?;
+        self.read_exact(&mut tag)?;
         match tag {
             [OBJECT] => {
-                let key = self.text()?;
-                let revision = self.number()?;
-                let bytes = self.sized()?;
+                let key = self.read_text()?;
+                let revision = self.read_number()?;
+                let bytes = self.read_sized()?;
                 if revision > self.revision {
                     return Err(BackupError::Damaged(format!("{key:?} is newer than the copy")));
                 }
@@ -236,19 +236,19 @@ impl<R: Read> Decoder<R> {
                 Ok(Some(Part::Object(Arc::from(key), Entry { revision, bytes })))
             }
             [FILE] => {
-                let path = self.text()?;
-                let content = self.sized()?;
+                let path = self.read_text()?;
+                let content = self.read_sized()?;
                 self.count += 1;
                 Ok(Some(Part::File(path, content)))
             }
             [END] => {
                 let count = self.count;
-                if self.number()? != count {
+                if self.read_number()? != count {
                     return Err(BackupError::Damaged("parts of it are missing".to_owned()));
                 }
                 let expected = self.digest.clone().finalize();
                 let mut found = [0; 32];
-                self.take(&mut found)?;
+                self.read_exact(&mut found)?;
                 if found != expected.as_slice() {
                     return Err(BackupError::Damaged("its checksum doesn't match".to_owned()));
                 }
@@ -264,7 +264,7 @@ impl<R: Read> Decoder<R> {
         }
     }
 
-    fn take(&mut self, into: &mut [u8]) -> Result<(), BackupError> {
+    fn read_exact(&mut self, into: &mut [u8]) -> Result<(), BackupError> {
         self.input.read_exact(into).map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => BackupError::Damaged("its end is missing".to_owned()),
             _ => BackupError::Io(error),
@@ -273,14 +273,14 @@ impl<R: Read> Decoder<R> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<u64, BackupError> {
+    fn read_number(&mut self) -> Result<u64, BackupError> {
         let mut bytes = [0; 8];
-        self.take(&mut bytes)?;
+        self.read_exact(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    fn sized(&mut self) -> Result<Bytes, BackupError> {
-        let length = self.number()?;
+    fn read_sized(&mut self) -> Result<Bytes, BackupError> {
+        let length = self.read_number()?;
         if length > LONGEST {
             return Err(BackupError::Damaged(format!("a part claims to have {length} bytes")));
         }
@@ -294,8 +294,8 @@ impl<R: Read> Decoder<R> {
         Ok(Bytes::from(bytes))
     }
 
-    fn text(&mut self) -> Result<String, BackupError> {
-        let bytes = self.sized()?;
+    fn read_text(&mut self) -> Result<String, BackupError> {
+        let bytes = self.read_sized()?;
         String::from_utf8(bytes.to_vec()).map_err(|_| BackupError::Damaged("a name in it is no text".to_owned()))
     }
 }
@@ -315,7 +315,7 @@ pub struct Summary {
 ///
 /// # Errors
 /// [`BackupError`] if it is not a copy, incomplete, or changed.
-pub fn verify(input: impl Read) -> Result<Summary, BackupError> {
+pub fn verify_backup(input: impl Read) -> Result<Summary, BackupError> {
     let mut decoder = Decoder::new(input)?;
     let mut summary = Summary {
         revision: decoder.revision(),
@@ -339,7 +339,7 @@ pub fn verify(input: impl Read) -> Result<Summary, BackupError> {
 ///
 /// # Errors
 /// [`BackupError`] if the folder is in use, the copy is damaged, or a write fails.
-pub fn restore(
+pub fn restore_backup(
     input: impl Read,
     directory: &Path,
     mut file: impl FnMut(&str, &[u8]) -> std::io::Result<()>,
@@ -349,7 +349,7 @@ pub fn restore(
     }
     let _lock = DirectoryLock::acquire(directory)?;
     let path = directory.join(crate::store::FILE_NAME);
-    crate::store::keep_private(&path)?;
+    crate::store::make_file_private(&path)?;
     let mut decoder = Decoder::new(input)?;
     let mut summary = Summary {
         revision: decoder.revision(),
@@ -389,8 +389,8 @@ pub fn write(snapshot: &Snapshot, files: &[(String, Bytes)], mut out: impl Write
         encoder.add(&Part::File(path.clone(), content.clone()));
     }
     for (key, entry) in snapshot.range("", None) {
-        encoder.object(key, entry);
-        if let Some(piece) = encoder.piece() {
+        encoder.write_object(key, entry);
+        if let Some(piece) = encoder.take_piece() {
             out.write_all(&piece)?;
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::{Entry, EventKind, JournalError, Record};
 
 /// FNV-1a, 64 bits: detects flipped bits. It does not protect from a forger, who could write the file anyway.
-fn checksum(parts: &[&[u8]]) -> u64 {
+fn compute_checksum(parts: &[&[u8]]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.iter().copied().flatten() {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -17,7 +17,7 @@ fn checksum(parts: &[&[u8]]) -> u64 {
 
 pub(crate) fn encode_object(key: &str, revision: u64, value: &[u8]) -> Vec<u8> {
     let revision = revision.to_le_bytes();
-    let sum = checksum(&[&revision, key.as_bytes(), value]).to_le_bytes();
+    let sum = compute_checksum(&[&revision, key.as_bytes(), value]).to_le_bytes();
     let mut out = Vec::with_capacity(16 + value.len());
     out.extend_from_slice(&revision);
     out.extend_from_slice(&sum);
@@ -29,7 +29,7 @@ pub(crate) fn decode_object(key: &str, stored: &[u8]) -> Result<Entry, JournalEr
     let damaged = || JournalError::Damaged(format!("the object {key:?} does not match its checksum"));
     let (revision, rest) = stored.split_first_chunk::<8>().ok_or_else(damaged)?;
     let (sum, value) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
-    if checksum(&[revision, key.as_bytes(), value]) != u64::from_le_bytes(*sum) {
+    if compute_checksum(&[revision, key.as_bytes(), value]) != u64::from_le_bytes(*sum) {
         return Err(damaged());
     }
     Ok(Entry {
@@ -52,7 +52,7 @@ pub(crate) fn encode_record(record: &Record) -> Vec<u8> {
     body.extend_from_slice(&record.value);
     body.extend_from_slice(previous);
     let mut out = Vec::with_capacity(8 + body.len());
-    out.extend_from_slice(&checksum(&[&record.revision.to_le_bytes(), &body]).to_le_bytes());
+    out.extend_from_slice(&compute_checksum(&[&record.revision.to_le_bytes(), &body]).to_le_bytes());
     out.extend_from_slice(&body);
     out
 }
@@ -60,7 +60,7 @@ pub(crate) fn encode_record(record: &Record) -> Vec<u8> {
 pub(crate) fn decode_record(revision: u64, stored: &[u8]) -> Result<Record, JournalError> {
     let parse = || -> Option<Record> {
         let (sum, body) = stored.split_first_chunk::<8>()?;
-        if checksum(&[&revision.to_le_bytes(), body]) != u64::from_le_bytes(*sum) {
+        if compute_checksum(&[&revision.to_le_bytes(), body]) != u64::from_le_bytes(*sum) {
             return None;
         }
         let (kind, rest) = body.split_first()?;

@@ -67,11 +67,11 @@ impl Ring {
         }
     }
 
-    pub(crate) fn compacted(&self) -> u64 {
+    pub(crate) fn compacted_revision(&self) -> u64 {
         self.compacted
     }
 
-    pub(crate) fn displaced(&self) -> u64 {
+    pub(crate) fn displaced_bytes(&self) -> u64 {
         self.displaced
     }
 
@@ -99,7 +99,7 @@ impl Ring {
     ///
     /// Most callers have seen all but the newest few. So the search begins at the end, in steps that double. A search
     /// from the middle would read events that left the processor's cache long ago.
-    pub(crate) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
+    pub(crate) fn events_after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
         let count = self.events.len();
         let is_seen = |index: usize| {
             let event = self.events.get(index);
@@ -146,7 +146,7 @@ mod tests {
                 ring.push(Arc::new(event), &limits);
             }
             for revision in 0..=count * 2 + 3 {
-                let behind: Vec<u64> = ring.after(revision).map(|event| event.revision).collect();
+                let behind: Vec<u64> = ring.events_after(revision).map(|event| event.revision).collect();
                 let wanted: Vec<u64> = (1..=count)
                     .map(|number| number * 2)
                     .filter(|own| *own > revision)

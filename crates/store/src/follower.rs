@@ -66,7 +66,7 @@ impl Follower {
         let work = move || {
             for mut job in waiting {
                 // A panic of the database library is handled as an error: the tables are opened again.
-                let followed = std::panic::catch_unwind(AssertUnwindSafe(|| work.follow(&mut job)));
+                let followed = std::panic::catch_unwind(AssertUnwindSafe(|| work.write_job(&mut job)));
                 let followed = followed
                     .unwrap_or_else(|_| Err(JournalError::Failed("the tables' library failed on them".to_owned())));
                 let answer = match followed {
@@ -81,7 +81,7 @@ impl Follower {
                     break;
                 }
             }
-            work.ballast.give_up();
+            work.ballast.release_space();
         };
         let thread = std::thread::Builder::new()
             .name("store-tables".to_owned())
@@ -115,13 +115,13 @@ struct Work {
 
 impl Work {
     /// Writes the records of a job. A repetition does no harm: it writes the same values under the same keys.
-    fn follow(&mut self, job: &mut Job) -> Result<(), JournalError> {
+    fn write_job(&mut self, job: &mut Job) -> Result<(), JournalError> {
         let count = job.records.len() + job.ahead.len();
         if let Some(hopeless) = self.hopeless.as_ref().filter(|hopeless| hopeless.count == count) {
             if Instant::now() < hopeless.until {
                 return Err(hopeless.error.clone());
             }
-            self.ballast.look_for_space()?;
+            self.ballast.check_free_space()?;
         }
         let began = Instant::now();
         if !job.records.is_empty() || job.compacted.is_some() {
@@ -132,7 +132,7 @@ impl Work {
             } else {
                 self.tables
                     .append(&job.records, job.compacted)
-                    .map(|()| Taken::WithHistory)
+                    .map(|()| RecordedHistory::WithHistory)
             };
             if let Err(error @ JournalError::Full(_)) = &taken {
                 let pause = (began.elapsed() * PAUSE_SHARE).clamp(PAUSE, LONGEST_PAUSE);
@@ -142,7 +142,7 @@ impl Work {
                     error: error.clone(),
                 });
             }
-            if let Taken::Sparingly = taken? {
+            if let RecordedHistory::Sparingly = taken? {
                 // The other file, which holds the deletions, comes next, and the tables need this file's space for
                 // it.
                 job.length = SHORTEST;
@@ -162,7 +162,7 @@ impl Work {
     fn refill_reserves(&self, job: Job) -> Emptied {
         let reserve = job
             .reserve
-            .or_else(|| job.make_reserve.then(|| self.reserve().ok()).flatten());
+            .or_else(|| job.make_reserve.then(|| self.create_reserve().ok()).flatten());
         let _without = self.ballast.fill();
         Emptied {
             segment: job.segment,
@@ -170,7 +170,7 @@ impl Work {
         }
     }
 
-    fn reserve(&self) -> Result<Segment, JournalError> {
+    fn create_reserve(&self) -> Result<Segment, JournalError> {
         let path = &self.keeping.reserve;
         let reserve = Segment::set_aside(path, self.keeping.identity, RESERVE)?;
         sync_folder(path)?;
@@ -180,7 +180,7 @@ impl Work {
 
 /// The way in which records came into the tables.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Taken {
+pub(crate) enum RecordedHistory {
     /// With their history.
     WithHistory,
     /// The disk was full, and the history was dropped.
@@ -194,19 +194,19 @@ pub(crate) fn take_in(
     records: &[Record],
     ahead: &[Record],
     compacted: Option<u64>,
-) -> Result<Taken, JournalError> {
+) -> Result<RecordedHistory, JournalError> {
     match tables.append(records, compacted) {
         Err(JournalError::Full(_)) => {}
-        other => return other.map(|()| Taken::WithHistory),
+        other => return other.map(|()| RecordedHistory::WithHistory),
     }
     // After an error the tables refuse everything until they are opened again.
     tables.close();
-    ballast.give_up();
+    ballast.release_space();
     tables
         .append_sparingly(records, ahead)
         .inspect_err(|_| tables.close())?;
     tracing::warn!("the disk is full: the store gave up its history; after a start, who watches lists anew");
-    Ok(Taken::Sparingly)
+    Ok(RecordedHistory::Sparingly)
 }
 
 /// Makes the names of the files beside `path` durable.

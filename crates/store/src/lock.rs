@@ -28,9 +28,9 @@ impl DirectoryLock {
             path: directory.to_path_buf(),
             source,
         };
-        crate::store::keep_folder_private(directory).map_err(failed)?;
+        crate::store::make_folder_private(directory).map_err(failed)?;
         let path = directory.join("lock");
-        crate::store::keep_private(&path).map_err(failed)?;
+        crate::store::make_file_private(&path).map_err(failed)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -55,7 +55,7 @@ impl Segment {
     /// Creates an empty file of `length` bytes in place of any previous one. The caller still has to sync the folder.
     pub(crate) fn create(path: &Path, identity: u64, length: u64) -> Result<Self, JournalError> {
         Self::make(path, identity, length, |segment, length| {
-            segment.zeros(0, length)?;
+            segment.zero_range(0, length)?;
             Ok(segment.file.sync_all()?)
         })
     }
@@ -63,7 +63,7 @@ impl Segment {
     /// Creates a file with space that is only allocated: fast to create, and a little slower to write to.
     pub(crate) fn set_aside(path: &Path, identity: u64, length: u64) -> Result<Self, JournalError> {
         Self::make(path, identity, length, |segment, length| {
-            allocate(&segment.file, 0, length)?;
+            allocate_zeros(&segment.file, 0, length)?;
             Ok(segment.file.sync_all()?)
         })
     }
@@ -77,7 +77,7 @@ impl Segment {
         let length = length.max(FIRST);
         // Under its final name the file is always complete.
         let unfinished = path.with_extension("new");
-        crate::store::keep_private(&unfinished)?;
+        crate::store::make_file_private(&unfinished)?;
         let file = File::options().read(true).write(true).open(&unfinished)?;
         file.set_len(0)?;
         let segment = Self {
@@ -105,7 +105,7 @@ impl Segment {
         if self.length > length {
             self.shorten(length)?;
         }
-        self.zeros(FIRST, self.position.max(self.attempted).min(self.length))?;
+        self.zero_range(FIRST, self.position.max(self.attempted).min(self.length))?;
         if self.length < length {
             match self.extend(length) {
                 Err(JournalError::Full(_)) => {}
@@ -133,7 +133,9 @@ impl Segment {
 
     /// Extends the file first, and then writes the longer length, which becomes durable with the next sync.
     fn extend(&mut self, length: u64) -> Result<(), JournalError> {
-        let grown = self.zeros(self.length, length).and_then(|()| Ok(self.file.sync_all()?));
+        let grown = self
+            .zero_range(self.length, length)
+            .and_then(|()| Ok(self.file.sync_all()?));
         if let Err(error) = grown {
             // Gives back the little space that was allocated.
             let _kept = self.file.set_len(self.length);
@@ -144,17 +146,17 @@ impl Segment {
         Ok(())
     }
 
-    fn zeros(&self, from: u64, to: u64) -> Result<(), JournalError> {
+    fn zero_range(&self, from: u64, to: u64) -> Result<(), JournalError> {
         Ok(write_zeros(&self.file, from, to)?)
     }
 
     /// Returns the bytes that fit without extending the file.
-    pub(crate) fn room(&self) -> u64 {
+    pub(crate) fn free_bytes(&self) -> u64 {
         self.length.saturating_sub(self.position)
     }
 
     /// Returns the bytes of frames in the file.
-    pub(crate) fn used(&self) -> u64 {
+    pub(crate) fn used_bytes(&self) -> u64 {
         self.position - FIRST
     }
 
@@ -189,7 +191,7 @@ impl Segment {
         let written = self.attempted.min(self.length);
         let overwritten = self
             .write_head(self.length)
-            .and_then(|()| self.zeros(self.position, written))
+            .and_then(|()| self.zero_range(self.position, written))
             .and_then(|()| Ok(self.file.set_len(self.length)?))
             .and_then(|()| Ok(self.file.sync_all()?));
         if overwritten.is_err() {
@@ -206,7 +208,7 @@ impl Segment {
 }
 
 /// Extends a file, with space on the disk for all of it, which reads as zeros.
-pub(crate) fn allocate(file: &File, from: u64, to: u64) -> std::io::Result<()> {
+pub(crate) fn allocate_zeros(file: &File, from: u64, to: u64) -> std::io::Result<()> {
     match fs4::fs_std::FileExt::allocate(file, to) {
         // A file system without allocation gets written zeros instead.
         Err(error) if error.kind() == std::io::ErrorKind::Unsupported => write_zeros(file, from, to),
@@ -230,7 +232,7 @@ fn encode_head(identity: u64, length: u64) -> Vec<u8> {
     out.extend_from_slice(&HEAD_MAGIC);
     out.extend_from_slice(&identity.to_le_bytes());
     out.extend_from_slice(&length.to_le_bytes());
-    let sum: [u8; 8] = digest(&out);
+    let sum: [u8; 8] = short_digest(&out);
     out.extend_from_slice(&sum);
     out
 }
@@ -239,7 +241,7 @@ fn encode_head(identity: u64, length: u64) -> Vec<u8> {
 fn parse_head(bytes: &[u8]) -> Option<(u64, u64)> {
     let (fields, sum) = bytes.get(..32)?.split_last_chunk::<8>()?;
     let rest = fields.strip_prefix(&HEAD_MAGIC)?;
-    if digest::<8>(fields) != *sum {
+    if short_digest::<8>(fields) != *sum {
         return None;
     }
     let (identity, length) = rest.split_first_chunk::<8>()?;
@@ -280,7 +282,7 @@ pub(crate) fn encode(identity: u64, records: &[Record]) -> Vec<u8> {
             length: body.len() as u64,
             first: revision(first),
             last: revision(last),
-            body: digest(body),
+            body: short_digest(body),
         };
         header.copy_from_slice(&fields.encode());
     }
@@ -288,7 +290,7 @@ pub(crate) fn encode(identity: u64, records: &[Record]) -> Vec<u8> {
     out
 }
 
-fn digest<const N: usize>(bytes: &[u8]) -> [u8; N] {
+fn short_digest<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let whole = Sha256::digest(bytes);
     whole.first_chunk().copied().unwrap_or([0; N])
 }
@@ -310,7 +312,7 @@ impl Header {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&self.body);
-        let sum: [u8; 8] = digest(&out);
+        let sum: [u8; 8] = short_digest(&out);
         out.extend_from_slice(&sum);
         out.first_chunk().copied().unwrap_or([0; HEADER])
     }
@@ -318,7 +320,7 @@ impl Header {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (fields, sum) = bytes.get(..HEADER)?.split_last_chunk::<8>()?;
         let rest = fields.strip_prefix(&MAGIC)?;
-        if digest::<8>(fields) != *sum {
+        if short_digest::<8>(fields) != *sum {
             return None;
         }
         let (identity, rest) = rest.split_first_chunk()?;
@@ -398,7 +400,7 @@ pub(crate) fn read(path: &Path, expected: Expected) -> Result<Option<Vec<Frame>>
         let end = header.end(at).unwrap_or(usize::MAX);
         let body = bytes
             .get(at + HEADER..end)
-            .filter(|body| digest::<16>(body) == header.body);
+            .filter(|body| short_digest::<16>(body) == header.body);
         match body.map(|body| parse(body, &header)) {
             Some(Some(records)) => {
                 seen = seen.max(header.last);

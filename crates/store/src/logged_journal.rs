@@ -54,7 +54,7 @@ struct Open {
     records: Vec<Record>,
     compacted: Option<u64>,
     /// The last append failed, and part of it may be in the file.
-    unsure: Option<Place>,
+    unsure: Option<FrameDestination>,
     other: Other,
     /// Space for deletions on a full disk. `None` before there was space for it, and while it is being emptied.
     reserve: Option<Segment>,
@@ -66,7 +66,7 @@ struct Open {
 
 /// The destination of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum FrameDestination {
     Current,
     Reserve,
 }
@@ -100,7 +100,7 @@ impl LoggedJournal {
         let headed = tables.has_headed_log()?;
         let ballast = Ballast::new(&self.path.with_file_name(BALLAST));
         let reserve = self.path.with_file_name(RESERVE);
-        let mut records = self.missing(
+        let mut records = self.find_missing_records(
             &reserve,
             Expected {
                 identity,
@@ -115,21 +115,21 @@ impl LoggedJournal {
         }
         let modern = identity.filter(|_| headed);
         let identity = identity.unwrap_or_else(new_identity);
-        let (current, other) = match self.segments(identity) {
+        let (current, other) = match self.create_segments(identity) {
             Err(JournalError::Full(_)) => {
                 // The tables have all records of the old files.
                 for path in self.paths.iter().chain([&reserve]) {
                     let _not_there = std::fs::remove_file(path);
                 }
-                ballast.give_up();
-                self.segments(identity)?
+                ballast.release_space();
+                self.create_segments(identity)?
             }
             segments => segments?,
         };
         let _not_there = std::fs::remove_file(&reserve);
         sync_folder(&self.path)?;
         if modern.is_none() {
-            tables.modernise(identity)?;
+            tables.upgrade_format(identity)?;
         }
         let keeping = Keeping {
             reserve,
@@ -147,7 +147,7 @@ impl LoggedJournal {
             reserve_away: false,
             follower: Some(Follower::start(tables, keeping)?),
         };
-        open.send(Job {
+        open.send_job(Job {
             records: Vec::new(),
             ahead: Vec::new(),
             compacted: None,
@@ -159,7 +159,7 @@ impl LoggedJournal {
         Ok((loaded, open))
     }
 
-    fn segments(&self, identity: u64) -> Result<(Segment, Segment), JournalError> {
+    fn create_segments(&self, identity: u64) -> Result<(Segment, Segment), JournalError> {
         let [current, other] = &self.paths;
         Ok((
             Segment::create(current, identity, SHORTEST)?,
@@ -168,7 +168,7 @@ impl LoggedJournal {
     }
 
     /// Returns the records that are in the log and not in the tables.
-    fn missing(&self, reserve: &Path, expected: Expected) -> Result<Vec<Record>, JournalError> {
+    fn find_missing_records(&self, reserve: &Path, expected: Expected) -> Result<Vec<Record>, JournalError> {
         let known = expected.known;
         let mut frames = Vec::new();
         let mut absent = None;
@@ -223,7 +223,7 @@ impl Journal for LoggedJournal {
         let open = self.require_open()?;
         let frame = log::encode(open.identity, records);
         open.make_room(frame.len() as u64)?;
-        open.put(Place::Current, &frame, records)?;
+        open.append_frame(FrameDestination::Current, &frame, records)?;
         open.compacted = compacted.or(open.compacted);
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Journal for LoggedJournal {
         let open = self.require_open()?;
         let frame = log::encode(open.identity, records);
         let place = open.place_without_growing(frame.len() as u64)?;
-        open.put(place, &frame, records)
+        open.append_frame(place, &frame, records)
     }
 
     fn recover(&mut self, _revision: u64) -> Result<Vec<Record>, JournalError> {
@@ -259,54 +259,58 @@ impl Drop for LoggedJournal {
 }
 
 impl Open {
-    fn put(&mut self, place: Place, frame: &[u8], records: &[Record]) -> Result<(), JournalError> {
+    fn append_frame(&mut self, place: FrameDestination, frame: &[u8], records: &[Record]) -> Result<(), JournalError> {
         self.unsure = Some(place);
-        self.segment(place).ok_or_else(make_end_error)?.append(frame)?;
+        self.segment_at(place).ok_or_else(make_end_error)?.append(frame)?;
         self.unsure = None;
         self.records.extend_from_slice(records);
         Ok(())
     }
 
-    fn segment(&mut self, place: Place) -> Option<&mut Segment> {
+    fn segment_at(&mut self, place: FrameDestination) -> Option<&mut Segment> {
         match place {
-            Place::Current => self.current.as_mut(),
-            Place::Reserve => self.reserve.as_mut(),
+            FrameDestination::Current => self.current.as_mut(),
+            FrameDestination::Reserve => self.reserve.as_mut(),
         }
     }
 
     /// Removes the remains of a failed append.
     fn take_back(&mut self) -> Result<(), JournalError> {
         if let Some(place) = self.unsure {
-            self.segment(place).ok_or_else(make_end_error)?.take_back()?;
+            self.segment_at(place).ok_or_else(make_end_error)?.take_back()?;
             self.unsure = None;
         }
         Ok(())
     }
 
     fn is_reserve_used(&self) -> bool {
-        self.reserve.as_ref().is_some_and(|reserve| reserve.used() > 0)
+        self.reserve.as_ref().is_some_and(|reserve| reserve.used_bytes() > 0)
     }
 
     /// Finds space for the next frame that can be written at once, or at least some space.
     fn make_room(&mut self, needed: u64) -> Result<(), JournalError> {
-        let used = self.current.as_ref().map_or(0, Segment::used);
-        let roomy = self.current.as_ref().is_some_and(|current| current.room() >= needed) || used == 0;
+        let used = self.current.as_ref().map_or(0, Segment::used_bytes);
+        let roomy = self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.free_bytes() >= needed)
+            || used == 0;
         let reserve_used = self.is_reserve_used();
         if roomy && !reserve_used && !self.reserve_away {
             return Ok(());
         }
         // While the tables are behind, this file grows, but only up to a limit, so that they can catch up.
-        self.look(used >= LONGEST || reserve_used || self.reserve_away)?;
+        self.receive_other(used >= LONGEST || reserve_used || self.reserve_away)?;
         if let Other::Stuck(..) = self.other {
-            self.retry()?;
+            self.retry_job()?;
         }
         if let Other::Ready(_) = self.other
             && (self.is_reserve_used() || !roomy)
         {
-            self.change()?;
+            self.switch_segment()?;
         }
         if self.reserve_away {
-            self.look(true)?;
+            self.receive_other(true)?;
         }
         match &self.other {
             Other::Stuck(_, error) if self.reserve_away => Err(error.clone()),
@@ -318,19 +322,20 @@ impl Open {
     }
 
     /// Returns a destination for a frame that needs no more disk space.
-    fn place_without_growing(&mut self, needed: u64) -> Result<Place, JournalError> {
-        let has_room = |segment: &Option<Segment>| segment.as_ref().is_some_and(|segment| segment.room() >= needed);
+    fn place_without_growing(&mut self, needed: u64) -> Result<FrameDestination, JournalError> {
+        let has_room =
+            |segment: &Option<Segment>| segment.as_ref().is_some_and(|segment| segment.free_bytes() >= needed);
         if has_room(&self.current) {
-            return Ok(Place::Current);
+            return Ok(FrameDestination::Current);
         }
         // The reserve returns together with the other segment.
-        self.look(self.reserve.is_none())?;
+        self.receive_other(self.reserve.is_none())?;
         if has_room(&self.reserve) {
-            return Ok(Place::Reserve);
+            return Ok(FrameDestination::Reserve);
         }
         self.make_room(needed)?;
         if has_room(&self.current) {
-            return Ok(Place::Current);
+            return Ok(FrameDestination::Current);
         }
         Err(JournalError::Full(
             "there is no more of what is kept for deletions".to_owned(),
@@ -338,13 +343,13 @@ impl Open {
     }
 
     /// Switches to the other segment. The current one goes into the tables, with the records of the reserve.
-    fn change(&mut self) -> Result<(), JournalError> {
+    fn switch_segment(&mut self) -> Result<(), JournalError> {
         match (std::mem::replace(&mut self.other, Other::Going), self.current.take()) {
             (Other::Ready(next), Some(segment)) => {
-                let length = (segment.used() * 4).next_power_of_two().clamp(SHORTEST, LONGEST);
+                let length = (segment.used_bytes() * 4).next_power_of_two().clamp(SHORTEST, LONGEST);
                 self.current = Some(next);
                 let make_reserve = self.reserve.is_none();
-                let reserve = self.reserve.take_if(|reserve| reserve.used() > 0);
+                let reserve = self.reserve.take_if(|reserve| reserve.used_bytes() > 0);
                 self.reserve_away = reserve.is_some();
                 let job = Job {
                     records: std::mem::take(&mut self.records),
@@ -355,7 +360,7 @@ impl Open {
                     reserve,
                     make_reserve,
                 };
-                self.send(job)
+                self.send_job(job)
             }
             (other, current) => {
                 (self.other, self.current) = (other, current);
@@ -364,7 +369,7 @@ impl Open {
         }
     }
 
-    fn send(&mut self, job: Job) -> Result<(), JournalError> {
+    fn send_job(&mut self, job: Job) -> Result<(), JournalError> {
         let follower = self.follower.as_ref().ok_or_else(make_end_error)?;
         match follower.jobs.send(job) {
             Ok(()) => {
@@ -379,7 +384,7 @@ impl Open {
     }
 
     /// Receives the other segment, if it is finished; waits for it if `wait`.
-    fn look(&mut self, wait: bool) -> Result<(), JournalError> {
+    fn receive_other(&mut self, wait: bool) -> Result<(), JournalError> {
         if !matches!(self.other, Other::Going) {
             return Ok(());
         }
@@ -409,12 +414,12 @@ impl Open {
     }
 
     /// Repeats a failed job, and waits for it.
-    fn retry(&mut self) -> Result<(), JournalError> {
+    fn retry_job(&mut self) -> Result<(), JournalError> {
         match std::mem::replace(&mut self.other, Other::Going) {
             Other::Stuck(mut job, _) => {
                 job.ahead.clone_from(&self.records);
-                self.send(*job)?;
-                self.look(true)?;
+                self.send_job(*job)?;
+                self.receive_other(true)?;
             }
             other => self.other = other,
         }
@@ -426,7 +431,7 @@ impl Open {
 
     /// Ends the journal after writing everything into the tables.
     fn finish(&mut self) -> Result<(), JournalError> {
-        let settled = self.settle();
+        let settled = self.write_all_to_tables();
         if let Some(follower) = self.follower.take() {
             drop(follower.jobs);
             // The thread closes the tables at its end.
@@ -446,14 +451,14 @@ impl Open {
     }
 
     /// Writes everything into the tables.
-    fn settle(&mut self) -> Result<(), JournalError> {
+    fn write_all_to_tables(&mut self) -> Result<(), JournalError> {
         self.take_back()?;
-        self.look(true)?;
-        self.retry()?;
+        self.receive_other(true)?;
+        self.retry_job()?;
         if !self.records.is_empty() {
-            self.change()?;
-            self.look(true)?;
-            self.retry()?;
+            self.switch_segment()?;
+            self.receive_other(true)?;
+            self.retry_job()?;
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ impl RedbJournal {
             let opened = catch_panic(move || {
                 let mut builder = Database::builder();
                 builder.set_cache_size(CACHE_BYTES);
-                builder.create(&path).map_err(opening)
+                builder.create(&path).map_err(open_error)
             })?;
             self.database = Some(opened);
         }
@@ -100,7 +100,7 @@ impl RedbJournal {
 
     /// Upgrades a store of an older format. `identity` distinguishes it from all others. After this, older programs
     /// refuse the store.
-    pub(crate) fn modernise(&mut self, identity: u64) -> Result<(), JournalError> {
+    pub(crate) fn upgrade_format(&mut self, identity: u64) -> Result<(), JournalError> {
         let mut transaction = self.database()?.begin_write().map_err(make_error)?;
         transaction.set_durability(Durability::Immediate).map_err(make_error)?;
         {
@@ -146,7 +146,7 @@ impl RedbJournal {
         // The database takes new pages from the end of its file, even pages without allocated disk space. So free
         // pages within the file are returned to the disk first.
         if let Some(database) = &mut self.database {
-            database.compact().map_err(compacting)?;
+            database.compact().map_err(compaction_error)?;
         }
         let database = self.database()?;
         let mut left: Vec<&Record> = records.iter().filter(|record| record.revision > known).collect();
@@ -350,9 +350,9 @@ fn catch_panic<T>(work: impl FnOnce() -> Result<T, JournalError> + std::panic::U
         .unwrap_or_else(|_| Err(JournalError::Damaged("its structure is inconsistent".to_owned())))
 }
 
-fn opening(error: DatabaseError) -> JournalError {
+fn open_error(error: DatabaseError) -> JournalError {
     match error {
-        DatabaseError::Storage(error) => storage(error),
+        DatabaseError::Storage(error) => storage_error(error),
         DatabaseError::RepairAborted => JournalError::Damaged("it could not be repaired".to_owned()),
         DatabaseError::UpgradeRequired(found) => JournalError::Format {
             found: u64::from(found),
@@ -365,7 +365,7 @@ fn opening(error: DatabaseError) -> JournalError {
 fn make_error(error: impl Into<redb::Error>) -> JournalError {
     match error.into() {
         redb::Error::Corrupted(detail) => JournalError::Damaged(detail),
-        redb::Error::Io(error) => storage(StorageError::Io(error)),
+        redb::Error::Io(error) => storage_error(StorageError::Io(error)),
         error @ (redb::Error::TableTypeMismatch { .. } | redb::Error::TableDoesNotExist(_)) => {
             JournalError::Damaged(error.to_string())
         }
@@ -373,14 +373,14 @@ fn make_error(error: impl Into<redb::Error>) -> JournalError {
     }
 }
 
-fn compacting(error: CompactionError) -> JournalError {
+fn compaction_error(error: CompactionError) -> JournalError {
     match error {
-        CompactionError::Storage(error) => storage(error),
+        CompactionError::Storage(error) => storage_error(error),
         other => JournalError::Failed(other.to_string()),
     }
 }
 
-fn storage(error: StorageError) -> JournalError {
+fn storage_error(error: StorageError) -> JournalError {
     match error {
         StorageError::Corrupted(detail) => JournalError::Damaged(detail),
         StorageError::Io(error) => error.into(),

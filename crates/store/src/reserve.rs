@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::JournalError;
-use crate::log::allocate;
+use crate::log::allocate_zeros;
 
 /// Size of the reserved space: the pages that the tables write when they drop their history, and some more.
 const SIZE: u64 = 4 << 20;
@@ -27,20 +27,20 @@ impl Ballast {
         if self.is_there() {
             return Ok(());
         }
-        crate::store::keep_private(&self.path)?;
+        crate::store::make_file_private(&self.path)?;
         let file = std::fs::File::options().read(true).write(true).open(&self.path)?;
-        allocate(&file, 0, SIZE).map_err(|error| {
-            self.give_up();
+        allocate_zeros(&file, 0, SIZE).map_err(|error| {
+            self.release_space();
             error.into()
         })
     }
 
     /// Checks whether the disk has this much free space in addition to the reserved space.
-    pub(crate) fn look_for_space(&self) -> Result<(), JournalError> {
+    pub(crate) fn check_free_space(&self) -> Result<(), JournalError> {
         let probe = self.path.with_extension("probe");
-        crate::store::keep_private(&probe)?;
+        crate::store::make_file_private(&probe)?;
         let file = std::fs::File::options().read(true).write(true).open(&probe);
-        let found = file.and_then(|file| allocate(&file, 0, SIZE));
+        let found = file.and_then(|file| allocate_zeros(&file, 0, SIZE));
         std::fs::remove_file(&probe)?;
         Ok(found?)
     }
@@ -50,7 +50,7 @@ impl Ballast {
     }
 
     /// Releases the space. Returns whether any was reserved.
-    pub(crate) fn give_up(&self) -> bool {
+    pub(crate) fn release_space(&self) -> bool {
         let was_there = self.is_there();
         let _nothing_to_give = std::fs::remove_file(&self.path);
         was_there

@@ -106,7 +106,7 @@ impl Store {
                 detail,
             },
         };
-        keep_private(&path).map_err(|error| OpenError::File {
+        make_file_private(&path).map_err(|error| OpenError::File {
             path: path.clone(),
             detail: error.to_string(),
         })?;
@@ -123,7 +123,7 @@ impl Store {
     }
 
     fn start(mut journal: impl Journal, limits: Limits, lock: Option<DirectoryLock>) -> Result<Self, JournalError> {
-        let published = Arc::new(RwLock::new(restore(journal.load()?, &limits)));
+        let published = Arc::new(RwLock::new(build_published(journal.load()?, &limits)));
         let first = published.read().snapshot.revision;
         let (announce, revision) = watch::channel(first);
         let latest = Arc::new(AtomicU64::new(first));
@@ -170,23 +170,23 @@ impl Store {
 
     /// Returns the newest revision whose event was dropped.
     #[must_use]
-    pub fn compacted(&self) -> u64 {
-        self.inner.published.read().ring.compacted()
+    pub fn compacted_revision(&self) -> u64 {
+        self.inner.published.read().ring.compacted_revision()
     }
 
     /// Checks whether writes are accepted, as far as known: after a failed write no, until a later one succeeds.
     ///
     /// # Errors
     /// The error that writers get meanwhile.
-    pub fn writable(&self) -> Result<(), WriteError> {
-        self.inner.health.ask()
+    pub fn check_writable(&self) -> Result<(), WriteError> {
+        self.inner.health.check_health()
     }
 
     /// Returns the bytes of values that were replaced or removed since the store was opened. The holder of a snapshot
     /// keeps at most the later increase of this number in memory, beside the history.
     #[must_use]
-    pub fn displaced(&self) -> u64 {
-        self.inner.published.read().ring.displaced()
+    pub fn displaced_bytes(&self) -> u64 {
+        self.inner.published.read().ring.displaced_bytes()
     }
 
     /// Returns the state at `revision`; for a future revision, the current state.
@@ -199,14 +199,14 @@ impl Store {
         if revision >= snapshot.revision {
             return Ok(snapshot);
         }
-        let compacted = published.ring.compacted();
+        let compacted = published.ring.compacted_revision();
         if revision < compacted {
             return Err(Compacted {
                 requested: revision,
                 compacted,
             });
         }
-        for event in published.ring.after(revision).rev() {
+        for event in published.ring.events_after(revision).rev() {
             snapshot.undo(event);
         }
         snapshot.revision = revision;
@@ -214,7 +214,7 @@ impl Store {
     }
 
     /// Waits until the state contains `revision`. False if the store closes first.
-    pub async fn reached(&self, revision: u64) -> bool {
+    pub async fn wait_until_reached(&self, revision: u64) -> bool {
         let mut receiver = self.inner.revision.clone();
         receiver.wait_for(|current| *current >= revision).await.is_ok()
     }
@@ -238,7 +238,7 @@ impl Store {
     /// # Errors
     /// [`Compacted`] if events after `revision` were already dropped.
     pub fn watch(&self, prefix: impl Into<Arc<str>>, revision: u64) -> Result<Watcher, Compacted> {
-        let compacted = self.compacted();
+        let compacted = self.compacted_revision();
         if revision < compacted {
             return Err(Compacted {
                 requested: revision,
@@ -268,7 +268,7 @@ impl Store {
         bytes: usize,
     ) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
         let published = self.inner.published.read();
-        let compacted = published.ring.compacted();
+        let compacted = published.ring.compacted_revision();
         if position < compacted {
             return Err(Compacted {
                 requested: position,
@@ -277,7 +277,7 @@ impl Store {
         }
         let mut events = Vec::new();
         let (mut reached, mut size) = (position, 0);
-        for event in published.ring.after(position) {
+        for event in published.ring.events_after(position) {
             if event.key.starts_with(prefix) {
                 size += event.size();
                 events.push(event.clone());
@@ -292,7 +292,7 @@ impl Store {
 }
 
 /// Builds the published state from the journal's content. State and history share values.
-fn restore(loaded: Loaded, limits: &Limits) -> Published {
+fn build_published(loaded: Loaded, limits: &Limits) -> Published {
     let objects: OrdMap<Arc<str>, Arc<Entry>> = loaded.objects.into_iter().collect();
     let mut ring = Ring::new(loaded.compacted);
     let mut seen: HashMap<Arc<str>, Arc<Entry>> = HashMap::new();
@@ -333,7 +333,7 @@ fn restore(loaded: Loaded, limits: &Limits) -> Published {
 
 /// Makes a folder accessible only to its owner, when it is created or now: `--data` holds all Secrets. A folder with
 /// foreign files (a home folder, `/tmp`) stays unchanged, because each of the store's files is private.
-pub(crate) fn keep_folder_private(path: &Path) -> std::io::Result<()> {
+pub(crate) fn make_folder_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let mode = std::fs::metadata(path)?.permissions().mode();
@@ -353,7 +353,7 @@ pub(crate) fn keep_folder_private(path: &Path) -> std::io::Result<()> {
 }
 
 /// Makes the file accessible only to its owner before it has content: it holds all Secrets.
-pub(crate) fn keep_private(path: &Path) -> std::io::Result<()> {
+pub(crate) fn make_file_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     let file = std::fs::OpenOptions::new()
         .read(true)

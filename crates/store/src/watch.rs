@@ -50,7 +50,7 @@ impl Watcher {
         if self.pending.is_empty() {
             // A watcher is not woken for events under other prefixes. If it fell behind the history, `next` reports
             // that.
-            let _fell_off = self.look();
+            let _fell_off = self.read_events();
         }
         match self.pending.front() {
             Some(event) => event.revision.saturating_sub(1),
@@ -58,7 +58,7 @@ impl Watcher {
         }
     }
 
-    fn look(&mut self) -> Result<(), Compacted> {
+    fn read_events(&mut self) -> Result<(), Compacted> {
         let (position, events) = self
             .store
             .events_within(&self.prefix, self.position, BATCH, BATCH_BYTES)?;
@@ -69,7 +69,7 @@ impl Watcher {
 
     /// Returns a change that was already taken out of the history together with an earlier one. This doesn't look for
     /// further changes.
-    pub fn taken(&mut self) -> Option<Arc<Event>> {
+    pub fn next_pending(&mut self) -> Option<Arc<Event>> {
         self.pending.pop_front()
     }
 
@@ -83,7 +83,7 @@ impl Watcher {
                 return Some(Ok(event));
             }
             self.published.mark_unchanged();
-            if let Err(compacted) = self.look() {
+            if let Err(compacted) = self.read_events() {
                 return Some(Err(compacted));
             }
             if self.pending.is_empty()

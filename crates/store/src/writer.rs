@@ -82,13 +82,13 @@ pub(crate) struct Writer {
     /// The last append failed; the journal has to be recovered first.
     broken: bool,
     /// Set after a failed append, until one succeeds or the journal reports that it would.
-    trouble: Option<Trouble>,
+    failure: Option<WriteFailure>,
     health: Arc<Health>,
 }
 
 /// State while the medium refuses.
 #[derive(Debug)]
-struct Trouble {
+struct WriteFailure {
     /// The time of the last attempt.
     tried: Instant,
 }
@@ -98,7 +98,7 @@ struct Trouble {
 pub(crate) struct Health(RwLock<Option<WriteError>>);
 
 impl Health {
-    pub(crate) fn ask(&self) -> Result<(), WriteError> {
+    pub(crate) fn check_health(&self) -> Result<(), WriteError> {
         self.0.read().clone().map_or(Ok(()), Err)
     }
 
@@ -124,7 +124,7 @@ impl Writer {
         limits: Limits,
         health: Arc<Health>,
     ) -> Self {
-        let journal_compacted = published.read().ring.compacted();
+        let journal_compacted = published.read().ring.compacted_revision();
         Self {
             journal,
             published,
@@ -135,17 +135,17 @@ impl Writer {
             limits,
             journal_compacted,
             broken: false,
-            trouble: None,
+            failure: None,
             health,
         }
     }
 
     pub(crate) fn run(mut self, requests: &Receiver<Request>) {
         loop {
-            let first = match &self.trouble {
+            let first = match &self.failure {
                 None => requests.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(trouble) => {
-                    let left = LOOK.saturating_sub(trouble.tried.elapsed());
+                Some(failure) => {
+                    let left = LOOK.saturating_sub(failure.tried.elapsed());
                     if left.is_zero() {
                         // However many deletions arrive meanwhile.
                         Err(RecvTimeoutError::Timeout)
@@ -161,46 +161,46 @@ impl Writer {
                         let Ok(next) = requests.try_recv() else { break };
                         batch.push(next);
                     }
-                    self.take(batch);
+                    self.write_batch(batch);
                 }
-                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Timeout) => self.try_recovery(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
     /// Checks whether the store can be written again, while no request arrives.
-    fn look(&mut self) {
+    fn try_recovery(&mut self) {
         match self.recover().and_then(|()| self.journal.make_ready()) {
-            Ok(()) => self.is_well(),
-            Err(error) => self.is_in_trouble(&error),
+            Ok(()) => self.record_recovery(),
+            Err(error) => self.record_failure(&error),
         }
     }
 
-    fn take(&mut self, batch: Vec<Request>) {
+    fn write_batch(&mut self, batch: Vec<Request>) {
         let mut batch = batch;
-        if let Some(Trouble { tried }) = self.trouble {
+        if let Some(WriteFailure { tried }) = self.failure {
             let others = self.take_what_frees(batch);
             if others.is_empty() {
                 return;
             }
             std::thread::sleep(PAUSE.saturating_sub(tried.elapsed()));
             if let Err(error) = self.recover() {
-                self.is_in_trouble(&error);
-                return refuse(others, &error);
+                self.record_failure(&error);
+                return refuse_requests(others, &error);
             }
             batch = others;
         }
         match self.commit(batch, false) {
             Ok(0) => {}
-            Ok(_) => self.is_well(),
+            Ok(_) => self.record_recovery(),
             Err((error, refused)) => {
-                self.is_in_trouble(&error);
+                self.record_failure(&error);
                 let others = match error {
                     JournalError::Full(_) => self.take_what_frees(refused),
                     _ => refused,
                 };
-                refuse(others, &error);
+                refuse_requests(others, &error);
             }
         }
     }
@@ -213,10 +213,10 @@ impl Writer {
             .partition(|request| request.write.may_use_reserve(state.get(&request.write.key)));
         if !frees.is_empty() {
             match self.recover() {
-                Err(error) => refuse(frees, &error),
+                Err(error) => refuse_requests(frees, &error),
                 Ok(()) => {
                     if let Err((error, refused)) = self.commit(frees, true) {
-                        refuse(refused, &error);
+                        refuse_requests(refused, &error);
                     }
                 }
             }
@@ -224,19 +224,19 @@ impl Writer {
         others
     }
 
-    fn is_well(&mut self) {
-        if self.trouble.take().is_some() {
+    fn record_recovery(&mut self) {
+        if self.failure.take().is_some() {
             self.health.set(None);
             tracing::warn!("the store can be written again");
         }
     }
 
-    fn is_in_trouble(&mut self, error: &JournalError) {
+    fn record_failure(&mut self, error: &JournalError) {
         let tried = Instant::now();
-        if self.trouble.replace(Trouble { tried }).is_none() {
+        if self.failure.replace(WriteFailure { tried }).is_none() {
             tracing::error!(%error, "the store can't be written");
         }
-        self.health.set(Some(refusal(error)));
+        self.health.set(Some(make_write_error(error)));
     }
 
     /// Decides and writes a batch. Returns the number of writes, or the error with the requests of the batch.
@@ -249,7 +249,7 @@ impl Writer {
             if request.reply.is_closed() {
                 continue;
             }
-            match decide(&state, &request.write) {
+            match decide_write(&state, &request.write) {
                 Ok(event) => {
                     state.apply(&event);
                     events.push(event);
@@ -263,8 +263,8 @@ impl Writer {
         if events.is_empty() {
             return Ok(0);
         }
-        let records: Vec<Record> = events.iter().map(record).collect();
-        let forgotten = self.published.read().ring.compacted();
+        let records: Vec<Record> = events.iter().map(make_record).collect();
+        let forgotten = self.published.read().ring.compacted_revision();
         let compact = (forgotten > self.journal_compacted + COMPACT_EVERY).then_some(forgotten);
         let written = if from_reserve {
             self.journal.append_from_reserve(&records)
@@ -346,21 +346,21 @@ impl Drop for Writer {
     }
 }
 
-fn refuse(requests: Vec<Request>, error: &JournalError) {
-    let refused = refusal(error);
+fn refuse_requests(requests: Vec<Request>, error: &JournalError) {
+    let refused = make_write_error(error);
     for request in requests {
         let _ = request.reply.send(Err(refused.clone()));
     }
 }
 
-fn refusal(error: &JournalError) -> WriteError {
+fn make_write_error(error: &JournalError) -> WriteError {
     match error {
         JournalError::Full(detail) => WriteError::Full(detail.clone()),
         other => WriteError::Failed(other.to_string()),
     }
 }
 
-fn decide(state: &Snapshot, write: &Write) -> Result<Event, WriteError> {
+fn decide_write(state: &Snapshot, write: &Write) -> Result<Event, WriteError> {
     let current = state.get(&write.key);
     let as_expected = match (write.expect, current) {
         (Expect::Absent, None) => true,
@@ -390,7 +390,7 @@ fn decide(state: &Snapshot, write: &Write) -> Result<Event, WriteError> {
     })
 }
 
-fn record(event: &Event) -> Record {
+fn make_record(event: &Event) -> Record {
     Record {
         revision: event.revision,
         key: event.key.clone(),

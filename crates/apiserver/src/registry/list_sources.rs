@@ -168,14 +168,14 @@ impl Registry {
     /// Returns the next entries of a source, unless the limit removed it; none at the end.
     pub(super) fn take(&self, slot: &SourceSlot, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
         if slot.entered.lock().is_some() {
-            self.held().look(self.store().displaced());
+            self.held().look(self.store().displaced_bytes());
         }
         slot.take(bytes)
     }
 
     /// Puts a source under the limit, so that a slow reader keeps few old values.
     pub(super) fn hold(&self, slot: &Arc<SourceSlot>) {
-        if !self.held().add(slot, self.store().displaced()) {
+        if !self.held().add(slot, self.store().displaced_bytes()) {
             return;
         }
         let registry = self.downgrade();
@@ -183,7 +183,7 @@ impl Registry {
             loop {
                 tokio::time::sleep(LOOK).await;
                 let Some(registry) = registry.upgrade() else { return };
-                if !registry.held().look(registry.store().displaced()) {
+                if !registry.held().look(registry.store().displaced_bytes()) {
                     return;
                 }
             }

@@ -27,7 +27,11 @@ pub(crate) fn parse(text: Option<&str>) -> Result<Option<u64>, ApiError> {
 /// Returns a state that is not older than `revision`.
 pub(crate) async fn not_older_than(store: &Store, revision: u64) -> Result<Snapshot, ApiError> {
     let current = store.revision();
-    if revision > current && tokio::time::timeout(WAIT, store.reached(revision)).await.is_err() {
+    if revision > current
+        && tokio::time::timeout(WAIT, store.wait_until_reached(revision))
+            .await
+            .is_err()
+    {
         return Err(too_large(revision, store.revision()));
     }
     Ok(store.snapshot())

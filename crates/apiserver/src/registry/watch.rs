@@ -168,7 +168,7 @@ impl WatchStream {
             if self.initial.is_some() || self.postponed.is_some() || self.op.resource.webhook().is_some() {
                 return None;
             }
-            let event = self.watcher.as_mut()?.taken()?;
+            let event = self.watcher.as_mut()?.next_pending()?;
             if is_long_to_translate(&self.op, &self.selectors, &event) {
                 self.postponed = Some(event);
                 return None;

@@ -24,7 +24,7 @@ pub(crate) fn serve(
     // not ready.
     let mut checks = vec![("ping", true), ("store", registry.store().revision() > 0)];
     if endpoint == "readyz" {
-        checks = vec![("ping", true), ("store", registry.store().writable().is_ok())];
+        checks = vec![("ping", true), ("store", registry.store().check_writable().is_ok())];
         checks.extend(more);
         checks.push(("shutdown", !stopping));
     }

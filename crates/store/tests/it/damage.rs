@@ -17,7 +17,7 @@ async fn a_directory_has_one_user() {
     open(directory.path());
 }
 
-async fn filled() -> tempfile::TempDir {
+async fn make_filled_store() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for index in 0..200 {
@@ -57,7 +57,7 @@ fn check(directory: &tempfile::TempDir, damage: impl FnOnce(&mut Vec<u8>)) {
 
 #[tokio::test]
 async fn damaged_files_are_refused_or_right() {
-    let directory = filled().await;
+    let directory = make_filled_store().await;
     check(&directory, |bytes| bytes.truncate(bytes.len() / 2));
     check(&directory, |bytes| bytes.truncate(100));
     check(&directory, |bytes| bytes[..64].fill(0));
@@ -72,7 +72,7 @@ async fn damaged_files_are_refused_or_right() {
 
 #[tokio::test]
 async fn a_flipped_bit_in_a_value_is_found() {
-    let directory = filled().await;
+    let directory = make_filled_store().await;
     let path = directory.path().join("objects.redb");
     let mut bytes = std::fs::read(&path).unwrap();
     let value = b"v".repeat(500);
@@ -99,7 +99,7 @@ impl Chance {
 
 #[tokio::test]
 async fn hundreds_of_flipped_bits_are_found_or_harmless() {
-    let directory = filled().await;
+    let directory = make_filled_store().await;
     let length = std::fs::metadata(directory.path().join("objects.redb")).unwrap().len();
     let length = usize::try_from(length).unwrap();
     let mut chance = Chance(0x5eed);
@@ -116,7 +116,7 @@ async fn hundreds_of_flipped_bits_are_found_or_harmless() {
 
 #[tokio::test]
 async fn torn_ends_and_lost_pages_are_found_or_harmless() {
-    let directory = filled().await;
+    let directory = make_filled_store().await;
     let length = std::fs::metadata(directory.path().join("objects.redb")).unwrap().len();
     let length = usize::try_from(length).unwrap();
     let mut chance = Chance(0x7ea5);

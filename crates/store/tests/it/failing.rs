@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tenure_store::{Expect, Journal, JournalError, Limits, Loaded, Record, RedbJournal, Store, WriteError};
 
-use crate::{listed, put};
+use crate::{list_keys, put};
 
 const WORKS: u8 = 0;
 /// Nothing is written.
@@ -67,12 +67,12 @@ async fn a_full_disk_loses_nothing_and_ends() {
         assert!(matches!(error, WriteError::Full(_)), "{error}");
         assert!(error.to_string().contains("full"), "{error}");
     }
-    assert_eq!(listed(&store.snapshot(), "/"), ["/a=1@2"]);
+    assert_eq!(list_keys(&store.snapshot(), "/"), ["/a=1@2"]);
     mode.store(WORKS, Ordering::SeqCst);
     assert_eq!(put(&store, "/b", Expect::Absent, "2").await.unwrap().revision, 3);
     drop(store);
     let (store, _) = failing(&directory);
-    assert_eq!(listed(&store.snapshot(), "/"), ["/a=1@2", "/b=2@3"]);
+    assert_eq!(list_keys(&store.snapshot(), "/"), ["/a=1@2", "/b=2@3"]);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_write_that_landed_although_it_failed_is_seen_by_all() {
     assert!(put(&store, "/a", Expect::Absent, "1").await.is_err());
     mode.store(WORKS, Ordering::SeqCst);
     put(&store, "/b", Expect::Absent, "2").await.unwrap();
-    assert_eq!(listed(&store.snapshot(), "/"), ["/a=1@2", "/b=2@3"]);
+    assert_eq!(list_keys(&store.snapshot(), "/"), ["/a=1@2", "/b=2@3"]);
     assert_eq!(watcher.next().await.unwrap().unwrap().revision, 2);
     assert_eq!(watcher.next().await.unwrap().unwrap().revision, 3);
 }

@@ -44,16 +44,16 @@ async fn fill(store: &Store, prefix: &str, length: usize) -> Vec<(String, u64)> 
 /// Waits without a write, as no client may want to write.
 async fn until_writable(store: &Store) {
     for _ in 0..600 {
-        if store.writable().is_ok() {
+        if store.check_writable().is_ok() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("{:?}", store.writable());
+    panic!("{:?}", store.check_writable());
 }
 
 /// Copies the files that a process would leave if it were killed now.
-fn copied(directory: &Path) -> tempfile::TempDir {
+fn copy_directory(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     let copying = Command::new("sh")
         .arg("-c")
@@ -88,15 +88,15 @@ fn store_in_files_that_may_not_grow() {
         .unwrap();
     runtime.block_on(async {
         let store = open(directory);
-        assert!(store.writable().is_ok());
+        assert!(store.check_writable().is_ok());
         put(&store, "/first", Expect::Absent, "1").await.unwrap();
         setrlimit(Resource::RLIMIT_FSIZE, 3 << 20, RLIM_INFINITY).unwrap();
         let mut there = fill(&store, "/a/", 3000).await;
         there.push(("/first".to_owned(), 2));
         assert!(
-            matches!(store.writable(), Err(WriteError::Full(_))),
+            matches!(store.check_writable(), Err(WriteError::Full(_))),
             "{:?}",
-            store.writable()
+            store.check_writable()
         );
         // Deletions continue, and so does a step of a deletion.
         let mut last = store.revision();
@@ -123,7 +123,7 @@ fn store_in_files_that_may_not_grow() {
         };
         assert!(matches!(store.write(long).await, Err(WriteError::Full(_))));
         last = entry.revision;
-        let killed = copied(directory);
+        let killed = copy_directory(directory);
         // There is space again, and the store notices that without a write.
         setrlimit(Resource::RLIMIT_FSIZE, RLIM_INFINITY, RLIM_INFINITY).unwrap();
         let copy = open(killed.path());

@@ -2,7 +2,7 @@
 
 use tenure_store::{EventKind, Expect, Limits, Store, WriteError};
 
-use crate::{delete, listed, open, put};
+use crate::{delete, list_keys, open, put};
 
 #[tokio::test]
 async fn a_write_needs_the_state_it_expects() {
@@ -34,14 +34,14 @@ async fn snapshots_stay_and_old_ones_can_be_had() {
     put(&store, "/a/x", Expect::Revision(2), "2").await.unwrap();
     put(&store, "/a/y", Expect::Absent, "3").await.unwrap();
     delete(&store, "/a/x", 3).await.unwrap();
-    assert_eq!(listed(&before, "/a/"), ["/a/x=1@2"]);
-    let at = |revision| listed(&store.snapshot_at(revision).unwrap(), "/a/");
+    assert_eq!(list_keys(&before, "/a/"), ["/a/x=1@2"]);
+    let at = |revision| list_keys(&store.snapshot_at(revision).unwrap(), "/a/");
     assert_eq!(at(1), [""; 0]);
     assert_eq!(at(2), ["/a/x=1@2"]);
     assert_eq!(at(3), ["/a/x=2@3"]);
     assert_eq!(at(4), ["/a/x=2@3", "/a/y=3@4"]);
     assert_eq!(at(5), ["/a/y=3@4"]);
-    assert_eq!(listed(&store.snapshot(), "/b/"), [""; 0]);
+    assert_eq!(list_keys(&store.snapshot(), "/b/"), [""; 0]);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn who_falls_off_the_history_is_told() {
     for index in 0..10 {
         put(&store, &format!("/a/{index}"), Expect::Absent, "x").await.unwrap();
     }
-    assert_eq!(store.compacted(), 7);
+    assert_eq!(store.compacted_revision(), 7);
     assert_eq!(slow.next().await.unwrap().unwrap_err().compacted, 7);
     assert!(store.watch("/", 6).is_err());
     assert!(store.snapshot_at(6).is_err());
@@ -220,7 +220,7 @@ async fn the_file_does_not_grow_with_the_number_of_writes() {
             });
             futures::future::join_all(writes).await;
         }
-        store.compacted()
+        store.compacted_revision()
     };
     churn(200).await;
     let settled = size();

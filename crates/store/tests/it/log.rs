@@ -6,14 +6,14 @@ use std::process::Command;
 
 use tenure_store::{Expect, Journal, Limits, Record, RedbJournal, Store};
 
-use crate::{delete, listed, open, put};
+use crate::{delete, list_keys, open, put};
 
 const TABLES: &str = "objects.redb";
 const LOGS: [&str; 2] = ["objects-0.log", "objects-1.log"];
 const BLOCK: usize = 4096;
 
 /// Copies the files of an open store.
-fn copied(directory: &Path) -> tempfile::TempDir {
+fn copy_directory(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for name in [TABLES, LOGS[0], LOGS[1]] {
         std::fs::copy(directory.join(name), copy.path().join(name)).unwrap();
@@ -22,7 +22,7 @@ fn copied(directory: &Path) -> tempfile::TempDir {
 }
 
 /// Returns a killed store with `count` values, none of them in the tables.
-async fn killed(count: usize) -> tempfile::TempDir {
+async fn make_killed_store(count: usize) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for index in 0..count {
@@ -30,12 +30,12 @@ async fn killed(count: usize) -> tempfile::TempDir {
             .await
             .unwrap();
     }
-    copied(directory.path())
+    copy_directory(directory.path())
 }
 
 /// Opens the store in `directory`. Returns the number of values, if each is intact and none before the last is
 /// missing.
-fn opened(directory: &Path) -> Result<usize, String> {
+fn open_and_count(directory: &Path) -> Result<usize, String> {
     let store = Store::open(directory, Limits::default()).map_err(|error| error.to_string())?;
     let snapshot = store.snapshot();
     assert_eq!(store.revision(), 1 + snapshot.len() as u64);
@@ -48,13 +48,13 @@ fn opened(directory: &Path) -> Result<usize, String> {
 }
 
 /// Opens a copy with a damaged log. The original stays unchanged.
-fn damaged(directory: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<usize, String> {
-    let copy = copied(directory);
+fn damage_and_open(directory: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<usize, String> {
+    let copy = copy_directory(directory);
     let path = copy.path().join(LOGS[0]);
     let mut bytes = std::fs::read(&path).unwrap();
     damage(&mut bytes);
     std::fs::write(&path, bytes).unwrap();
-    let result = opened(copy.path());
+    let result = open_and_count(copy.path());
     if let Err(error) = &result {
         assert!(error.contains("objects-0.log") && error.contains(TABLES), "{error}");
         assert!(error.contains("backup"), "{error}");
@@ -83,12 +83,12 @@ async fn what_is_only_in_the_log_is_read_at_the_start_and_brought_home_at_the_en
     put(&store, "/b", Expect::Absent, "2").await.unwrap();
     put(&store, "/a", Expect::Revision(2), "3").await.unwrap();
     delete(&store, "/b", 3).await.unwrap();
-    let copy = copied(directory.path());
+    let copy = copy_directory(directory.path());
     for _ in 0..2 {
         let store = open(copy.path());
-        assert_eq!(listed(&store.snapshot(), "/"), ["/a=3@4"]);
+        assert_eq!(list_keys(&store.snapshot(), "/"), ["/a=3@4"]);
         assert_eq!(store.revision(), 5);
-        assert_eq!(listed(&store.snapshot_at(3).unwrap(), "/"), ["/a=1@2", "/b=2@3"]);
+        assert_eq!(list_keys(&store.snapshot_at(3).unwrap(), "/"), ["/a=1@2", "/b=2@3"]);
     }
     drop(store);
     for directory in [directory.path(), copy.path()] {
@@ -106,29 +106,29 @@ async fn what_is_only_in_the_log_is_read_at_the_start_and_brought_home_at_the_en
 
 #[tokio::test]
 async fn a_torn_end_is_left_out() {
-    let copy = killed(20).await;
+    let copy = make_killed_store(20).await;
     let frames = frames(copy.path());
     let [.., start, end] = frames[..] else {
         panic!("{frames:?}")
     };
-    assert_eq!(damaged(copy.path(), |_| {}).unwrap(), 20);
+    assert_eq!(damage_and_open(copy.path(), |_| {}).unwrap(), 20);
     // Sectors that were not written, one or several, including the first and the last with content.
     let sectors = (end - start) / 512;
     assert!(sectors > 8, "the last frame is long");
     let written = (64 + 25 + 5 + 19 * 300_usize).div_ceil(512);
     for from in (0..written).step_by(3) {
         let torn = |bytes: &mut Vec<u8>| bytes[start + from * 512..end].fill(0);
-        assert_eq!(damaged(copy.path(), torn).unwrap(), 19, "{from}");
+        assert_eq!(damage_and_open(copy.path(), torn).unwrap(), 19, "{from}");
         let hole = |bytes: &mut Vec<u8>| bytes[start + from * 512..start + (from + 1) * 512].fill(0);
-        assert_eq!(damaged(copy.path(), hole).unwrap(), 19, "{from}");
+        assert_eq!(damage_and_open(copy.path(), hole).unwrap(), 19, "{from}");
     }
     // The filling of the last block does not matter.
-    assert_eq!(damaged(copy.path(), |bytes| bytes[end - 1] = 0).unwrap(), 20);
+    assert_eq!(damage_and_open(copy.path(), |bytes| bytes[end - 1] = 0).unwrap(), 20);
 }
 
 #[tokio::test]
 async fn a_store_goes_on_after_a_torn_end() {
-    let copy = killed(3).await;
+    let copy = make_killed_store(3).await;
     let frames = frames(copy.path());
     let path = copy.path().join(LOGS[0]);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -137,7 +137,7 @@ async fn a_store_goes_on_after_a_torn_end() {
     let store = open(copy.path());
     assert_eq!(store.revision(), 3);
     assert_eq!(put(&store, "/b", Expect::Absent, "1").await.unwrap().revision, 4);
-    let again = copied(copy.path());
+    let again = copy_directory(copy.path());
     drop(store);
     for directory in [copy.path(), again.path()] {
         let store = open(directory);
@@ -147,17 +147,17 @@ async fn a_store_goes_on_after_a_torn_end() {
 
 #[tokio::test]
 async fn every_flipped_bit_is_found_or_harmless() {
-    let copy = killed(6).await;
+    let copy = make_killed_store(6).await;
     let frames = frames(copy.path());
     let end = *frames.last().unwrap();
     for at in (0..end + BLOCK).step_by(211) {
-        let result = damaged(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
+        let result = damage_and_open(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
         assert!(result.as_ref().is_err() || result == Ok(6), "{at}: {result:?}");
     }
     // Every third byte of a frame's head; of the last frame too, though nothing follows it.
     for start in [frames[0], frames[frames.len() - 2]] {
         for at in (start..start + 93).step_by(3) {
-            let result = damaged(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
+            let result = damage_and_open(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
             assert!(result.is_err(), "{at}: {result:?}");
         }
     }
@@ -165,52 +165,52 @@ async fn every_flipped_bit_is_found_or_harmless() {
 
 #[tokio::test]
 async fn a_lost_part_that_others_follow_is_found() {
-    let copy = killed(20).await;
+    let copy = make_killed_store(20).await;
     let frames = frames(copy.path());
     for pair in frames.windows(2).take(frames.len() - 2).step_by(5) {
         let [start, end] = pair[..] else { unreachable!() };
         assert!(
-            damaged(copy.path(), |bytes| bytes[start..end].fill(0)).is_err(),
+            damage_and_open(copy.path(), |bytes| bytes[start..end].fill(0)).is_err(),
             "{start}"
         );
         assert!(
-            damaged(copy.path(), |bytes| bytes[start..start + 512].fill(0)).is_err(),
+            damage_and_open(copy.path(), |bytes| bytes[start..start + 512].fill(0)).is_err(),
             "{start}"
         );
         assert!(
-            damaged(copy.path(), |bytes| bytes[start..start + 64].fill(0xff)).is_err(),
+            damage_and_open(copy.path(), |bytes| bytes[start..start + 64].fill(0xff)).is_err(),
             "{start}"
         );
     }
-    assert!(damaged(copy.path(), |bytes| *bytes = b"no log".to_vec()).is_err());
+    assert!(damage_and_open(copy.path(), |bytes| *bytes = b"no log".to_vec()).is_err());
 }
 
 /// A crash tears the last frame and never shortens the file: a shorter file lost acknowledged data, be it a frame or
 /// only the space after the last one.
 #[tokio::test]
 async fn a_file_that_was_cut_short_is_no_torn_end() {
-    let copy = killed(20).await;
+    let copy = make_killed_store(20).await;
     let length = std::fs::metadata(copy.path().join(LOGS[0])).unwrap().len();
     let length = usize::try_from(length).unwrap();
     let mut cuts = frames(copy.path());
     cuts.extend(cuts.clone().into_iter().map(|cut| cut + 512));
     cuts.extend([0, 1, 700, 8192, length / 2, length - BLOCK, length - 1]);
     for cut in cuts {
-        let error = damaged(copy.path(), |bytes| bytes.truncate(cut)).unwrap_err();
+        let error = damage_and_open(copy.path(), |bytes| bytes.truncate(cut)).unwrap_err();
         assert!(
             error.contains("cut short") && error.contains("put the whole file back"),
             "{cut}: {error}"
         );
     }
     // The file without frames counts, too.
-    let other = copied(copy.path());
+    let other = copy_directory(copy.path());
     std::fs::write(other.path().join(LOGS[1]), b"").unwrap();
-    let error = opened(other.path()).unwrap_err();
+    let error = open_and_count(other.path()).unwrap_err();
     assert!(error.contains("cut short") && error.contains(LOGS[1]), "{error}");
     for name in LOGS {
-        let copy = copied(copy.path());
+        let copy = copy_directory(copy.path());
         std::fs::remove_file(copy.path().join(name)).unwrap();
-        let opened = opened(copy.path());
+        let opened = open_and_count(copy.path());
         // Without the file of all frames nothing shows that frames existed; the other file is missed.
         match name == LOGS[1] {
             true => assert!(opened.unwrap_err().contains("objects-1.log is missing")),
@@ -223,7 +223,7 @@ async fn a_file_that_was_cut_short_is_no_torn_end() {
 #[tokio::test]
 async fn a_log_of_the_second_format_is_taken_over() {
     const NUMBERS: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
-    let copy = killed(20).await;
+    let copy = make_killed_store(20).await;
     let database = redb::Database::create(copy.path().join(TABLES)).unwrap();
     let transaction = database.begin_write().unwrap();
     transaction.open_table(NUMBERS).unwrap().insert("format", 2).unwrap();
@@ -238,18 +238,22 @@ async fn a_log_of_the_second_format_is_taken_over() {
         panic!("{frames:?}")
     };
     for cut in [start, start + 512, start + 700, start + BLOCK] {
-        assert_eq!(damaged(copy.path(), |bytes| bytes.truncate(cut)).unwrap(), 19, "{cut}");
+        assert_eq!(
+            damage_and_open(copy.path(), |bytes| bytes.truncate(cut)).unwrap(),
+            19,
+            "{cut}"
+        );
     }
-    assert_eq!(opened(copy.path()), Ok(20));
+    assert_eq!(open_and_count(copy.path()), Ok(20));
     // Once closed, the store has the current format.
-    assert_eq!(opened(copy.path()), Ok(20));
+    assert_eq!(open_and_count(copy.path()), Ok(20));
 }
 
 #[tokio::test]
 async fn another_stores_log_is_refused() {
-    let (copy, other) = (killed(3).await, killed(4).await);
+    let (copy, other) = (make_killed_store(3).await, make_killed_store(4).await);
     std::fs::copy(other.path().join(LOGS[0]), copy.path().join(LOGS[0])).unwrap();
-    let error = opened(copy.path()).unwrap_err();
+    let error = open_and_count(copy.path()).unwrap_err();
     assert!(error.contains("another store's"), "{error}");
     // An old log of the same store is refused, too, if the tables do not lead up to it.
     let directory = tempfile::tempdir().unwrap();
@@ -260,9 +264,9 @@ async fn another_stores_log_is_refused() {
     drop(store);
     let store = open(directory.path());
     put(&store, "/a/1", Expect::Absent, "").await.unwrap();
-    let copy = copied(directory.path());
+    let copy = copy_directory(directory.path());
     std::fs::write(copy.path().join(TABLES), tables).unwrap();
-    let error = opened(copy.path()).unwrap_err();
+    let error = open_and_count(copy.path()).unwrap_err();
     assert!(error.contains("revision 3 and not revision 2"), "{error}");
 }
 
@@ -332,10 +336,13 @@ async fn tables_of_the_first_format_are_taken_over() {
     set_format(1);
     let store = open(directory.path());
     put(&store, "/c", Expect::Absent, "1").await.unwrap();
-    let copy = copied(directory.path());
+    let copy = copy_directory(directory.path());
     drop(store);
     for directory in [directory.path(), copy.path()] {
-        assert_eq!(listed(&open(directory).snapshot(), "/"), ["/a=1@2", "/b=1@3", "/c=1@4"]);
+        assert_eq!(
+            list_keys(&open(directory).snapshot(), "/"),
+            ["/a=1@2", "/b=1@3", "/c=1@4"]
+        );
     }
     // A store of a later program is not changed.
     set_format(4);

@@ -52,7 +52,7 @@ async fn delete(store: &Store, key: &str, revision: u64) -> Result<Arc<Entry>, W
 }
 
 /// Returns the values under a prefix, as text.
-fn listed(snapshot: &tenure_store::Snapshot, prefix: &str) -> Vec<String> {
+fn list_keys(snapshot: &tenure_store::Snapshot, prefix: &str) -> Vec<String> {
     let shown = |entry: &Entry| String::from_utf8(entry.bytes.to_vec()).unwrap();
     snapshot
         .range(prefix, None)

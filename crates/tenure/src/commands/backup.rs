@@ -95,7 +95,7 @@ impl Backup {
         }
         out.sync_all().map_err(|error| at(partial, &error))?;
         let again = File::open(partial).map_err(|error| at(partial, &error))?;
-        backup::verify(BufReader::new(again)).map_err(|error| Failure::environment(chain(&error)))
+        backup::verify_backup(BufReader::new(again)).map_err(|error| Failure::environment(chain(&error)))
     }
 
     /// Asks the control plane that has the folder open. The copy is of one moment, and the control plane continues meanwhile.
@@ -147,7 +147,7 @@ fn merge(input: impl Read, files: Vec<(String, bytes::Bytes)>, out: File) -> Res
     }
     while let Some(part) = decoder.next_part()? {
         encoder.add(&part);
-        if let Some(piece) = encoder.piece() {
+        if let Some(piece) = encoder.take_piece() {
             out.write_all(&piece)?;
         }
     }
@@ -200,7 +200,7 @@ impl Restore {
             BackupError::Io(error) => at(&self.file, &error),
             other => Failure::environment(format!("{}: {}", self.file.display(), chain(&other))),
         };
-        backup::verify(open()?).map_err(refused)?;
+        backup::verify_backup(open()?).map_err(refused)?;
         if std::fs::read_dir(&self.data).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(refused(BackupError::NotEmpty(self.data.clone())));
         }
@@ -209,7 +209,7 @@ impl Restore {
             return Err(Failure::usage(format!("{} exists already", unfinished.display()))
                 .hint("it is left from an interrupted restore; delete it"));
         }
-        let restored = backup::restore(open()?, &unfinished, |path, content| keep(&unfinished, path, content))
+        let restored = backup::restore_backup(open()?, &unfinished, |path, content| keep(&unfinished, path, content))
             .map_err(refused)
             .and_then(|summary| {
                 std::fs::rename(&unfinished, &self.data).map_err(|error| at(&self.data, &error))?;
