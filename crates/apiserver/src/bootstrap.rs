@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use serde_json::{Value, json};
-use tenure_auth::authorization::{Reconciled, bootstrap_objects, reconcile};
+use tenure_auth::authorization::{Reconciled, bootstrap_objects, reconcile_object};
 use tenure_auth::identity::{ObjectLookup, UserInfo};
 
 use crate::catalog::Resource;
@@ -68,7 +68,7 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
             expected.object.name(),
         );
         let op = operation(registry, &user, "rbac.authorization.k8s.io", "v1", plural, namespace)?;
-        let wanted = reconcile(&expected, live.as_deref());
+        let wanted = reconcile_object(&expected, live.as_deref());
         roles.push(async move { write(registry, &op, wanted).await });
     }
     for outcome in futures::future::join_all(roles).await {

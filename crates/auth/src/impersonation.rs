@@ -47,19 +47,19 @@ impl ImpersonationRequest {
     pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, Refusal> {
         let mut wanted = UserInfo::default();
         if let Some(name) = headers.get(USER) {
-            text(USER, name)?.clone_into(&mut wanted.name);
+            decode_text(USER, name)?.clone_into(&mut wanted.name);
         }
         if let Some(uid) = headers.get(UID) {
-            text(UID, uid)?.clone_into(&mut wanted.uid);
+            decode_text(UID, uid)?.clone_into(&mut wanted.uid);
         }
         for group in headers.get_all(GROUP) {
-            wanted.groups.push(text(GROUP, group)?.to_owned());
+            wanted.groups.push(decode_text(GROUP, group)?.to_owned());
         }
         for (name, value) in headers {
             let Some(key) = name.as_str().strip_prefix(EXTRA_PREFIX) else {
                 continue;
             };
-            let value = text(name.as_str(), value)?.to_owned();
+            let value = decode_text(name.as_str(), value)?.to_owned();
             wanted.extra.entry(decode_key(key)?).or_default().push(value);
         }
         if !wanted.name.is_empty() {
@@ -70,13 +70,13 @@ impl ImpersonationRequest {
         }
         Err(Refusal::bad_request(format!(
             "requested {} without impersonating a user name",
-            describe(&wanted)
+            describe_user(&wanted)
         )))
     }
 
     /// Returns the identity in the headers.
     #[must_use]
-    pub fn wanted(&self) -> &UserInfo {
+    pub fn wanted_user(&self) -> &UserInfo {
         &self.wanted
     }
 
@@ -92,7 +92,7 @@ impl ImpersonationRequest {
     }
 }
 
-fn text<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, Refusal> {
+fn decode_text<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, Refusal> {
     std::str::from_utf8(value.as_bytes()).map_err(|_| Refusal::bad_request(format!("header {name} is not valid UTF-8")))
 }
 
@@ -117,7 +117,7 @@ fn decode_key(key: &str) -> Result<String, Refusal> {
 }
 
 /// Returns the user in Go's syntax, as kube-apiserver's message shows it.
-fn describe(user: &UserInfo) -> String {
+fn describe_user(user: &UserInfo) -> String {
     let list = |items: &[String]| {
         let quoted: Vec<String> = items.iter().map(|item| quote(item)).collect();
         format!("[]string{{{}}}", quoted.join(", "))
@@ -185,7 +185,7 @@ impl Impersonator {
             };
             match check.run(&wanted, request) {
                 Ok(user) => {
-                    self.remember(caller, mode, last);
+                    self.remember_mode(caller, mode, last);
                     let constraint = mode.verb();
                     return Ok(Some(ImpersonatedUser { user, constraint }));
                 }
@@ -198,7 +198,7 @@ impl Impersonator {
         Err(first.unwrap_or_else(|| Refusal::internal("all impersonation modes failed")))
     }
 
-    fn remember(&self, caller: &UserInfo, mode: Mode, last: Option<Mode>) {
+    fn remember_mode(&self, caller: &UserInfo, mode: Mode, last: Option<Mode>) {
         if last == Some(mode) {
             return;
         }
@@ -293,15 +293,15 @@ impl Check<'_> {
         if self.mode.is_constrained() {
             let mut touched = request.clone();
             touched.verb = format!("impersonate-on:{}:{}", self.mode.name(), request.verb);
-            self.ask(&touched)?;
+            self.check_allowed(&touched)?;
         }
         let mut user = wanted.clone();
         self.user_name(&mut user)?;
         if !wanted.uid.is_empty() {
-            self.ask(&self.identity("authentication.k8s.io", "v1", "uids", &wanted.uid))?;
+            self.check_allowed(&self.identity_attributes("authentication.k8s.io", "v1", "uids", &wanted.uid))?;
         }
-        self.groups(&wanted.groups)?;
-        self.extra(wanted)?;
+        self.check_groups(&wanted.groups)?;
+        self.check_extra(wanted)?;
         if user.name == ANONYMOUS {
             user.ensure_group(UNAUTHENTICATED);
         } else if !user.in_group(UNAUTHENTICATED) {
@@ -330,10 +330,10 @@ impl Check<'_> {
                 user.groups = service_account_groups(namespace);
             }
         }
-        self.ask(&attributes)
+        self.check_allowed(&attributes)
     }
 
-    fn groups(&self, groups: &[String]) -> Result<(), Refusal> {
+    fn check_groups(&self, groups: &[String]) -> Result<(), Refusal> {
         let asked = |name: &str| self.name_or_group("groups", name);
         if self.mode.is_constrained() {
             for (forbidden, what) in [("", "the empty string"), (MASTERS, "the system:masters")] {
@@ -345,16 +345,16 @@ impl Check<'_> {
                     ));
                 }
             }
-            if groups.len() >= MANY && self.ask(&asked("*")).is_ok() {
+            if groups.len() >= MANY && self.check_allowed(&asked("*")).is_ok() {
                 return Ok(());
             }
         }
-        groups.iter().try_for_each(|group| self.ask(&asked(group)))
+        groups.iter().try_for_each(|group| self.check_allowed(&asked(group)))
     }
 
-    fn extra(&self, wanted: &UserInfo) -> Result<(), Refusal> {
+    fn check_extra(&self, wanted: &UserInfo) -> Result<(), Refusal> {
         let asked = |key: &str, value: &str| {
-            let mut attributes = self.identity("authentication.k8s.io", "v1", "userextras", value);
+            let mut attributes = self.identity_attributes("authentication.k8s.io", "v1", "userextras", value);
             key.clone_into(&mut attributes.subresource);
             attributes
         };
@@ -365,13 +365,13 @@ impl Check<'_> {
                 }
             }
             let values: usize = wanted.extra.values().map(Vec::len).sum();
-            if (wanted.extra.len() >= MANY || values >= MANY) && self.ask(&asked("*", "*")).is_ok() {
+            if (wanted.extra.len() >= MANY || values >= MANY) && self.check_allowed(&asked("*", "*")).is_ok() {
                 return Ok(());
             }
         }
         for (key, values) in &wanted.extra {
             for value in values {
-                self.ask(&asked(key, value))?;
+                self.check_allowed(&asked(key, value))?;
             }
         }
         Ok(())
@@ -385,10 +385,10 @@ impl Check<'_> {
         } else {
             ""
         };
-        self.identity(group, "v1", resource, name)
+        self.identity_attributes(group, "v1", resource, name)
     }
 
-    fn identity(&self, group: &str, version: &str, resource: &str, name: &str) -> Attributes {
+    fn identity_attributes(&self, group: &str, version: &str, resource: &str, name: &str) -> Attributes {
         let verb = match self.mode.verb() {
             verb if verb.is_empty() => "impersonate".to_owned(),
             verb => verb,
@@ -399,7 +399,7 @@ impl Check<'_> {
         }
     }
 
-    fn ask(&self, attributes: &Attributes) -> Result<(), Refusal> {
+    fn check_allowed(&self, attributes: &Attributes) -> Result<(), Refusal> {
         let decision = self.authorizer.authorize(self.caller, attributes);
         if decision.allowed {
             Ok(())

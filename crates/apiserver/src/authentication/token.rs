@@ -11,7 +11,9 @@ use parking_lot::RwLock;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tenure_auth::identity::claims::{Claims, Kubernetes, LEGACY_ISSUER, intersect, validate_bound, validate_legacy};
+use tenure_auth::identity::claims::{
+    Claims, Kubernetes, LEGACY_ISSUER, intersect_audiences, validate_bound, validate_legacy,
+};
 use tenure_auth::identity::{ObjectLookup, service_account_user_name};
 use thiserror::Error;
 
@@ -220,7 +222,7 @@ impl ServiceAccountTokens {
             none if none.is_empty() && legacy => self.audiences.clone(),
             some => some,
         };
-        let audiences = intersect(&held, wanted);
+        let audiences = intersect_audiences(&held, wanted);
         if audiences.is_empty() {
             return Err(format!(
                 "token audiences {} is invalid for the target audiences {}",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use serde_json::Value;
-use tenure_auth::authorization::aggregate;
+use tenure_auth::authorization::aggregate_rules;
 use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use thiserror::Error;
 
@@ -306,7 +306,7 @@ impl Worker {
         let group = "rbac.authorization.k8s.io";
         let roles = self.registry.view().list(group, "clusterroles", None);
         for role in &roles {
-            let Some(rules) = aggregate(role, &roles) else {
+            let Some(rules) = aggregate_rules(role, &roles) else {
                 continue;
             };
             let name = ObjectName::cluster(group, "clusterroles", text(role, "/metadata/name"));

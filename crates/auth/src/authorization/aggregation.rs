@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// `all` are the cluster's ClusterRoles. Rules are gathered selector by selector, within one by the roles' names,
 /// each rule once. `None` for a role without an aggregation rule, or with the right rules.
 #[must_use]
-pub fn aggregate<'a>(role: &Value, all: impl IntoIterator<Item = &'a Value>) -> Option<Vec<Value>> {
+pub fn aggregate_rules<'a>(role: &Value, all: impl IntoIterator<Item = &'a Value>) -> Option<Vec<Value>> {
     let selectors = role.pointer("/aggregationRule/clusterRoleSelectors")?.as_array()?;
     let own = name_of(role);
     let mut others: Vec<&Value> = all.into_iter().filter(|other| name_of(other) != own).collect();
@@ -17,7 +17,7 @@ pub fn aggregate<'a>(role: &Value, all: impl IntoIterator<Item = &'a Value>) -> 
     for selector in selectors {
         for other in &others {
             let labels = other.pointer("/metadata/labels").and_then(Value::as_object);
-            if !selects(selector, labels) {
+            if !selects_labels(selector, labels) {
                 continue;
             }
             for rule in rules_of(other) {
@@ -46,7 +46,7 @@ fn name_of(object: &Value) -> &str {
 
 /// Checks whether a `metav1.LabelSelector` selects an object with these labels. An empty selector selects everything.
 #[must_use]
-pub fn selects(selector: &Value, labels: Option<&Map<String, Value>>) -> bool {
+pub fn selects_labels(selector: &Value, labels: Option<&Map<String, Value>>) -> bool {
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
     let exact = selector
         .get("matchLabels")

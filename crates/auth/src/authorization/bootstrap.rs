@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::aggregation::aggregate;
+use super::aggregation::aggregate_rules;
 use super::rbac::RbacKind;
 use super::rule_coverage::find_missing;
 use super::rules::PolicyRule;
@@ -49,7 +49,7 @@ pub fn bootstrap_objects() -> Vec<BootstrapObject> {
             .collect();
         let mut changed = false;
         for object in &mut objects {
-            if let Some(rules) = aggregate(&object.object, &roles)
+            if let Some(rules) = aggregate_rules(&object.object, &roles)
                 && let Some(fields) = object.object.as_object_mut()
             {
                 fields.insert("rules".to_owned(), Value::Array(rules));
@@ -77,7 +77,7 @@ pub enum Reconciled {
 
 /// Compares a bootstrap object with its stored form.
 #[must_use]
-pub fn reconcile(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled {
+pub fn reconcile_object(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled {
     let Some(live) = live else {
         return Reconciled::Create(expected.object.clone());
     };
@@ -94,17 +94,17 @@ pub fn reconcile(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled
                 add_missing_items(&mut wanted, &expected.object, "aggregationRule", "clusterRoleSelectors");
             } else {
                 let lacking = find_missing(&PolicyRule::of_role(live), &PolicyRule::of_role(&expected.object));
-                append(&mut wanted, "rules", lacking.iter().map(PolicyRule::to_value));
+                append_items(&mut wanted, "rules", lacking.iter().map(PolicyRule::to_value));
             }
         }
         RbacKind::ClusterRoleBinding | RbacKind::RoleBinding => {
             if live.get("roleRef") != expected.object.get("roleRef") {
                 let mut object = expected.object.clone();
-                let subjects = items(live, "subjects").to_vec();
+                let subjects = list_items(live, "subjects").to_vec();
                 append_absent(&mut object, "subjects", &subjects);
                 return Reconciled::Replace(object);
             }
-            append_absent(&mut wanted, "subjects", items(&expected.object, "subjects"));
+            append_absent(&mut wanted, "subjects", list_items(&expected.object, "subjects"));
         }
     }
     if wanted == *live {
@@ -114,7 +114,7 @@ pub fn reconcile(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled
     }
 }
 
-fn items<'a>(object: &'a Value, key: &str) -> &'a [Value] {
+fn list_items<'a>(object: &'a Value, key: &str) -> &'a [Value] {
     object
         .get(key)
         .and_then(Value::as_array)
@@ -122,8 +122,8 @@ fn items<'a>(object: &'a Value, key: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-fn append(object: &mut Value, key: &str, new: impl Iterator<Item = Value>) {
-    let mut all = items(object, key).to_vec();
+fn append_items(object: &mut Value, key: &str, new: impl Iterator<Item = Value>) {
+    let mut all = list_items(object, key).to_vec();
     let before = all.len();
     all.extend(new);
     if all.len() > before
@@ -134,15 +134,15 @@ fn append(object: &mut Value, key: &str, new: impl Iterator<Item = Value>) {
 }
 
 fn append_absent(object: &mut Value, key: &str, wanted: &[Value]) {
-    let held = items(object, key).to_vec();
-    append(object, key, wanted.iter().filter(|item| !held.contains(item)).cloned());
+    let held = list_items(object, key).to_vec();
+    append_items(object, key, wanted.iter().filter(|item| !held.contains(item)).cloned());
 }
 
 fn add_missing_items(object: &mut Value, expected: &Value, outer: &str, inner: &str) {
     let wanted = expected.get(outer).cloned().unwrap_or_else(|| json!({}));
     if let Some(fields) = object.as_object_mut() {
         let held = fields.entry(outer).or_insert_with(|| json!({}));
-        append_absent(held, inner, items(&wanted, inner));
+        append_absent(held, inner, list_items(&wanted, inner));
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn named(name: &str) -> BootstrapObject {
+    fn make_named(name: &str) -> BootstrapObject {
         bootstrap_objects()
             .into_iter()
             .find(|object| object.object["metadata"]["name"] == name)
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn aggregated_roles_have_their_rules_from_the_start() {
-        let rules = |name: &str| PolicyRule::of_role(&named(name).object);
+        let rules = |name: &str| PolicyRule::of_role(&make_named(name).object);
         for (more, less) in [("admin", "edit"), ("edit", "view")] {
             assert!(
                 find_missing(&rules(more), &rules(less)).is_empty(),
@@ -219,14 +219,20 @@ mod tests {
 
     #[test]
     fn a_start_adds_what_is_missing_and_takes_nothing() {
-        let expected = named("system:basic-user");
-        assert_eq!(reconcile(&expected, None), Reconciled::Create(expected.object.clone()));
-        assert_eq!(reconcile(&expected, Some(&expected.object)), Reconciled::Unchanged);
+        let expected = make_named("system:basic-user");
+        assert_eq!(
+            reconcile_object(&expected, None),
+            Reconciled::Create(expected.object.clone())
+        );
+        assert_eq!(
+            reconcile_object(&expected, Some(&expected.object)),
+            Reconciled::Unchanged
+        );
         let own = json!({ "apiGroups": ["acme.io"], "resources": ["gizmos"], "verbs": ["get"] });
         let mut live = expected.object.clone();
         live["rules"] = json!([own]);
         live["metadata"]["labels"] = json!({ "mine": "yes" });
-        let Reconciled::Update(updated) = reconcile(&expected, Some(&live)) else {
+        let Reconciled::Update(updated) = reconcile_object(&expected, Some(&live)) else {
             unreachable!("rules are missing");
         };
         assert_eq!(updated["rules"][0], own);
@@ -236,14 +242,14 @@ mod tests {
             updated["metadata"]["labels"]["kubernetes.io/bootstrapping"],
             "rbac-defaults"
         );
-        assert_eq!(reconcile(&expected, Some(&updated)), Reconciled::Unchanged);
+        assert_eq!(reconcile_object(&expected, Some(&updated)), Reconciled::Unchanged);
         live["metadata"]["annotations"] = json!({ "rbac.authorization.kubernetes.io/autoupdate": "false" });
-        assert_eq!(reconcile(&expected, Some(&live)), Reconciled::Unchanged);
+        assert_eq!(reconcile_object(&expected, Some(&live)), Reconciled::Unchanged);
     }
 
     #[test]
     fn a_binding_to_another_role_is_replaced_with_its_subjects() {
-        let expected = named("system:discovery");
+        let expected = make_named("system:discovery");
         let binding = bootstrap_objects()
             .into_iter()
             .find(|object| {
@@ -253,15 +259,15 @@ mod tests {
         let mut live = binding.object.clone();
         let extra = json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "extra" });
         live["subjects"] = json!([extra]);
-        let Reconciled::Update(updated) = reconcile(&binding, Some(&live)) else {
+        let Reconciled::Update(updated) = reconcile_object(&binding, Some(&live)) else {
             unreachable!("a subject is missing");
         };
-        assert_eq!(items(&updated, "subjects").len(), 2);
+        assert_eq!(list_items(&updated, "subjects").len(), 2);
         live["roleRef"]["name"] = json!("view");
-        let Reconciled::Replace(replaced) = reconcile(&binding, Some(&live)) else {
+        let Reconciled::Replace(replaced) = reconcile_object(&binding, Some(&live)) else {
             unreachable!("the role is another");
         };
         assert_eq!(replaced["roleRef"], binding.object["roleRef"]);
-        assert!(items(&replaced, "subjects").contains(&extra));
+        assert!(list_items(&replaced, "subjects").contains(&extra));
     }
 }

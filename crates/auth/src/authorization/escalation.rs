@@ -57,7 +57,7 @@ fn check_role(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
     }
     let forbidden =
         |message: &str| Refusal::forbidden_because(GROUP, write.kind.resource(), name_of(write.object), message);
-    confirm(write, rbac, &PolicyRule::of_role(write.object)).map_err(|message| forbidden(&message))?;
+    confirm_rules(write, rbac, &PolicyRule::of_role(write.object)).map_err(|message| forbidden(&message))?;
     let aggregates = |role: &Value| {
         role.pointer("/aggregationRule/clusterRoleSelectors")
             .and_then(Value::as_array)
@@ -66,7 +66,7 @@ fn check_role(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
     // An aggregation rule can gather any rule later, so only a user with all rights may set or keep one.
     if write.kind == RbacKind::ClusterRole
         && (aggregates(write.object) || write.old.is_some_and(aggregates))
-        && confirm(write, rbac, &everything()).is_err()
+        && confirm_rules(write, rbac, &rules_for_everything()).is_err()
     {
         return Err(forbidden(
             "must have cluster-admin privileges to use the aggregationRule",
@@ -99,12 +99,12 @@ fn check_binding(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
         // kube-apiserver names the resource of the request here, not the role's.
         return Err(Refusal::not_found(GROUP, write.kind.resource(), &role.name));
     };
-    confirm(write, rbac, rules)
+    confirm_rules(write, rbac, rules)
         .map_err(|message| Refusal::forbidden_because(GROUP, write.kind.resource(), name_of(write.object), &message))
 }
 
 /// Checks that the author has all of `rules` in the namespace of the write. The error lists the missing rights.
-fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), String> {
+fn confirm_rules(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), String> {
     if too_many(rules) {
         return Err("the rules grant more single rights than can be compared: split the role".to_owned());
     }
@@ -113,7 +113,10 @@ fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), St
     if missing.is_empty() {
         return Ok(());
     }
-    let mut lines: Vec<String> = group_by_resource(missing).iter().map(PolicyRule::compact).collect();
+    let mut lines: Vec<String> = group_by_resource(missing)
+        .iter()
+        .map(PolicyRule::format_compact)
+        .collect();
     lines.sort();
     lines.dedup();
     let mut message = format!(
@@ -134,7 +137,7 @@ fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), St
     Err(message)
 }
 
-fn everything() -> [PolicyRule; 2] {
+fn rules_for_everything() -> [PolicyRule; 2] {
     let any = || vec!["*".to_owned()];
     [
         PolicyRule {

@@ -11,8 +11,8 @@ mod review;
 mod rule_coverage;
 mod rules;
 
-pub use aggregation::{aggregate, selects};
-pub use bootstrap::{BootstrapObject, Reconciled, bootstrap_objects, reconcile};
+pub use aggregation::{aggregate_rules, selects_labels};
+pub use bootstrap::{BootstrapObject, Reconciled, bootstrap_objects, reconcile_object};
 pub use escalation::{Write, check_escalation};
 pub use go_words::quote::{quote, quote_list};
 pub use rbac::{Rbac, RbacKind};

@@ -94,7 +94,7 @@ impl Subject {
         }
     }
 
-    fn home<'a>(&'a self, scope: &'a str) -> &'a str {
+    fn namespace_in<'a>(&'a self, scope: &'a str) -> &'a str {
         if self.namespace.is_empty() {
             scope
         } else {
@@ -103,7 +103,7 @@ impl Subject {
     }
 
     fn user_name(&self, scope: &str) -> Option<String> {
-        let home = self.home(scope);
+        let home = self.namespace_in(scope);
         (!home.is_empty()).then(|| service_account_user_name(home, &self.name))
     }
 
@@ -112,7 +112,7 @@ impl Subject {
             format!(
                 "{} {}",
                 self.kind,
-                quote(&format!("{}/{}", self.name, self.home(scope)))
+                quote(&format!("{}/{}", self.name, self.namespace_in(scope)))
             )
         } else {
             format!("{} {}", self.kind, quote(&self.name))
@@ -173,15 +173,15 @@ impl BindingIndex {
     }
 
     /// Returns the bindings that name the user or one of its groups, with duplicates.
-    fn naming<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a str> {
+    fn list_bindings_naming<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a str> {
         let groups = user.groups.iter().filter_map(|group| self.by_group.get(group));
         let by_user = self.by_user.get(&user.name).into_iter();
         by_user.chain(groups).flatten().map(String::as_str)
     }
 
     /// Returns the bindings that name the user or one of its groups, without duplicates and sorted.
-    fn of<'a>(&'a self, user: &'a UserInfo) -> BTreeSet<&'a str> {
-        self.naming(user).collect()
+    fn bindings_of<'a>(&'a self, user: &'a UserInfo) -> BTreeSet<&'a str> {
+        self.list_bindings_naming(user).collect()
     }
 }
 
@@ -217,7 +217,7 @@ struct RoleRules {
 impl RoleRules {
     fn of_role(role: &Value) -> Arc<Self> {
         let list = PolicyRule::of_role(role);
-        let strings = list.iter().map(PolicyRule::strings).sum();
+        let strings = list.iter().map(PolicyRule::count_strings).sum();
         Arc::new(Self { list, strings })
     }
 }
@@ -348,7 +348,7 @@ impl Rbac {
     pub fn outweighs(&self, user: &UserInfo, namespace: &str, limit: usize) -> bool {
         let mut weight = 0_usize;
         for (scope, bindings) in self.bindings_in(namespace) {
-            for name in bindings.naming(user) {
+            for name in bindings.list_bindings_naming(user) {
                 let binding = bindings.by_name.get(name);
                 let subjects = binding.map_or(0, |binding| binding.subjects.len());
                 let rules = binding.and_then(|binding| self.rules_of(&binding.role, scope));
@@ -370,7 +370,7 @@ impl Rbac {
         mut visitor: impl FnMut(Result<(&Source<'a>, &'a PolicyRule), &'a RoleRef>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         for (scope, bindings) in self.bindings_in(namespace) {
-            for name in bindings.of(user) {
+            for name in bindings.bindings_of(user) {
                 checkpoint();
                 let Some((name, binding)) = bindings.by_name.get_key_value(name) else {
                     continue;

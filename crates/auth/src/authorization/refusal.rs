@@ -91,7 +91,7 @@ impl Refusal {
     /// Returns 403: `user` lacks the right for `attributes`. `reason` is the decision's, and may be empty.
     #[must_use]
     pub fn forbidden(user: &UserInfo, attributes: &Attributes, reason: &str) -> Self {
-        let mut message = describe(user, attributes);
+        let mut message = describe_request(user, attributes);
         if !reason.is_empty() {
             message.push_str(": ");
             message.push_str(reason);
@@ -102,7 +102,7 @@ impl Refusal {
     /// Returns 403 on an object, for another reason than a missing right to the request itself.
     #[must_use]
     pub fn forbidden_because(group: &str, resource: &str, name: &str, message: &str) -> Self {
-        let qualified = qualify(resource, group);
+        let qualified = qualify_resource(resource, group);
         let message = if resource.is_empty() {
             format!("forbidden: {message}")
         } else if name.is_empty() {
@@ -114,7 +114,7 @@ impl Refusal {
             code: 403,
             reason: "Forbidden",
             message,
-            details: Some(details(group, resource, name)),
+            details: Some(make_details(group, resource, name)),
         }
     }
 
@@ -135,8 +135,8 @@ impl Refusal {
         Self {
             code: 404,
             reason: "NotFound",
-            message: format!("{} {} not found", qualify(resource, group), quote(name)),
-            details: Some(details(group, resource, name)),
+            message: format!("{} {} not found", qualify_resource(resource, group), quote(name)),
+            details: Some(make_details(group, resource, name)),
         }
     }
 
@@ -148,10 +148,10 @@ impl Refusal {
             reason: "Conflict",
             message: format!(
                 "Operation cannot be fulfilled on {} {}: {why}",
-                qualify(resource, group),
+                qualify_resource(resource, group),
                 quote(name)
             ),
-            details: Some(details(group, resource, name)),
+            details: Some(make_details(group, resource, name)),
         }
     }
 
@@ -173,12 +173,12 @@ impl Refusal {
             .iter()
             .map(|error| json!({ "reason": error.reason, "message": error.message, "field": error.field }))
             .collect();
-        let mut details = details(group, kind, name);
+        let mut details = make_details(group, kind, name);
         details.insert("causes".to_owned(), Value::Array(causes));
         Self {
             code: 422,
             reason: "Invalid",
-            message: format!("{} {} is invalid: {list}", qualify(kind, group), quote(name)),
+            message: format!("{} {} is invalid: {list}", qualify_resource(kind, group), quote(name)),
             details: Some(details),
         }
     }
@@ -202,7 +202,7 @@ impl Refusal {
     }
 }
 
-fn qualify(resource: &str, group: &str) -> String {
+fn qualify_resource(resource: &str, group: &str) -> String {
     if group.is_empty() {
         resource.to_owned()
     } else {
@@ -210,7 +210,7 @@ fn qualify(resource: &str, group: &str) -> String {
     }
 }
 
-fn details(group: &str, kind: &str, name: &str) -> Map<String, Value> {
+fn make_details(group: &str, kind: &str, name: &str) -> Map<String, Value> {
     [("name", name), ("group", group), ("kind", kind)]
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
@@ -219,7 +219,7 @@ fn details(group: &str, kind: &str, name: &str) -> Map<String, Value> {
 }
 
 /// Describes the request, with HTML's special characters escaped as in kube-apiserver.
-fn describe(user: &UserInfo, attributes: &Attributes) -> String {
+fn describe_request(user: &UserInfo, attributes: &Attributes) -> String {
     let who = quote(&user.name);
     let verb = &attributes.verb;
     let text = if let Some(path) = &attributes.path {

@@ -35,8 +35,8 @@ const METADATA_FIELDS: [&str; 14] = [
 pub fn subject_access_review(review: &Value, authorizer: &dyn Authorizer) -> Result<Value, Refusal> {
     let mut errors = validate_spec(review, true);
     errors.extend(validate_metadata(review, &[]));
-    refuse(&errors)?;
-    Ok(answer(review, &named_user(review), authorizer))
+    refuse_invalid(&errors)?;
+    Ok(answer_review(review, &named_user(review), authorizer))
 }
 
 /// Answers `POST selfsubjectaccessreviews`: whether `user` may make the request in the object.
@@ -50,8 +50,8 @@ pub fn self_subject_access_review(
 ) -> Result<Value, Refusal> {
     let mut errors = validate_spec(review, false);
     errors.extend(validate_metadata(review, &[]));
-    refuse(&errors)?;
-    Ok(answer(review, user, authorizer))
+    refuse_invalid(&errors)?;
+    Ok(answer_review(review, user, authorizer))
 }
 
 /// Answers `POST namespaces/NAMESPACE/localsubjectaccessreviews` as [`subject_access_review`] does, for one namespace
@@ -68,7 +68,7 @@ pub fn local_subject_access_review(
         return Err(Refusal::no_such_route());
     }
     let mut review = review.clone();
-    let own = text(&review, "/metadata/namespace").to_owned();
+    let own = get_text(&review, "/metadata/namespace").to_owned();
     if own.is_empty() {
         set_namespace(&mut review, namespace);
     } else if own != namespace {
@@ -78,8 +78,8 @@ pub fn local_subject_access_review(
     }
     let mut errors = validate_spec(&review, true);
     errors.extend(validate_metadata(&review, &["namespace"]));
-    if given(&review, "resourceAttributes").is_some() {
-        let asked = text(&review, "/spec/resourceAttributes/namespace");
+    if find_attributes(&review, "resourceAttributes").is_some() {
+        let asked = get_text(&review, "/spec/resourceAttributes/namespace");
         if asked != namespace {
             errors.push(FieldError::invalid(
                 "spec.resourceAttributes.namespace",
@@ -88,15 +88,15 @@ pub fn local_subject_access_review(
             ));
         }
     }
-    if let Some(attributes) = given(&review, "nonResourceAttributes") {
+    if let Some(attributes) = find_attributes(&review, "nonResourceAttributes") {
         errors.push(FieldError::invalid(
             "spec.nonResourceAttributes",
             &show_path_attributes(attributes),
             "disallowed on this kind of request",
         ));
     }
-    refuse(&errors)?;
-    Ok(answer(&review, &named_user(&review), authorizer))
+    refuse_invalid(&errors)?;
+    Ok(answer_review(&review, &named_user(&review), authorizer))
 }
 
 /// Answers `POST selfsubjectrulesreviews`: all rights of `user` in the namespace that the object names.
@@ -104,7 +104,7 @@ pub fn local_subject_access_review(
 /// # Errors
 /// A 400 if the object names no namespace.
 pub fn self_subject_rules_review(user: &UserInfo, review: &Value, rbac: &Rbac) -> Result<Value, Refusal> {
-    let namespace = text(review, "/spec/namespace");
+    let namespace = get_text(review, "/spec/namespace");
     if namespace.is_empty() {
         return Err(Refusal::bad_request("no namespace on request".to_owned()));
     }
@@ -146,12 +146,12 @@ pub fn self_subject_rules_review(user: &UserInfo, review: &Value, rbac: &Rbac) -
     }))
 }
 
-fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+fn get_text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the attributes with this name, if the review has them at all.
-fn given<'a>(review: &'a Value, name: &str) -> Option<&'a Value> {
+fn find_attributes<'a>(review: &'a Value, name: &str) -> Option<&'a Value> {
     review
         .get("spec")
         .and_then(|spec| spec.get(name))
@@ -167,7 +167,7 @@ fn set_namespace(review: &mut Value, namespace: &str) {
     }
 }
 
-fn refuse(errors: &[FieldError]) -> Result<(), Refusal> {
+fn refuse_invalid(errors: &[FieldError]) -> Result<(), Refusal> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -177,8 +177,8 @@ fn refuse(errors: &[FieldError]) -> Result<(), Refusal> {
 
 fn validate_spec(review: &Value, names_user: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let resource = given(review, "resourceAttributes");
-    let path = given(review, "nonResourceAttributes");
+    let resource = find_attributes(review, "resourceAttributes");
+    let path = find_attributes(review, "nonResourceAttributes");
     match (resource, path) {
         (Some(_), Some(path)) => errors.push(FieldError::invalid(
             "spec.nonResourceAttributes",
@@ -295,19 +295,19 @@ fn named_user(review: &Value) -> UserInfo {
         .map(|(key, values)| (key.clone(), list(Some(values))))
         .collect();
     UserInfo {
-        name: text(review, "/spec/user").to_owned(),
-        uid: text(review, "/spec/uid").to_owned(),
+        name: get_text(review, "/spec/user").to_owned(),
+        uid: get_text(review, "/spec/uid").to_owned(),
         groups: list(review.pointer("/spec/groups")),
         extra,
     }
 }
 
 fn attributes_of(review: &Value) -> Attributes {
-    if let Some(path) = given(review, "nonResourceAttributes") {
+    if let Some(path) = find_attributes(review, "nonResourceAttributes") {
         let field = |name: &str| path.get(name).and_then(Value::as_str).unwrap_or_default();
         return Attributes::path(field("verb"), field("path"));
     }
-    let attributes = given(review, "resourceAttributes").unwrap_or(&Value::Null);
+    let attributes = find_attributes(review, "resourceAttributes").unwrap_or(&Value::Null);
     let field = |name: &str| attributes.get(name).and_then(Value::as_str).unwrap_or_default();
     let version = if field("version").is_empty() {
         "*"
@@ -322,7 +322,7 @@ fn attributes_of(review: &Value) -> Attributes {
     }
 }
 
-fn answer(review: &Value, user: &UserInfo, authorizer: &dyn Authorizer) -> Value {
+fn answer_review(review: &Value, user: &UserInfo, authorizer: &dyn Authorizer) -> Value {
     let decision = authorizer.authorize(user, &attributes_of(review));
     let mut status = Map::new();
     status.insert("allowed".to_owned(), json!(decision.allowed));

@@ -36,7 +36,7 @@ pub(super) fn find_missing(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<Po
         .filter(|right| {
             !held.iter().any(|rule| {
                 checkpoint();
-                covers(rule, right)
+                covers_rule(rule, right)
             })
         })
         .collect()
@@ -80,7 +80,7 @@ fn break_down(rule: &PolicyRule) -> Vec<PolicyRule> {
     out
 }
 
-fn covers(held: &PolicyRule, right: &PolicyRule) -> bool {
+fn covers_rule(held: &PolicyRule, right: &PolicyRule) -> bool {
     let all = |held: &[String], wanted: &[String]| {
         held.iter().any(|item| item == "*") || wanted.iter().all(|item| held.contains(item))
     };

@@ -55,7 +55,7 @@ impl PolicyRule {
     }
 
     /// Returns the number of strings in the rule.
-    pub(super) fn strings(&self) -> usize {
+    pub(super) fn count_strings(&self) -> usize {
         let lists = [
             &self.verbs,
             &self.api_groups,
@@ -86,13 +86,13 @@ impl PolicyRule {
 
     /// Checks whether the rule allows the request in `attributes`; `combined` is their resource with its subresource.
     pub(super) fn allows(&self, attributes: &Attributes, combined: &str) -> bool {
-        if !has(&self.verbs, &attributes.verb) {
+        if !has_item_or_wildcard(&self.verbs, &attributes.verb) {
             return false;
         }
         match &attributes.path {
             Some(path) => self.non_resource_urls.iter().any(|pattern| path_matches(pattern, path)),
             None => {
-                has(&self.api_groups, &attributes.group)
+                has_item_or_wildcard(&self.api_groups, &attributes.group)
                     && self.resource_matches(combined, &attributes.subresource)
                     && (self.resource_names.is_empty() || self.resource_names.contains(&attributes.name))
             }
@@ -109,7 +109,7 @@ impl PolicyRule {
 
     /// Returns the rule in one line, as escalation errors list it.
     #[must_use]
-    pub fn compact(&self) -> String {
+    pub fn format_compact(&self) -> String {
         let parts: Vec<String> = [
             ("APIGroups", &self.api_groups),
             ("Resources", &self.resources),
@@ -125,7 +125,7 @@ impl PolicyRule {
     }
 }
 
-fn has(items: &[String], wanted: &str) -> bool {
+fn has_item_or_wildcard(items: &[String], wanted: &str) -> bool {
     items.iter().any(|item| item == "*" || item == wanted)
 }
 

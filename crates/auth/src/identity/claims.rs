@@ -135,7 +135,7 @@ pub struct Claims {
 
 /// Returns the audiences of `held` that are among `wanted`, in `held`'s order.
 #[must_use]
-pub fn intersect(held: &[String], wanted: &[String]) -> Vec<String> {
+pub fn intersect_audiences(held: &[String], wanted: &[String]) -> Vec<String> {
     held.iter()
         .filter(|audience| wanted.contains(audience))
         .cloned()
