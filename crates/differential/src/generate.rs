@@ -83,7 +83,7 @@ struct Story<'a> {
 impl Generator {
     /// Creates a generator for all kinds, or only those of these names.
     pub(crate) fn new(only: &[String], faults: Faults) -> anyhow::Result<Self> {
-        let mut kinds = crate::kind::kinds()?;
+        let mut kinds = crate::kind::read_kinds()?;
         if !only.is_empty() {
             kinds.retain(|kind| only.contains(&kind.kind));
         }
@@ -107,12 +107,12 @@ impl Generator {
             watches: Vec::new(),
         };
         let plot = story.choose_plot();
-        let mut kinds: Vec<&Kind> = self.kinds.iter().filter(|kind| plot.has(kind)).collect();
+        let mut kinds: Vec<&Kind> = self.kinds.iter().filter(|kind| plot.uses_kind(kind)).collect();
         if kinds.is_empty() {
             kinds = self.kinds.iter().collect();
         }
         let weights: Vec<(usize, &Kind)> = kinds.iter().map(|kind| (kind.weight, *kind)).collect();
-        story.begin(plot);
+        story.begin_plot(plot);
         let chosen: Vec<&Kind> = (0..=story.random.below(2))
             .filter_map(|_| story.random.weighted(&weights))
             .collect();
@@ -127,8 +127,8 @@ impl Generator {
                 story.begin_watch(kind);
             }
             let before = story.steps.len();
-            story.act(kind);
-            story.turn(plot, story.steps.len() - before);
+            story.add_step(kind);
+            story.adapt_steps(plot, story.steps.len() - before);
             if story.random.chance(30) {
                 story.turn_page(kind);
             }
@@ -139,13 +139,13 @@ impl Generator {
         for kind in &chosen {
             story.watch_again(kind);
         }
-        story.end(plot);
+        story.end_plot(plot);
         story.steps
     }
 }
 
 impl Story<'_> {
-    fn act(&mut self, kind: &Kind) {
+    fn add_step(&mut self, kind: &Kind) {
         let own = [kind.api_version.clone()];
         let versions = if kind.versions.is_empty() {
             &own
@@ -164,14 +164,14 @@ impl Story<'_> {
         };
         match action {
             Action::Create => self.create(kind, &version, name),
-            Action::Replace => self.replace(kind, &version, name),
-            Action::EditReplace => self.edit(kind, &version, name, ""),
+            Action::Replace => self.replace_object(kind, &version, name),
+            Action::EditReplace => self.edit_object(kind, &version, name, ""),
             Action::MergePatch => self.merge_patch(kind, &version, name, ""),
             Action::JsonPatch => self.json_patch(kind, &version, name, ""),
             Action::StrategicPatch => self.strategic_patch(kind, &version, name, ""),
             Action::Apply => self.apply(kind, &version, name, ""),
-            Action::Status if kind.status => self.on_status(kind, &version, name),
-            Action::Scale if kind.scale => self.on_scale(kind, &version, name),
+            Action::Status if kind.status => self.write_status(kind, &version, name),
+            Action::Scale if kind.scale => self.write_scale(kind, &version, name),
             Action::Delete => self.delete(kind, &version, name),
             Action::DeleteCollection => self.delete_collection(kind, &version),
             Action::List => self.list(kind, &version),
@@ -216,7 +216,7 @@ impl Story<'_> {
     }
 
     /// Adds options of a write, and returns them as a query.
-    fn options(&mut self, mut options: Vec<String>) -> String {
+    fn write_options(&mut self, mut options: Vec<String>) -> String {
         if self.random.chance(8) {
             options.push(
                 if self.random.chance(90) {
@@ -241,7 +241,7 @@ impl Story<'_> {
         }
     }
 
-    fn manager(&mut self) -> Vec<String> {
+    fn field_manager_options(&mut self) -> Vec<String> {
         if self.random.chance(40) {
             return Vec::new();
         }
@@ -258,7 +258,7 @@ impl Story<'_> {
     }
 
     /// Chooses a few fields with values.
-    fn fields(&mut self, kind: &Kind, at_most: usize) -> Vec<(String, Value)> {
+    fn choose_fields(&mut self, kind: &Kind, at_most: usize) -> Vec<(String, Value)> {
         let count = self.random.below(at_most + 1);
         let own = self.metadata;
         (0..count)
@@ -290,22 +290,22 @@ impl Story<'_> {
         Some((pointer.clone(), self.random.pick(values)?.clone()))
     }
 
-    fn header(kind: &Kind, version: &str, name: &str) -> Value {
+    fn object_header(kind: &Kind, version: &str, name: &str) -> Value {
         json!({"apiVersion": version, "kind": kind.kind, "metadata": {"name": name}})
     }
 
     /// Makes a whole object.
-    fn object(&mut self, kind: &Kind, version: &str, name: &str, at_most: usize) -> Value {
-        let mut object = Self::header(kind, version, name);
-        overlay(&mut object, &kind.base);
-        for (pointer, value) in self.fields(kind, at_most) {
+    fn make_object(&mut self, kind: &Kind, version: &str, name: &str, at_most: usize) -> Value {
+        let mut object = Self::object_header(kind, version, name);
+        merge_into(&mut object, &kind.base);
+        for (pointer, value) in self.choose_fields(kind, at_most) {
             set(&mut object, &pointer, value);
         }
         object
     }
 
     fn create(&mut self, kind: &Kind, version: &str, name: &str) {
-        let mut object = self.object(kind, version, name, 4);
+        let mut object = self.make_object(kind, version, name, 4);
         if self.random.chance(6)
             && !kind.cluster
             && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
@@ -317,15 +317,15 @@ impl Story<'_> {
                 metadata.insert("generateName".to_owned(), json!(base));
             }
         }
-        let body = self.spoil(object);
-        let manager = self.manager();
-        let query = self.options(manager);
+        let body = self.spoil_body(object);
+        let manager = self.field_manager_options();
+        let query = self.write_options(manager);
         let path = format!("{}{query}", kind.path(version));
         self.push(kind, name, "POST", path, body, "application/json");
     }
 
     /// Sometimes makes a body invalid JSON, or repeats a key in it.
-    fn spoil(&mut self, object: Value) -> Value {
+    fn spoil_body(&mut self, object: Value) -> Value {
         if self.faults == Faults::Few || !self.random.chance(3) {
             return object;
         }
@@ -337,8 +337,8 @@ impl Story<'_> {
         }
     }
 
-    fn replace(&mut self, kind: &Kind, version: &str, name: &str) {
-        let mut object = self.object(kind, version, name, 4);
+    fn replace_object(&mut self, kind: &Kind, version: &str, name: &str) {
+        let mut object = self.make_object(kind, version, name, 4);
         let seen = self.seen_step(kind, name);
         if let Some(seen) = seen.filter(|_| self.random.chance(70)) {
             set(
@@ -347,9 +347,9 @@ impl Story<'_> {
                 json!(format!("${{{seen}:metadata/resourceVersion}}")),
             );
         }
-        let body = self.spoil(object);
-        let manager = self.manager();
-        let query = self.options(manager);
+        let body = self.spoil_body(object);
+        let manager = self.field_manager_options();
+        let query = self.write_options(manager);
         self.push(
             kind,
             name,
@@ -361,12 +361,12 @@ impl Story<'_> {
     }
 
     /// Reads an object, changes it and writes it back, as most controllers do.
-    fn edit(&mut self, kind: &Kind, version: &str, name: &str, subresource: &str) {
+    fn edit_object(&mut self, kind: &Kind, version: &str, name: &str, subresource: &str) {
         let Some(seen) = self.seen_step(kind, name) else {
-            return self.replace(kind, version, name);
+            return self.replace_object(kind, version, name);
         };
         let fields = if subresource.is_empty() {
-            self.fields(kind, 3)
+            self.choose_fields(kind, 3)
         } else {
             self.status_fields(kind, 2)
         };
@@ -374,8 +374,8 @@ impl Story<'_> {
         for (pointer, value) in fields {
             set(&mut merge, &pointer, value);
         }
-        let manager = self.manager();
-        let query = self.options(manager);
+        let manager = self.field_manager_options();
+        let query = self.write_options(manager);
         let path = format!("{}/{name}{subresource}{query}", kind.path(version));
         self.push(kind, name, "PUT", path, Value::Null, "application/json");
         if let Some(step) = self.steps.last_mut() {
@@ -388,7 +388,7 @@ impl Story<'_> {
             .filter_map(|_| self.value_of(&kind.status_fields))
             .collect();
         if self.random.chance(20) {
-            fields.extend(self.fields(kind, 1));
+            fields.extend(self.choose_fields(kind, 1));
         }
         fields
     }
@@ -460,11 +460,11 @@ impl Story<'_> {
 }
 
 /// Merges one object into another.
-fn overlay(target: &mut Value, over: &Value) {
+fn merge_into(target: &mut Value, over: &Value) {
     match (target, over) {
         (Value::Object(target), Value::Object(over)) => {
             for (key, value) in over {
-                overlay(target.entry(key.as_str()).or_insert(Value::Null), value);
+                merge_into(target.entry(key.as_str()).or_insert(Value::Null), value);
             }
         }
         (target, over) => *target = over.clone(),

@@ -58,7 +58,7 @@ impl Kind {
 }
 
 /// Reads all kinds.
-pub(crate) fn kinds() -> anyhow::Result<Vec<Kind>> {
+pub(crate) fn read_kinds() -> anyhow::Result<Vec<Kind>> {
     let mut kinds: Vec<Kind> = serde_json::from_str(include_str!("../data/builtin.json"))?;
     kinds.extend(serde_json::from_str::<Vec<Kind>>(include_str!("../data/cluster.json"))?);
     kinds.extend(serde_json::from_str::<Vec<Kind>>(include_str!("../data/custom.json"))?);
@@ -66,7 +66,7 @@ pub(crate) fn kinds() -> anyhow::Result<Vec<Kind>> {
 }
 
 /// Reads the CustomResourceDefinitions of the custom kinds.
-pub(crate) fn definitions() -> anyhow::Result<Vec<Value>> {
+pub(crate) fn read_definitions() -> anyhow::Result<Vec<Value>> {
     Ok(serde_json::from_str(include_str!("../data/definitions.json"))?)
 }
 

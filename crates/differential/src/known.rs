@@ -15,7 +15,7 @@ pub(crate) enum Verdict {
 }
 
 /// Decides about the differences of two answers.
-pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, Value, Value)>) -> Verdict {
+pub(crate) fn judge_differences(step: &Step, want: &Value, got: &Value, found: Vec<(String, Value, Value)>) -> Verdict {
     if found.is_empty() {
         return Verdict::Same;
     }
@@ -34,7 +34,7 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
         .map_or_else(|| step.body.to_string(), |edit| edit.merge.to_string());
     if status(want) == status(got) && want.get("warnings") == got.get("warnings") {
         // The same causes in another order or repeated, as Go's maps and repeated checks produce them.
-        let (want_causes, got_causes) = (causes(want), causes(got));
+        let (want_causes, got_causes) = (list_causes(want), list_causes(got));
         if !want_causes.is_empty() && want_causes == got_causes && only_in_causes(&found) {
             return Verdict::Same;
         }
@@ -144,7 +144,7 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
 const UNUSUAL_QUANTITIES: [&str; 4] = ["\"1024Ki\"", "\"1000m\"", "\"2000m\"", "\"1024Mi\""];
 
 /// Returns field and message of each cause, sorted and without duplicates.
-fn causes(answer: &Value) -> Vec<(String, String)> {
+fn list_causes(answer: &Value) -> Vec<(String, String)> {
     let causes = answer.pointer("/body/details/causes").and_then(Value::as_array);
     let text = |cause: &Value, key: &str| cause.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut causes: Vec<(String, String)> = causes

@@ -19,7 +19,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tenure_testkit::exchange::Step;
 
 pub use generate::Faults;
-pub use run::{Difference, Outcome, replay, run};
+pub use run::{Difference, Outcome, replay_story, run};
 pub use servers::{Embedded, Real, Servers};
 
 /// A recorded story: the shortest one that once showed a difference.
@@ -88,7 +88,7 @@ pub struct Report {
 ///
 /// # Errors
 /// If a server can't be reached.
-pub async fn compare(servers: &Servers, plan: &Plan) -> anyhow::Result<Report> {
+pub async fn compare_servers(servers: &Servers, plan: &Plan) -> anyhow::Result<Report> {
     let generator = generate::Generator::new(&plan.kinds, plan.faults)?;
     let generator = &generator;
     let mut outcomes = stream::iter(plan.seed..plan.seed.saturating_add(plan.sequences))
@@ -127,7 +127,7 @@ pub async fn compare(servers: &Servers, plan: &Plan) -> anyhow::Result<Report> {
                 finding.count += 1;
             }
             None => {
-                let shortest = shrink::shrink(servers, &story, outcome, &signature).await?;
+                let shortest = shrink::shrink_story(servers, &story, outcome, &signature).await?;
                 report.findings.insert(
                     signature,
                     Finding {

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use serde_json::json;
-use tenure_differential::{Faults, Finding, Outcome, Plan, Real, Report, Servers, Story, compare, read_stories, run};
+use tenure_differential::{
+    Faults, Finding, Outcome, Plan, Real, Report, Servers, Story, compare_servers, read_stories, run,
+};
 use tenure_testkit::KubernetesBinaries;
 use tenure_testkit::exchange::Step;
 
@@ -57,7 +59,7 @@ async fn main() -> anyhow::Result<()> {
     };
     let servers = Servers::start(&real).await?;
     let differs = match &arguments.replay {
-        Some(path) => tell(&servers, path, arguments.record).await?,
+        Some(path) => run_stories(&servers, path, arguments.record).await?,
         None => {
             let plan = Plan {
                 sequences: arguments.sequences,
@@ -66,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
                 faults: arguments.faults,
                 parallel: arguments.parallel,
             };
-            let report = compare(&servers, &plan).await?;
+            let report = compare_servers(&servers, &plan).await?;
             print_report(&report, arguments.out.as_deref())?;
             !report.findings.is_empty()
         }
@@ -79,7 +81,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Runs recorded stories, and returns whether one differs.
-async fn tell(servers: &Servers, path: &Path, record: bool) -> anyhow::Result<bool> {
+async fn run_stories(servers: &Servers, path: &Path, record: bool) -> anyhow::Result<bool> {
     let stories = read_stories(&std::fs::read_to_string(path)?)?;
     let mut differs = 0;
     let mut recorded = String::new();
@@ -89,9 +91,9 @@ async fn tell(servers: &Servers, path: &Path, record: bool) -> anyhow::Result<bo
             differs += 1;
             let mut stdout = std::io::stdout().lock();
             writeln!(stdout, "\n## {}", story.title)?;
-            print(&mut stdout, &outcome)?;
+            print_story(&mut stdout, &outcome)?;
         }
-        recorded.push_str(&line(&story.title, outcome.recorded)?);
+        recorded.push_str(&write_line(&story.title, outcome.recorded)?);
     }
     if record {
         std::fs::write(path, recorded)?;
@@ -104,7 +106,7 @@ async fn tell(servers: &Servers, path: &Path, record: bool) -> anyhow::Result<bo
     Ok(differs > 0)
 }
 
-fn line(title: &str, steps: Vec<Step>) -> anyhow::Result<String> {
+fn write_line(title: &str, steps: Vec<Step>) -> anyhow::Result<String> {
     let story = Story {
         title: title.to_owned(),
         steps,
@@ -126,9 +128,9 @@ fn print_report(report: &Report, out: Option<&Path>) -> anyhow::Result<()> {
             "\n## {signature}: {} times, first with seed {}",
             finding.count, finding.seed
         )?;
-        print(&mut stdout, &finding.shortest)?;
+        print_story(&mut stdout, &finding.shortest)?;
         if let Some(file) = &mut file {
-            file.write_all(line(signature, finding.shortest.recorded.clone())?.as_bytes())?;
+            file.write_all(write_line(signature, finding.shortest.recorded.clone())?.as_bytes())?;
         }
     }
     let differing: usize = report.findings.values().map(|finding| finding.count).sum();
@@ -145,7 +147,7 @@ fn print_report(report: &Report, out: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Prints a story in short, and the difference at its end.
-fn print(out: &mut impl std::io::Write, outcome: &Outcome) -> anyhow::Result<()> {
+fn print_story(out: &mut impl std::io::Write, outcome: &Outcome) -> anyhow::Result<()> {
     for step in &outcome.recorded {
         let body = match &step.edit {
             Some(edit) => json!({"edit": edit}),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::Client;
 use serde_json::{Map, Value};
-use tenure_testkit::exchange::{Normal, Saved, Step, differences};
+use tenure_testkit::exchange::{Normal, Saved, Step, list_differences};
 
 use crate::known::{self, Verdict};
 use crate::servers::{Embedded, Servers, make_namespace};
@@ -39,7 +39,7 @@ const SETTLED: (usize, Duration) = (100, Duration::from_millis(100));
 /// A counter, because namespaces are never used twice.
 static STORIES: AtomicU64 = AtomicU64::new(0);
 
-fn namespace() -> String {
+fn next_namespace_name() -> String {
     let number = STORIES.fetch_add(1, Ordering::Relaxed);
     format!("story-{:06x}-{number}x", std::process::id())
 }
@@ -64,7 +64,7 @@ impl<'a> Teller<'a> {
     }
 
     /// Sends a step and returns the normalized answer.
-    async fn ask(&mut self, step: &Step) -> anyhow::Result<Value> {
+    async fn send_step(&mut self, step: &Step) -> anyhow::Result<Value> {
         let names = [("@NS", self.namespace)];
         let mut answer = step.ask(self.client, &names, &self.saved).await?;
         // A server acts on a change only after its own watch has delivered the change.
@@ -90,8 +90,8 @@ enum Then {
     Differs(Difference),
 }
 
-fn compare(index: usize, step: &Step, want: &Value, got: &Value) -> Then {
-    let found = match known::judge(step, want, got, differences(want, got, &Map::new())) {
+fn compare_answers(index: usize, step: &Step, want: &Value, got: &Value) -> Then {
+    let found = match known::judge_differences(step, want, got, list_differences(want, got, &Map::new())) {
         Verdict::Same => return Then::GoOn,
         Verdict::Ends => return Then::End,
         Verdict::Differs(found) => found,
@@ -100,7 +100,7 @@ fn compare(index: usize, step: &Step, want: &Value, got: &Value) -> Then {
         None => Then::GoOn,
         Some(first) => Then::Differs(Difference {
             step: index,
-            signature: signature(step, want, got, first),
+            signature: make_signature(step, want, got, first),
             found,
         }),
     }
@@ -111,7 +111,7 @@ fn compare(index: usize, step: &Step, want: &Value, got: &Value) -> Then {
 /// # Errors
 /// If a server can't be reached.
 pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
-    let namespace = namespace();
+    let namespace = next_namespace_name();
     let (mut real, mut embedded) = tokio::try_join!(
         Teller::new(&servers.real, &namespace),
         Teller::new(&servers.embedded.client, &namespace)
@@ -121,7 +121,7 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
         if let Some(seconds) = step.pause {
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         }
-        let (want, got) = tokio::join!(real.ask(step), embedded.ask(step));
+        let (want, got) = tokio::join!(real.send_step(step), embedded.send_step(step));
         let got = got.context("the embedded server")?;
         let want = match want {
             Ok(want) => want,
@@ -138,7 +138,7 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
         let mut step = step.clone();
         step.want = want.clone();
         recorded.push(step.clone());
-        match compare(index, &step, &want, &got) {
+        match compare_answers(index, &step, &want, &got) {
             Then::GoOn => {}
             Then::End => break,
             Then::Differs(difference) => {
@@ -161,12 +161,12 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
 ///
 /// # Errors
 /// If the server can't be reached.
-pub async fn replay(embedded: &Embedded, steps: &[Step]) -> anyhow::Result<Option<Difference>> {
-    let namespace = namespace();
+pub async fn replay_story(embedded: &Embedded, steps: &[Step]) -> anyhow::Result<Option<Difference>> {
+    let namespace = next_namespace_name();
     let mut teller = Teller::new(&embedded.client, &namespace).await?;
     for (index, step) in steps.iter().enumerate() {
-        let got = teller.ask(step).await?;
-        match compare(index, step, &step.want, &got) {
+        let got = teller.send_step(step).await?;
+        match compare_answers(index, step, &step.want, &got) {
             Then::GoOn => {}
             Then::End => break,
             Then::Differs(difference) => return Ok(Some(difference)),
@@ -175,7 +175,7 @@ pub async fn replay(embedded: &Embedded, steps: &[Step]) -> anyhow::Result<Optio
     Ok(None)
 }
 
-fn signature(step: &Step, want: &Value, got: &Value, (path, ..): &(String, Value, Value)) -> String {
+fn make_signature(step: &Step, want: &Value, got: &Value, (path, ..): &(String, Value, Value)) -> String {
     let status = |answer: &Value| answer.get("status").and_then(Value::as_u64).unwrap_or_default();
     let path_of_request = step.path.split('?').next().unwrap_or_default();
     let of_group = usize::from(path_of_request.starts_with("/apis/"));

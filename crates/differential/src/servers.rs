@@ -48,7 +48,7 @@ impl Embedded {
         let serving = server.clone();
         tokio::spawn(async move { serving.serve(listener).await });
         let client = client_of(&kubeconfig).await?;
-        let webhook = define(&client).await?;
+        let webhook = define_kinds(&client).await?;
         Ok(Self {
             client,
             server,
@@ -88,7 +88,7 @@ impl Servers {
                 (Some(kubernetes), client)
             }
         };
-        let webhook = define(&real).await?;
+        let webhook = define_kinds(&real).await?;
         Ok(Self {
             real,
             embedded,
@@ -99,7 +99,7 @@ impl Servers {
 
     /// Checks whether the real server still answers.
     pub(crate) async fn real_is_ready(&self) -> bool {
-        let answer = ask(&self.real, "GET", "/readyz", Value::Null).await;
+        let answer = send_request(&self.real, "GET", "/readyz", Value::Null).await;
         answer.is_ok_and(|(status, _)| status == 200)
     }
 
@@ -109,38 +109,40 @@ impl Servers {
     }
 }
 
-fn request(method: &str, path: &str, body: Value) -> anyhow::Result<Step> {
+fn make_request(method: &str, path: &str, body: Value) -> anyhow::Result<Step> {
     Ok(serde_json::from_value(json!({
         "method": method, "path": path, "body": body, "headers": {"content-type": "application/json"},
     }))?)
 }
 
-async fn ask(client: &Client, method: &str, path: &str, body: Value) -> anyhow::Result<(u64, Value)> {
-    let answer = request(method, path, body)?.ask(client, &[], &Saved::new()).await?;
+async fn send_request(client: &Client, method: &str, path: &str, body: Value) -> anyhow::Result<(u64, Value)> {
+    let answer = make_request(method, path, body)?
+        .ask(client, &[], &Saved::new())
+        .await?;
     let status = answer.pointer("/status").and_then(Value::as_u64).unwrap_or_default();
     Ok((status, answer))
 }
 
 /// Creates the custom kinds, and waits until they are served. Kinds with a conversion webhook need the returned webhook as long as they exist.
-async fn define(client: &Client) -> anyhow::Result<Webhook> {
+async fn define_kinds(client: &Client) -> anyhow::Result<Webhook> {
     let webhook = Webhook::start(json!({"/convert": {"convert": {}}})).await?;
-    for mut definition in crate::kind::definitions()? {
+    for mut definition in crate::kind::read_definitions()? {
         if let Some(config) = definition.pointer_mut("/spec/conversion/webhook/clientConfig") {
             *config = webhook.client_config("/convert");
         }
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let (mut status, mut answer) = ask(client, "POST", path, definition.clone()).await?;
+        let (mut status, mut answer) = send_request(client, "POST", path, definition.clone()).await?;
         if status == 409 {
             // A previous run created it, and its webhook is gone.
             let name = definition.pointer("/metadata/name").and_then(Value::as_str);
             let one = format!("{path}/{}", name.context("a definition has no name")?);
-            let found = ask(client, "GET", &one, Value::Null).await?.1;
+            let found = send_request(client, "GET", &one, Value::Null).await?.1;
             if let Some(version) = found.pointer("/body/metadata/resourceVersion").cloned()
                 && let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut)
             {
                 metadata.insert("resourceVersion".to_owned(), version);
             }
-            (status, answer) = ask(client, "PUT", &one, definition.clone()).await?;
+            (status, answer) = send_request(client, "PUT", &one, definition.clone()).await?;
         }
         if !matches!(status, 200 | 201) {
             bail!("a definition of this suite is refused: {answer}");
@@ -154,7 +156,7 @@ async fn define(client: &Client) -> anyhow::Result<Webhook> {
                 .context("a version has no name")?;
             let path = format!("/apis/{}/{version}/{}", text("/spec/group"), text("/spec/names/plural"));
             eventually(SOON, || async {
-                let (status, answer) = ask(client, "GET", &path, Value::Null).await?;
+                let (status, answer) = send_request(client, "GET", &path, Value::Null).await?;
                 if status == 200 {
                     Ok(())
                 } else {
@@ -165,7 +167,7 @@ async fn define(client: &Client) -> anyhow::Result<Webhook> {
             // A definition exists before its schema is available for server-side apply.
             let path = format!("/openapi/v3/apis/{}/{version}", text("/spec/group"));
             eventually(SOON, || async {
-                let (_, answer) = ask(client, "GET", &path, Value::Null).await?;
+                let (_, answer) = send_request(client, "GET", &path, Value::Null).await?;
                 let kind = text("/spec/names/kind");
                 if answer.to_string().contains(&format!(".{kind}\"")) {
                     Ok(())
@@ -182,7 +184,7 @@ async fn define(client: &Client) -> anyhow::Result<Webhook> {
 /// Creates a namespace.
 pub(crate) async fn make_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    match ask(client, "POST", "/api/v1/namespaces", body).await? {
+    match send_request(client, "POST", "/api/v1/namespaces", body).await? {
         (201, _) => Ok(()),
         (_, answer) => bail!("the namespace of a story is refused: {answer}"),
     }

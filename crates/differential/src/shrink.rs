@@ -13,7 +13,7 @@ const BUDGET: usize = 120;
 ///
 /// # Errors
 /// If a server can't be reached.
-pub(crate) async fn shrink(
+pub(crate) async fn shrink_story(
     servers: &Servers,
     story: &[Step],
     first: Outcome,

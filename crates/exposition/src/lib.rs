@@ -56,7 +56,7 @@ impl Labels {
         }
         self.0.push_str(name);
         self.0.push_str("=\"");
-        let (value, is_cut) = cut(value);
+        let (value, is_cut) = cut_value(value);
         for letter in value.chars() {
             match letter {
                 '\\' => self.0.push_str("\\\\"),
@@ -74,7 +74,7 @@ impl Labels {
 }
 
 /// Returns the written part of a value, and whether the rest is cut.
-fn cut(value: &str) -> (&str, bool) {
+fn cut_value(value: &str) -> (&str, bool) {
     if value.len() <= LONGEST_VALUE {
         return (value, false);
     }

@@ -32,7 +32,7 @@ pub fn reserve_port() -> u16 {
     let begin = u16::try_from(std::process::id().wrapping_mul(97) % u32::from(COUNT)).unwrap_or_default();
     for offset in 0..COUNT {
         let port = FIRST + (begin + offset) % COUNT;
-        let Some(lock) = lock(folder.join(port.to_string())) else {
+        let Some(lock) = lock_file(folder.join(port.to_string())) else {
             continue;
         };
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -44,7 +44,7 @@ pub fn reserve_port() -> u16 {
 }
 
 /// Locks a file, and returns `None` if another process or another part of this one has the lock.
-fn lock(path: PathBuf) -> Option<File> {
+fn lock_file(path: PathBuf) -> Option<File> {
     let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     match file.try_lock() {
@@ -74,7 +74,7 @@ mod tests {
         let path = std::env::temp_dir()
             .join("tenure-test-ports")
             .join(ports.first().unwrap().to_string());
-        assert!(lock(path).is_none());
+        assert!(lock_file(path).is_none());
     }
 
     #[test]

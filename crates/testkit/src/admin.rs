@@ -146,7 +146,7 @@ impl Admin {
         let is_marked = MARKED.iter().any(|(_, marked)| kind == Some(marked));
         if let Some(label) = self.mark.filter(|_| is_marked) {
             if kind == Some("Namespace") {
-                self.gone(text(&object, "/metadata/name")?).await?;
+                self.wait_until_deleted(get_text(&object, "/metadata/name")?).await?;
             }
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
             let labels = metadata.map(|metadata| metadata.entry("labels").or_insert_with(|| json!({})));
@@ -154,18 +154,22 @@ impl Admin {
                 labels.insert(label.to_owned(), json!("true"));
             }
         }
-        let (api_version, kind) = (text(&object, "/apiVersion")?, text(&object, "/kind")?);
-        let namespace = text(&object, "/metadata/namespace").unwrap_or_default();
+        let (api_version, kind) = (get_text(&object, "/apiVersion")?, get_text(&object, "/kind")?);
+        let namespace = get_text(&object, "/metadata/namespace").unwrap_or_default();
         let api = self.api(api_version, kind, namespace).await?;
         let parameters = PatchParams::apply(manager).force();
         let applied = api
-            .patch(text(&object, "/metadata/name")?, &parameters, &Patch::Apply(&object))
+            .patch(
+                get_text(&object, "/metadata/name")?,
+                &parameters,
+                &Patch::Apply(&object),
+            )
             .await?;
         Ok(serde_json::to_value(applied)?)
     }
 
     /// Waits until a namespace is no longer being deleted.
-    async fn gone(&self, namespace: &str) -> Result<(), AdminError> {
+    async fn wait_until_deleted(&self, namespace: &str) -> Result<(), AdminError> {
         eventually(SOON, || async {
             let found = self
                 .get(("v1", "Namespace"), ("", namespace))
@@ -184,8 +188,8 @@ impl Admin {
     /// # Errors
     /// [`AdminError`].
     pub async fn create(&self, object: Value) -> Result<Value, AdminError> {
-        let (api_version, kind) = (text(&object, "/apiVersion")?, text(&object, "/kind")?);
-        let namespace = text(&object, "/metadata/namespace").unwrap_or_default();
+        let (api_version, kind) = (get_text(&object, "/apiVersion")?, get_text(&object, "/kind")?);
+        let namespace = get_text(&object, "/metadata/namespace").unwrap_or_default();
         let api = self.api(api_version, kind, namespace).await?;
         let object: DynamicObject = serde_json::from_value(object)?;
         Ok(serde_json::to_value(
@@ -344,7 +348,7 @@ impl Admin {
     }
 }
 
-fn text<'a>(object: &'a Value, pointer: &'static str) -> Result<&'a str, AdminError> {
+fn get_text<'a>(object: &'a Value, pointer: &'static str) -> Result<&'a str, AdminError> {
     object
         .pointer(pointer)
         .and_then(Value::as_str)

@@ -55,35 +55,35 @@ struct Planted {
 }
 
 /// The values of all tests of this process, and the values that were found: a process has one log.
-static EAR: Mutex<Ear> = Mutex::new(Ear {
+static LOG_SEARCH: Mutex<LogSearch> = Mutex::new(LogSearch {
     forms: Vec::new(),
-    heard: BTreeSet::new(),
+    found_forms: BTreeSet::new(),
 });
 
-struct Ear {
+struct LogSearch {
     forms: Vec<String>,
     /// Found forms, with the beginnings of their lines.
-    heard: BTreeSet<(String, String)>,
+    found_forms: BTreeSet<(String, String)>,
 }
 
 /// Receives the lines of the log.
 #[derive(Clone, Copy)]
-struct Listener;
+struct LogWriter;
 
-impl io::Write for Listener {
+impl io::Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
-        let mut ear = EAR.lock();
-        let heard: Vec<String> = ear
+        let mut log_search = LOG_SEARCH.lock();
+        let found_forms: Vec<String> = log_search
             .forms
             .iter()
             .filter(|form| text.contains(form.as_str()))
             .cloned()
             .collect();
-        for form in heard {
+        for form in found_forms {
             // The beginning of the line, without the value.
             let place = text.split(&form).next().unwrap_or_default().chars().take(200).collect();
-            ear.heard.insert((form, place));
+            log_search.found_forms.insert((form, place));
         }
         Ok(line.len())
     }
@@ -93,7 +93,7 @@ impl io::Write for Listener {
     }
 }
 
-impl MakeWriter<'_> for Listener {
+impl MakeWriter<'_> for LogWriter {
     type Writer = Self;
 
     fn make_writer(&self) -> Self {
@@ -132,10 +132,10 @@ impl Canary {
         let _already_listens = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
-            .with_writer(Listener)
+            .with_writer(LogWriter)
             .try_init();
         let mut canary = Self { planted: Vec::new() };
-        canary.try_hearing()?;
+        canary.check_log_is_searched()?;
         for namespace in namespaces {
             let word = make_word();
             let data: serde_json::Map<String, Value> =
@@ -162,7 +162,7 @@ impl Canary {
 
     fn listen_beside(&mut self, namespace: Option<&str>, value: &str) {
         let forms = list_forms(value);
-        EAR.lock().forms.extend(forms.iter().cloned());
+        LOG_SEARCH.lock().forms.extend(forms.iter().cloned());
         self.planted.push(Planted {
             namespace: namespace.map(str::to_owned),
             forms,
@@ -180,16 +180,16 @@ impl Canary {
     }
 
     /// Runs the control: a logged word must be found in the log.
-    fn try_hearing(&self) -> anyhow::Result<()> {
+    fn check_log_is_searched(&self) -> anyhow::Result<()> {
         let word = make_word();
-        EAR.lock().forms.push(word.clone());
+        LOG_SEARCH.lock().forms.push(word.clone());
         tracing::debug!(target: "tenure_testkit", word, "is this heard?");
-        let mut ear = EAR.lock();
-        ear.forms.retain(|form| *form != word);
-        let before = ear.heard.len();
-        ear.heard.retain(|(form, _)| *form != word);
+        let mut log_search = LOG_SEARCH.lock();
+        log_search.forms.retain(|form| *form != word);
+        let before = log_search.found_forms.len();
+        log_search.found_forms.retain(|(form, _)| *form != word);
         anyhow::ensure!(
-            ear.heard.len() < before,
+            log_search.found_forms.len() < before,
             "the log of this process is not heard: another subscriber has it"
         );
         Ok(())
@@ -201,7 +201,7 @@ impl Canary {
     /// The places where a value was found; also if a place could not be searched.
     pub async fn check(&self, admin: &Admin, texts: &[(&str, &str)], folders: &[&Path]) -> Result<(), String> {
         let mut found = Vec::new();
-        for (form, place) in &EAR.lock().heard {
+        for (form, place) in &LOG_SEARCH.lock().found_forms {
             let is_ours = self.planted.iter().any(|planted| planted.forms.contains(form));
             found.extend(is_ours.then(|| format!("the log, after {place:?}")));
         }
@@ -209,10 +209,10 @@ impl Canary {
             found.extend(self.is_in(text, None).then(|| (*name).to_owned()));
         }
         for folder in folders {
-            self.look_through(folder, &mut found)
+            self.search_folder(folder, &mut found)
                 .map_err(|error| format!("{}: {error}", folder.display()))?;
         }
-        self.look_at_objects(admin, &mut found)
+        self.search_objects(admin, &mut found)
             .await
             .map_err(|error| format!("not all objects could be looked at: {error}"))?;
         if found.is_empty() {
@@ -237,12 +237,12 @@ impl Canary {
             .any(|form| text.contains(form.as_str()))
     }
 
-    fn look_through(&self, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
+    fn search_folder(&self, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
             let path = entry.path();
             if entry.file_type()?.is_dir() {
-                self.look_through(&path, found)?;
+                self.search_folder(&path, found)?;
                 continue;
             }
             // A file that is deleted during the search needs no check.
@@ -263,7 +263,7 @@ impl Canary {
         Ok(())
     }
 
-    async fn look_at_objects(&self, admin: &Admin, found: &mut Vec<String>) -> Result<(), AdminError> {
+    async fn search_objects(&self, admin: &Admin, found: &mut Vec<String>) -> Result<(), AdminError> {
         let client = admin.client();
         for path in list_collections(admin).await? {
             let mut next = String::new();
@@ -298,10 +298,10 @@ impl Canary {
 
 impl Drop for Canary {
     fn drop(&mut self) {
-        let mut ear = EAR.lock();
+        let mut log_search = LOG_SEARCH.lock();
         let is_ours = |form: &String| self.planted.iter().any(|planted| planted.forms.contains(form));
-        ear.forms.retain(|form| !is_ours(form));
-        ear.heard.retain(|(form, _)| !is_ours(form));
+        log_search.forms.retain(|form| !is_ours(form));
+        log_search.found_forms.retain(|(form, _)| !is_ours(form));
     }
 }
 

@@ -17,7 +17,7 @@ use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
 
 use crate::admin::{Admin, AdminError, MARKED};
-use crate::installation::install;
+use crate::installation::install_objects;
 use crate::kubelet::remove_lane_pods;
 use crate::kubernetes::Kubernetes;
 use crate::sentry::Sentry;
@@ -89,7 +89,7 @@ impl Cluster {
                 (Kind::Existing(Box::new(config)), client)
             }
             None => {
-                let (sentry, send_away) = Sentry::post(settings);
+                let (sentry, send_away) = Sentry::new_enabled(settings);
                 let config = Config {
                     workload_status: true,
                     guard: Some(Arc::new(sentry)),
@@ -120,14 +120,14 @@ impl Cluster {
                     admin.apply(object).await?;
                 }
             }
-            Kind::Existing(_) => install(&admin, objects.collect()).await?,
+            Kind::Existing(_) => install_objects(&admin, objects.collect()).await?,
         }
         eventually(SOON, || check_kinds_are_served(&admin)).await?;
         if let Kind::Existing(_) = kind {
-            clear(&admin).await?;
+            clear_cluster(&admin).await?;
             admin = Admin::marking(client, TEST_LABEL);
         }
-        let controller_token = token(&admin).await?;
+        let controller_token = request_token(&admin).await?;
         Ok(Self {
             admin,
             controller_token,
@@ -288,8 +288,8 @@ async fn check_not_ending(admin: &Admin) -> anyhow::Result<()> {
     match found.filter(|found| found.pointer("/metadata/deletionTimestamp").is_some()) {
         None => Ok(()),
         Some(found) => {
-            let told = found.pointer("/status/conditions").cloned().unwrap_or_default();
-            anyhow::bail!("namespace {PLATFORM_NAMESPACE} is still being deleted: {told}")
+            let conditions = found.pointer("/status/conditions").cloned().unwrap_or_default();
+            anyhow::bail!("namespace {PLATFORM_NAMESPACE} is still being deleted: {conditions}")
         }
     }
 }
@@ -301,7 +301,7 @@ async fn check_kinds_are_served(admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn clear(admin: &Admin) -> anyhow::Result<()> {
+async fn clear_cluster(admin: &Admin) -> anyhow::Result<()> {
     // Removes webhook configurations whose server is gone.
     for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);
@@ -396,7 +396,7 @@ async fn free_and_delete(admin: &Admin, kind: (&str, &str), target: (&str, &str)
     }
 }
 
-async fn token(admin: &Admin) -> anyhow::Result<String> {
+async fn request_token(admin: &Admin) -> anyhow::Result<String> {
     let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "expirationSeconds": 3600 } });
     let request = http::Request::post(format!(
         "/api/v1/namespaces/{PLATFORM_NAMESPACE}/serviceaccounts/{CONTROLLER_SERVICE_ACCOUNT}/token"

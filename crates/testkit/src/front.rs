@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::webhook::certify;
+use crate::webhook::create_certificate;
 
 /// An answer of a front.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
@@ -33,7 +33,7 @@ impl Front {
         F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
         A: Future<Output = Answer> + Send + 'static,
     {
-        let (tls, authority) = certify()?;
+        let (tls, authority) = create_certificate()?;
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let port = listener.local_addr()?.port();

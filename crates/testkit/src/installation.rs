@@ -23,10 +23,10 @@ static APPLIED: Mutex<BTreeMap<Name, State>> = Mutex::new(BTreeMap::new());
 ///
 /// # Errors
 /// [`AdminError`].
-pub(crate) async fn install(admin: &Admin, objects: Vec<Value>) -> Result<(), AdminError> {
+pub(crate) async fn install_objects(admin: &Admin, objects: Vec<Value>) -> Result<(), AdminError> {
     let applied = || APPLIED.lock().unwrap_or_else(PoisonError::into_inner);
     let known = applied().clone();
-    let names = objects.iter().map(name);
+    let names = objects.iter().map(name_of_object);
     let kinds: BTreeSet<[String; 2]> = names.map(|[version, kind, ..]| [version, kind]).collect();
     let mut found = BTreeMap::new();
     if !known.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) async fn install(admin: &Admin, objects: Vec<Value>) -> Result<(), Ad
         }
     }
     for object in objects {
-        let name = name(&object);
+        let name = name_of_object(&object);
         if known.contains_key(&name) && known.get(&name) == found.get(&name) {
             continue;
         }
@@ -47,7 +47,7 @@ pub(crate) async fn install(admin: &Admin, objects: Vec<Value>) -> Result<(), Ad
     Ok(())
 }
 
-fn name(object: &Value) -> Name {
+fn name_of_object(object: &Value) -> Name {
     ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"].map(|pointer| {
         let text = object.pointer(pointer).and_then(Value::as_str);
         text.unwrap_or_default().to_owned()

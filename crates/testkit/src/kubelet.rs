@@ -52,7 +52,7 @@ impl Kubelet {
         let working = tokio::spawn(async move {
             let mut pods: BTreeMap<String, Running> = BTreeMap::new();
             loop {
-                if let Err(error) = look(&client, (&program, &folder), &mut pods).await {
+                if let Err(error) = update_pods(&client, (&program, &folder), &mut pods).await {
                     // The API server may be ending, or the object may be deleted just now.
                     tracing::debug!(%error, "the test's kubelet");
                 }
@@ -88,7 +88,7 @@ async fn list(client: &kube::Client, api: &str, resource: &str) -> anyhow::Resul
     Ok(ObjectView::of(&listed).list("/items").to_vec())
 }
 
-async fn look(
+async fn update_pods(
     client: &kube::Client,
     (program, folder): (&Path, &Path),
     pods: &mut BTreeMap<String, Running>,
@@ -109,7 +109,7 @@ async fn look(
             }
             Some(running) => {
                 if running.child.try_wait()?.is_some() {
-                    running.child = spawn(program, &running.container, &running.folder)?;
+                    running.child = spawn_container(program, &running.container, &running.folder)?;
                 }
                 mount_authority(client, pod, &running.folder).await?;
             }
@@ -131,7 +131,7 @@ async fn look(
 }
 
 /// Returns the folder of a volume, by its name.
-fn locate(folder: &Path, volume: &str) -> PathBuf {
+fn volume_folder(folder: &Path, volume: &str) -> PathBuf {
     folder.join(volume)
 }
 
@@ -146,11 +146,11 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
     }
     for volume in view.list("/spec/volumes") {
         let name = ObjectView::of(volume).read_text("/name");
-        std::fs::create_dir_all(locate(&folder, name))?;
+        std::fs::create_dir_all(volume_folder(&folder, name))?;
         for source in ObjectView::of(volume).list("/projected/sources") {
             let token = request_token(client, pod, source).await?;
             let path = ObjectView::of(source).read_text("/serviceAccountToken/path");
-            std::fs::write(locate(&folder, name).join(path), token)?;
+            std::fs::write(volume_folder(&folder, name).join(path), token)?;
         }
     }
     if !mount_authority(client, pod, &folder).await? {
@@ -163,7 +163,7 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
     let container = read_container(container, &folder)?;
     Ok(Running {
         name: view.read_text("/metadata/name").to_owned(),
-        child: spawn(program, &container, &folder)?,
+        child: spawn_container(program, &container, &folder)?,
         container,
         folder,
     })
@@ -181,7 +181,7 @@ fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container>
         let mut argument = argument.as_str().context("an argument")?.to_owned();
         for mount in view.list("/volumeMounts") {
             let mount = ObjectView::of(mount);
-            let place = locate(folder, mount.read_text("/name"));
+            let place = volume_folder(folder, mount.read_text("/name"));
             argument = argument.replace(mount.read_text("/mountPath"), &place.display().to_string());
         }
         if argument.starts_with("--health-address=") {
@@ -203,7 +203,7 @@ fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container>
     })
 }
 
-fn spawn(program: &Path, container: &Container, folder: &Path) -> std::io::Result<Child> {
+fn spawn_container(program: &Path, container: &Container, folder: &Path) -> std::io::Result<Child> {
     let (filter, log) = match std::env::var("TENURE_TEST_LANE_LOG") {
         Ok(filter) => (filter, Stdio::inherit()),
         Err(_) => {
@@ -243,7 +243,7 @@ async fn mount_authority(client: &kube::Client, pod: &Value, folder: &Path) -> a
         };
         let data = ObjectView::of(&found).find("/data").and_then(Value::as_object);
         for (key, value) in data.into_iter().flatten() {
-            let path = locate(folder, volume.read_text("/name")).join(key);
+            let path = volume_folder(folder, volume.read_text("/name")).join(key);
             let text = value.as_str().unwrap_or_default();
             if std::fs::read_to_string(&path).ok().as_deref() != Some(text) {
                 std::fs::write(path, text)?;

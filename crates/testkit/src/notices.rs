@@ -114,7 +114,7 @@ impl NoticeServer {
     #[must_use]
     pub fn list(&self, path: &str) -> Vec<Notice> {
         let notices = self.shared.notices.lock();
-        let of_path = notices.iter().filter(|notice| split(&notice.target) == path);
+        let of_path = notices.iter().filter(|notice| path_of_target(&notice.target) == path);
         of_path.cloned().collect()
     }
 
@@ -139,8 +139,8 @@ impl NoticeServer {
             let found = self.list(path).into_iter().find(|notice| is_meant(notice));
             let other = || {
                 let came = self.list_all();
-                let told = came.iter().map(|notice| format!("{} {}", notice.method, notice.target));
-                format!("nothing as said came to {path}: {:?}", told.collect::<Vec<_>>())
+                let listed = came.iter().map(|notice| format!("{} {}", notice.method, notice.target));
+                format!("nothing as said came to {path}: {:?}", listed.collect::<Vec<_>>())
             };
             std::future::ready(found.ok_or_else(other))
         };
@@ -148,13 +148,13 @@ impl NoticeServer {
     }
 }
 
-fn split(target: &str) -> &str {
+fn path_of_target(target: &str) -> &str {
     target.split('?').next().unwrap_or_default()
 }
 
 async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     while let Some(notice) = read(&mut stream).await {
-        let path = split(&notice.target).to_owned();
+        let path = path_of_target(&notice.target).to_owned();
         let manner = {
             let mut manners = shared.manners.lock();
             let of_path = manners.get_mut(&path);
@@ -173,7 +173,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             *shared.waiting.lock().entry(path).or_default() -= 1;
             return;
         }
-        if !answer(&mut stream, &notice, manner.unwrap_or(Manner::Status(200))).await {
+        if !answer_notice(&mut stream, &notice, manner.unwrap_or(Manner::Status(200))).await {
             return;
         }
     }
@@ -184,7 +184,7 @@ async fn wait_until_closed(stream: &mut TcpStream) {
     while stream.read(&mut ignored).await.is_ok_and(|length| length > 0) {}
 }
 
-async fn answer(stream: &mut TcpStream, notice: &Notice, manner: Manner) -> bool {
+async fn answer_notice(stream: &mut TcpStream, notice: &Notice, manner: Manner) -> bool {
     let (status, headers, body) = match manner {
         Manner::Status(status) => (status, Vec::new(), Vec::new()),
         Manner::Full(status, headers, body) => (status, headers, body.into_bytes()),

@@ -32,10 +32,10 @@ pub async fn check_reach(admin: &Admin, tenant: &str) -> Result<(), String> {
             objects.push(object);
         }
     }
-    search(&objects, tenant)
+    search_beyond(&objects, tenant)
 }
 
-fn search(objects: &[Value], tenant: &str) -> Result<(), String> {
+fn search_beyond(objects: &[Value], tenant: &str) -> Result<(), String> {
     let cluster = Cluster::read(objects, &Coverage::default());
     let beyond = list_beyond(&cluster, tenant)?;
     if beyond.is_empty() {

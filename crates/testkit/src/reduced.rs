@@ -90,14 +90,14 @@ impl Reductions {
             let mut state = self.0.lock();
             state.asked += usize::from(is_discovery);
             if is_aggregated && state.discovery == DiscoveryForm::Refused {
-                return Ok(refuse(
+                return Ok(make_refusal(
                     406,
                     "NotAcceptable",
                     "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
                 ));
             }
             if state.failing.iter().any(|failing| is_at(&path, failing)) {
-                return Ok(refuse(503, "ServiceUnavailable", "service unavailable"));
+                return Ok(make_refusal(503, "ServiceUnavailable", "service unavailable"));
             }
             if is_aggregated && (state.discovery == DiscoveryForm::Older) {
                 request
@@ -186,7 +186,7 @@ fn remove_hidden(document: &mut Value, path: &str, hidden: &BTreeSet<(String, St
     }
 }
 
-fn refuse(code: u16, reason: &str, message: &str) -> Response<Body> {
+fn make_refusal(code: u16, reason: &str, message: &str) -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code,
     });

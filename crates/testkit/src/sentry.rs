@@ -18,7 +18,7 @@ pub(crate) struct Sentry {
 
 impl Sentry {
     /// Returns an enabled guard, and the flag that disables it.
-    pub(crate) fn post(settings: Settings) -> (Self, Arc<AtomicBool>) {
+    pub(crate) fn new_enabled(settings: Settings) -> (Self, Arc<AtomicBool>) {
         let is_away = Arc::<AtomicBool>::default();
         let sentry = Self {
             guard: EmbeddedGuard::new(settings),

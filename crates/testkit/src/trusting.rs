@@ -71,7 +71,7 @@ impl TrustingFront {
 
     /// Returns the tokens that were received since the last call, each once.
     #[must_use]
-    pub fn taken(&self) -> Vec<String> {
+    pub fn take_shown(&self) -> Vec<String> {
         let mut shown = std::mem::take(&mut *self.shown.lock());
         shown.sort();
         shown.dedup();

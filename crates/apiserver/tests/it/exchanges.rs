@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_apiserver::Server;
-use tenure_testkit::exchange::{Names, Normal, Saved, Step, differences, unnumbered};
+use tenure_testkit::exchange::{Names, Normal, Saved, Step, list_differences, strip_numbers};
 
 /// How long a step that waits for controllers is repeated: longer than they take on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -30,7 +30,7 @@ pub(crate) async fn differing(
     let mut normal = Normal::new(names);
     let plain = |value: &Value, normal: &mut Normal| {
         let value = normal.normal(value);
-        if numbered { value } else { unnumbered(&value) }
+        if numbered { value } else { strip_numbers(&value) }
     };
     let mut out = String::new();
     for (index, step) in steps.iter().enumerate() {
@@ -52,10 +52,10 @@ pub(crate) async fn differing(
         }
         let mut as_recorded = Normal::default();
         let want = plain(&step.want, &mut as_recorded);
-        let mut found = differences(&want, &plain(&got, &mut normal), &step.known);
+        let mut found = list_differences(&want, &plain(&got, &mut normal), &step.known);
         let want = json!({"seen": plain(&json!(step.seen), &mut as_recorded)});
         let got = json!({"seen": plain(&seen(), &mut normal)});
-        found.extend(differences(&want, &got, &step.known));
+        found.extend(list_differences(&want, &got, &step.known));
         if !found.is_empty() {
             writeln!(out, "step {index}: {} {} {}", step.method, step.path, step.body).unwrap();
         }

@@ -28,7 +28,7 @@ pub(crate) async fn check(scenario: &str, answers: &str) {
         ("127.0.0.1:@PORT", address.as_str()),
         ("@CA", webhook.ca.as_str()),
     ];
-    let out = differing(&server, scenario, &names, || webhook.taken()).await;
+    let out = differing(&server, scenario, &names, || webhook.take_requests()).await;
     server.close().await;
     assert!(out.is_empty(), "{scenario}:\n{out}");
 }

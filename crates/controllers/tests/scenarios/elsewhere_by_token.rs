@@ -119,7 +119,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
             })
         };
         stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
-        assert_eq!(front.taken(), [""; 0], "{expected}: a token went out");
+        assert_eq!(front.take_shown(), [""; 0], "{expected}: a token went out");
     }
 
     // The control: a token for the other cluster, which is not valid here.
@@ -132,7 +132,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
         stage.get(CONFIG_MAP, ("shop", "a")).await.is_none(),
         "nothing is applied here"
     );
-    let shown = front.taken();
+    let shown = front.take_shown();
     assert_eq!(shown.len(), 1, "one token is used until it ends");
     for token in &shown {
         stage.listen_for(namespace, token);

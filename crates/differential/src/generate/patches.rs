@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::{Faults, MANAGERS, Story, overlay, set};
+use super::{Faults, MANAGERS, Story, merge_into, set};
 use crate::kind::Kind;
 
 impl Story<'_> {
     pub(super) fn patch_fields(&mut self, kind: &Kind, subresource: &str) -> Vec<(String, Value)> {
         match subresource {
-            "" => self.fields(kind, 3),
+            "" => self.choose_fields(kind, 3),
             "/status" => self.status_fields(kind, 2),
-            _ => vec![self.replicas()],
+            _ => vec![self.choose_replicas()],
         }
     }
 
-    pub(super) fn replicas(&mut self) -> (String, Value) {
+    pub(super) fn choose_replicas(&mut self) -> (String, Value) {
         let values = [
             json!(0),
             json!(1),
@@ -107,29 +107,29 @@ impl Story<'_> {
                 json!(format!("${{{seen}:metadata/resourceVersion}}")),
             );
         }
-        let mut manager = self.manager();
+        let mut manager = self.field_manager_options();
         if self.random.chance(2) {
             manager.push("force=true".to_owned());
         }
-        let query = self.options(manager);
+        let query = self.write_options(manager);
         let path = format!("{}/{name}{subresource}{query}", kind.path(version));
         self.push(kind, name, "PATCH", path, body, content_type);
     }
 
     pub(super) fn apply(&mut self, kind: &Kind, version: &str, name: &str, subresource: &str) {
-        let mut body = Self::header(kind, version, name);
+        let mut body = Self::object_header(kind, version, name);
         match subresource {
             "" => {
                 if self.random.chance(70) {
-                    overlay(&mut body, &kind.base);
+                    merge_into(&mut body, &kind.base);
                 }
-                for (pointer, value) in self.fields(kind, 4) {
+                for (pointer, value) in self.choose_fields(kind, 4) {
                     set(&mut body, &pointer, value);
                 }
             }
             "/scale" => {
                 body = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}});
-                let (pointer, value) = self.replicas();
+                let (pointer, value) = self.choose_replicas();
                 set(&mut body, &pointer, value);
             }
             _ => {
@@ -138,7 +138,7 @@ impl Story<'_> {
                 }
             }
         }
-        let body = self.spoil(body);
+        let body = self.spoil_body(body);
         let mut options = Vec::new();
         if !self.random.chance(2) {
             options.extend(
@@ -150,14 +150,14 @@ impl Story<'_> {
         if self.random.chance(40) {
             options.push("force=true".to_owned());
         }
-        let query = self.options(options);
+        let query = self.write_options(options);
         let path = format!("{}/{name}{subresource}{query}", kind.path(version));
         self.push(kind, name, "PATCH", path, body, "application/apply-patch+yaml");
     }
 
-    pub(super) fn on_status(&mut self, kind: &Kind, version: &str, name: &str) {
+    pub(super) fn write_status(&mut self, kind: &Kind, version: &str, name: &str) {
         match self.random.below(10) {
-            0..=2 => self.edit(kind, version, name, "/status"),
+            0..=2 => self.edit_object(kind, version, name, "/status"),
             3..=4 => self.merge_patch(kind, version, name, "/status"),
             5 => self.json_patch(kind, version, name, "/status"),
             6 => self.strategic_patch(kind, version, name, "/status"),
@@ -165,7 +165,7 @@ impl Story<'_> {
         }
     }
 
-    pub(super) fn on_scale(&mut self, kind: &Kind, version: &str, name: &str) {
+    pub(super) fn write_scale(&mut self, kind: &Kind, version: &str, name: &str) {
         match self.random.below(10) {
             0 => self.push(
                 kind,
@@ -177,10 +177,10 @@ impl Story<'_> {
             ),
             1..=3 => {
                 let mut body = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}});
-                let (pointer, value) = self.replicas();
+                let (pointer, value) = self.choose_replicas();
                 set(&mut body, &pointer, value);
-                let manager = self.manager();
-                let query = self.options(manager);
+                let manager = self.field_manager_options();
+                let query = self.write_options(manager);
                 let path = format!("{}/{name}/scale{query}", kind.path(version));
                 self.push(kind, name, "PUT", path, body, "application/json");
             }

@@ -26,7 +26,7 @@ const HEARSAY: f64 = 0.1;
 
 impl Plot {
     /// Checks whether a story with this theme uses this kind.
-    pub(super) fn has(self, kind: &Kind) -> bool {
+    pub(super) fn uses_kind(self, kind: &Kind) -> bool {
         match self {
             Self::None => true,
             Self::Weak => ROLES.contains(&kind.kind.as_str()),
@@ -37,7 +37,7 @@ impl Plot {
 
 impl Story<'_> {
     /// Adds the first steps of a story.
-    pub(super) fn begin(&mut self, plot: Plot) {
+    pub(super) fn begin_plot(&mut self, plot: Plot) {
         match plot {
             Plot::None => {}
             Plot::Weak => self.begin_weak(),
@@ -46,17 +46,17 @@ impl Story<'_> {
     }
 
     /// Adds the last steps, so that other stories find nothing of it.
-    pub(super) fn end(&mut self, plot: Plot) {
+    pub(super) fn end_plot(&mut self, plot: Plot) {
         if plot == Plot::Policy {
             for plural in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
-                self.ask("DELETE", format!("{POLICIES}/{plural}/@NS"), Value::Null);
+                self.push_request("DELETE", format!("{POLICIES}/{plural}/@NS"), Value::Null);
             }
         }
     }
 
-    fn ask(&mut self, method: &str, path: String, body: Value) {
-        let nobody = Kind::default();
-        self.push(&nobody, "", method, path, body, "application/json");
+    fn push_request(&mut self, method: &str, path: String, body: Value) {
+        let no_kind = Kind::default();
+        self.push(&no_kind, "", method, path, body, "application/json");
     }
 
     fn begin_weak(&mut self) {
@@ -89,7 +89,7 @@ impl Story<'_> {
         {
             rules.push(rule.clone());
         }
-        self.ask(
+        self.push_request(
             "POST",
             format!("{roles}/roles"),
             json!({"metadata": {"name": "weak"}, "rules": rules}),
@@ -98,10 +98,10 @@ impl Story<'_> {
             "metadata": {"name": "weak"}, "roleRef": {"apiGroup": group, "kind": "Role", "name": "weak"},
             "subjects": [{"apiGroup": group, "kind": "User", "name": "weak"}],
         });
-        self.ask("POST", format!("{roles}/rolebindings"), binding);
+        self.push_request("POST", format!("{roles}/rolebindings"), binding);
         let wanted = json!({"namespace": "@NS", "verb": "get", "resource": "pods"});
         let review = json!({"spec": {"resourceAttributes": wanted}});
-        self.ask(
+        self.push_request(
             "POST",
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(),
             review,
@@ -120,7 +120,7 @@ impl Story<'_> {
     }
 
     /// Adapts the steps that were just added to the theme.
-    pub(super) fn turn(&mut self, plot: Plot, added: usize) {
+    pub(super) fn adapt_steps(&mut self, plot: Plot, added: usize) {
         if plot == Plot::Weak && self.random.chance(60) {
             self.as_weak(added);
             if let Some(step) = self.steps.iter_mut().rev().take(added).last() {
@@ -169,12 +169,12 @@ impl Story<'_> {
             "variables": [{"name": "labels", "expression": "has(object.metadata.labels) ? object.metadata.labels : {}"}],
             "validations": validations,
         }});
-        self.ask("POST", format!("{POLICIES}/validatingadmissionpolicies"), policy);
+        self.push_request("POST", format!("{POLICIES}/validatingadmissionpolicies"), policy);
         let actions = self.random.pick(&actions).cloned().unwrap_or_default();
         let binding = json!({"metadata": {"name": "@NS"}, "spec": {"policyName": "@NS", "validationActions": actions}});
-        self.ask("POST", format!("{POLICIES}/validatingadmissionpolicybindings"), binding);
+        self.push_request("POST", format!("{POLICIES}/validatingadmissionpolicybindings"), binding);
         let denied = json!({"metadata": {"name": "denied"}, "data": {"b": "1", "deny": "me", "zzz": "x"}});
-        self.ask(
+        self.push_request(
             "POST",
             "/api/v1/namespaces/@NS/configmaps?dryRun=All".to_owned(),
             denied,

@@ -17,7 +17,7 @@ const FORMS: [&str; 6] = [
 
 impl Story<'_> {
     /// Requests another form for the answer of the last step: one of the first `of`.
-    fn in_some_form(&mut self, of: usize) {
+    fn request_form(&mut self, of: usize) {
         let known = if self.faults == Faults::Few { of.min(4) } else { of };
         let form = self.random.pick(FORMS.get(..known).unwrap_or_default()).copied();
         if let (Some(step), Some(form)) = (self.steps.last_mut(), form) {
@@ -36,14 +36,14 @@ impl Story<'_> {
         let path = format!("{}/{name}{subresource}", kind.path(version));
         if subresource != "/scale" && self.random.chance(25) {
             self.push(kind, "", "GET", path, Value::Null, "");
-            self.in_some_form(FORMS.len());
+            self.request_form(FORMS.len());
         } else {
             self.push(kind, name, "GET", path, Value::Null, "");
         }
     }
 
     /// Returns a selector: a list of objects without a namespace should show only those of this story.
-    fn selection(&mut self, kind: &Kind) -> String {
+    fn selection_options(&mut self, kind: &Kind) -> String {
         if kind.cluster {
             let name = self.random.pick(&NAMES).copied().unwrap_or_default();
             return format!("fieldSelector=metadata.name%3D@NS-{name}");
@@ -81,7 +81,7 @@ impl Story<'_> {
 
     pub(super) fn list(&mut self, kind: &Kind, version: &str) {
         let mut query = Vec::new();
-        let selection = self.selection(kind);
+        let selection = self.selection_options(kind);
         if !selection.is_empty() {
             query.push(selection);
         }
@@ -114,7 +114,7 @@ impl Story<'_> {
                     query.push(format!("includeObject={include}"));
                 }
                 self.push_list(kind, version, &query);
-                self.in_some_form(FORMS.len());
+                self.request_form(FORMS.len());
             }
             _ => self.push_list(kind, version, &query),
         }
@@ -167,7 +167,7 @@ impl Story<'_> {
         self.push(kind, "", "GET", path, json!(null), "");
         if self.random.chance(30) {
             // An event is one object.
-            self.in_some_form(2);
+            self.request_form(2);
         }
     }
 }

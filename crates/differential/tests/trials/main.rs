@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use tenure_differential::{Embedded, Story, read_stories, replay};
+use tenure_differential::{Embedded, Story, read_stories, replay_story};
 use tenure_trials::{Suite, name_of_line};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
@@ -18,12 +18,12 @@ struct Listener {
 
 impl Listener {
     /// Runs a story, and returns the difference.
-    fn tell(&self, story: &Story) -> Result<(), String> {
-        let told = self.runtime.block_on(async {
+    fn run_story(&self, story: &Story) -> Result<(), String> {
+        let difference = self.runtime.block_on(async {
             let embedded = self.embedded.get_or_try_init(Embedded::start).await?;
-            replay(embedded, &story.steps).await
+            replay_story(embedded, &story.steps).await
         });
-        let Some(difference) = told.map_err(|error| format!("{error:#}"))? else {
+        let Some(difference) = difference.map_err(|error| format!("{error:#}"))? else {
             return Ok(());
         };
         let mut text = format!("{}, step {}", story.title, difference.step);
@@ -49,7 +49,9 @@ fn main() -> anyhow::Result<ExitCode> {
     });
     let cases = stories.into_iter().enumerate().map(|(index, story)| {
         let listener = listener.clone();
-        (name_of_line(index + 1, &story.title), move || listener.tell(&story))
+        (name_of_line(index + 1, &story.title), move || {
+            listener.run_story(&story)
+        })
     });
     let mut suite = Suite::default();
     suite.add("stories", 258, cases);

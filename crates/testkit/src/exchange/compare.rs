@@ -4,13 +4,19 @@ use serde_json::{Map, Value};
 
 /// Returns the paths at which two answers differ, with both values, except those at or below a known path.
 #[must_use]
-pub fn differences(want: &Value, got: &Value, known: &Map<String, Value>) -> Vec<(String, Value, Value)> {
+pub fn list_differences(want: &Value, got: &Value, known: &Map<String, Value>) -> Vec<(String, Value, Value)> {
     let mut found = Vec::new();
-    compare("", want, got, known, &mut found);
+    collect_differences("", want, got, known, &mut found);
     found
 }
 
-fn compare(path: &str, want: &Value, got: &Value, known: &Map<String, Value>, found: &mut Vec<(String, Value, Value)>) {
+fn collect_differences(
+    path: &str,
+    want: &Value,
+    got: &Value,
+    known: &Map<String, Value>,
+    found: &mut Vec<(String, Value, Value)>,
+) {
     let is_known = known.iter().any(|(pointer, _)| {
         path.strip_prefix(pointer.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -27,12 +33,12 @@ fn compare(path: &str, want: &Value, got: &Value, known: &Map<String, Value>, fo
             for key in keys {
                 let escaped = key.replace('~', "~0").replace('/', "~1");
                 let (want, got) = (want.get(key).unwrap_or(&missing), got.get(key).unwrap_or(&missing));
-                compare(&format!("{path}/{escaped}"), want, got, known, found);
+                collect_differences(&format!("{path}/{escaped}"), want, got, known, found);
             }
         }
         (Value::Array(want), Value::Array(got)) if want.len() == got.len() => {
             for (index, (want, got)) in want.iter().zip(got).enumerate() {
-                compare(&format!("{path}/{index}"), want, got, known, found);
+                collect_differences(&format!("{path}/{index}"), want, got, known, found);
             }
         }
         _ => found.push((path.to_owned(), want.clone(), got.clone())),

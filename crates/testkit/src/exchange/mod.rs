@@ -18,8 +18,8 @@ use kube::client::Body;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use compare::differences;
-pub use normal::{Normal, unnumbered};
+pub use compare::list_differences;
+pub use normal::{Normal, strip_numbers};
 
 /// One request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ impl Step {
     /// # Errors
     /// If the request can't be built or the connection fails; no answer of the server is an error.
     pub async fn ask(&self, client: &kube::Client, names: Names<'_>, saved: &Saved) -> anyhow::Result<Value> {
-        let fill = |text: &str| fill(text, names, saved);
+        let fill = |text: &str| fill_placeholders(text, names, saved);
         let mut request = Request::builder()
             .method(self.method.as_str())
             .uri(fill(&self.path))
@@ -135,7 +135,7 @@ impl Step {
 
 /// Replaces placeholders and references to earlier answers in a text. A missing value becomes `0`, as a version or a
 /// name.
-fn fill(text: &str, names: Names<'_>, saved: &Saved) -> String {
+fn fill_placeholders(text: &str, names: Names<'_>, saved: &Saved) -> String {
     let text = names
         .iter()
         .fold(text.to_owned(), |text, (stands, is)| text.replace(stands, is));

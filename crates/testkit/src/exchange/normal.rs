@@ -50,10 +50,10 @@ impl Normal {
 
     /// Returns an answer with placeholders for the server's values.
     pub fn normal(&mut self, answer: &Value) -> Value {
-        self.value(answer, "", false)
+        self.normalize_value(answer, "", false)
     }
 
-    fn name(&mut self, kind: &'static str, value: &str) -> String {
+    fn number_name(&mut self, kind: &'static str, value: &str) -> String {
         let count = self.count.entry(kind).or_default();
         let number = self.known.entry((kind, value.to_owned())).or_insert_with(|| {
             *count += 1;
@@ -62,7 +62,7 @@ impl Normal {
         format!("<{kind}:{number}>")
     }
 
-    fn value(&mut self, value: &Value, key: &str, in_list: bool) -> Value {
+    fn normalize_value(&mut self, value: &Value, key: &str, in_list: bool) -> Value {
         match value {
             Value::Object(map) => {
                 self.learn_generated(map);
@@ -75,16 +75,19 @@ impl Normal {
                         "resourceVersion" => in_list,
                         _ => false,
                     };
-                    let value = self.value(value, key, of_list);
-                    normal.insert(self.text(key), value);
+                    let value = self.normalize_value(value, key, of_list);
+                    normal.insert(self.normalize_text(key), value);
                 }
                 Value::Object(normal)
             }
             Value::Array(items) if key == "managedFields" => self.managed_fields(items),
-            Value::Array(items) => items.iter().map(|item| self.value(item, key, false)).collect(),
+            Value::Array(items) => items
+                .iter()
+                .map(|item| self.normalize_value(item, key, false))
+                .collect(),
             Value::Number(port) if matches!(key, "nodePort" | "healthCheckNodePort") => {
                 if port.as_i64().is_some_and(|port| (30_000..32_768).contains(&port)) {
-                    json!(self.name("port", &port.to_string()))
+                    json!(self.number_name("port", &port.to_string()))
                 } else {
                     value.clone()
                 }
@@ -94,13 +97,13 @@ impl Normal {
                     return json!(if in_list {
                         "<rv>".to_owned()
                     } else {
-                        self.name("rv", text)
+                        self.number_name("rv", text)
                     });
                 }
                 if key == "continue" && !text.is_empty() {
                     return json!("<continue>");
                 }
-                json!(self.text(text))
+                json!(self.normalize_text(text))
             }
             other => other.clone(),
         }
@@ -111,12 +114,12 @@ impl Normal {
         let (name, base) = (text("name"), text("generateName"));
         let suffix = name.strip_prefix(base).unwrap_or_default();
         if !base.is_empty() && suffix.len() == 5 && !self.generated.iter().any(|(known, _)| known == name) {
-            let token = self.name("name", name);
+            let token = self.number_name("name", name);
             self.generated.push((name.to_owned(), token));
         }
     }
 
-    fn text(&mut self, text: &str) -> String {
+    fn normalize_text(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
         for (stands, is) in &self.surroundings {
             text = text.replace(is.as_str(), stands);
@@ -129,21 +132,21 @@ impl Normal {
             .replace_all(&text, |captures: &Captures<'_>| {
                 let named = |name: &str| captures.name(name).map(|found| found.as_str().to_owned());
                 if let Some(uid) = named("uid") {
-                    self.name("uid", &uid)
+                    self.number_name("uid", &uid)
                 } else if let Some(name) = named("generated") {
-                    self.name("name", &name)
+                    self.number_name("name", &name)
                 } else if let Some(address) = named("address") {
-                    self.name("address", &address)
+                    self.number_name("address", &address)
                 } else if let Some(version) = named("record") {
                     let place = named("place").unwrap_or_default();
-                    format!("in {place} ({})", self.name("rv", &version))
+                    format!("in {place} ({})", self.number_name("rv", &version))
                 } else if let Some(version) = named("stored") {
-                    format!("ResourceVersion in object meta: {}", self.name("rv", &version))
+                    format!("ResourceVersion in object meta: {}", self.number_name("rv", &version))
                 } else if let Some(version) = named("quoted") {
-                    format!("\"resourceVersion\":\"{}\"", self.name("rv", &version))
+                    format!("\"resourceVersion\":\"{}\"", self.number_name("rv", &version))
                 } else if let Some(port) = named("node") {
                     let [served, protocol] = ["served", "protocol"].map(|name| named(name).unwrap_or_default());
-                    format!("{served}:{}/{protocol}", self.name("port", &port))
+                    format!("{served}:{}/{protocol}", self.number_name("port", &port))
                 } else if named("volume").is_some() {
                     "kube-api-access-<suffix>".to_owned()
                 } else if named("current").is_some() {
@@ -184,7 +187,10 @@ impl Normal {
         let in_order = !times_are_known || entries.is_sorted_by_key(order);
         let mut sorted = entries.to_vec();
         sorted.sort_by_key(timeless);
-        let mut sorted: Vec<Value> = sorted.iter().map(|entry| self.value(entry, "", false)).collect();
+        let mut sorted: Vec<Value> = sorted
+            .iter()
+            .map(|entry| self.normalize_value(entry, "", false))
+            .collect();
         if !in_order {
             sorted.push(json!("<not in order>"));
         }
@@ -194,7 +200,7 @@ impl Normal {
 
 /// Removes the numbers from a normal answer: the form of recordings that were made without them.
 #[must_use]
-pub fn unnumbered(value: &Value) -> Value {
+pub fn strip_numbers(value: &Value) -> Value {
     let strip = |text: &str| {
         NUMBER.as_ref().map_or_else(
             || text.to_owned(),
@@ -202,8 +208,11 @@ pub fn unnumbered(value: &Value) -> Value {
         )
     };
     match value {
-        Value::Object(map) => map.iter().map(|(key, value)| (strip(key), unnumbered(value))).collect(),
-        Value::Array(items) => items.iter().map(unnumbered).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| (strip(key), strip_numbers(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(strip_numbers).collect(),
         Value::String(text) => json!(strip(text)),
         other => other.clone(),
     }
@@ -226,7 +235,7 @@ mod tests {
             normal.normal(&message),
             json!({"message": "<name:1>: the version in record (<rv:1>), not 18 at <time>"})
         );
-        assert_eq!(unnumbered(&named)["metadata"]["uid"], "<uid>");
+        assert_eq!(strip_numbers(&named)["metadata"]["uid"], "<uid>");
     }
 
     #[test]

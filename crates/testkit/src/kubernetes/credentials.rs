@@ -34,7 +34,7 @@ impl Credentials {
             Ok(path)
         };
         let authority_key = KeyPair::generate()?;
-        let mut params = parameters("authority", None, &[])?;
+        let mut params = certificate_parameters("authority", None, &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let authority = params.self_signed(&authority_key)?.pem();
@@ -47,7 +47,7 @@ impl Credentials {
         };
         let kubeconfig = |name: &str, organization: Option<&str>, user: &str| -> anyhow::Result<PathBuf> {
             let (certificate, key) = sign(
-                parameters(user, organization, &[])?,
+                certificate_parameters(user, organization, &[])?,
                 ExtendedKeyUsagePurpose::ClientAuth,
             )?;
             let config = json!({
@@ -65,7 +65,7 @@ impl Credentials {
         let names = ["localhost", "127.0.0.1", "10.96.0.1"];
         let token_key = KeyPair::generate()?;
         let (certificate, key) = sign(
-            parameters("kube-apiserver", None, &names)?,
+            certificate_parameters("kube-apiserver", None, &names)?,
             ExtendedKeyUsagePurpose::ServerAuth,
         )?;
         Ok(Self {
@@ -80,7 +80,7 @@ impl Credentials {
     }
 }
 
-fn parameters(user: &str, organization: Option<&str>, names: &[&str]) -> anyhow::Result<CertificateParams> {
+fn certificate_parameters(user: &str, organization: Option<&str>, names: &[&str]) -> anyhow::Result<CertificateParams> {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = DistinguishedName::new();

@@ -179,7 +179,7 @@ impl Kubernetes {
             };
             for process in &mut self.processes {
                 if process.has_ended() {
-                    bail!("{}", process.last_words());
+                    bail!("{}", process.describe_end());
                 }
             }
             if begun.elapsed() > READY {
@@ -212,7 +212,7 @@ impl Process {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    fn last_words(&self) -> String {
+    fn describe_end(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = lines.split_at(lines.len().saturating_sub(5)).1.join("\n");

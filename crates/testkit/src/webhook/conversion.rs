@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 /// Returns the answer to a ConversionReview.
-pub(super) fn converted(review: &Value, rules: &Value) -> Value {
+pub(super) fn convert_review(review: &Value, rules: &Value) -> Value {
     let request = review.get("request").unwrap_or(&Value::Null);
     let wanted = request
         .get("desiredAPIVersion")
@@ -85,7 +85,7 @@ fn merge(value: &mut Value, patch: &Value) {
 }
 
 /// Returns a webhook's request in one line.
-pub(super) fn asked(path: &str, review: &Value) -> String {
+pub(super) fn describe_request(path: &str, review: &Value) -> String {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let request = review.get("request").unwrap_or(&Value::Null);
     let objects = request.get("objects").and_then(Value::as_array).into_iter().flatten();

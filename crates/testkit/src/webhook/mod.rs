@@ -60,7 +60,7 @@ impl Webhook {
     /// # Errors
     /// If the listener can't be opened.
     pub async fn start(answers: Value) -> anyhow::Result<Self> {
-        let (tls, authority) = certify()?;
+        let (tls, authority) = create_certificate()?;
         let ca = STANDARD.encode(authority);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -94,7 +94,7 @@ impl Webhook {
 
     /// Returns the reviews for the user `alice` since the last call, oldest first, each with its path.
     #[must_use]
-    pub fn taken(&self) -> Value {
+    pub fn take_requests(&self) -> Value {
         Value::from(std::mem::take(&mut *self.shared.seen.lock()))
     }
 
@@ -106,7 +106,7 @@ impl Webhook {
 }
 
 /// Creates a certificate for 127.0.0.1 and the Service `webhook` in `default`. Also returns its CA, in PEM.
-pub(crate) fn certify() -> anyhow::Result<(rustls::ServerConfig, String)> {
+pub(crate) fn create_certificate() -> anyhow::Result<(rustls::ServerConfig, String)> {
     let ca_key = rcgen::KeyPair::generate()?;
     let mut ca = rcgen::CertificateParams::new(Vec::<String>::new())?;
     ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -135,8 +135,8 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Shared) {
                 let shared = shared.clone();
                 async move {
                     // An answer that can't be built carries the error, which fails the test.
-                    let answered = answer(request, &shared).await;
-                    Ok::<_, Infallible>(answered.unwrap_or_else(|error| broken(&error)))
+                    let answered = answer_request(request, &shared).await;
+                    Ok::<_, Infallible>(answered.unwrap_or_else(|error| make_error_response(&error)))
                 }
             });
             // A client may disconnect, which the test notices itself.
@@ -147,7 +147,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Shared) {
     }
 }
 
-fn broken(error: &anyhow::Error) -> Response<Full<Bytes>> {
+fn make_error_response(error: &anyhow::Error) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(format!(
         "the test's webhook is broken: {error:#}"
     ))));
@@ -158,7 +158,7 @@ fn broken(error: &anyhow::Error) -> Response<Full<Bytes>> {
     response
 }
 
-async fn answer(request: Request<Incoming>, shared: &Shared) -> anyhow::Result<Response<Full<Bytes>>> {
+async fn answer_request(request: Request<Incoming>, shared: &Shared) -> anyhow::Result<Response<Full<Bytes>>> {
     let uri = request.uri().clone();
     let body = request.into_body().collect().await?.to_bytes();
     let review: Value = if body.is_empty() {
@@ -183,12 +183,12 @@ async fn answer(request: Request<Incoming>, shared: &Shared) -> anyhow::Result<R
         std::future::pending::<()>().await;
     }
     let body = match (answer.get("convert"), answer.get("body")) {
-        (Some(rules), _) => conversion::converted(&review, rules).to_string(),
+        (Some(rules), _) => conversion::convert_review(&review, rules).to_string(),
         (None, None | Some(Value::Null)) => String::new(),
         (None, Some(Value::String(text))) => text.clone(),
         (None, Some(other)) => other.to_string(),
     };
-    let asked = Value::from(conversion::asked(&uri.to_string(), &review)).to_string();
+    let asked = Value::from(conversion::describe_request(&uri.to_string(), &review)).to_string();
     let body = body
         .replace("@ASKED", asked.trim_matches('"'))
         .replace("@UID", text("/request/uid"));

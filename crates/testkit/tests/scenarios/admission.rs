@@ -9,7 +9,7 @@ use crate::place::{Place, send};
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
 /// Grants `user` these rights in the namespace.
-async fn grant(place: &Place, user: &str, rules: Value) {
+async fn grant_rules(place: &Place, user: &str, rules: Value) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": { "name": user, "namespace": place.namespace }, "rules": rules
@@ -31,7 +31,7 @@ async fn nobody_gives_away_what_they_do_not_have() {
         { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["get", "create"] },
         { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"] }
     ]);
-    grant(&place, "clerk", rules).await;
+    grant_rules(&place, "clerk", rules).await;
     let clerk = place.asked_by("clerk");
     let role = |name: &str, verbs: Value| {
         json!({

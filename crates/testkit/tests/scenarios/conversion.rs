@@ -175,11 +175,11 @@ async fn what_needs_no_conversion_goes_on_without_the_webhook() {
     links.place.create(&links.path("v1", ""), &first).await.unwrap();
     links.convert_by("/failed", false).await;
     let refused = links.place.get(&v2).await.unwrap_err();
-    let told = format!(
+    let message = format!(
         "conversion webhook for {}/v1, Kind=Link failed: out of order",
         links.group
     );
-    assert_eq!((refused.code, refused.message.as_str()), (500, told.as_str()));
+    assert_eq!((refused.code, refused.message.as_str()), (500, message.as_str()));
     let changes = json!({"spec": {"hostPort": "two:2"}});
     assert_eq!(links.place.merge(&v2, &changes).await.unwrap_err().code, 500);
     assert_eq!(links.place.delete(&v2, &Value::Null).await.unwrap_err().code, 500);

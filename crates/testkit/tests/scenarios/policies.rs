@@ -37,7 +37,7 @@ async fn configure(place: &Place, kind: &str, name: &str, rest: Value) {
 }
 
 /// Removes the rules of an earlier run, which would also apply in this one.
-async fn forget(place: &Place, plural: &str, name: &str) {
+async fn delete_object(place: &Place, plural: &str, name: &str) {
     let gone = place
         .delete(&format!("{ADMISSION}/{plural}/{name}"), &Value::Null)
         .await;
@@ -84,7 +84,7 @@ async fn a_policy_denies_what_its_parameters_do_not_allow() {
     let place = Place::set("policies-a").await;
     let (name, path) = ("policies-a", place.path("api/v1", "configmaps"));
     let dry = format!("{path}?dryRun=All");
-    forget(&place, "validatingadmissionpolicybindings", name).await;
+    delete_object(&place, "validatingadmissionpolicybindings", name).await;
     let limit = |most: &str| json!({ "metadata": { "labels": { "most": most } } });
     let namespace = format!("/api/v1/namespaces/{}", place.namespace);
     place.merge(&namespace, &limit("3")).await.unwrap();
@@ -152,11 +152,11 @@ async fn a_policy_denies_what_its_parameters_do_not_allow() {
     until_answered(&place, Method::PATCH, &kept, &four, Result::is_ok)
         .await
         .unwrap();
-    forget(&place, "validatingadmissionpolicybindings", name).await;
+    delete_object(&place, "validatingadmissionpolicybindings", name).await;
     until_answered(&place, Method::DELETE, &kept, &Value::Null, Result::is_ok)
         .await
         .unwrap();
-    forget(&place, "validatingadmissionpolicies", name).await;
+    delete_object(&place, "validatingadmissionpolicies", name).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,8 +193,8 @@ async fn a_policy_warns_and_lets_go_on() {
             "299 - \"Validation failed for ValidatingAdmissionPolicy 'policies-b' with binding 'policies-b': four is too many\""
         ]
     );
-    forget(&place, "validatingadmissionpolicybindings", name).await;
-    forget(&place, "validatingadmissionpolicies", name).await;
+    delete_object(&place, "validatingadmissionpolicybindings", name).await;
+    delete_object(&place, "validatingadmissionpolicies", name).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,14 +270,14 @@ async fn a_webhook_is_asked_only_under_its_conditions() {
         "{}",
         refused.message
     );
-    forget(&place, "validatingwebhookconfigurations", name).await;
+    delete_object(&place, "validatingwebhookconfigurations", name).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_resources_are_judged_by_custom_resources() {
     let place = Place::set("policies-e").await;
     let name = "policies-e";
-    forget(&place, "validatingadmissionpolicybindings", name).await;
+    delete_object(&place, "validatingadmissionpolicybindings", name).await;
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "jars.policies.tenure.dev" },
@@ -320,8 +320,8 @@ async fn custom_resources_are_judged_by_custom_resources() {
     .await
     .unwrap_err();
     place.create(&dry, &jar("a", 3)).await.unwrap();
-    forget(&place, "validatingadmissionpolicybindings", name).await;
-    forget(&place, "validatingadmissionpolicies", name).await;
+    delete_object(&place, "validatingadmissionpolicybindings", name).await;
+    delete_object(&place, "validatingadmissionpolicies", name).await;
     let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jars.policies.tenure.dev";
     place.delete(definition, &Value::Null).await.unwrap();
 }
@@ -333,7 +333,7 @@ async fn custom_resources_are_judged_by_custom_resources() {
 async fn a_policy_sees_owners_as_they_will_be() {
     let place = Place::set("policies-owners").await;
     let (name, path) = ("policies-owners", place.path("api/v1", "configmaps"));
-    forget(&place, "validatingadmissionpolicybindings", name).await;
+    delete_object(&place, "validatingadmissionpolicybindings", name).await;
     let owned = |object: &str| {
         format!(
             "has({object}.metadata.managedFields) && {object}.metadata.managedFields.exists(m, m.manager == 'git' && m.operation == 'Apply' && \
@@ -391,6 +391,6 @@ async fn a_policy_sees_owners_as_they_will_be() {
     place.apply(&one, "git", false, &map("one", "5")).await.unwrap();
     place.merge(&one, &json!({ "data": { "other": "x" } })).await.unwrap();
     place.merge(&one, &json!({ "data": { "size": "5" } })).await.unwrap();
-    forget(&place, "validatingadmissionpolicybindings", name).await;
-    forget(&place, "validatingadmissionpolicies", name).await;
+    delete_object(&place, "validatingadmissionpolicybindings", name).await;
+    delete_object(&place, "validatingadmissionpolicies", name).await;
 }
