@@ -37,7 +37,10 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
     for name in NAMESPACES {
         if !view.exists("", "namespaces", None, name) {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            first.push((operation(registry, &user, "", "v1", "namespaces", None)?, namespace));
+            first.push((
+                make_operation(registry, &user, "", "v1", "namespaces", None)?,
+                namespace,
+            ));
         }
     }
     for (name, value, description) in PRIORITIES {
@@ -46,7 +49,7 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
                 "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
                 "value": value, "description": description,
             });
-            let op = operation(registry, &user, SCHEDULING, "v1", "priorityclasses", None)?;
+            let op = make_operation(registry, &user, SCHEDULING, "v1", "priorityclasses", None)?;
             first.push((op, class));
         }
     }
@@ -67,7 +70,7 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
             namespace.as_deref(),
             expected.object.name(),
         );
-        let op = operation(registry, &user, "rbac.authorization.k8s.io", "v1", plural, namespace)?;
+        let op = make_operation(registry, &user, "rbac.authorization.k8s.io", "v1", plural, namespace)?;
         let wanted = reconcile_object(&expected, live.as_deref());
         roles.push(async move { write(registry, &op, wanted).await });
     }
@@ -79,7 +82,7 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
 
 /// Writes the API server's address for clients within the cluster: the Service `kubernetes`, and its endpoints unless
 /// only this machine can reach the address.
-pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Result<(), ApiError> {
+pub(crate) async fn advertise_address(registry: &Registry, address: SocketAddr) -> Result<(), ApiError> {
     let port = address.port();
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -89,8 +92,8 @@ pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Resul
             "type": "ClusterIP", "sessionAffinity": "None", "clusterIP": registry.view().services().first(),
         },
     });
-    publish(registry, "", "services", service, "/spec/ports").await?;
-    let Some(ip) = reachable(address.ip()) else {
+    publish_object(registry, "", "services", service, "/spec/ports").await?;
+    let Some(ip) = reachable_address(address.ip()) else {
         return Ok(());
     };
     let endpoints = json!({
@@ -98,7 +101,7 @@ pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Resul
         "metadata": {"name": ADVERTISED, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": ip.to_string()}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
     });
-    publish(registry, "", "endpoints", endpoints, "/subsets").await?;
+    publish_object(registry, "", "endpoints", endpoints, "/subsets").await?;
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
         "metadata": {"name": ADVERTISED, "labels": {"kubernetes.io/service-name": ADVERTISED}},
@@ -107,15 +110,21 @@ pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Resul
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     });
     let slices = "discovery.k8s.io";
-    publish(registry, slices, "endpointslices", slice.clone(), "/endpoints").await?;
-    publish(registry, slices, "endpointslices", slice, "/ports").await
+    publish_object(registry, slices, "endpointslices", slice.clone(), "/endpoints").await?;
+    publish_object(registry, slices, "endpointslices", slice, "/ports").await
 }
 
 /// Creates an object, or updates the part of it at `pointer`. Changes of other writers to the rest stay.
-async fn publish(registry: &Registry, group: &str, plural: &str, wanted: Value, pointer: &str) -> Result<(), ApiError> {
+async fn publish_object(
+    registry: &Registry,
+    group: &str,
+    plural: &str,
+    wanted: Value,
+    pointer: &str,
+) -> Result<(), ApiError> {
     let user = UserInfo::loopback();
     let namespace = Some("default".to_owned());
-    let op = operation(registry, &user, group, "v1", plural, namespace.clone())?;
+    let op = make_operation(registry, &user, group, "v1", plural, namespace.clone())?;
     let Some(live) = registry.view().get(group, plural, namespace.as_deref(), ADVERTISED) else {
         registry.create(&op, wanted).await?;
         return Ok(());
@@ -131,7 +140,7 @@ async fn publish(registry: &Registry, group: &str, plural: &str, wanted: Value, 
 }
 
 /// Returns the address at which other machines reach a listener; `None` if it listens on the loopback.
-fn reachable(bound: IpAddr) -> Option<IpAddr> {
+fn reachable_address(bound: IpAddr) -> Option<IpAddr> {
     if !bound.is_unspecified() {
         return (!bound.is_loopback()).then_some(bound);
     }
@@ -165,7 +174,7 @@ async fn write(registry: &Registry, op: &Operation, wanted: Reconciled) -> Resul
     Ok(())
 }
 
-fn operation(
+fn make_operation(
     registry: &Registry,
     user: &UserInfo,
     group: &str,

@@ -83,7 +83,7 @@ impl ByteLedger {
     }
 
     /// Returns the bytes held in accounts with a limit, and in the others.
-    pub(crate) fn held(&self) -> (usize, usize) {
+    pub(crate) fn held_bytes(&self) -> (usize, usize) {
         (self.held.load(Ordering::Relaxed), self.exempt.load(Ordering::Relaxed))
     }
 }
@@ -146,7 +146,7 @@ impl Account {
     /// Charges this many bytes, even beyond the limit.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let bytes = bytes + BESIDE;
-        self.add(bytes);
+        self.add_bytes(bytes);
         Charge {
             account: self.clone(),
             bytes,
@@ -228,7 +228,7 @@ impl Account {
     }
 
     /// Returns the sum of all accounts of this sort, limited or exempt.
-    fn sum(&self) -> &AtomicUsize {
+    fn total_bytes(&self) -> &AtomicUsize {
         if self.bounded {
             &self.ledger.held
         } else {
@@ -236,22 +236,22 @@ impl Account {
         }
     }
 
-    fn add(&self, bytes: usize) {
+    fn add_bytes(&self, bytes: usize) {
         for account in self.levels() {
             account.held.fetch_add(bytes, Ordering::Relaxed);
         }
-        self.sum().fetch_add(bytes, Ordering::Relaxed);
+        self.total_bytes().fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn remove(&self, bytes: usize) {
         for account in self.levels() {
             account.held.fetch_sub(bytes, Ordering::Relaxed);
         }
-        self.sum().fetch_sub(bytes, Ordering::Relaxed);
+        self.total_bytes().fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Releases used bytes and wakes a waiting charge.
-    fn give_back(&self, bytes: usize) {
+    fn release_bytes(&self, bytes: usize) {
         self.remove(bytes);
         self.outermost().room.notify_one();
     }
@@ -278,9 +278,9 @@ impl Charge {
     pub(crate) fn set(&mut self, bytes: usize) {
         let bytes = bytes + BESIDE;
         if bytes > self.bytes {
-            self.account.add(bytes - self.bytes);
+            self.account.add_bytes(bytes - self.bytes);
         } else {
-            self.account.give_back(self.bytes - bytes);
+            self.account.release_bytes(self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -302,7 +302,7 @@ impl Charge {
         if !account.has_room(charge, uncounted, first) {
             return false;
         }
-        account.add(more);
+        account.add_bytes(more);
         if account.has_room(charge, counted, first) {
             self.bytes = charge;
             return true;
@@ -321,7 +321,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.account.give_back(self.bytes);
+            self.account.release_bytes(self.bytes);
         }
     }
 }
@@ -404,7 +404,7 @@ impl Growing {
     }
 
     /// Ends the growth at this many bytes and gives up the first place in line.
-    pub(crate) fn end(self, bytes: usize) -> Option<Charge> {
+    pub(crate) fn end_growth(self, bytes: usize) -> Option<Charge> {
         let mut charge = self.charge?;
         charge.set(bytes);
         Some(charge)
@@ -427,7 +427,7 @@ mod tests {
         drop(first);
         assert!(account.try_charge(60 * KIB).is_some());
         drop(second);
-        assert_eq!(ledger.held(), (0, 0), "everything is given back");
+        assert_eq!(ledger.held_bytes(), (0, 0), "everything is given back");
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
             }
         }
         let little = 20 * ledger.little;
-        assert!(ledger.held().0 <= 400 * KIB + little, "{:?}", ledger.held());
+        assert!(ledger.held_bytes().0 <= 400 * KIB + little, "{:?}", ledger.held_bytes());
         assert!(ledger.is_short());
         let next = ledger.open();
         let first = next.try_charge(KIB);
@@ -480,7 +480,7 @@ mod tests {
         assert!(third.try_charge(40 * KIB).is_some());
         drop(second);
         assert_eq!(tenant.held.load(Ordering::Relaxed), 0);
-        assert_eq!(ledger.held(), (0, 0));
+        assert_eq!(ledger.held_bytes(), (0, 0));
         // All accounts within a tenant share one small amount, however many there are.
         let full = tenant.try_charge(90 * KIB).unwrap();
         let little: Vec<_> = (0..20)
@@ -506,10 +506,10 @@ mod tests {
         assert!(bodies.len() > 1);
         let grown = bodies.into_iter().map(|mut growing| async move {
             assert!(growing.grow_within(30 * KIB, patience).await);
-            drop(growing.end(30 * KIB));
+            drop(growing.end_growth(30 * KIB));
         });
         futures::future::join_all(grown).await;
-        assert_eq!(ledger.held(), (0, 0));
+        assert_eq!(ledger.held_bytes(), (0, 0));
     }
 
     #[test]
@@ -518,11 +518,11 @@ mod tests {
         let account = ledger.open();
         let mut charge = account.try_charge(64 * KIB).unwrap();
         charge.set(2 * KIB);
-        assert_eq!(ledger.held().0, 2 * KIB + BESIDE);
+        assert_eq!(ledger.held_bytes().0, 2 * KIB + BESIDE);
         charge.set(80 * KIB);
-        assert_eq!(ledger.held().0, 80 * KIB + BESIDE);
+        assert_eq!(ledger.held_bytes().0, 80 * KIB + BESIDE);
         drop(charge);
-        assert_eq!(ledger.held(), (0, 0));
+        assert_eq!(ledger.held_bytes(), (0, 0));
     }
 
     #[tokio::test]

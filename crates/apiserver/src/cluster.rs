@@ -48,12 +48,12 @@ impl Cluster {
         let gate = Arc::new(Gate::new(authenticator, registry.rights().clone()));
         registry.contents().refresh_definitions();
         bootstrap::run(&registry).await?;
-        registry.admission().leave_out(settings.left_out_plugins);
+        registry.admission().disable_plugins(settings.left_out_plugins);
         if let Some(guard) = settings.guard {
             registry.admission().set_guard(guard);
         }
         registry.admission().open();
-        registry.held().bound(settings.old_bytes);
+        registry.open_sources().limit_displaced_bytes(settings.old_bytes);
         Ok(Self { registry, gate })
     }
 

@@ -50,21 +50,21 @@ impl Activity {
     }
 
     /// Counts a request; it ends when the returned value is dropped.
-    pub(crate) fn request(self: &Arc<Self>) -> ActiveRequest {
+    pub(crate) fn count_request(self: &Arc<Self>) -> ActiveRequest {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.running.fetch_add(1, Ordering::Relaxed);
         ActiveRequest(self.clone())
     }
 
     /// Marks that an authenticated user uses this connection.
-    pub(crate) fn authenticated(&self, user: &UserInfo) {
+    pub(crate) fn mark_authenticated(&self, user: &UserInfo) {
         if !self.known.load(Ordering::Relaxed) && *user != UserInfo::anonymous() {
             self.known.store(true, Ordering::Relaxed);
         }
     }
 
     /// Waits until the connection has been idle for too long.
-    pub(crate) async fn idle(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         loop {
             let patience = if self.requests.load(Ordering::Relaxed) == 0 {
                 BEFORE_FIRST
@@ -122,12 +122,12 @@ impl Connections {
     /// Returns a table with as many connections as this process may have.
     pub(crate) fn new() -> Arc<Self> {
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-        Self::bounded(open_files(&limits).map_or(CONNECTIONS, |files| {
+        Self::with_limit(open_files(&limits).map_or(CONNECTIONS, |files| {
             files.saturating_sub(OTHER_FILES).clamp(16, CONNECTIONS)
         }))
     }
 
-    fn bounded(limit: usize) -> Arc<Self> {
+    fn with_limit(limit: usize) -> Arc<Self> {
         Arc::new(Self {
             limit,
             open: Mutex::default(),
@@ -176,7 +176,7 @@ fn open_files(limits: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn somebody() -> UserInfo {
+    fn make_user() -> UserInfo {
         UserInfo {
             name: "somebody".to_owned(),
             ..UserInfo::default()
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn strangers_make_room_for_others() {
-        let connections = Connections::bounded(3);
+        let connections = Connections::with_limit(3);
         let known = connections.open().expect("room");
-        known.activity.authenticated(&somebody());
+        known.activity.mark_authenticated(&make_user());
         let stranger = connections.open().expect("room");
-        stranger.activity.authenticated(&UserInfo::anonymous());
+        stranger.activity.mark_authenticated(&UserInfo::anonymous());
         let younger = connections.open().expect("room");
         let _new = connections.open().expect("room");
         assert!(stranger.activity.evicted.is_cancelled());
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     fn who_is_at_work_is_not_disturbed() {
-        let connections = Connections::bounded(2);
+        let connections = Connections::with_limit(2);
         let [first, second] = [(); 2].map(|()| connections.open().expect("room"));
         for open in [&first, &second] {
-            open.activity.authenticated(&somebody());
+            open.activity.mark_authenticated(&make_user());
         }
-        let working = first.activity.request();
-        let also = second.activity.request();
+        let working = first.activity.count_request();
+        let also = second.activity.count_request();
         assert!(connections.open().is_none());
         drop(also);
         let _third = connections.open().expect("room");
@@ -214,11 +214,11 @@ mod tests {
 
     #[test]
     fn a_closed_connection_is_forgotten() {
-        let connections = Connections::bounded(1);
+        let connections = Connections::with_limit(1);
         for _ in 0..3 {
             let open = connections.open().expect("room");
-            open.activity.authenticated(&somebody());
-            let _working = open.activity.request();
+            open.activity.mark_authenticated(&make_user());
+            let _working = open.activity.count_request();
         }
         assert!(connections.open.lock().1.is_empty());
     }

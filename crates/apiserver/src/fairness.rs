@@ -109,7 +109,7 @@ impl Share {
     }
 
     /// Takes permits of all levels, one after the other.
-    async fn take(&self) -> Permits {
+    async fn take_permits(&self) -> Permits {
         let mut permits = Vec::new();
         for share in self.levels() {
             permits.extend(share.places.clone().acquire_owned().await);
@@ -160,7 +160,7 @@ impl<T> PerMemoryUse<T> {
 
 /// The cached state of a user. Charges outlive the user's requests, and so does long work whose client hung up.
 #[derive(Debug)]
-struct Known {
+struct CachedUser {
     share: Weak<Share>,
     accounts: PerMemoryUse<Weak<Account>>,
     long: Weak<Semaphore>,
@@ -171,12 +171,12 @@ struct Known {
 #[derive(Debug, Default)]
 struct ShareTable {
     /// The shares, by the names of all their levels from the outermost.
-    by_path: HashMap<String, Known>,
+    by_path: HashMap<String, CachedUser>,
     /// The number of shares above which unused ones are removed.
     sweep_above: usize,
 }
 
-impl Known {
+impl CachedUser {
     /// Checks whether any part of it is in use.
     fn is_held(&self) -> bool {
         let PerMemoryUse {
@@ -249,7 +249,7 @@ impl Fairness {
     }
 
     /// Waits for a permit for a request of `user`.
-    pub(crate) async fn place(&self, user: &UserInfo) -> Result<UserPermit<'_>, Rejected> {
+    pub(crate) async fn wait_for_permit(&self, user: &UserInfo) -> Result<UserPermit<'_>, Rejected> {
         if is_exempt(user) {
             return Ok(UserPermit {
                 fairness: self,
@@ -265,16 +265,16 @@ impl Fairness {
         }
         let waiting: Vec<Waiting<'_>> = share.levels().map(|share| Waiting::enter(&share.waiting)).collect();
         if waiting.iter().any(|waiting| waiting.others >= self.bounds.waiting) {
-            return Err(self.reject());
+            return Err(self.count_rejected());
         }
-        let permits = tokio::time::timeout(self.bounds.patience, share.take()).await;
+        let permits = tokio::time::timeout(self.bounds.patience, share.take_permits()).await;
         drop(waiting);
         match permits {
             Ok(permits) => Ok(UserPermit {
                 fairness: self,
                 held: Some((permits, share)),
             }),
-            Err(_) => Err(self.reject()),
+            Err(_) => Err(self.count_rejected()),
         }
     }
 
@@ -287,7 +287,7 @@ impl Fairness {
     }
 
     /// Returns the permits for steps of long work of `user`; `None` for a user that is not counted.
-    pub(crate) fn turns(&self, user: &UserInfo) -> Option<StepLimiter> {
+    pub(crate) fn step_limiter(&self, user: &UserInfo) -> Option<StepLimiter> {
         (!is_exempt(user)).then(|| self.turns_of(&self.share_of(user)))
     }
 
@@ -323,7 +323,7 @@ impl Fairness {
             .map(|share| share.watches.clone().try_acquire_owned().ok());
         let own = own.collect::<Option<Permits>>();
         let (Some(own), Ok(all)) = (own, self.watches.clone().try_acquire_owned()) else {
-            return Err(self.reject());
+            return Err(self.count_rejected());
         };
         Ok(WatchPermit {
             _held: Some((own, all, share)),
@@ -331,12 +331,12 @@ impl Fairness {
     }
 
     /// Returns the number of requests that were rejected with the advice to retry.
-    pub(crate) fn rejected(&self) -> usize {
+    pub(crate) fn rejected_count(&self) -> usize {
         self.rejected.load(Ordering::Relaxed)
     }
 
     /// Counts a request that is rejected with the advice to retry.
-    pub(crate) fn reject(&self) -> Rejected {
+    pub(crate) fn count_rejected(&self) -> Rejected {
         self.rejected.fetch_add(1, Ordering::Relaxed);
         Rejected
     }
@@ -366,7 +366,7 @@ impl Fairness {
             return share;
         }
         let depth = parent.as_ref().map_or(0, |parent| parent.levels().count());
-        let part = |whole: usize| divide(whole, depth);
+        let part = |whole: usize| share_at_depth(whole, depth);
         let accounts = PerMemoryUse::new(|held| {
             let account = known.and_then(|known| known.accounts.of(held).upgrade());
             account.unwrap_or_else(|| match &parent {
@@ -386,7 +386,7 @@ impl Fairness {
             accounts,
             parent,
         });
-        let known = Known {
+        let known = CachedUser {
             share: Arc::downgrade(&share),
             accounts: PerMemoryUse::new(|held| Arc::downgrade(share.accounts.of(held))),
             long: Arc::downgrade(&share.long),
@@ -410,13 +410,13 @@ impl ShareTable {
 
 /// Returns the part of `whole` for a share at this depth. Each level has less than the level above, so that no member
 /// takes everything.
-fn divide(whole: usize, depth: usize) -> usize {
+fn share_at_depth(whole: usize, depth: usize) -> usize {
     let quarters = 4_usize.saturating_sub(depth).max(1);
     whole.saturating_mul(quarters).div_ceil(4)
 }
 
 impl UserPermit<'_> {
-    /// Returns the permits for steps of long work, which are separate from those of [`Self::work`]; `None` for a user
+    /// Returns the permits for steps of long work, which are separate from those of [`Self::wait_for_work_permit`]; `None` for a user
     /// that is not counted.
     pub(crate) fn long_work(&self) -> Option<StepLimiter> {
         let (_, share) = self.held.as_ref()?;
@@ -432,18 +432,18 @@ impl UserPermit<'_> {
     }
 
     /// Returns the permit itself, to be held while the answer is sent.
-    pub(crate) fn held(self) -> Option<OwnedUserPermit> {
+    pub(crate) fn into_permit(self) -> Option<OwnedUserPermit> {
         self.held
     }
 
     /// Waits for a permit among all users, once the body has arrived.
-    pub(crate) async fn work(&self) -> Result<Option<SemaphorePermit<'_>>, Rejected> {
+    pub(crate) async fn wait_for_work_permit(&self) -> Result<Option<SemaphorePermit<'_>>, Rejected> {
         if self.held.is_none() {
             return Ok(None);
         }
         match tokio::time::timeout(self.fairness.bounds.patience, self.fairness.total.acquire()).await {
             Ok(Ok(permit)) => Ok(Some(permit)),
-            _ => Err(self.fairness.reject()),
+            _ => Err(self.fairness.count_rejected()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! for malformed bodies, and doesn't check the kind of the value.
 
 use serde_json::Value;
-use tenure_kinds::schema::found;
+use tenure_kinds::schema::json_type_name;
 use tenure_kinds::schema::strict::{self, Twice};
 use tenure_kinds::{customresources, protobuf};
 
@@ -21,8 +21,8 @@ pub(crate) enum BodyFormat {
 pub(crate) const UNTYPED: &str = "couldn't get version/kind; json parse error: ";
 
 /// Returns the error for a body that is not an object.
-pub(crate) fn untyped(value: &Value) -> String {
-    let found = found(value);
+pub(crate) fn describe_untyped(value: &Value) -> String {
+    let found = json_type_name(value);
     format!(
         "{UNTYPED}json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
     )

@@ -6,12 +6,12 @@
 pub(crate) const ALL: &str = "/";
 
 /// Returns the key prefix of all objects of a group.
-pub(crate) fn of_group(group: &str) -> String {
+pub(crate) fn group_prefix(group: &str) -> String {
     format!("/{group}/")
 }
 
 /// Returns the key prefix of all objects of a resource, in one namespace or everywhere.
-pub(crate) fn of_resource(group: &str, plural: &str, namespace: Option<&str>) -> String {
+pub(crate) fn resource_prefix(group: &str, plural: &str, namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) => format!("/{group}/{plural}/{namespace}/"),
         None => format!("/{group}/{plural}/"),
@@ -19,8 +19,8 @@ pub(crate) fn of_resource(group: &str, plural: &str, namespace: Option<&str>) ->
 }
 
 /// Returns the key of one object.
-pub(crate) fn of_object(group: &str, plural: &str, namespace: Option<&str>, name: &str) -> String {
-    let mut key = of_resource(group, plural, namespace);
+pub(crate) fn object_key(group: &str, plural: &str, namespace: Option<&str>, name: &str) -> String {
+    let mut key = resource_prefix(group, plural, namespace);
     key.push_str(name);
     key
 }
@@ -65,7 +65,7 @@ mod tests {
             ("", "namespaces", None, "shop"),
             ("apps", "deployments", Some("shop"), "a"),
         ] {
-            let key = of_object(group, plural, namespace, name);
+            let key = object_key(group, plural, namespace, name);
             let parts = Parts {
                 group,
                 plural,
@@ -73,8 +73,8 @@ mod tests {
                 name,
             };
             assert_eq!(read(&key), Some(parts), "{key}");
-            assert!(key.starts_with(&of_resource(group, plural, namespace)), "{key}");
-            assert!(key.starts_with(&of_group(group)), "{key}");
+            assert!(key.starts_with(&resource_prefix(group, plural, namespace)), "{key}");
+            assert!(key.starts_with(&group_prefix(group)), "{key}");
             assert!(key.starts_with(ALL), "{key}");
         }
     }

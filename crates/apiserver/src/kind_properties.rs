@@ -18,14 +18,14 @@ use crate::conversion::Owners;
 use crate::http::{ApiError, FieldError};
 use crate::operation::Operation;
 
-fn builtin(resource: &Resource) -> Option<KindSchema> {
+fn find_builtin_schema(resource: &Resource) -> Option<KindSchema> {
     built_in::schema_of(resource.behavior, &resource.api_version(), &resource.kind)
 }
 
 /// Returns the schema of a resource's kind.
-fn schema(resource: &Resource) -> Option<Arc<dyn ObjectSchema>> {
+fn find_schema(resource: &Resource) -> Option<Arc<dyn ObjectSchema>> {
     match &resource.origin {
-        Origin::Builtin => builtin(resource).map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>),
+        Origin::Builtin => find_builtin_schema(resource).map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>),
         Origin::Custom(custom) => Some(custom.schema.clone()),
     }
 }
@@ -34,9 +34,9 @@ fn schema(resource: &Resource) -> Option<Arc<dyn ObjectSchema>> {
 pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
     let (api_version, kind) = op.resource.taken_by(op.subresource.as_deref());
     let schema = if kind == op.resource.kind {
-        schema(&op.resource)
+        find_schema(&op.resource)
     } else {
-        let schema = built_in::schema(&api_version, &kind);
+        let schema = built_in::find_schema(&api_version, &kind);
         schema.map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>)
     };
     match schema {
@@ -52,7 +52,7 @@ pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
 
 /// Returns the fields of an object that a built-in kind doesn't have in this version.
 pub(crate) fn unknown_fields(api_version: &str, kind: &str, object: &Value) -> Result<Vec<String>, ApiError> {
-    let Some(schema) = built_in::schema(api_version, kind) else {
+    let Some(schema) = built_in::find_schema(api_version, kind) else {
         return Ok(Vec::new());
     };
     match schema.decode(object.clone()) {
@@ -126,7 +126,7 @@ pub(crate) fn repair_metadata(op: &Operation, object: &mut Value) -> Result<(), 
 
 /// Fills in the kind's defaults.
 pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
-    if let Some(schema) = schema(resource) {
+    if let Some(schema) = find_schema(resource) {
         schema.default(object);
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn set_stored_defaults(resource: &Resource, object: &mut Value) {
 
 /// Returns an object in the version for validation: the version that has all fields.
 fn convert_for_validation<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
-    match resource.behavior.convert.filter(|_| resource.says_otherwise()) {
+    match resource.behavior.convert.filter(|_| resource.has_other_versions()) {
         Some(convert) => Cow::Owned(convert(object.clone(), &resource.storage_api_version)),
         None => Cow::Borrowed(object),
     }
@@ -148,7 +148,7 @@ fn convert_for_validation<'a>(resource: &Resource, object: &'a Value) -> Cow<'a,
 
 /// Returns the faults of an object that is about to be created.
 pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
-    schema(resource)
+    find_schema(resource)
         .map(|schema| schema.validate(&convert_for_validation(resource, object)))
         .unwrap_or_default()
 }
@@ -156,7 +156,7 @@ pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
 /// Returns the faults of an object that is about to replace another. A fault that the old object also has becomes a
 /// warning.
 pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<FieldError> {
-    let Some(schema) = schema(&op.resource) else {
+    let Some(schema) = find_schema(&op.resource) else {
         return Vec::new();
     };
     let subresource = op.subresource.as_deref();
@@ -179,7 +179,7 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
 
 /// Merges a strategic merge patch, whose lists merge by key.
 pub(crate) fn strategic_merge(resource: &Resource, live: &Value, patch: &Value) -> Result<Value, ApiError> {
-    let schema = builtin(resource)
+    let schema = find_builtin_schema(resource)
         .ok_or_else(|| ApiError::internal(format!("nothing is known of the kind {}", resource.kind)))?;
     strategic::strategic_merge(live, patch, schema.definition()).map_err(|error| {
         if error.is_of_form() {
@@ -212,14 +212,14 @@ pub(crate) fn default_stored(resource: &Resource, object: &mut Value) {
 }
 
 /// Drops the fields of a custom resource that its version does not have.
-pub(crate) fn prune(resource: &Resource, object: &mut Value) {
+pub(crate) fn prune_custom_resource(resource: &Resource, object: &mut Value) {
     if let Origin::Custom(custom) = &resource.origin {
         custom.schema.prune(object);
     }
 }
 
 /// Returns the columns with which objects of a resource become rows.
-pub(crate) fn columns(resource: &Resource) -> Columns {
+pub(crate) fn find_columns(resource: &Resource) -> Columns {
     match &resource.origin {
         Origin::Builtin => {
             built_in::columns_of(resource.behavior, &resource.group, &resource.version, &resource.plural)
@@ -231,7 +231,7 @@ pub(crate) fn columns(resource: &Resource) -> Columns {
 /// The types of built-in kinds by group and version. Each is built at the first write.
 static TYPES: LazyLock<RwLock<HashMap<String, Arc<Schema>>>> = LazyLock::new(RwLock::default);
 
-fn typing(resource: &Resource) -> Typing {
+fn find_typing(resource: &Resource) -> Typing {
     match &resource.origin {
         Origin::Custom(custom) => custom.typing.clone(),
         Origin::Builtin => builtin_typing(&resource.api_version(), &resource.kind),
@@ -276,7 +276,7 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
         let (version, kind) = resource.taken_by(subresource);
         return FieldManager::new(builtin_typing(&version, &kind), &version, &kind).with_subresource("token");
     }
-    let mut manager = FieldManager::new(typing(resource), &resource.api_version(), &resource.kind);
+    let mut manager = FieldManager::new(find_typing(resource), &resource.api_version(), &resource.kind);
     match &resource.origin {
         Origin::Custom(custom) => {
             let types = custom.types.clone();

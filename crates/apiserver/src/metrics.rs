@@ -50,7 +50,7 @@ impl Default for Metrics {
 
 #[derive(Debug)]
 struct Series {
-    labels: Told,
+    labels: MetricLabels,
     code: u16,
     count: AtomicU64,
     /// The sum of durations in microseconds.
@@ -62,7 +62,7 @@ struct Series {
 
 /// The labels of a series, except the code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Told {
+struct MetricLabels {
     verb: &'static str,
     group: String,
     version: String,
@@ -133,10 +133,10 @@ impl Counted<'_> {
 
     /// Returns the labels. Only a resource that was found is named, so that clients can't grow the table with
     /// invented names.
-    fn labels(self, found: bool) -> Told {
+    fn labels(self, found: bool) -> MetricLabels {
         let of = |text: &str| if found { text.to_owned() } else { String::new() };
         let info = self.info;
-        Told {
+        MetricLabels {
             verb: self.verb(),
             group: of(&info.group),
             version: of(&info.version),
@@ -174,7 +174,7 @@ impl Drop for OpenWatch {
 
 impl Metrics {
     /// Counts a running request other than a watch.
-    pub(crate) fn enter(&self, info: &RequestInfo) -> InFlight<'_> {
+    pub(crate) fn count_in_flight(&self, info: &RequestInfo) -> InFlight<'_> {
         let [reading, writing] = &self.in_flight;
         let reads = matches!(info.verb.as_str(), "get" | "list" | "head");
         let gauge = if reads { reading } else { writing };
@@ -184,14 +184,14 @@ impl Metrics {
 
     /// Counts an open watch.
     pub(crate) fn watch(&self, counted: Counted<'_>) -> Option<OpenWatch> {
-        let series = self.series(&self.watches, counted, 200)?;
+        let series = self.find_series(&self.watches, counted, 200)?;
         series.open.fetch_add(1, Ordering::Relaxed);
         Some(OpenWatch(series))
     }
 
     /// Counts one answered request. A watch counts when it begins.
-    pub(crate) fn count(&self, counted: Counted<'_>, code: u16, duration: Duration) {
-        let Some(series) = self.series(&self.requests, counted, code) else {
+    pub(crate) fn count_answer(&self, counted: Counted<'_>, code: u16, duration: Duration) {
+        let Some(series) = self.find_series(&self.requests, counted, code) else {
             return;
         };
         series.count.fetch_add(1, Ordering::Relaxed);
@@ -207,7 +207,7 @@ impl Metrics {
         }
     }
 
-    fn series(
+    fn find_series(
         &self,
         table: &RwLock<HashMap<u64, Arc<Series>>>,
         counted: Counted<'_>,
@@ -250,24 +250,27 @@ impl Metrics {
         let [reading, writing] = &self.in_flight;
         let in_flight =
             |kind: &str, gauge: &AtomicI64| (Labels::of(&[("request_kind", kind)]), gauge.load(Ordering::Relaxed));
-        gauges(
+        write_gauges(
             &mut out,
             "apiserver_current_inflight_requests",
             [in_flight("readOnly", reading), in_flight("mutating", writing)],
         );
         let open = sort_series(&self.watches).into_iter();
         let open = open.map(|series| (series.labels.write(None), series.open.load(Ordering::Relaxed)));
-        gauges(&mut out, "apiserver_longrunning_requests", open);
-        let rejected = [(Labels::of(&[("reason", "concurrency-limit")]), fairness.rejected())];
-        counters(&mut out, "apiserver_flowcontrol_rejected_requests_total", rejected);
+        write_gauges(&mut out, "apiserver_longrunning_requests", open);
+        let rejected = [(
+            Labels::of(&[("reason", "concurrency-limit")]),
+            fairness.rejected_count(),
+        )];
+        write_counters(&mut out, "apiserver_flowcontrol_rejected_requests_total", rejected);
         for (name, held) in [
             ("tenure_answer_bytes", MemoryUse::Answers),
             ("tenure_request_body_bytes", MemoryUse::Bodies),
             ("tenure_request_object_bytes", MemoryUse::Objects),
         ] {
-            let (held, exempt) = fairness.ledger(held).held();
+            let (held, exempt) = fairness.ledger(held).held_bytes();
             let held = [("true", held), ("false", exempt)];
-            gauges(
+            write_gauges(
                 &mut out,
                 name,
                 held.map(|(bounded, held)| (Labels::of(&[("bounded", bounded)]), held)),
@@ -275,18 +278,18 @@ impl Metrics {
         }
         write_store(&mut out, registry);
         for (name, count) in surroundings.counters() {
-            counters(&mut out, name, [(Labels::none(), count)]);
+            write_counters(&mut out, name, [(Labels::none(), count)]);
         }
         let build = Labels::of(&[
             ("git_version", version::GIT_VERSION),
             ("major", version::MAJOR),
             ("minor", version::MINOR),
-            ("platform", &version::platform()),
+            ("platform", &version::machine_platform()),
         ]);
-        gauges(&mut out, "kubernetes_build_info", [(build, 1)]);
+        write_gauges(&mut out, "kubernetes_build_info", [(build, 1)]);
         write_process_figures(&mut out, self.started);
         surroundings.write_figures(&mut out);
-        respond::text(StatusCode::OK, out)
+        respond::with_text(StatusCode::OK, out)
     }
 
     fn write_requests(&self, out: &mut String) {
@@ -295,9 +298,9 @@ impl Metrics {
             let labels = series.labels.write(Some(series.code));
             (labels, series.count.load(Ordering::Relaxed))
         });
-        counters(out, "apiserver_request_total", counts);
+        write_counters(out, "apiserver_request_total", counts);
         // Series of durations have no code.
-        let mut durations: BTreeMap<&Told, (u64, u64, [u64; BUCKETS.len()])> = BTreeMap::new();
+        let mut durations: BTreeMap<&MetricLabels, (u64, u64, [u64; BUCKETS.len()])> = BTreeMap::new();
         for series in requests.iter().filter(|series| series.labels.verb != "WATCH") {
             let (count, micros, buckets) = durations.entry(&series.labels).or_default();
             *count += series.count.load(Ordering::Relaxed);
@@ -320,7 +323,7 @@ impl Metrics {
 pub fn write_process_figures(out: &mut String, started: SystemTime) {
     let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let start = [(Labels::none(), started.as_secs())];
-    gauges(out, "process_start_time_seconds", start);
+    write_gauges(out, "process_start_time_seconds", start);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -331,11 +334,11 @@ pub fn write_process_figures(out: &mut String, started: SystemTime) {
         ("process_virtual_memory_bytes", "VmSize:"),
     ] {
         if let Some(kilobytes) = kilobytes(field) {
-            gauges(out, name, [(Labels::none(), kilobytes * 1024)]);
+            write_gauges(out, name, [(Labels::none(), kilobytes * 1024)]);
         }
     }
     if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-        gauges(out, "process_open_fds", [(Labels::none(), open.count())]);
+        write_gauges(out, "process_open_fds", [(Labels::none(), open.count())]);
     }
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // utime and stime, the 12th and 13th field after the command's name (proc(5)), in hundredths of a second.
@@ -349,7 +352,7 @@ pub fn write_process_figures(out: &mut String, started: SystemTime) {
     let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
     if ticks > 0 {
         let seconds = format!("{:.2}", ticks as f64 / 100.0);
-        counters(out, "process_cpu_seconds_total", [(Labels::none(), seconds)]);
+        write_counters(out, "process_cpu_seconds_total", [(Labels::none(), seconds)]);
     }
 }
 
@@ -369,7 +372,7 @@ fn write_store(out: &mut String, registry: &Registry) {
     let stored = objects
         .iter()
         .map(|((group, plural), count)| (named(group, plural), *count));
-    gauges(out, "apiserver_resource_objects", stored);
+    write_gauges(out, "apiserver_resource_objects", stored);
     let joined = |group: &str, plural: &str| {
         let dot = if group.is_empty() { "" } else { "." };
         Labels::of(&[("resource", &format!("{plural}{dot}{group}"))])
@@ -377,25 +380,25 @@ fn write_store(out: &mut String, registry: &Registry) {
     let stored = objects
         .iter()
         .map(|((group, plural), count)| (joined(group, plural), *count));
-    gauges(out, "apiserver_storage_objects", stored);
+    write_gauges(out, "apiserver_storage_objects", stored);
     let whole = |value: u64| [(Labels::none(), value)];
     let writable = u64::from(store.check_writable().is_ok());
-    gauges(out, "tenure_store_writable", whole(writable));
-    gauges(out, "tenure_store_objects", whole(snapshot.len() as u64));
-    gauges(out, "tenure_store_object_bytes", whole(bytes as u64));
-    counters(out, "tenure_store_revision", whole(snapshot.revision()));
-    counters(
+    write_gauges(out, "tenure_store_writable", whole(writable));
+    write_gauges(out, "tenure_store_objects", whole(snapshot.len() as u64));
+    write_gauges(out, "tenure_store_object_bytes", whole(bytes as u64));
+    write_counters(out, "tenure_store_revision", whole(snapshot.revision()));
+    write_counters(
         out,
         "tenure_store_compacted_revision",
         whole(store.compacted_revision()),
     );
 }
 
-fn gauges<V: std::fmt::Display>(out: &mut String, name: &str, series: impl IntoIterator<Item = (Labels, V)>) {
+fn write_gauges<V: std::fmt::Display>(out: &mut String, name: &str, series: impl IntoIterator<Item = (Labels, V)>) {
     write_family(out, (name, FamilyKind::Gauge, ""), series);
 }
 
-fn counters<V: std::fmt::Display>(out: &mut String, name: &str, series: impl IntoIterator<Item = (Labels, V)>) {
+fn write_counters<V: std::fmt::Display>(out: &mut String, name: &str, series: impl IntoIterator<Item = (Labels, V)>) {
     write_family(out, (name, FamilyKind::Counter, ""), series);
 }
 
@@ -405,7 +408,7 @@ fn sort_series(table: &RwLock<HashMap<u64, Arc<Series>>>) -> Vec<Arc<Series>> {
     all
 }
 
-impl Told {
+impl MetricLabels {
     fn write(&self, code: Option<u16>) -> Labels {
         let labels = match code {
             Some(code) => Labels::of(&[("code", &code.to_string())]),

@@ -37,7 +37,7 @@ impl Rights {
     }
 
     /// Calls `ask` with an index that contains every acknowledged write.
-    pub(crate) fn with<T>(&self, ask: impl FnOnce(&Rbac) -> T) -> T {
+    pub(crate) fn with_index<T>(&self, ask: impl FnOnce(&Rbac) -> T) -> T {
         let revision = self.store.revision();
         let present = self.index.read().clone();
         if present.revision >= revision {
@@ -59,17 +59,17 @@ impl Rights {
 impl Index {
     fn catch_up(&mut self, store: &Store) {
         if self.revision > 0
-            && let Ok((position, events)) = store.events_after(&keys::of_group(GROUP), self.revision, usize::MAX)
+            && let Ok((position, events)) = store.events_after(&keys::group_prefix(GROUP), self.revision, usize::MAX)
         {
             for event in events {
-                self.take(&event);
+                self.apply_event(&event);
             }
             self.revision = position;
             return;
         }
         let snapshot = store.snapshot();
         self.rbac = Rbac::default();
-        for (key, entry) in snapshot.range(&keys::of_group(GROUP), None) {
+        for (key, entry) in snapshot.range(&keys::group_prefix(GROUP), None) {
             if let (Some((kind, _, _)), Ok(object)) = (parse(key), decode_stored(entry)) {
                 self.rbac.apply(kind, &object);
             }
@@ -77,7 +77,7 @@ impl Index {
         self.revision = snapshot.revision();
     }
 
-    fn take(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         let Some((kind, namespace, name)) = parse(&event.key) else {
             return;
         };
@@ -101,7 +101,7 @@ fn parse(key: &str) -> Option<(RbacKind, &str, &str)> {
 
 impl Authorizer for Rights {
     fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision {
-        self.with(|rbac| rbac.authorize(user, attributes))
+        self.with_index(|rbac| rbac.authorize(user, attributes))
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
         let long = tokio::task::spawn_blocking({
             let rights = rights.clone();
             move || {
-                rights.with(|_| {
+                rights.with_index(|_| {
                     began.send(()).expect("somebody listens");
                     released.recv().expect("somebody lets go");
                 });
@@ -142,7 +142,7 @@ mod tests {
             })
             .await;
         assert!(written.is_ok());
-        let asking = tokio::task::spawn_blocking(move || rights.with(|_| ()));
+        let asking = tokio::task::spawn_blocking(move || rights.with_index(|_| ()));
         // The query must not wait for the long query, which ends only after this.
         let answered = tokio::time::timeout(Duration::from_secs(60), asking).await;
         release.send(()).expect("it waits");

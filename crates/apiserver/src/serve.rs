@@ -68,7 +68,7 @@ pub(crate) async fn run(
             tracing::warn!("a connection was refused: there are too many");
             continue;
         };
-        tasks.spawn(connection(shared.clone(), acceptor.clone(), stream, open));
+        tasks.spawn(serve_connection(shared.clone(), acceptor.clone(), stream, open));
     }
     tasks.close();
     if tokio::time::timeout(GRACE, tasks.wait()).await.is_err() {
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream, open: OpenConnection) {
+async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStream, open: OpenConnection) {
     let _ = stream.set_nodelay(true);
     let remote = stream.peer_addr().ok().map(|address| address.ip());
     let activity = open.activity.clone();
@@ -102,9 +102,9 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         )),
         _ => Peer::Anonymous,
     };
-    let service = ApiService::new(shared.clone(), peer).on(activity.clone(), remote);
+    let service = ApiService::new(shared.clone(), peer).on_connection(activity.clone(), remote);
     let mut streams = Streams::default();
-    let mut builder = Builder::new(streams.opened());
+    let mut builder = Builder::new(streams.stream_executor());
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -135,7 +135,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
             serving.as_mut().graceful_shutdown();
             streams.drive(serving).await
         }
-        () = activity.idle() => {
+        () = activity.wait_until_idle() => {
             serving.as_mut().graceful_shutdown();
             match tokio::time::timeout(GOODBYE, streams.drive(serving)).await {
                 Ok(ended) => ended,
@@ -143,7 +143,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
             }
         }
         () = activity.evicted.cancelled() => return,
-        () = activity.unread.stalled(shared.answers.patience, shared.fairness.ledger(MemoryUse::Answers)) => {
+        () = activity.unread.wait_until_stalled(shared.answers.patience, shared.fairness.ledger(MemoryUse::Answers)) => {
             tracing::debug!("a connection is cut whose client doesn't read");
             return;
         }

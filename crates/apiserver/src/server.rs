@@ -156,7 +156,7 @@ impl Server {
         let mut names = loopback_names();
         names.extend(config.names.iter().cloned());
         let authority = Authority::open(&config.data_dir.join("pki"), &names, jiff::Timestamp::now())?;
-        let authority = authority.provided(&config.provided)?;
+        let authority = authority.with_provided_files(&config.provided)?;
         let tokens = Arc::new(ServiceAccountTokens::new(&config.issuer, authority.signing_key()?));
         let authenticator = Authenticator::new(authority.client_certificates()?, Arc::clone(&tokens));
         let settings = cluster::Settings {
@@ -215,7 +215,7 @@ impl Server {
             address.set_ip(advertised);
         }
         self.shared.address.write().clone_from(&address.to_string());
-        self.advertise(address).await;
+        self.advertise_address(address).await;
         let clients = self.authority.client_certificates()?;
         let tls = self.authority.server_config(&clients)?;
         let renew = || {
@@ -230,10 +230,10 @@ impl Server {
 
     /// Writes the server's address into the cluster. An admission webhook for this write may depend on this server,
     /// so the wait is short.
-    async fn advertise(&self, address: SocketAddr) {
+    async fn advertise_address(&self, address: SocketAddr) {
         let registry = self.shared.cluster.registry.clone();
         let written = tokio::spawn(async move {
-            if let Err(error) = bootstrap::advertise(&registry, address).await {
+            if let Err(error) = bootstrap::advertise_address(&registry, address).await {
                 tracing::warn!(%error, "the Service of the API server itself could not be written");
             }
         });

@@ -26,7 +26,7 @@ use crate::byte_ledger::{Account, ByteLedger, Charge};
 use crate::cluster::Cluster;
 use crate::connections::Activity;
 use crate::fairness::{Bounds, Fairness, MemoryUse, OwnedUserPermit, PerMemoryUse, Rejected, UserPermit};
-use crate::gate::{Peer, attributes};
+use crate::gate::{Peer, make_attributes};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body, respond};
 use crate::long_work::{self, Deadline, Stopped, WithDeadline};
@@ -170,7 +170,7 @@ fn log_failure(info: &RequestInfo, audit_id: &str, error: &ApiError) {
 }
 
 /// Returns the error for a fault of the server.
-fn fault() -> ApiError {
+fn server_fault() -> ApiError {
     ApiError::internal("the request could not be answered; the server's log says why")
 }
 
@@ -225,7 +225,7 @@ impl ApiService {
     }
 
     /// Returns this service for one connection, and records the activity of that connection.
-    pub(crate) fn on(mut self, activity: Arc<Activity>, remote: Option<IpAddr>) -> Self {
+    pub(crate) fn on_connection(mut self, activity: Arc<Activity>, remote: Option<IpAddr>) -> Self {
         self.activity = Some(activity);
         self.remote = remote;
         self
@@ -237,7 +237,7 @@ impl ApiService {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: std::fmt::Display,
     {
-        match self.clone().take(request.map(body::boxed)).await {
+        match self.clone().handle_boxed(request.map(body::box_body)).await {
             Ok(response) => response,
             Err(never) => match never {},
         }
@@ -245,13 +245,13 @@ impl ApiService {
 
     /// Answers a request whose body has the one type that all requests have here. The future is also built here. So
     /// this code is compiled once, and not for each type of body in each crate that sends requests.
-    fn take(self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+    fn handle_boxed(self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
         Box::pin(async move { Ok(self.respond(request).await) })
     }
 
     async fn respond(&self, request: Request<Body>) -> Response<Body> {
         let started = Instant::now();
-        let running = self.activity.as_ref().map(Activity::request);
+        let running = self.activity.as_ref().map(Activity::count_request);
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query.0);
@@ -270,17 +270,17 @@ impl ApiService {
             now: self.shared.cluster.registry.now(),
         };
         let trail = AuditRecord::begin(self.shared.audit.as_ref(), &arrival);
-        let ending = trail.guard();
+        let ending = trail.guard_end();
         let mut holding = Holding::default();
-        let answering = self.answer(counted, query, &arrival, body, (&warnings, &trail), &mut holding);
+        let answering = self.answer_request(counted, query, &arrival, body, (&warnings, &trail), &mut holding);
         let answering = std::panic::AssertUnwindSafe(answering).catch_unwind();
         let answer = answering.await.unwrap_or_else(|payload| {
             if let Some(ended) = payload.downcast_ref::<Ended>() {
                 return Err(Refused::Status(went_too_far(*ended)));
             }
             // A fault of the server ends this request, and not the connection, which other requests share.
-            trail.panicked(&fault());
-            Err(Refused::Status(fault()))
+            trail.record_panic(&server_fault());
+            Err(Refused::Status(server_fault()))
         });
         let mut response = match answer {
             Ok(response) => response,
@@ -289,7 +289,7 @@ impl ApiService {
                 if error.code >= 500 {
                     log_failure(&info, audit_id.to_str().unwrap_or_default(), &error);
                 }
-                respond::error(&error)
+                respond::with_error(&error)
             }
         };
         let account = holding.account.take();
@@ -312,8 +312,8 @@ impl ApiService {
                 Some(Arc::new(charge.unwrap_or_else(|| account.charge(bytes))))
             }
         };
-        respond::warn(&mut response, &warnings.lock());
-        let mut response = trail.answered(response, info.verb == "watch", ending).await;
+        respond::add_warning_headers(&mut response, &warnings.lock());
+        let mut response = trail.record_response(response, info.verb == "watch", ending).await;
         respond::remove_forbidden_body(&mut response, &parts.method);
         let (code, took) = (response.status().as_u16(), started.elapsed());
         tracing::debug!(
@@ -327,15 +327,15 @@ impl ApiService {
         // Each answer has another value here, so HTTP/2 must not store it in the table of repeated headers.
         audit_id.set_sensitive(true);
         response.headers_mut().insert(AUDIT_ID, audit_id);
-        self.shared.metrics.count(counted, code, took);
+        self.shared.metrics.count_answer(counted, code, took);
         let route = match &self.activity {
-            Some(activity) => Route::Connection(activity.unread.clone(), StreamEnd::of_this_stream()),
+            Some(activity) => Route::Connection(activity.unread.clone(), StreamEnd::of_polled_stream()),
             None => Route::Process,
         };
-        responses::send(response, account, charge, &route, (running, holding.place))
+        responses::track_sending(response, account, charge, &route, (running, holding.place))
     }
 
-    async fn answer(
+    async fn answer_request(
         &self,
         counted: Counted<'_>,
         query: Query,
@@ -348,19 +348,19 @@ impl ApiService {
         let info = counted.info;
         let registry = &shared.cluster.registry;
         let headers = &arrival.parts.headers;
-        let attributes = attributes(info);
+        let attributes = make_attributes(info);
         let caller = shared
             .cluster
             .gate
             .authenticate(registry, &self.peer, headers, &info.path);
-        let caller = caller.inspect_err(|answer| trail.unauthenticated(&attributes, info, answer))?;
-        trail.authenticated(&caller, &attributes, info)?;
+        let caller = caller.inspect_err(|answer| trail.record_unauthenticated(&attributes, info, answer))?;
+        trail.record_user(&caller, &attributes, info)?;
         if let Some(activity) = &self.activity {
-            activity.authenticated(&caller);
+            activity.mark_authenticated(&caller);
         }
         let weighs_much = shared.cluster.gate.is_long_to_admit(&caller, headers, &attributes);
         let user = if weighs_much {
-            let place = shared.fairness.place(&caller).await?;
+            let place = shared.fairness.wait_for_permit(&caller).await?;
             let (gate, headers, trail) = (shared.cluster.gate.clone(), headers.clone(), trail.clone());
             let admitting = async move { gate.admit(caller, &headers, &attributes, &trail) };
             self.run_long(admitting, &place, |_| false).await??
@@ -374,11 +374,11 @@ impl ApiService {
                 return Ok(self.answer_path(info, &query, headers));
             }
             // Documents that describe all kinds are unpacked and written for each request.
-            let place = shared.fairness.place(&user).await?;
+            let place = shared.fairness.wait_for_permit(&user).await?;
             let (service, info, headers) = (self.clone(), info.clone(), headers.clone());
             let describing = async move { service.answer_path(&info, &query, &headers) };
             let described = self.run_long(describing, &place, |_| false).await;
-            holding.place = place.held();
+            holding.place = place.into_permit();
             return described;
         }
         let request = routes::ObjectRequest {
@@ -391,7 +391,7 @@ impl ApiService {
             warnings: warnings.clone(),
             trail: trail.clone(),
             turns: match info.verb.as_str() {
-                "list" | "watch" | "deletecollection" => shared.fairness.turns(&user),
+                "list" | "watch" | "deletecollection" => shared.fairness.step_limiter(&user),
                 _ => None,
             },
             account,
@@ -403,16 +403,16 @@ impl ApiService {
             let open = shared.metrics.watch(counted);
             return Ok(body::hold_until_end(response, (watching, open, charge)));
         }
-        let _counted = shared.metrics.enter(info);
-        let place = shared.fairness.place(&request.user).await?;
+        let _counted = shared.metrics.count_in_flight(info);
+        let place = shared.fairness.wait_for_permit(&request.user).await?;
         // A slow body holds only a permit of its sender.
         let arriving = IncomingBody::new(place.account(MemoryUse::Bodies).clone(), shared.fairness.patience());
         let taken = arriving
-            .take(request_body)
+            .read_body(request_body)
             .await
             .inspect_err(|why| self.count_refused(why))?;
         let served = self.serve(request, taken, &place).await;
-        holding.place = place.held();
+        holding.place = place.into_permit();
         served
     }
 
@@ -426,10 +426,10 @@ impl ApiService {
             return Ok((routes::serve_objects(&request, Bytes::new()).await?, None));
         }
         let fairness = &self.shared.fairness;
-        let place = fairness.place(&request.user).await?;
+        let place = fairness.wait_for_permit(&request.user).await?;
         let account = place.account(MemoryUse::Objects);
         let charge = account.charge_within(selectors, fairness.patience()).await;
-        let charge = charge.ok_or_else(|| fairness.reject())?;
+        let charge = charge.ok_or_else(|| fairness.count_rejected())?;
         let beginning = async move { routes::serve_objects(&request, Bytes::new()).await };
         let begun = if has_long_head {
             self.run_long(beginning, &place, is_error_of_client).await?
@@ -442,7 +442,7 @@ impl ApiService {
     /// Counts a request that is rejected with the advice to retry.
     fn count_refused(&self, why: &BodyRejection) {
         if matches!(why, BodyRejection::NoRoom) {
-            self.shared.fairness.reject();
+            self.shared.fairness.count_rejected();
         }
     }
 
@@ -463,7 +463,7 @@ impl ApiService {
         );
         if is_long {
             let serving = async move {
-                let (bytes, room) = burden.lift(&objects, patience).await?;
+                let (bytes, room) = burden.charge_decoded(&objects, patience).await?;
                 let served = routes::serve_objects(&request, bytes).await;
                 // The rest of a list is selected while it is sent.
                 let served = served.map(|response| match is_list {
@@ -478,7 +478,7 @@ impl ApiService {
         }
         // Waits before taking a permit among all users: a user that waits for its own bytes must not block others.
         let (bytes, room) = burden
-            .lift(&objects, patience)
+            .charge_decoded(&objects, patience)
             .await
             .inspect_err(|why| self.count_refused(why))?;
         let serving = async move {
@@ -486,7 +486,7 @@ impl ApiService {
             drop(room);
             served
         };
-        let _working = place.work().await?;
+        let _working = place.wait_for_work_permit().await?;
         let serving = async move {
             let serving = WithDeadline::new(Deadline::new(Instant::now() + REQUEST), serving);
             if !is_list {
@@ -497,7 +497,7 @@ impl ApiService {
                 Ok(answer) => answer,
                 Err(failed) => match failed.try_into_panic() {
                     Ok(payload) => std::panic::resume_unwind(payload),
-                    Err(_) => Err(fault()),
+                    Err(_) => Err(server_fault()),
                 },
             }
         };
@@ -522,7 +522,7 @@ impl ApiService {
         let working = long_work::run(place.long_work(), deadline, work, is_refusal);
         match tokio::time::timeout(REQUEST, working).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(Stopped::NoTurn)) => Err(self.shared.fairness.reject().into()),
+            Ok(Err(Stopped::NoTurn)) => Err(self.shared.fairness.count_rejected().into()),
             Ok(Err(Stopped::Ended(ended))) => Err(went_too_far(ended).into()),
             Err(_) => Err(went_too_far(Ended::OutOfTime).into()),
         }
@@ -560,7 +560,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        self.clone().take(request.map(body::boxed))
+        self.clone().handle_boxed(request.map(body::box_body))
     }
 }
 

@@ -74,7 +74,7 @@ pub async fn accept_all<F>(
         };
         let address = peer.ip().to_canonical();
         // Closed at once without an answer: a slow client would read an answer as slowly as it sends.
-        let Some(counted) = callers.admit(address) else {
+        let Some(counted) = callers.count_connection(address) else {
             continue;
         };
         let (shown, answer) = (shown.clone(), answer.clone());
@@ -126,7 +126,7 @@ impl CallerTable {
     }
 
     /// Counts one more connection, if the limit allows it.
-    fn admit(&self, address: IpAddr) -> Option<Counted> {
+    fn count_connection(&self, address: IpAddr) -> Option<Counted> {
         let address = match address.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
@@ -169,15 +169,15 @@ mod tests {
         let callers = CallerTable::new(OF_ONE);
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         let mut held: Vec<Counted> = (0..OF_ONE)
-            .filter_map(|number| callers.admit(address(&format!("2001:db8::{number:x}"))))
+            .filter_map(|number| callers.count_connection(address(&format!("2001:db8::{number:x}"))))
             .collect();
         assert_eq!(held.len(), OF_ONE);
         // An address in the same network, and addresses in other networks.
-        assert!(callers.admit(address("2001:db8::ffff")).is_none());
-        assert!(callers.admit(address("2001:db8:0:1::1")).is_some());
-        assert!(callers.admit(address("192.0.2.1")).is_some());
+        assert!(callers.count_connection(address("2001:db8::ffff")).is_none());
+        assert!(callers.count_connection(address("2001:db8:0:1::1")).is_some());
+        assert!(callers.count_connection(address("192.0.2.1")).is_some());
         held.pop();
-        assert!(callers.admit(address("2001:db8::1")).is_some());
+        assert!(callers.count_connection(address("2001:db8::1")).is_some());
         drop(held);
         assert!(callers.counts.lock().is_empty(), "nothing is kept of who has gone");
     }

@@ -28,7 +28,7 @@ pub(crate) fn decode_metadata(entry: &Entry) -> Result<Value, ApiError> {
 /// Encodes an object for the store, and marks the place of the resourceVersion.
 pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
     let (out, revision_at) = write(object)?;
-    Ok(mark(out, revision_at))
+    Ok(make_payload(out, revision_at))
 }
 
 /// Encodes the changed form of an object that had this many `bytes` before. The result is no larger than a request
@@ -39,10 +39,10 @@ pub(crate) fn encode_within(object: &Value, bytes: usize) -> Result<Payload, Api
     if out.len() > MAX_BODY && out.len() > bytes {
         return Err(ApiError::too_large(MAX_BODY));
     }
-    Ok(mark(out, revision_at))
+    Ok(make_payload(out, revision_at))
 }
 
-fn mark(out: Vec<u8>, revision_at: Option<usize>) -> Payload {
+fn make_payload(out: Vec<u8>, revision_at: Option<usize>) -> Payload {
     match revision_at {
         Some(offset) => Payload::with_revision_at(out, offset),
         None => Payload::plain(out),

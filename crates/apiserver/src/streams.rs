@@ -55,7 +55,7 @@ pub(crate) struct StreamEnd {
 
 impl StreamEnd {
     /// Returns the handle of the stream that is being polled; `None` outside of a connection with several streams.
-    pub(crate) fn of_this_stream() -> Option<Arc<Self>> {
+    pub(crate) fn of_polled_stream() -> Option<Arc<Self>> {
         POLLED.with_borrow_mut(|polled| match polled {
             Polled::None => None,
             Polled::Named(end) => Some(end.clone()),
@@ -119,7 +119,7 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Returns the executor with which the connection opens its streams.
-    pub(crate) fn opened(&self) -> OpenedStreams {
+    pub(crate) fn stream_executor(&self) -> OpenedStreams {
         self.opened.clone()
     }
 
@@ -218,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn streams_run_beside_each_other_and_end_with_their_connection() {
         let mut streams = Streams::default();
-        let opened = streams.opened();
+        let opened = streams.stream_executor();
         let (first, second) = (oneshot::channel::<()>(), oneshot::channel::<()>());
         let alive = Arc::new(());
         let held = alive.clone();
@@ -256,18 +256,18 @@ mod tests {
     async fn everybody_is_heard_before_the_connection_sends() {
         const STREAMS: usize = 50;
         let mut streams = Streams::default();
-        let opened = streams.opened();
-        let heard = Arc::new(AtomicUsize::new(0));
+        let opened = streams.stream_executor();
+        let polled_streams = Arc::new(AtomicUsize::new(0));
         let mut polls = 0;
         let connection = std::future::poll_fn(|_| {
             polls += 1;
             if polls == 1 {
                 for _ in 0..STREAMS {
-                    let (heard, mut before) = (heard.clone(), false);
+                    let (polled_streams, mut before) = (polled_streams.clone(), false);
                     // Like a stream that got a window to send: it wakes itself once.
                     opened.execute(std::future::poll_fn(move |context| {
                         if std::mem::replace(&mut before, true) {
-                            heard.fetch_add(1, Ordering::Relaxed);
+                            polled_streams.fetch_add(1, Ordering::Relaxed);
                             return Poll::Ready(());
                         }
                         context.waker().wake_by_ref();
@@ -275,7 +275,7 @@ mod tests {
                     }));
                 }
             }
-            match heard.load(Ordering::Relaxed) {
+            match polled_streams.load(Ordering::Relaxed) {
                 STREAMS => Poll::Ready(polls),
                 _ => Poll::Pending,
             }

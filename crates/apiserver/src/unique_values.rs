@@ -48,12 +48,12 @@ impl UniqueValueIndex {
 
 impl Index {
     fn catch_up(&mut self, store: &Store) {
-        let prefix = keys::of_resource("", "services", None);
+        let prefix = keys::resource_prefix("", "services", None);
         if self.revision > 0
             && let Ok((reached, events)) = store.events_after(&prefix, self.revision, usize::MAX)
         {
             for event in &events {
-                self.take(event);
+                self.apply_event(event);
             }
             self.revision = reached;
             return;
@@ -66,7 +66,7 @@ impl Index {
         self.revision = snapshot.revision();
     }
 
-    fn take(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         let held = match event.kind {
             EventKind::Put => Allocated::list(&event.entry.bytes),
             EventKind::Delete => BTreeSet::new(),

@@ -45,21 +45,21 @@ impl View {
     #[must_use]
     pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
         self.snapshot
-            .range(&keys::of_resource(group, plural, namespace), None)
+            .range(&keys::resource_prefix(group, plural, namespace), None)
             .filter_map(|(_, entry)| decode_stored(entry).ok())
             .collect()
     }
 
     /// Returns an object with its metadata only. The rest may be large, and is not decoded.
     pub(crate) fn get_metadata(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        let key = keys::of_object(group, plural, namespace, name);
+        let key = keys::object_key(group, plural, namespace, name);
         decode_metadata(self.snapshot.get(&key)?).ok()
     }
 
     /// Returns the objects of one resource with their metadata only.
     pub(crate) fn list_metadata(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
         self.snapshot
-            .range(&keys::of_resource(group, plural, namespace), None)
+            .range(&keys::resource_prefix(group, plural, namespace), None)
             .filter_map(|(_, entry)| decode_metadata(entry).ok())
             .collect()
     }
@@ -77,14 +77,14 @@ impl View {
     #[must_use]
     pub fn exists(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> bool {
         self.snapshot
-            .get(&keys::of_object(group, plural, namespace, name))
+            .get(&keys::object_key(group, plural, namespace, name))
             .is_some()
     }
 }
 
 impl ObjectLookup for View {
     fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
-        let entry = self.snapshot.get(&keys::of_object(group, resource, namespace, name))?;
+        let entry = self.snapshot.get(&keys::object_key(group, resource, namespace, name))?;
         decode_stored(entry).ok().map(Arc::new)
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
         if matches!(event.what, What::DocumentEnd | What::StreamEnd) {
             break;
         }
-        builder.take(event)?;
+        builder.handle_event(event)?;
     }
     Ok((builder.document.unwrap_or(Value::Null), builder.repeated))
 }
@@ -53,12 +53,12 @@ struct Builder<'text> {
 
 /// A partly read collection.
 struct Open<'text> {
-    held: Held,
+    held: OpenNode,
     anchor: Option<&'text str>,
     line: usize,
 }
 
-enum Held {
+enum OpenNode {
     List(Vec<Value>),
     Map(Map<String, Value>, Option<Key>),
 }
@@ -71,7 +71,7 @@ enum Key {
 }
 
 impl<'text> Builder<'text> {
-    fn take(&mut self, event: Event<'text>) -> Result<(), String> {
+    fn handle_event(&mut self, event: Event<'text>) -> Result<(), String> {
         let line = event.start.line + 1;
         match event.what {
             What::Scalar(text, form, properties) => {
@@ -81,17 +81,17 @@ impl<'text> Builder<'text> {
                     return self.take_key(&node, properties.anchor);
                 }
                 let value = json::patch_value(&node).map_err(|problem| problem.message)?;
-                self.finish(value, properties.anchor, line)
+                self.finish_value(value, properties.anchor, line)
             }
-            What::SequenceStart(_, properties) => self.start(Held::List(Vec::new()), properties.anchor, line),
-            What::MappingStart(_, properties) => self.start(Held::Map(Map::new(), None), properties.anchor, line),
+            What::SequenceStart(_, properties) => self.start(OpenNode::List(Vec::new()), properties.anchor, line),
+            What::MappingStart(_, properties) => self.start(OpenNode::Map(Map::new(), None), properties.anchor, line),
             What::SequenceEnd | What::MappingEnd => match self.open.pop() {
                 Some(Open { held, anchor, line }) => {
                     let value = match held {
-                        Held::List(items) => Value::Array(items),
-                        Held::Map(map, _) => Value::Object(map),
+                        OpenNode::List(items) => Value::Array(items),
+                        OpenNode::Map(map, _) => Value::Object(map),
                     };
-                    self.finish(value, anchor, line)
+                    self.finish_value(value, anchor, line)
                 }
                 None => Ok(()),
             },
@@ -101,10 +101,10 @@ impl<'text> Builder<'text> {
                     Some(None) => return Err(format!("anchor '{name}' value contains itself")),
                     None => return Err(format!("unknown anchor '{name}' referenced")),
                 };
-                let (nodes, bytes) = extent(value);
-                self.charge(nodes, bytes)?;
+                let (nodes, bytes) = measure_value(value);
+                self.charge_nodes(nodes, bytes)?;
                 let value = self.anchors.get(name).cloned().flatten().unwrap_or_default();
-                self.finish(value, None, line)
+                self.finish_value(value, None, line)
             }
             _ => Ok(()),
         }
@@ -115,7 +115,7 @@ impl<'text> Builder<'text> {
         matches!(
             self.open.last(),
             Some(Open {
-                held: Held::Map(_, None),
+                held: OpenNode::Map(_, None),
                 ..
             })
         )
@@ -123,17 +123,17 @@ impl<'text> Builder<'text> {
 
     fn take_key(&mut self, node: &Node, anchor: Option<&'text str>) -> Result<(), String> {
         checkpoint();
-        self.charge(1, 0)?;
+        self.charge_nodes(1, 0)?;
         let value = json::patch_value(node).map_err(|problem| problem.message)?;
         if let Some(anchor) = anchor {
-            self.keep(value.clone(), anchor)?;
+            self.store_anchor(value.clone(), anchor)?;
         }
         let read = match node.tag {
             Tag::Merge => Key::Merge,
             _ => Key::Name(key_text(value)?),
         };
         if let Some(Open {
-            held: Held::Map(_, key),
+            held: OpenNode::Map(_, key),
             ..
         }) = self.open.last_mut()
         {
@@ -142,7 +142,7 @@ impl<'text> Builder<'text> {
         Ok(())
     }
 
-    fn start(&mut self, held: Held, anchor: Option<&'text str>, line: usize) -> Result<(), String> {
+    fn start(&mut self, held: OpenNode, anchor: Option<&'text str>, line: usize) -> Result<(), String> {
         if self.open.len() >= DEEPEST {
             return Err(format!("nested deeper than {DEEPEST} levels"));
         }
@@ -154,7 +154,7 @@ impl<'text> Builder<'text> {
     }
 
     /// Counts nodes and bytes before they are created, and fails if they are too many.
-    fn charge(&mut self, nodes: usize, bytes: usize) -> Result<(), String> {
+    fn charge_nodes(&mut self, nodes: usize, bytes: usize) -> Result<(), String> {
         self.nodes += nodes;
         self.copied += bytes;
         if self.nodes > MOST_NODES {
@@ -167,25 +167,25 @@ impl<'text> Builder<'text> {
     }
 
     /// Stores a copy for the aliases of an anchor.
-    fn keep(&mut self, value: Value, anchor: &'text str) -> Result<(), String> {
-        let (nodes, bytes) = extent(&value);
-        self.charge(nodes, bytes)?;
+    fn store_anchor(&mut self, value: Value, anchor: &'text str) -> Result<(), String> {
+        let (nodes, bytes) = measure_value(&value);
+        self.charge_nodes(nodes, bytes)?;
         self.anchors.insert(anchor, Some(value));
         Ok(())
     }
 
-    fn finish(&mut self, value: Value, anchor: Option<&'text str>, line: usize) -> Result<(), String> {
+    fn finish_value(&mut self, value: Value, anchor: Option<&'text str>, line: usize) -> Result<(), String> {
         checkpoint();
-        self.charge(1, 0)?;
+        self.charge_nodes(1, 0)?;
         if let Some(anchor) = anchor {
-            let (nodes, bytes) = extent(&value);
-            self.charge(nodes, bytes)?;
+            let (nodes, bytes) = measure_value(&value);
+            self.charge_nodes(nodes, bytes)?;
             self.anchors.insert(anchor, Some(value.clone()));
         }
         match self.open.last_mut().map(|open| &mut open.held) {
             None => self.document = Some(value),
-            Some(Held::List(items)) => items.push(value),
-            Some(Held::Map(map, key)) => match key.take() {
+            Some(OpenNode::List(items)) => items.push(value),
+            Some(OpenNode::Map(map, key)) => match key.take() {
                 None => *key = Some(Key::Name(key_text(value)?)),
                 Some(Key::Merge) => merge(map, value)?,
                 Some(Key::Name(name)) => {
@@ -201,13 +201,13 @@ impl<'text> Builder<'text> {
 }
 
 /// Returns the number of nodes and the bytes of text of a value.
-fn extent(value: &Value) -> (usize, usize) {
+fn measure_value(value: &Value) -> (usize, usize) {
     let add = |all: (usize, usize), one: (usize, usize)| (all.0 + one.0, all.1 + one.1);
     match value {
         Value::String(text) => (1, text.len()),
-        Value::Array(items) => items.iter().map(extent).fold((1, 0), add),
+        Value::Array(items) => items.iter().map(measure_value).fold((1, 0), add),
         Value::Object(map) => {
-            let entries = map.iter().map(|(key, value)| add(extent(value), (0, key.len())));
+            let entries = map.iter().map(|(key, value)| add(measure_value(value), (0, key.len())));
             entries.fold((1, 0), add)
         }
         _ => (1, 0),

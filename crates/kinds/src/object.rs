@@ -76,7 +76,7 @@ pub trait ObjectExt {
 }
 
 /// Returns a time in RFC 3339 with whole seconds, the form of every time in metadata.
-pub fn timestamp(now: Timestamp) -> String {
+pub fn format_timestamp(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

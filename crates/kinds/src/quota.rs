@@ -33,7 +33,7 @@ impl Counted {
 
     /// Returns the resources with usage under names of their own, beside the number of objects.
     pub fn list_with_usage() -> impl Iterator<Item = Self> {
-        let with_usage = built_in::kinds().filter(|kind| kind.usage.is_some());
+        let with_usage = built_in::list_kinds().filter(|kind| kind.usage.is_some());
         with_usage.map(|kind| Self::of_resource(kind.group, kind.plural))
     }
 
@@ -79,7 +79,7 @@ impl Counted {
 
     /// Returns whether both are of one resource.
     #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same_kind(&self, other: &Self) -> bool {
         (&self.group, &self.plural) == (&other.group, &other.plural)
     }
 
@@ -117,7 +117,7 @@ impl Counted {
             .all(|scope| self.is_in_scope(object, scope.as_str().unwrap_or_default(), "Exists", &[]))
             && selectors.iter().all(|selector| {
                 let values = list(selector, "/values");
-                let (scope, operator) = (text(selector, "scopeName"), text(selector, "operator"));
+                let (scope, operator) = (get_text(selector, "scopeName"), get_text(selector, "operator"));
                 self.is_in_scope(object, scope, operator, values)
             })
     }
@@ -135,6 +135,6 @@ impl Counted {
     }
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+fn get_text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }

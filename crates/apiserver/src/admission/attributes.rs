@@ -95,13 +95,13 @@ impl<'a> Attributes<'a> {
     }
 
     /// Calls a rule of the kind with the facts about the request that the rule needs.
-    pub(crate) fn ask<T>(&self, contents: &Contents, view: &View, ask: impl FnOnce(&Admitted<'_>) -> T) -> T {
+    pub(crate) fn ask_kind<T>(&self, contents: &Contents, view: &View, ask: impl FnOnce(&Admitted<'_>) -> T) -> T {
         let plural_of = |group: &str, version: &str, kind: &str| {
             let catalog = contents.catalog();
             let found = catalog.find_kind(group, version, kind);
             found.map(|found| found.plural.clone())
         };
-        self.op.ask(view, contents.now(), |request| {
+        self.op.ask_kind(view, contents.now(), |request| {
             ask(&Admitted {
                 request,
                 namespace: self.namespace(),
@@ -121,7 +121,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Returns a refusal of the request, which names the object by its name or generateName.
-    pub(crate) fn denied(&self, object: Option<&Value>, why: &str) -> ApiError {
+    pub(crate) fn denied_error(&self, object: Option<&Value>, why: &str) -> ApiError {
         let name = object.map_or(self.name, |object| match object.name() {
             "" => object.meta_str("generateName"),
             name => name,

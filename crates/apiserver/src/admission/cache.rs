@@ -22,7 +22,7 @@ impl<T> Default for Cache<T> {
 impl<T> Cache<T> {
     /// Returns the decoded objects below a prefix, in the order of the keys. Each cache always gets the same prefix.
     /// Only changed objects are decoded again.
-    pub(super) fn of(&self, view: &View, prefix: &str, read: impl Fn(&Value) -> T) -> Vec<Arc<T>> {
+    pub(super) fn read_all(&self, view: &View, prefix: &str, read: impl Fn(&Value) -> T) -> Vec<Arc<T>> {
         let mut entries = view.entries(prefix).peekable();
         if entries.peek().is_none() {
             return Vec::new();

@@ -30,6 +30,6 @@ pub(super) fn check(rights: &Rights, attributes: &Attributes<'_>, object: &Value
         old: attributes.old,
     };
     rights
-        .with(|rbac| check_escalation(write, rbac))
+        .with_index(|rbac| check_escalation(write, rbac))
         .map_err(ApiError::from)
 }

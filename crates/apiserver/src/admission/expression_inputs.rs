@@ -53,7 +53,7 @@ impl<'a> ReviewedRequest<'a> {
     }
 
     /// Calls `ask` with the values of the variables.
-    pub(super) fn ask<T>(
+    pub(super) fn with_inputs<T>(
         &self,
         contents: &Contents,
         attributes: &Attributes<'_>,
@@ -67,7 +67,7 @@ impl<'a> ReviewedRequest<'a> {
             attributes.namespace(),
             attributes.name,
         );
-        let decide = |check: &Check| decide(contents, &attributes.op.user, check);
+        let decide = |check: &Check| decide_check(contents, &attributes.op.user, check);
         ask(Inputs {
             object: self.object.as_deref(),
             old_object: self.old_object.as_deref(),
@@ -83,7 +83,7 @@ impl<'a> ReviewedRequest<'a> {
 
 /// Returns the request as a review describes it. Fields that expressions get as separate variables are empty.
 fn describe_request(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
-    let mut request = subject::request(attributes, shown_as, resource);
+    let mut request = subject::describe_request(attributes, shown_as, resource);
     if let Some(map) = request.as_object_mut() {
         map.insert("uid".to_owned(), Value::from(""));
         map.insert("object".to_owned(), Value::Null);
@@ -93,7 +93,7 @@ fn describe_request(attributes: &Attributes<'_>, shown_as: &Resource, resource: 
 }
 
 /// Checks a right of the request's user, or of the ServiceAccount in the check.
-fn decide(contents: &Contents, user: &UserInfo, check: &Check) -> Decision {
+fn decide_check(contents: &Contents, user: &UserInfo, check: &Check) -> Decision {
     let account = check
         .service_account
         .as_ref()

@@ -105,7 +105,7 @@ impl Matcher {
     }
 
     /// Returns the resource as which the rules cover the request, if they do.
-    pub(super) fn resource(&self, contents: &Contents, attributes: &Attributes<'_>) -> Option<Arc<Resource>> {
+    pub(super) fn matched_resource(&self, contents: &Contents, attributes: &Attributes<'_>) -> Option<Arc<Resource>> {
         let own = &attributes.op.resource;
         let covers = |rules: &[Rule], resource: &Resource| rules.iter().any(|rule| rule.covers(attributes, resource));
         let own_covered = covers(&self.rules, own) || self.everything && self.rules.is_empty();

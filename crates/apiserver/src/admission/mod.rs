@@ -91,9 +91,9 @@ impl Admission {
     }
 
     /// Disables rules, once, before any request.
-    pub(crate) fn leave_out(&self, mut plugins: Vec<String>) {
+    pub(crate) fn disable_plugins(&self, mut plugins: Vec<String>) {
         plugins.retain(|plugin| OPTIONAL_PLUGINS.contains(&plugin.as_str()));
-        let _said_before = self.left_out.set(plugins);
+        let _already_set = self.left_out.set(plugins);
     }
 
     /// Returns the rules of the written kind, except the disabled ones.
@@ -109,13 +109,13 @@ impl Admission {
     }
 
     /// Returns the locks of the namespaces with quotas.
-    pub(crate) fn turns(&self) -> &quota::NamespaceLocks {
+    pub(crate) fn namespace_locks(&self) -> &quota::NamespaceLocks {
         &self.turns
     }
 
     fn policies(&self) -> Vec<policies::InForce> {
         if self.is_open() {
-            self.policies.in_force(&self.contents.view())
+            self.policies.list_in_force(&self.contents.view())
         } else {
             Vec::new()
         }
@@ -170,17 +170,17 @@ impl Admission {
         let Some(object) = object else { return Ok(()) };
         let mut view = self.contents.view();
         for rule in self.rules_of(attributes) {
-            let awaited = attributes.ask(&self.contents, &view, |admitted| (rule.awaits)(admitted, object));
+            let awaited = attributes.ask_kind(&self.contents, &view, |admitted| (rule.awaits)(admitted, object));
             if let Some(Awaited { group, plural, name }) = awaited {
                 let namespace = Some(attributes.namespace());
                 if !view.exists(group, plural, namespace, &name) {
-                    self.wait_for(&keys::of_object(group, plural, namespace, &name)).await;
+                    self.wait_for(&keys::object_key(group, plural, namespace, &name)).await;
                     view = self.contents.view();
                 }
             }
             attributes
-                .ask(&self.contents, &view, |admitted| (rule.mutate)(admitted, object))
-                .map_err(|why| attributes.denied(Some(object), &why))?;
+                .ask_kind(&self.contents, &view, |admitted| (rule.mutate)(admitted, object))
+                .map_err(|why| attributes.denied_error(Some(object), &why))?;
         }
         Ok(())
     }
@@ -213,8 +213,8 @@ impl Admission {
             let view = self.contents.view();
             for rule in self.rules_of(attributes) {
                 attributes
-                    .ask(&self.contents, &view, |admitted| (rule.validate)(admitted, object))
-                    .map_err(|why| attributes.denied(Some(object), &why))?;
+                    .ask_kind(&self.contents, &view, |admitted| (rule.validate)(admitted, object))
+                    .map_err(|why| attributes.denied_error(Some(object), &why))?;
             }
         }
         guard::validate(self, attributes, object)?;

@@ -55,10 +55,10 @@ pub(super) async fn convert_back(
 
 /// Returns the request without its objects, as reviews and expressions describe it: shown in the version of
 /// `shown_as`, and matched as one about `resource`.
-pub(super) fn request(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
+pub(super) fn describe_request(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
     let resource_of = |resource: &Resource| json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
     let kind_of = |resource: &Resource| {
-        let (group, version, kind) = kind(attributes, resource);
+        let (group, version, kind) = group_version_kind(attributes, resource);
         json!({"group": group, "version": version, "kind": kind})
     };
     let own = attributes.resource();
@@ -89,7 +89,7 @@ pub(super) fn request(attributes: &Attributes<'_>, shown_as: &Resource, resource
 }
 
 /// Returns group, version and kind of the [`convert_for_review`] form.
-fn kind(attributes: &Attributes<'_>, resource: &Resource) -> (String, String, String) {
+fn group_version_kind(attributes: &Attributes<'_>, resource: &Resource) -> (String, String, String) {
     match resource.subresource(attributes.subresource()) {
         Some(own) if !own.version.is_empty() => (own.group.clone(), own.version.clone(), own.kind.clone()),
         _ => (resource.group.clone(), resource.version.clone(), resource.kind.clone()),

@@ -79,7 +79,7 @@ fn micro_time<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S
 
 impl ObjectReference {
     /// Fills in fields that the URL lacks from an object in the body.
-    pub(super) fn complete(&mut self, object: &Value) {
+    pub(super) fn fill_from_object(&mut self, object: &Value) {
         let text = |key: &str| object.pointer(key).and_then(Value::as_str).unwrap_or_default();
         for (field, pointer) in [
             (&mut self.namespace, "/metadata/namespace"),
@@ -96,18 +96,18 @@ impl ObjectReference {
 
 /// Returns an object, a list or a table without `managedFields`.
 pub(super) fn without_managed_fields(mut value: Value) -> Value {
-    fn strip(object: &mut Value) {
+    fn strip_managed_fields(object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
     }
-    strip(&mut value);
+    strip_managed_fields(&mut value);
     for item in list(&mut value, "items") {
-        strip(item);
+        strip_managed_fields(item);
     }
     for row in list(&mut value, "rows") {
         if let Some(object) = row.get_mut("object") {
-            strip(object);
+            strip_managed_fields(object);
         }
     }
     value

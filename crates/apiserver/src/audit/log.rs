@@ -45,7 +45,7 @@ impl Log {
         let open = if config.path == Path::new("-") {
             Open::Output
         } else {
-            append(&config.path)?
+            open_for_append(&config.path)?
         };
         Ok(Self {
             config,
@@ -64,9 +64,9 @@ impl Log {
         let length = line.len() as u64;
         if let Open::File { size, .. } = &*open
             && *size > 0
-            && *size + length > self.most()
+            && *size + length > self.max_bytes()
         {
-            *open = self.turn(now)?;
+            *open = self.rotate_file(now)?;
         }
         match &mut *open {
             Open::Output => io::stdout().lock().write_all(line),
@@ -84,7 +84,7 @@ impl Log {
         }
     }
 
-    fn most(&self) -> u64 {
+    fn max_bytes(&self) -> u64 {
         match self.config.max_size {
             0 => 100 * MEGABYTE,
             size => size.saturating_mul(MEGABYTE),
@@ -92,24 +92,24 @@ impl Log {
     }
 
     /// Renames the current file, removes files that are too old or too many, and begins a new file.
-    fn turn(&self, now: Timestamp) -> io::Result<Open> {
+    fn rotate_file(&self, now: Timestamp) -> io::Result<Open> {
         let path = &self.config.path;
         // Two rotations within a millisecond get different names.
         let mut turned = now;
-        while aside(path, turned).exists() {
+        while rotated_path(path, turned).exists() {
             turned = turned
                 .checked_add(SignedDuration::from_millis(1))
                 .map_err(io::Error::other)?;
         }
-        std::fs::rename(path, aside(path, turned))?;
-        let open = append(path)?;
-        if let Err(error) = self.prune(now) {
+        std::fs::rename(path, rotated_path(path, turned))?;
+        let open = open_for_append(path)?;
+        if let Err(error) = self.remove_old_files(now) {
             tracing::warn!(%error, path = %path.display(), "old audit logs could not be removed");
         }
         Ok(open)
     }
 
-    fn prune(&self, now: Timestamp) -> io::Result<()> {
+    fn remove_old_files(&self, now: Timestamp) -> io::Result<()> {
         let path = &self.config.path;
         let folder = path
             .parent()
@@ -138,7 +138,7 @@ impl Log {
     }
 }
 
-fn append(path: &Path) -> io::Result<Open> {
+fn open_for_append(path: &Path) -> io::Result<Open> {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     let size = file.metadata()?.len();
     Ok(Open::File { file, size })
@@ -147,15 +147,15 @@ fn append(path: &Path) -> io::Result<Open> {
 const TURNED: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 
 /// Returns the name of a rotated file: `audit-2026-01-02T03-04-05.678.log` for `audit.log`.
-fn aside(path: &Path, now: Timestamp) -> PathBuf {
-    let (stem, extension) = parts(path);
+fn rotated_path(path: &Path, now: Timestamp) -> PathBuf {
+    let (stem, extension) = split_file_name(path);
     let time = now.strftime(TURNED);
     path.with_file_name(format!("{stem}-{time}{extension}"))
 }
 
 /// Returns the time in the name of a rotated file; `None` for other names.
 fn turned_at(path: &Path, name: &str) -> Option<Timestamp> {
-    let (stem, extension) = parts(path);
+    let (stem, extension) = split_file_name(path);
     let time = name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&extension)?;
     jiff::civil::DateTime::strptime(TURNED, time)
         .ok()?
@@ -164,7 +164,7 @@ fn turned_at(path: &Path, name: &str) -> Option<Timestamp> {
         .map(|zoned| zoned.timestamp())
 }
 
-fn parts(path: &Path) -> (String, String) {
+fn split_file_name(path: &Path) -> (String, String) {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let extension = path
         .extension()

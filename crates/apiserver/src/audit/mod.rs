@@ -108,7 +108,10 @@ async fn read_up_to(response: Response<Body>, most: usize) -> (Option<Bytes>, Re
                     [one] => one.clone(),
                     several => several.concat().into(),
                 };
-                return (Some(whole.clone()), Response::from_parts(head, body::full(whole)));
+                return (
+                    Some(whole.clone()),
+                    Response::from_parts(head, body::complete_body(whole)),
+                );
             }
         }
     }
@@ -121,10 +124,10 @@ pub(crate) struct AuditRecord(Option<Arc<Request>>);
 
 struct Request {
     audit: Arc<Audit>,
-    noted: Mutex<Noted>,
+    state: Mutex<RecordState>,
 }
 
-struct Noted {
+struct RecordState {
     event: Event,
     ruling: Ruling,
     /// Whether the bodies of request and answer are secret.
@@ -187,7 +190,7 @@ impl AuditRecord {
             stage_timestamp: arrival.now,
             annotations: std::collections::BTreeMap::new(),
         };
-        let noted = Noted {
+        let state = RecordState {
             event,
             ruling: Ruling {
                 level: Level::None,
@@ -199,7 +202,7 @@ impl AuditRecord {
         };
         Self(Some(Arc::new(Request {
             audit: audit.clone(),
-            noted: Mutex::new(noted),
+            state: Mutex::new(state),
         })))
     }
 
@@ -207,66 +210,66 @@ impl AuditRecord {
     ///
     /// # Errors
     /// A 500 if the event must be written and could not be.
-    pub(crate) fn authenticated(
+    pub(crate) fn record_user(
         &self,
         user: &UserInfo,
         request: &Attributes,
         info: &RequestInfo,
     ) -> Result<(), ApiError> {
         let Some(this) = &self.0 else { return Ok(()) };
-        let mut noted = this.noted.lock();
-        this.rule(&mut noted, Some(user), request, info);
-        noted.event.user = user.to_value();
-        if this.write(&mut noted, Stage::RequestReceived) || !this.audit.log.is_strict() {
+        let mut state = this.state.lock();
+        this.apply_policy_rule(&mut state, Some(user), request, info);
+        state.event.user = user.to_value();
+        if this.write(&mut state, Stage::RequestReceived) || !this.audit.log.is_strict() {
             return Ok(());
         }
         // The request was not carried out, so the log has no event of its end.
-        noted.ended = true;
+        state.ended = true;
         Err(ApiError::internal("failed to store audit event"))
     }
 
     /// Records a request without a valid identity, and its answer.
-    pub(crate) fn unauthenticated(&self, request: &Attributes, info: &RequestInfo, answer: &ApiError) {
+    pub(crate) fn record_unauthenticated(&self, request: &Attributes, info: &RequestInfo, answer: &ApiError) {
         let Some(this) = &self.0 else { return };
-        let mut noted = this.noted.lock();
-        this.rule(&mut noted, None, request, info);
-        noted.take_answer(answer.to_value());
-        this.write(&mut noted, Stage::ResponseStarted);
-        noted.ended = true;
+        let mut state = this.state.lock();
+        this.apply_policy_rule(&mut state, None, request, info);
+        state.take_answer(answer.to_value());
+        this.write(&mut state, Stage::ResponseStarted);
+        state.ended = true;
     }
 
     /// Records that the request acts as another user. `constraint` is the verb of the mode that allowed this, empty
     /// for the general one.
-    pub(crate) fn impersonated(&self, user: &UserInfo, constraint: &str) {
-        self.at(Level::Metadata, |noted| {
-            noted.event.impersonated_user = Some(user.to_value());
+    pub(crate) fn record_impersonation(&self, user: &UserInfo, constraint: &str) {
+        self.change_at_level(Level::Metadata, |state| {
+            state.event.impersonated_user = Some(user.to_value());
             if !constraint.is_empty() {
-                noted.event.authentication_metadata = Some(json!({"impersonationConstraint": constraint}));
+                state.event.authentication_metadata = Some(json!({"impersonationConstraint": constraint}));
             }
         });
     }
 
     /// Records the authorization decision.
-    pub(crate) fn decided(&self, decision: &Decision) {
+    pub(crate) fn record_decision(&self, decision: &Decision) {
         let word = if decision.allowed { "allow" } else { "forbid" };
-        self.note("authorization.k8s.io/decision", || word.to_owned());
-        self.note("authorization.k8s.io/reason", || decision.reason.clone());
+        self.add_annotation("authorization.k8s.io/decision", || word.to_owned());
+        self.add_annotation("authorization.k8s.io/reason", || decision.reason.clone());
     }
 
     /// Adds an annotation; the first value of a key stays.
-    pub(crate) fn note(&self, key: &str, value: impl FnOnce() -> String) {
-        self.at(Level::Metadata, |noted| {
-            if !noted.event.annotations.contains_key(key) {
-                noted.event.annotations.insert(key.to_owned(), value());
+    pub(crate) fn add_annotation(&self, key: &str, value: impl FnOnce() -> String) {
+        self.change_at_level(Level::Metadata, |state| {
+            if !state.event.annotations.contains_key(key) {
+                state.event.annotations.insert(key.to_owned(), value());
             }
         });
     }
 
-    /// Adds an annotation like [`AuditRecord::note`], for keys that a webhook or policy chose. A key without a valid prefix
+    /// Adds an annotation like [`AuditRecord::add_annotation`], for keys that a webhook or policy chose. A key without a valid prefix
     /// is left out.
     pub(crate) fn note_of_admission(&self, key: &str, value: impl FnOnce() -> String) {
         if self.0.is_some() && key.split('/').count() == 2 && qualified_name(key).is_empty() {
-            self.note(key, value);
+            self.add_annotation(key, value);
         }
     }
 
@@ -274,36 +277,36 @@ impl AuditRecord {
     pub(crate) fn wants_request(&self) -> bool {
         self.0
             .as_ref()
-            .is_some_and(|this| this.noted.lock().ruling.level >= Level::Request)
+            .is_some_and(|this| this.state.lock().ruling.level >= Level::Request)
     }
 
     /// Records an object of the request; `shown` returns the form for the log.
-    pub(crate) fn sent(&self, object: &Value, shown: impl FnOnce() -> Value) {
-        self.at(Level::Metadata, |noted| {
-            noted.event.object_ref.get_or_insert_default().complete(object);
-            if noted.ruling.level >= Level::Request {
-                noted.event.request_object = Some(noted.shown(shown()));
+    pub(crate) fn record_request_object(&self, object: &Value, shown: impl FnOnce() -> Value) {
+        self.change_at_level(Level::Metadata, |state| {
+            state.event.object_ref.get_or_insert_default().fill_from_object(object);
+            if state.ruling.level >= Level::Request {
+                state.event.request_object = Some(state.drop_omitted_fields(shown()));
             }
         });
     }
 
     /// Records a patch of the request.
     pub(crate) fn sent_patch(&self, patch: impl FnOnce() -> Value) {
-        self.at(Level::Request, |noted| noted.event.request_object = Some(patch()));
+        self.change_at_level(Level::Request, |state| state.event.request_object = Some(patch()));
     }
 
-    fn at(&self, level: Level, change: impl FnOnce(&mut Noted)) {
+    fn change_at_level(&self, level: Level, change: impl FnOnce(&mut RecordState)) {
         if let Some(this) = &self.0 {
-            let mut noted = this.noted.lock();
-            if noted.ruling.level >= level && !noted.ended {
-                change(&mut noted);
+            let mut state = this.state.lock();
+            if state.ruling.level >= level && !state.ended {
+                change(&mut state);
             }
         }
     }
 
     /// Records the answer and passes it on. `goes_on` means that the body is not complete yet; then `ending` stays
     /// with the body.
-    pub(crate) async fn answered(
+    pub(crate) async fn record_response(
         &self,
         response: Response<Body>,
         goes_on: bool,
@@ -311,18 +314,18 @@ impl AuditRecord {
     ) -> Response<Body> {
         let Some(this) = &self.0 else { return response };
         let wanted = {
-            let noted = this.noted.lock();
-            if noted.ended || noted.ruling.level == Level::None {
+            let state = this.state.lock();
+            if state.ended || state.ruling.level == Level::None {
                 return response;
             }
-            noted.ruling.level == Level::RequestResponse
+            state.ruling.level == Level::RequestResponse
         };
         let code = response.status();
         if goes_on && code.is_success() {
             {
-                let mut noted = this.noted.lock();
-                noted.set_code(code);
-                this.write(&mut noted, Stage::ResponseStarted);
+                let mut state = this.state.lock();
+                state.set_code(code);
+                this.write(&mut state, Stage::ResponseStarted);
             }
             return body::hold_until_end(response, ending);
         }
@@ -346,38 +349,38 @@ impl AuditRecord {
             (read, response) = read_up_to(response, most).await;
             match read {
                 Some(bytes) => answer = serde_json::from_slice::<Value>(&bytes).ok(),
-                None if wanted => this.noted.lock().cut_short(),
+                None if wanted => this.state.lock().cut_short(),
                 None => {}
             }
         }
-        let mut noted = this.noted.lock();
+        let mut state = this.state.lock();
         if let Some(answer) = answer {
-            noted.take_answer(answer);
+            state.take_answer(answer);
         }
-        noted.set_code(code);
+        state.set_code(code);
         if goes_on {
-            this.write(&mut noted, Stage::ResponseStarted);
+            this.write(&mut state, Stage::ResponseStarted);
         }
-        this.write(&mut noted, Stage::ResponseComplete);
-        noted.ended = true;
-        drop(noted);
+        this.write(&mut state, Stage::ResponseComplete);
+        state.ended = true;
+        drop(state);
         response
     }
 
     /// Records that a fault of the server ended the request.
-    pub(crate) fn panicked(&self, error: &ApiError) {
+    pub(crate) fn record_panic(&self, error: &ApiError) {
         let Some(this) = &self.0 else { return };
-        let mut noted = this.noted.lock();
-        if noted.ended || noted.ruling.level == Level::None {
+        let mut state = this.state.lock();
+        if state.ended || state.ruling.level == Level::None {
             return;
         }
-        noted.take_status(&error.to_value());
-        this.write(&mut noted, Stage::Panic);
-        noted.ended = true;
+        state.take_status(&error.to_value());
+        this.write(&mut state, Stage::Panic);
+        state.ended = true;
     }
 
     /// Returns a guard that records the end of the request, even if the client disconnects.
-    pub(crate) fn guard(&self) -> EndRecorder {
+    pub(crate) fn guard_end(&self) -> EndRecorder {
         EndRecorder(self.clone())
     }
 }
@@ -388,48 +391,54 @@ pub(crate) struct EndRecorder(AuditRecord);
 impl Drop for EndRecorder {
     fn drop(&mut self) {
         let Some(this) = &self.0.0 else { return };
-        let mut noted = this.noted.lock();
-        if noted.ended || noted.ruling.level == Level::None {
+        let mut state = this.state.lock();
+        if state.ended || state.ruling.level == Level::None {
             return;
         }
-        if noted.event.response_status.is_none() {
-            let mut status = metadata();
+        if state.event.response_status.is_none() {
+            let mut status = empty_metadata();
             status.insert("status".to_owned(), "Success".into());
             status.insert("message".to_owned(), "Connection closed early".into());
             status.insert("code".to_owned(), 200.into());
-            noted.event.response_status = Some(status);
+            state.event.response_status = Some(status);
         }
-        this.write(&mut noted, Stage::ResponseComplete);
-        noted.ended = true;
+        this.write(&mut state, Stage::ResponseComplete);
+        state.ended = true;
     }
 }
 
 impl Request {
-    fn rule(&self, noted: &mut Noted, user: Option<&UserInfo>, request: &Attributes, info: &RequestInfo) {
-        noted.ruling = self.audit.policy.judge(user, request);
-        noted.confidential = info.is_confidential();
-        if noted.confidential {
-            noted.ruling.level = noted.ruling.level.min(Level::Metadata);
+    fn apply_policy_rule(
+        &self,
+        state: &mut RecordState,
+        user: Option<&UserInfo>,
+        request: &Attributes,
+        info: &RequestInfo,
+    ) {
+        state.ruling = self.audit.policy.judge(user, request);
+        state.confidential = info.is_confidential();
+        if state.confidential {
+            state.ruling.level = state.ruling.level.min(Level::Metadata);
         }
-        noted.event.level = noted.ruling.level;
+        state.event.level = state.ruling.level;
     }
 
     /// Writes the event of a stage if the policy wants it. `false` if writing failed.
-    fn write(&self, noted: &mut Noted, stage: Stage) -> bool {
-        if noted.ruling.level == Level::None || noted.ruling.omitted_stages.contains(&stage) {
+    fn write(&self, state: &mut RecordState, stage: Stage) -> bool {
+        if state.ruling.level == Level::None || state.ruling.omitted_stages.contains(&stage) {
             return true;
         }
-        noted.event.stage = stage;
-        noted.event.stage_timestamp = match stage {
-            Stage::RequestReceived => noted.event.request_received_timestamp,
+        state.event.stage = stage;
+        state.event.stage_timestamp = match stage {
+            Stage::RequestReceived => state.event.request_received_timestamp,
             _ => Timestamp::now(),
         };
-        self.audit.write(&noted.event)
+        self.audit.write(&state.event)
     }
 }
 
-impl Noted {
-    fn shown(&self, value: Value) -> Value {
+impl RecordState {
+    fn drop_omitted_fields(&self, value: Value) -> Value {
         if self.ruling.omits_managed_fields {
             without_managed_fields(value)
         } else {
@@ -450,12 +459,12 @@ impl Noted {
         // Beside objects, discovery documents are recorded, but texts and metrics are not.
         let is_object = self.event.object_ref.is_some() || self.event.request_uri.starts_with("/api");
         if self.ruling.level == Level::RequestResponse && is_object {
-            self.event.response_object = Some(self.shown(answer));
+            self.event.response_object = Some(self.drop_omitted_fields(answer));
         }
     }
 
     fn take_status(&mut self, answer: &Value) {
-        let mut status = metadata();
+        let mut status = empty_metadata();
         for key in ["status", "message", "reason", "details", "code"] {
             if let Some(value) = answer.get(key) {
                 status.insert(key.to_owned(), value.clone());
@@ -469,12 +478,12 @@ impl Noted {
     }
 
     fn set_code(&mut self, code: StatusCode) {
-        let status = self.event.response_status.get_or_insert_with(metadata);
+        let status = self.event.response_status.get_or_insert_with(empty_metadata);
         status.insert("code".to_owned(), code.as_u16().into());
     }
 }
 
 /// Returns a Status with empty metadata.
-fn metadata() -> Map<String, Value> {
+fn empty_metadata() -> Map<String, Value> {
     Map::from_iter([("metadata".to_owned(), json!({}))])
 }

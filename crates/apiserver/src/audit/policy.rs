@@ -123,7 +123,7 @@ impl Policy {
         }
         let rules = file.rules.unwrap_or_default();
         let mut errors = Vec::new();
-        stages(&file.omit_stages, &FieldPath::new("omitStages"), &mut errors);
+        validate_stages(&file.omit_stages, &FieldPath::new("omitStages"), &mut errors);
         for (index, rule) in rules.iter().enumerate() {
             rule.check(&FieldPath::new("rules").index(index), &mut errors);
         }
@@ -149,7 +149,7 @@ impl Policy {
             omits_managed_fields: self.omits_managed_fields,
         };
         if let Some(rule) = self.rules.iter().find(|rule| rule.matches(user, request)) {
-            ruling.level = level(&rule.level).unwrap_or(Level::None);
+            ruling.level = parse_level(&rule.level).unwrap_or(Level::None);
             ruling.omitted_stages.extend(known_stages(&rule.omit_stages));
             ruling.omits_managed_fields = rule.omit_managed_fields.unwrap_or(self.omits_managed_fields);
         }
@@ -157,7 +157,7 @@ impl Policy {
     }
 }
 
-fn level(text: &str) -> Option<Level> {
+fn parse_level(text: &str) -> Option<Level> {
     let all = [Level::None, Level::Metadata, Level::Request, Level::RequestResponse];
     LEVELS
         .iter()
@@ -181,7 +181,7 @@ fn known_stages(names: &[String]) -> Vec<Stage> {
         .collect()
 }
 
-fn stages(given: &[String], path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_stages(given: &[String], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (index, stage) in given.iter().enumerate() {
         if !STAGES.contains(&stage.as_str()) {
             let detail = format!("allowed stages are {}", STAGES.join(","));
@@ -194,7 +194,7 @@ impl Rule {
     fn check(&self, path: &FieldPath, errors: &mut Vec<FieldError>) {
         if self.level.is_empty() {
             errors.push(FieldError::required(path.child("level"), ""));
-        } else if level(&self.level).is_none() {
+        } else if parse_level(&self.level).is_none() {
             errors.push(FieldError::not_supported(
                 path.child("level"),
                 self.level.as_str(),
@@ -218,7 +218,7 @@ impl Rule {
         let resources = path.child("resources");
         for named in &self.resources {
             if !matches!(named.group.as_str(), "" | "*") {
-                let complaints = names::subdomain(&named.group);
+                let complaints = names::find_subdomain_errors(&named.group);
                 if !complaints.is_empty() {
                     let detail = complaints.join(",");
                     errors.push(FieldError::invalid(
@@ -234,7 +234,7 @@ impl Rule {
                 errors.push(FieldError::invalid(resources.child("resourceNames"), names, detail));
             }
         }
-        stages(&self.omit_stages, &path.child("omitStages"), errors);
+        validate_stages(&self.omit_stages, &path.child("omitStages"), errors);
         let has_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
         if has_resources && !self.non_resource_urls.is_empty() {
             let detail = "rules cannot apply to both regular resources and non-resource URLs";
@@ -387,8 +387,8 @@ rules:
             ("rules: [{level: None, user: [a]}]", "unknown field `user`"),
             ("rules: []", "rules: there is none"),
         ] {
-            let told = Policy::read(format!("{head}{text}").as_bytes()).unwrap_err();
-            assert!(told.contains(fault), "{text}: {told}");
+            let error = Policy::read(format!("{head}{text}").as_bytes()).unwrap_err();
+            assert!(error.contains(fault), "{text}: {error}");
         }
         assert!(
             Policy::read(b"apiVersion: v1\nkind: Policy\nrules: []")

@@ -97,7 +97,7 @@ pub fn request_token(
         ..Kubernetes::default()
     };
     if let Some(reference) = reference {
-        bind(&mut kubernetes, reference, lookup)?;
+        bind_token(&mut kubernetes, reference, lookup)?;
     }
 
     let subject = service_account_user_name(namespace, name);
@@ -155,7 +155,7 @@ fn validate_lifetime(seconds: i64) -> Result<(), Refusal> {
 }
 
 /// Writes the bound object into the claims, after checking its UID.
-fn bind(kubernetes: &mut Kubernetes, reference: &Value, lookup: &dyn ObjectLookup) -> Result<(), Refusal> {
+fn bind_token(kubernetes: &mut Kubernetes, reference: &Value, lookup: &dyn ObjectLookup) -> Result<(), Refusal> {
     let field = |key: &str| reference.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind, name) = (field("apiVersion"), field("kind"), field("name"));
     let namespace = Some(kubernetes.namespace.as_str());

@@ -23,7 +23,7 @@ pub struct Catalog {
     openapi_v2: OnceLock<Rendered>,
 }
 
-fn key(group: &str, version: &str, plural: &str) -> String {
+fn catalog_key(group: &str, version: &str, plural: &str) -> String {
     [group, version, plural].join("/")
 }
 
@@ -32,7 +32,7 @@ impl Catalog {
     #[must_use]
     pub fn builtin() -> Self {
         let mut catalog = Self::default();
-        for resource in built_in::resources() {
+        for resource in built_in::list_resources() {
             catalog.insert(Arc::new(Resource::new(resource, None)));
         }
         catalog
@@ -62,7 +62,7 @@ impl Catalog {
     }
 
     fn insert(&mut self, resource: Arc<Resource>) {
-        let key = key(&resource.group, &resource.version, &resource.plural);
+        let key = catalog_key(&resource.group, &resource.version, &resource.plural);
         if self.resources.insert(key, resource.clone()).is_none() {
             self.order.push(resource);
         }
@@ -71,7 +71,7 @@ impl Catalog {
     /// Returns the resource in a URL.
     #[must_use]
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
-        self.resources.get(&key(group, version, plural))
+        self.resources.get(&catalog_key(group, version, plural))
     }
 
     /// Returns the resource of a kind in a version.

@@ -30,14 +30,14 @@ impl Resource {
     #[must_use]
     pub fn prefix(&self, namespace: Option<&str>) -> String {
         let (group, plural) = &self.stored_as;
-        keys::of_resource(group, plural, namespace.filter(|_| self.namespaced))
+        keys::resource_prefix(group, plural, namespace.filter(|_| self.namespaced))
     }
 
     /// Returns the store's key of one object.
     #[must_use]
     pub fn key(&self, namespace: Option<&str>, name: &str) -> String {
         let (group, plural) = &self.stored_as;
-        keys::of_object(group, plural, namespace.filter(|_| self.namespaced), name)
+        keys::object_key(group, plural, namespace.filter(|_| self.namespaced), name)
     }
 }
 

@@ -27,8 +27,8 @@ pub(super) enum Purpose {
 }
 
 /// Creates the CA's certificate, signed with its own key.
-pub(super) fn authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::Error> {
-    let mut params = parameters(&[], now, AUTHORITY_DAYS)?;
+pub(super) fn issue_authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::Error> {
+    let mut params = make_parameters(&[], now, AUTHORITY_DAYS)?;
     params.distinguished_name.push(DnType::CommonName, "tenure-ca");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -36,7 +36,7 @@ pub(super) fn authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::
 }
 
 /// Creates a certificate for `purpose`, signed by the CA.
-pub(super) fn leaf(
+pub(super) fn issue_leaf(
     purpose: Purpose,
     names: &[String],
     key: &KeyPair,
@@ -47,7 +47,7 @@ pub(super) fn leaf(
         Purpose::Serving => names,
         Purpose::Admin => &[],
     };
-    let mut params = parameters(names, now, LEAF_DAYS)?;
+    let mut params = make_parameters(names, now, LEAF_DAYS)?;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let (common_name, organization, usage) = match purpose {
         Purpose::Serving => ("tenure-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth),
@@ -66,7 +66,7 @@ pub(super) fn leaf(
     Ok(params.signed_by(key, issuer)?.pem())
 }
 
-fn parameters(names: &[String], now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
+fn make_parameters(names: &[String], now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names.to_vec())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     // A few minutes back, for clients with a slow clock.

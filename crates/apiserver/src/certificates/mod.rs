@@ -152,15 +152,15 @@ impl Authority {
             (_, stored) => key_pair(&ca_key_path, stored, NEW_AUTHORITY)?,
         };
         let ca_pem = match stored_ca {
-            Some(pem) if holds(&ca_crt, &pem, NEW_AUTHORITY, now)? => pem,
+            Some(pem) if is_still_valid(&ca_crt, &pem, NEW_AUTHORITY, now)? => pem,
             _ => {
-                let pem = issue::authority(&ca_key, now).map_err(AuthorityError::Issue)?;
+                let pem = issue::issue_authority(&ca_key, now).map_err(AuthorityError::Issue)?;
                 write(&ca_crt, pem.as_bytes(), 0o644)?;
                 pem
             }
         };
-        let ca_der = certificate(&ca_crt, &ca_pem, NEW_AUTHORITY)?;
-        if !belongs(&ca_crt, &ca_der, &ca_key, NEW_AUTHORITY)? {
+        let ca_der = decode_certificate(&ca_crt, &ca_pem, NEW_AUTHORITY)?;
+        if !belongs_to_key(&ca_crt, &ca_der, &ca_key, NEW_AUTHORITY)? {
             return Err(AuthorityError::Mismatch {
                 certificate: ca_crt,
                 key: ca_key_path,
@@ -206,7 +206,7 @@ impl Authority {
     ///
     /// # Errors
     /// [`AuthorityError`], which names the file.
-    pub fn provided(mut self, files: &ProvidedFiles) -> Result<Self, AuthorityError> {
+    pub fn with_provided_files(mut self, files: &ProvidedFiles) -> Result<Self, AuthorityError> {
         self.provided = files.read()?;
         if let Some(serving) = &self.provided.serving {
             self.server.current.store(Some(Arc::clone(serving)));
@@ -220,10 +220,10 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError`], which names the file; the old certificates stay in use.
     pub fn renew(&self, now: Timestamp) -> Result<bool, AuthorityError> {
-        let (server_pem, new_server) = self.leaf(Purpose::Serving, "server.crt", &self.server_key, now)?;
-        let (admin_pem, new_admin) = self.leaf(Purpose::Admin, "admin.crt", &self.admin_key, now)?;
+        let (server_pem, new_server) = self.renew_leaf(Purpose::Serving, "server.crt", &self.server_key, now)?;
+        let (admin_pem, new_admin) = self.renew_leaf(Purpose::Admin, "admin.crt", &self.admin_key, now)?;
         let path = self.directory.join("server.crt");
-        let chain = vec![certificate(&path, &server_pem, "")?];
+        let chain = vec![decode_certificate(&path, &server_pem, "")?];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.server_key.serialized_der().to_vec()));
         let certified = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider())
             .map_err(AuthorityError::Tls)?;
@@ -234,7 +234,7 @@ impl Authority {
         Ok(new_server || new_admin)
     }
 
-    fn leaf(
+    fn renew_leaf(
         &self,
         purpose: Purpose,
         file: &str,
@@ -243,10 +243,10 @@ impl Authority {
     ) -> Result<(String, bool), AuthorityError> {
         let path = self.directory.join(file);
         if let Some(pem) = read_file(&path)?
-            && holds(&path, &pem, "", now)?
+            && is_still_valid(&path, &pem, "", now)?
         {
-            let der = certificate(&path, &pem, "")?;
-            let good = belongs(&path, &der, key, "")?
+            let der = decode_certificate(&path, &pem, "")?;
+            let good = belongs_to_key(&path, &der, key, "")?
                 && self.has_signed(&path, &der)?
                 && (purpose == Purpose::Admin || names_of(&path, &der)? == sort_names(&self.names));
             if good {
@@ -255,7 +255,7 @@ impl Authority {
         }
         let issuer_key = KeyPair::try_from(self.ca_key.serialized_der()).map_err(AuthorityError::Issue)?;
         let issuer = Issuer::from_ca_cert_der(&self.ca_der, issuer_key).map_err(AuthorityError::Issue)?;
-        let pem = issue::leaf(purpose, &self.names, key, &issuer, now).map_err(AuthorityError::Issue)?;
+        let pem = issue::issue_leaf(purpose, &self.names, key, &issuer, now).map_err(AuthorityError::Issue)?;
         write(&path, pem.as_bytes(), 0o644)?;
         Ok((pem, true))
     }
@@ -394,7 +394,7 @@ fn key_pair(path: &Path, stored: Option<String>, loss: &'static str) -> Result<K
     Ok(key)
 }
 
-fn certificate(path: &Path, pem: &str, loss: &'static str) -> Result<CertificateDer<'static>, AuthorityError> {
+fn decode_certificate(path: &Path, pem: &str, loss: &'static str) -> Result<CertificateDer<'static>, AuthorityError> {
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| AuthorityError::Broken {
         path: path.to_owned(),
         what: "certificate",
@@ -419,8 +419,8 @@ fn parse_certificates<'a>(
 }
 
 /// Checks whether the certificate is valid now and for the next 30 days.
-fn holds(path: &Path, pem: &str, loss: &'static str, now: Timestamp) -> Result<bool, AuthorityError> {
-    let der = certificate(path, pem, loss)?;
+fn is_still_valid(path: &Path, pem: &str, loss: &'static str, now: Timestamp) -> Result<bool, AuthorityError> {
+    let der = decode_certificate(path, pem, loss)?;
     let certificate = parse_certificates(path, &der, loss)?;
     let due = now
         .checked_add(SignedDuration::from_hours(24 * issue::RENEW_DAYS))
@@ -431,7 +431,12 @@ fn holds(path: &Path, pem: &str, loss: &'static str, now: Timestamp) -> Result<b
 }
 
 /// Checks whether the certificate is for this key.
-fn belongs(path: &Path, der: &CertificateDer<'_>, key: &KeyPair, loss: &'static str) -> Result<bool, AuthorityError> {
+fn belongs_to_key(
+    path: &Path,
+    der: &CertificateDer<'_>,
+    key: &KeyPair,
+    loss: &'static str,
+) -> Result<bool, AuthorityError> {
     let certificate = parse_certificates(path, der, loss)?;
     Ok(certificate.public_key().subject_public_key.data.as_ref() == key.der_bytes())
 }
@@ -455,14 +460,14 @@ fn names_of(path: &Path, der: &CertificateDer<'_>) -> Result<Vec<String>, Author
         .iter()
         .filter_map(|name| match name {
             GeneralName::DNSName(name) => Some((*name).to_owned()),
-            GeneralName::IPAddress(bytes) => address(bytes),
+            GeneralName::IPAddress(bytes) => format_address(bytes),
             _ => None,
         })
         .collect();
     Ok(sort_names(&names))
 }
 
-fn address(bytes: &[u8]) -> Option<String> {
+fn format_address(bytes: &[u8]) -> Option<String> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(std::net::Ipv4Addr::from(four).to_string());
     }

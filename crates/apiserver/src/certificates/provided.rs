@@ -36,17 +36,21 @@ pub(super) struct Provided {
 impl ProvidedFiles {
     pub(super) fn read(&self) -> Result<Provided, AuthorityError> {
         let provided = Provided {
-            serving: self.serving.as_ref().map(serving).transpose()?,
-            client_authorities: self.client_authorities.as_deref().map(authorities).transpose()?,
+            serving: self.serving.as_ref().map(read_serving_key).transpose()?,
+            client_authorities: self.client_authorities.as_deref().map(read_authorities).transpose()?,
             signing_key: self.signing_key.as_deref().map(signing_key).transpose()?,
         };
         for path in &self.verification_keys {
             let key = provided.signing_key.as_deref().map(SigningKey::from_pkcs8);
             let Some(Ok(key)) = key else {
-                return Err(broken(path, "verification key", "there is no signing key beside it"));
+                return Err(make_error(
+                    path,
+                    "verification key",
+                    "there is no signing key beside it",
+                ));
             };
-            if !verifiers(path)?.contains(&key.public_key_info()) {
-                return Err(broken(
+            if !read_public_keys(path)?.contains(&key.public_key_info()) {
+                return Err(make_error(
                     path,
                     "verification key",
                     "tokens are verified with the public part of the signing key only, which is not in this file",
@@ -57,7 +61,7 @@ impl ProvidedFiles {
     }
 }
 
-fn text(path: &Path) -> Result<String, AuthorityError> {
+fn read_text(path: &Path) -> Result<String, AuthorityError> {
     match files::read(path) {
         Ok(Some(text)) => Ok(text),
         Ok(None) => Err(AuthorityError::File {
@@ -71,7 +75,7 @@ fn text(path: &Path) -> Result<String, AuthorityError> {
     }
 }
 
-fn broken(path: &Path, what: &'static str, why: &str) -> AuthorityError {
+fn make_error(path: &Path, what: &'static str, why: &str) -> AuthorityError {
     AuthorityError::Provided {
         path: path.to_owned(),
         what,
@@ -79,44 +83,44 @@ fn broken(path: &Path, what: &'static str, why: &str) -> AuthorityError {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
-    let text = text(path)?;
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
+    let text = read_text(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(broken(path, "certificate", "there is none in it")),
-        Err(error) => Err(broken(path, "certificate", &error.to_string())),
+        Ok(_) => Err(make_error(path, "certificate", "there is none in it")),
+        Err(error) => Err(make_error(path, "certificate", &error.to_string())),
     }
 }
 
-fn serving((certificate, key): &(PathBuf, PathBuf)) -> Result<Arc<CertifiedKey>, AuthorityError> {
-    let chain = certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_slice(text(key)?.as_bytes())
-        .map_err(|error| broken(key, "private key", &error.to_string()))?;
+fn read_serving_key((certificate, key): &(PathBuf, PathBuf)) -> Result<Arc<CertifiedKey>, AuthorityError> {
+    let chain = read_certificates(certificate)?;
+    let private = PrivateKeyDer::from_pem_slice(read_text(key)?.as_bytes())
+        .map_err(|error| make_error(key, "private key", &error.to_string()))?;
     CertifiedKey::from_der(chain, private, &rustls::crypto::ring::default_provider())
         .map(Arc::new)
-        .map_err(|error| broken(key, "private key of the certificate beside it", &error.to_string()))
+        .map_err(|error| make_error(key, "private key of the certificate beside it", &error.to_string()))
 }
 
-fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
-    certificates(path)
+fn read_authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, AuthorityError> {
+    read_certificates(path)
 }
 
 fn signing_key(path: &Path) -> Result<Vec<u8>, AuthorityError> {
     let what = "ECDSA P-256 key in PKCS#8 form";
-    let key = PrivateKeyDer::from_pem_slice(text(path)?.as_bytes())
-        .map_err(|error| broken(path, what, &error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(read_text(path)?.as_bytes())
+        .map_err(|error| make_error(path, what, &error.to_string()))?;
     let PrivateKeyDer::Pkcs8(key) = key else {
-        return Err(broken(path, what, "it is a key of another form"));
+        return Err(make_error(path, what, "it is a key of another form"));
     };
     let der = key.secret_pkcs8_der().to_vec();
-    SigningKey::from_pkcs8(&der).map_err(|error| broken(path, what, &error.to_string()))?;
+    SigningKey::from_pkcs8(&der).map_err(|error| make_error(path, what, &error.to_string()))?;
     Ok(der)
 }
 
 /// Returns the public keys in a file: public keys, keys of certificates, or that of a private key.
-fn verifiers(path: &Path) -> Result<Vec<Vec<u8>>, AuthorityError> {
-    let text = text(path)?;
+fn read_public_keys(path: &Path) -> Result<Vec<Vec<u8>>, AuthorityError> {
+    let text = read_text(path)?;
     let bytes = text.as_bytes();
     let mut found: Vec<Vec<u8>> = SubjectPublicKeyInfoDer::pem_slice_iter(bytes)
         .filter_map(Result::ok)
@@ -133,7 +137,7 @@ fn verifiers(path: &Path) -> Result<Vec<Vec<u8>>, AuthorityError> {
         found.push(key.public_key_info());
     }
     if found.is_empty() {
-        return Err(broken(
+        return Err(make_error(
             path,
             "verification key",
             "there is no public key and no certificate in it",

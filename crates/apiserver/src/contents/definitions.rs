@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tenure_kinds::customresources::{self, definitions, priority};
+use tenure_kinds::customresources::{self, list_definitions, version_priority};
 use tenure_kinds::object::ObjectExt as _;
 
 use super::Contents;
@@ -19,11 +19,11 @@ use crate::view::View;
 pub(super) fn compile_all(view: &View, old: &Catalog) -> Catalog {
     let mut resources = Vec::new();
     let mut hashes = BTreeMap::<String, String>::new();
-    for definition in definitions(view) {
+    for definition in list_definitions(view) {
         if !customresources::is_established(&definition) {
             continue;
         }
-        for resource in compile(&definition, old) {
+        for resource in compile_or_reuse(&definition, old) {
             let state = hashes
                 .entry(format!("apis/{}/{}", resource.group, resource.version))
                 .or_default();
@@ -32,9 +32,9 @@ pub(super) fn compile_all(view: &View, old: &Catalog) -> Catalog {
         }
     }
     resources.sort_by(|left, right| {
-        (&left.group, priority(&left.version), &left.plural).cmp(&(
+        (&left.group, version_priority(&left.version), &left.plural).cmp(&(
             &right.group,
-            priority(&right.version),
+            version_priority(&right.version),
             &right.plural,
         ))
     });
@@ -46,17 +46,17 @@ pub(super) fn compile_all(view: &View, old: &Catalog) -> Catalog {
 }
 
 /// Returns the resources of an established definition; those of `old` if nothing changed.
-fn compile(definition: &Value, old: &Catalog) -> Vec<Arc<Resource>> {
-    kept(definition, old).unwrap_or_else(|| {
+fn compile_or_reuse(definition: &Value, old: &Catalog) -> Vec<Arc<Resource>> {
+    find_unchanged(definition, old).unwrap_or_else(|| {
         let webhook = Webhook::of(definition).map(Arc::new);
-        customresources::compile(definition)
+        customresources::compile_definition(definition)
             .into_iter()
             .map(|resource| Arc::new(Resource::new(resource, webhook.clone())))
             .collect()
     })
 }
 
-fn kept(definition: &Value, old: &Catalog) -> Option<Vec<Arc<Resource>>> {
+fn find_unchanged(definition: &Value, old: &Catalog) -> Option<Vec<Arc<Resource>>> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/status/acceptedNames/plural"));
     let name_of = |version: &Value| {
@@ -66,7 +66,7 @@ fn kept(definition: &Value, old: &Catalog) -> Option<Vec<Arc<Resource>>> {
             .unwrap_or_default()
             .to_owned()
     };
-    customresources::versions(definition)
+    customresources::list_versions(definition)
         .filter(|version| version.get("served") == Some(&Value::Bool(true)))
         .map(|version| {
             let found = old.find(group, &name_of(version), plural)?;
@@ -82,7 +82,7 @@ impl Contents {
     /// Returns the OpenAPI document of a group and version that definitions serve.
     pub(crate) fn openapi_document(&self, path: &str) -> Option<Vec<u8>> {
         let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
-        let definitions: Vec<Value> = definitions(&self.view())
+        let definitions: Vec<Value> = list_definitions(&self.view())
             .into_iter()
             .filter(customresources::is_established)
             .collect();

@@ -63,7 +63,7 @@ impl Contents {
         let mut seen = self.inner.definitions.lock();
         let (store, now) = (&self.inner.store, self.inner.store.revision());
         // A concurrent writer may have found this writer's definition already.
-        let prefix = keys::of_resource(GROUP, PLURAL, None);
+        let prefix = keys::resource_prefix(GROUP, PLURAL, None);
         let nothing_new = || {
             store
                 .events_after(&prefix, *seen, 1)

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tenure_kinds::kind::{rename, version_of};
+use tenure_kinds::kind::{set_api_version, version_of};
 use tenure_store::Entry;
 
 use super::Contents;
@@ -79,7 +79,7 @@ impl Contents {
         let converted = match resource.webhook() {
             Some(webhook) => webhook.convert(self.view(), foreign, wanted).await?,
             None => {
-                foreign.iter_mut().for_each(|object| rename(object, wanted));
+                foreign.iter_mut().for_each(|object| set_api_version(object, wanted));
                 foreign
             }
         };
@@ -93,7 +93,7 @@ impl Contents {
     /// Returns the object in the form in which it is stored.
     pub(crate) async fn for_storage(&self, object: Value, resource: &Resource) -> Result<Value, ApiError> {
         let mut object = self.convert_to(object, resource, &resource.storage_api_version).await?;
-        if resource.says_otherwise() {
+        if resource.has_other_versions() {
             // Fills in the defaults that a read would fill in for fields that the other version lacks.
             kind_properties::set_stored_defaults(resource, &mut object);
         }
@@ -117,7 +117,7 @@ impl Contents {
         }
         let mut converted = self.convert_all(objects, resource, &wanted).await?;
         for (object, _) in converted.iter_mut().zip(foreign).filter(|(_, foreign)| *foreign) {
-            kind_properties::prune(resource, object);
+            kind_properties::prune_custom_resource(resource, object);
         }
         Ok(converted)
     }
@@ -186,12 +186,12 @@ impl Contents {
             match self.present_objects(objects, resource).await {
                 Ok(presented) => {
                     for (duty, object) in batch.into_iter().zip(presented) {
-                        webhook.shared.fulfil(duty, Ok(Arc::new(object)));
+                        webhook.shared.send_result(duty, Ok(Arc::new(object)));
                     }
                 }
                 Err(error) => {
                     for duty in batch {
-                        webhook.shared.fulfil(duty, Err(error.clone()));
+                        webhook.shared.send_result(duty, Err(error.clone()));
                     }
                 }
             }
@@ -226,6 +226,6 @@ fn convert_builtin(mut object: Value, resource: &Resource, wanted: &str) -> Valu
     if let Some(convert) = resource.behavior.convert {
         return convert(object, wanted);
     }
-    rename(&mut object, wanted);
+    set_api_version(&mut object, wanted);
     object
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::http::ApiError;
 use crate::keys;
 use crate::operation::{DeleteOptions, Operation};
-use crate::registry::{ListOptions, OWN_MANAGER, ObjectExt, Registry, timestamp};
+use crate::registry::{ListOptions, OWN_MANAGER, ObjectExt, Registry, format_timestamp};
 use crate::stored::decode_stored;
 
 /// Pause before a failed attempt is repeated.
@@ -26,22 +26,22 @@ pub(crate) fn start(registry: Registry, shutdown: CancellationToken) -> JoinHand
         let mut emptying = JoinSet::new();
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = follow(registry, &mut emptying) => {}
+            () = follow_definitions(registry, &mut emptying) => {}
         }
         emptying.shutdown().await;
     })
 }
 
-async fn follow(registry: Registry, emptying: &mut JoinSet<()>) {
+async fn follow_definitions(registry: Registry, emptying: &mut JoinSet<()>) {
     loop {
         let snapshot = registry.store().snapshot();
-        let prefix = keys::of_resource(GROUP, PLURAL, None);
+        let prefix = keys::resource_prefix(GROUP, PLURAL, None);
         let Ok(mut watcher) = registry.store().watch(prefix.as_str(), snapshot.revision()) else {
             continue;
         };
         for (_, entry) in snapshot.range(&prefix, None) {
             if let Ok(definition) = decode_stored(entry) {
-                look_at(&registry, definition, emptying);
+                finalize_definition(&registry, definition, emptying);
             }
         }
         loop {
@@ -53,7 +53,7 @@ async fn follow(registry: Registry, emptying: &mut JoinSet<()>) {
                         .as_ref()
                         .is_none_or(|old| decode_stored(old).is_ok_and(|old| !old.is_deleting()));
                     if began && let Ok(definition) = decode_stored(&event.entry) {
-                        look_at(&registry, definition, emptying);
+                        finalize_definition(&registry, definition, emptying);
                     }
                 }
                 Some(Ok(_)) => {}
@@ -64,14 +64,14 @@ async fn follow(registry: Registry, emptying: &mut JoinSet<()>) {
     }
 }
 
-fn look_at(registry: &Registry, definition: Value, emptying: &mut JoinSet<()>) {
+fn finalize_definition(registry: &Registry, definition: Value, emptying: &mut JoinSet<()>) {
     while emptying.try_join_next().is_some() {}
     if definition.is_deleting() && definition.finalizers().contains(&CLEANUP_FINALIZER) {
         let registry = registry.clone();
         emptying.spawn(async move {
-            while let Err(error) = empty(&registry, &definition).await {
+            while let Err(error) = delete_all_objects(&registry, &definition).await {
                 tracing::warn!(name = definition.name(), %error, "a definition's objects could not be deleted yet");
-                note(&registry, &definition, &error).await;
+                write_termination_reason(&registry, &definition, &error).await;
                 tokio::time::sleep(AGAIN).await;
             }
         });
@@ -91,7 +91,7 @@ fn find_operation(registry: &Registry, definition: &Value) -> Option<Operation> 
 }
 
 /// Returns an operation on definitions themselves.
-fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
+fn make_definition_operation(registry: &Registry) -> Result<Operation, ApiError> {
     let resource = registry
         .catalog()
         .find(GROUP, "v1", PLURAL)
@@ -101,7 +101,7 @@ fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
 }
 
 /// Writes into the definition why it still exists.
-async fn note(registry: &Registry, definition: &Value, error: &ApiError) {
+async fn write_termination_reason(registry: &Registry, definition: &Value, error: &ApiError) {
     let listed = match find_operation(registry, definition) {
         Some(op) => registry.check_list(&op).await,
         None => Ok(()),
@@ -110,11 +110,13 @@ async fn note(registry: &Registry, definition: &Value, error: &ApiError) {
         Err(error) => format!("could not list instances: {}", error.message),
         Ok(()) => format!("could not issue all deletes: {}", error.message),
     };
-    let Ok(op) = on_definitions(registry) else { return };
+    let Ok(op) = make_definition_operation(registry) else {
+        return;
+    };
     let op = op.subresource("status");
-    let now = timestamp(registry.now());
+    let now = format_timestamp(registry.now());
     let noted = registry
-        .change(&op, definition.name(), |live| {
+        .change_object(&op, definition.name(), |live| {
             let mut new = the_same(live, definition, &op)?.clone();
             customresources::set_condition(
                 &mut new,
@@ -139,10 +141,10 @@ fn the_same<'a>(live: Option<&'a Value>, definition: &Value, op: &Operation) -> 
 }
 
 /// Deletes all objects, waits until the last one is removed, and removes the finalizer.
-async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> {
+async fn delete_all_objects(registry: &Registry, definition: &Value) -> Result<(), ApiError> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
-    let prefix = keys::of_resource(group, plural, None);
+    let prefix = keys::resource_prefix(group, plural, None);
     if let Some(op) = find_operation(registry, definition).map(Arc::new) {
         loop {
             let seen = registry.store().revision();
@@ -163,9 +165,9 @@ async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> 
             }
         }
     }
-    let op = on_definitions(registry)?;
+    let op = make_definition_operation(registry)?;
     let released = registry
-        .change(&op, definition.name(), |live| {
+        .change_object(&op, definition.name(), |live| {
             let live = the_same(live, definition, &op)?;
             let mut new = live.clone();
             let kept: Vec<&str> = live

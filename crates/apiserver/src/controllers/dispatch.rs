@@ -12,7 +12,7 @@ use tenure_kinds::{built_in, customresources};
 use super::expiry::{ExpiredEvent, Expiry};
 use super::garbage::{FOREGROUND, ORPHAN, OwnerIndex, has_finalizer};
 use super::namespace;
-use super::object_name::{ObjectName, is_deleting, text};
+use super::object_name::{ObjectName, get_text, is_deleting};
 use super::policy_types;
 use super::service_account::{ROOT_CA, account_of};
 use super::workload;
@@ -124,7 +124,7 @@ impl Dispatcher {
     #[must_use]
     pub(crate) fn cares_about(&self, name: &ObjectName, bytes: &[u8]) -> bool {
         Followed::of(name).is_some()
-            || (self.workload_status && workload::covers(name))
+            || (self.workload_status && workload::is_workload(name))
             || self.shrinks_quota(name)
             || name
                 .namespace
@@ -139,9 +139,9 @@ impl Dispatcher {
     }
 
     /// Records that an object was created or changed at `written`.
-    pub(crate) fn seen(&mut self, name: &ObjectName, object: &Value, written: Timestamp) -> Vec<Task> {
+    pub(crate) fn record_change(&mut self, name: &ObjectName, object: &Value, written: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();
-        self.see_owners(name, object, &mut tasks);
+        self.update_waiting_owners(name, object, &mut tasks);
         if let Some(namespace) = &name.namespace {
             if self.ending.contains(namespace) {
                 tasks.push(Task::Namespace(namespace.clone()));
@@ -149,7 +149,7 @@ impl Dispatcher {
                 tasks.push(Task::Stray(name.clone()));
             }
         }
-        if self.workload_status && workload::covers(name) {
+        if self.workload_status && workload::is_workload(name) {
             tasks.push(Task::Workload(name.clone()));
             tasks.extend(rolled_out_by(name, object));
         }
@@ -201,7 +201,7 @@ impl Dispatcher {
     }
 
     /// Records that an object was deleted; `object` is its last state.
-    pub(crate) fn gone(&mut self, name: &ObjectName, object: &Value) -> Vec<Task> {
+    pub(crate) fn record_deletion(&mut self, name: &ObjectName, object: &Value) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.unresolved.remove(name);
         for owner in self.owners.remove(name).unwrap_or_default() {
@@ -212,7 +212,7 @@ impl Dispatcher {
         if self.workload_status {
             tasks.extend(rolled_out_by(name, object));
         }
-        let uid = text(object, "/metadata/uid");
+        let uid = get_text(object, "/metadata/uid");
         self.waiting.remove(uid);
         tasks.extend(self.owners.dependents(uid).cloned().map(Task::Dependent));
         if let Some(namespace) = name
@@ -291,7 +291,7 @@ impl Dispatcher {
         false
     }
 
-    fn see_owners(&mut self, name: &ObjectName, object: &Value, tasks: &mut Vec<Task>) {
+    fn update_waiting_owners(&mut self, name: &ObjectName, object: &Value, tasks: &mut Vec<Task>) {
         // An owner may have waited for a reference that was removed or no longer blocks. Other owners than the object's
         // own are not checked: a client can make any number of owners wait.
         if !self.waiting.is_empty() {
@@ -308,7 +308,7 @@ impl Dispatcher {
             tasks.push(Task::Orphan(name.clone()));
         }
         if has_finalizer(object, FOREGROUND) {
-            let uid = text(object, "/metadata/uid");
+            let uid = get_text(object, "/metadata/uid");
             self.waiting.insert(uid.to_owned(), name.clone());
             tasks.extend(self.owners.dependents(uid).cloned().map(Task::Dependent));
             tasks.push(Task::Foreground(name.clone()));
@@ -336,12 +336,12 @@ impl Dispatcher {
     }
 
     /// Records that an owner of this object could not be resolved. The object is checked again when the kinds change.
-    pub(crate) fn leave_unresolved(&mut self, name: ObjectName) {
+    pub(crate) fn record_unresolved(&mut self, name: ObjectName) {
         self.unresolved.insert(name);
     }
 
     /// Records that all owners of this object were resolved.
-    pub(crate) fn resolved(&mut self, name: &ObjectName) {
+    pub(crate) fn record_resolved(&mut self, name: &ObjectName) {
         self.unresolved.remove(name);
     }
 
@@ -385,7 +385,7 @@ mod tests {
     /// Returns a dispatcher that knows the namespace `shop`.
     fn with_shop(workload_status: bool) -> Dispatcher {
         let mut dispatcher = Dispatcher::new(workload_status);
-        dispatcher.seen(
+        dispatcher.record_change(
             &ObjectName::cluster("", "namespaces", "shop"),
             &json!({ "metadata": {} }),
             now(),
@@ -417,30 +417,33 @@ mod tests {
         let mut dispatcher = with_shop(false);
         let child = config_map("child");
         assert_eq!(
-            dispatcher.seen(&child, &owned_by("o1"), now()),
+            dispatcher.record_change(&child, &owned_by("o1"), now()),
             [Task::Dependent(child.clone())]
         );
-        assert_eq!(dispatcher.seen(&child, &owned_by("o1"), now()), []);
+        assert_eq!(dispatcher.record_change(&child, &owned_by("o1"), now()), []);
         let owner = json!({ "metadata": { "uid": "o1" } });
         assert_eq!(
-            dispatcher.gone(&config_map("o"), &owner),
+            dispatcher.record_deletion(&config_map("o"), &owner),
             [Task::Dependent(child.clone())]
         );
-        assert_eq!(dispatcher.gone(&child, &owned_by("o1")), []);
-        assert_eq!(dispatcher.gone(&config_map("o"), &owner), []);
+        assert_eq!(dispatcher.record_deletion(&child, &owned_by("o1")), []);
+        assert_eq!(dispatcher.record_deletion(&config_map("o"), &owner), []);
     }
 
     #[test]
     fn a_waiting_owner_is_looked_at_when_a_dependent_goes() {
         let mut dispatcher = with_shop(false);
         let (child, owner) = (config_map("child"), config_map("o"));
-        dispatcher.seen(&child, &owned_by("o1"), now());
+        dispatcher.record_change(&child, &owned_by("o1"), now());
         let waiting = json!({ "metadata": { "uid": "o1", "deletionTimestamp": "x", "finalizers": [FOREGROUND] } });
         assert_eq!(
-            dispatcher.seen(&owner, &waiting, now()),
+            dispatcher.record_change(&owner, &waiting, now()),
             [Task::Dependent(child.clone()), Task::Foreground(owner.clone())]
         );
-        assert_eq!(dispatcher.gone(&child, &owned_by("o1")), [Task::Foreground(owner)]);
+        assert_eq!(
+            dispatcher.record_deletion(&child, &owned_by("o1")),
+            [Task::Foreground(owner)]
+        );
     }
 
     #[test]
@@ -448,19 +451,19 @@ mod tests {
         let mut dispatcher = with_shop(false);
         for number in 0..1_000 {
             let waiting = json!({ "metadata": { "uid": format!("w{number}"), "deletionTimestamp": "x", "finalizers": [FOREGROUND] } });
-            dispatcher.seen(&config_map(&format!("waiting-{number}")), &waiting, now());
+            dispatcher.record_change(&config_map(&format!("waiting-{number}")), &waiting, now());
         }
         let child = config_map("child");
-        dispatcher.seen(&child, &owned_by("w7"), now());
+        dispatcher.record_change(&child, &owned_by("w7"), now());
         // The reference that blocked its owner is removed.
         assert_eq!(
-            dispatcher.seen(&child, &owned_by("other"), now()),
+            dispatcher.record_change(&child, &owned_by("other"), now()),
             [
                 Task::Foreground(config_map("waiting-7")),
                 Task::Dependent(child.clone())
             ]
         );
-        assert_eq!(dispatcher.seen(&child, &owned_by("another"), now()).len(), 1);
+        assert_eq!(dispatcher.record_change(&child, &owned_by("another"), now()).len(), 1);
     }
 
     #[test]
@@ -469,18 +472,21 @@ mod tests {
         let name = ObjectName::cluster("", "namespaces", "shop");
         let furnish = [Task::Furnish("shop".to_owned())];
         let empty = [Task::Namespace("shop".to_owned())];
-        assert_eq!(dispatcher.seen(&name, &json!({ "metadata": {} }), now()), furnish);
+        assert_eq!(
+            dispatcher.record_change(&name, &json!({ "metadata": {} }), now()),
+            furnish
+        );
         let account = ObjectName::namespaced("", "serviceaccounts", "shop", "default");
-        assert_eq!(dispatcher.gone(&account, &json!({})), furnish);
+        assert_eq!(dispatcher.record_deletion(&account, &json!({})), furnish);
         let ending = json!({ "metadata": { "deletionTimestamp": "x" }, "spec": { "finalizers": ["kubernetes"] } });
-        assert_eq!(dispatcher.seen(&name, &ending, now()), empty);
-        assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), empty);
-        dispatcher.gone(&name, &ending);
-        assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), []);
+        assert_eq!(dispatcher.record_change(&name, &ending, now()), empty);
+        assert_eq!(dispatcher.record_deletion(&config_map("a"), &json!({})), empty);
+        dispatcher.record_deletion(&name, &ending);
+        assert_eq!(dispatcher.record_deletion(&config_map("a"), &json!({})), []);
         // An object that was admitted just before its namespace was deleted is removed.
         assert!(dispatcher.cares_about(&config_map("late"), b"{}"));
         assert_eq!(
-            dispatcher.seen(&config_map("late"), &json!({}), now()),
+            dispatcher.record_change(&config_map("late"), &json!({}), now()),
             [Task::Stray(config_map("late"))]
         );
     }
@@ -495,11 +501,11 @@ mod tests {
         let name = ObjectName::namespaced("", "secrets", "shop", "t");
         let account = ObjectName::namespaced("", "serviceaccounts", "shop", "bot");
         let look = [Task::Token("shop".to_owned(), "t".to_owned())];
-        assert_eq!(dispatcher.seen(&name, &secret, now()), look);
-        assert_eq!(dispatcher.seen(&account, &json!({}), now()), look);
-        assert_eq!(dispatcher.gone(&account, &json!({})), look);
-        dispatcher.gone(&name, &secret);
-        assert_eq!(dispatcher.gone(&account, &json!({})), []);
+        assert_eq!(dispatcher.record_change(&name, &secret, now()), look);
+        assert_eq!(dispatcher.record_change(&account, &json!({}), now()), look);
+        assert_eq!(dispatcher.record_deletion(&account, &json!({})), look);
+        dispatcher.record_deletion(&name, &secret);
+        assert_eq!(dispatcher.record_deletion(&account, &json!({})), []);
     }
 
     #[test]
@@ -512,8 +518,8 @@ mod tests {
                 .checked_add(jiff::SignedDuration::from_mins(minutes))
                 .unwrap_or_default()
         };
-        dispatcher.seen(&name, &event("1"), now());
-        dispatcher.seen(&name, &event("2"), at(30));
+        dispatcher.record_change(&name, &event("1"), now());
+        dispatcher.record_change(&name, &event("2"), at(30));
         assert_eq!(dispatcher.next_due(), Some(at(60)));
         assert_eq!(dispatcher.take_due(at(59)), []);
         let due = dispatcher.take_due(at(60));

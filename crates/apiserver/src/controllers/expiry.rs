@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::object_name::{ObjectName, text};
+use super::object_name::{ObjectName, get_text};
 
 /// How long an Event is kept after it was last written.
 pub(crate) const KEPT: SignedDuration = SignedDuration::from_hours(1);
@@ -33,7 +33,7 @@ impl Expiry {
     /// Adds an Event that was written at `written`.
     pub(crate) fn insert(&mut self, event: ObjectName, object: &Value, written: Timestamp) {
         let at = written.checked_add(KEPT).unwrap_or(Timestamp::MAX);
-        let resource_version = text(object, "/metadata/resourceVersion").to_owned();
+        let resource_version = get_text(object, "/metadata/resourceVersion").to_owned();
         self.due.push(Reverse(ExpiredEvent {
             at,
             event,
@@ -64,7 +64,7 @@ impl Expiry {
 
 /// Returns when an Event was last written, by its own fields: for Events that exist at the start.
 #[must_use]
-pub(crate) fn last_written(event: &Value) -> Timestamp {
+pub(crate) fn last_event_time(event: &Value) -> Timestamp {
     [
         "/series/lastObservedTime",
         "/lastTimestamp",

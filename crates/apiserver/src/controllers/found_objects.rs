@@ -8,7 +8,7 @@ use tenure_checkpoint::checkpoint;
 
 use super::dispatch::Task;
 use super::garbage::{OwnerReference, OwnerState, owner_state, owners_of};
-use super::object_name::{ObjectName, text};
+use super::object_name::{ObjectName, get_text};
 use crate::catalog::Catalog;
 use crate::registry::Registry;
 use crate::view::View;
@@ -34,7 +34,7 @@ pub(super) fn content_of(view: &View, catalog: &Catalog, namespace: &str) -> Vec
     let mut content = Vec::new();
     for (group, plural) in stored {
         for object in view.list_metadata(group, plural, Some(namespace)) {
-            let name = ObjectName::namespaced(group, plural, namespace, text(&object, "/metadata/name"));
+            let name = ObjectName::namespaced(group, plural, namespace, get_text(&object, "/metadata/name"));
             content.push((name, object));
         }
     }
@@ -54,12 +54,12 @@ pub(super) fn resolve_owners(
     let mut known = FoundOwners::new();
     owners_of(object)
         .iter()
-        .map(|reference| resolve(reference, dependent, (view, catalog), &mut known))
+        .map(|reference| resolve_owner(reference, dependent, (view, catalog), &mut known))
         .collect()
 }
 
 /// Returns the state of an owner of the object `dependent`.
-fn resolve(
+fn resolve_owner(
     reference: &OwnerReference,
     dependent: &ObjectName,
     (view, catalog): (&View, &Catalog),
@@ -100,5 +100,5 @@ pub(super) fn owner_of(registry: &Registry, task: &Task) -> Option<String> {
     let object = registry
         .view()
         .get_metadata(&name.group, &name.plural, name.namespace.as_deref(), &name.name)?;
-    Some(text(&object, "/metadata/uid").to_owned()).filter(|uid| !uid.is_empty())
+    Some(get_text(&object, "/metadata/uid").to_owned()).filter(|uid| !uid.is_empty())
 }

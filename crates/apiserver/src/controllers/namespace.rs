@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::object_name::{finalizers, is_deleting, text};
+use super::object_name::{get_text, is_deleting, list_finalizers};
 use crate::authentication::api_time;
 
 /// The finalizer in a namespace's spec that waits for its content.
@@ -27,7 +27,7 @@ impl Remaining {
     /// Counts a remaining object of a resource.
     pub(crate) fn count(&mut self, group: &str, plural: &str, object: &Value) {
         *self.resources.entry((plural.to_owned(), group.to_owned())).or_default() += 1;
-        for finalizer in finalizers(object) {
+        for finalizer in list_finalizers(object) {
             *self.finalizers.entry(finalizer.to_owned()).or_default() += 1;
         }
     }
@@ -54,7 +54,7 @@ fn has_finalizer(namespace: &Value) -> bool {
 
 /// Returns the namespace without its finalizer, for the `finalize` subresource.
 #[must_use]
-pub(crate) fn finalized(namespace: &Value) -> Value {
+pub(crate) fn without_finalizer(namespace: &Value) -> Value {
     let mut namespace = namespace.clone();
     if let Some(list) = namespace.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
         list.retain(|held| held.as_str() != Some(FINALIZER));
@@ -151,9 +151,11 @@ pub(crate) fn with_conditions(namespace: &Value, remaining: &Remaining, now: Tim
         .unwrap_or_default();
     let before = conditions.clone();
     for (kind, (status, reason, message)) in wanted {
-        let held = conditions.iter_mut().find(|condition| text(condition, "/type") == kind);
+        let held = conditions
+            .iter_mut()
+            .find(|condition| get_text(condition, "/type") == kind);
         let time = match &held {
-            Some(held) if text(held, "/status") == status => text(held, "/lastTransitionTime").to_owned(),
+            Some(held) if get_text(held, "/status") == status => get_text(held, "/lastTransitionTime").to_owned(),
             _ => api_time(now),
         };
         let condition = json!({
@@ -204,7 +206,7 @@ mod tests {
         remaining.count("apps", "deployments", &held);
         let first = with_conditions(&ending(), &remaining, now()).unwrap_or_default();
         let message =
-            |object: &Value, index: usize| text(object, &format!("/status/conditions/{index}/message")).to_owned();
+            |object: &Value, index: usize| get_text(object, &format!("/status/conditions/{index}/message")).to_owned();
         assert_eq!(
             message(&first, 3),
             "Some resources are remaining: configmaps. has 1 resource instances, deployments.apps has 2 resource instances"
@@ -213,7 +215,7 @@ mod tests {
             message(&first, 4),
             "Some content in the namespace has finalizers remaining: a.io/b in 2 resource instances"
         );
-        assert_eq!(text(&first, "/status/phase"), "Terminating");
+        assert_eq!(get_text(&first, "/status/phase"), "Terminating");
         assert_eq!(with_conditions(&first, &remaining, now()), None);
         let done = with_conditions(&first, &Remaining::default(), now()).unwrap_or_default();
         assert_eq!(message(&done, 3), "All content successfully removed");
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn only_its_own_finalizer_goes() {
         assert!(is_ending(&ending()));
-        let done = finalized(&ending());
+        let done = without_finalizer(&ending());
         assert_eq!(done["spec"]["finalizers"], json!(["acme.io/keep"]));
         assert!(!is_ending(&done));
     }

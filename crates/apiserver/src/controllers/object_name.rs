@@ -61,7 +61,7 @@ impl ObjectName {
 }
 
 /// Returns the text at a JSON pointer, or an empty one.
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn get_text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -73,7 +73,7 @@ pub(super) fn is_deleting(object: &Value) -> bool {
 }
 
 /// Returns the object's finalizers.
-pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn list_finalizers(object: &Value) -> impl Iterator<Item = &str> {
     object
         .pointer("/metadata/finalizers")
         .and_then(Value::as_array)

@@ -24,7 +24,7 @@ pub(super) fn is_due(policy: &Value) -> bool {
 }
 
 /// Returns the patch for a policy's status.
-pub(super) fn status(policy: &Value, registry: &Registry) -> Patch {
+pub(super) fn make_status_patch(policy: &Value, registry: &Registry) -> Patch {
     let warnings = type_warnings(policy, &Served(registry));
     let mut checking = Map::new();
     if !warnings.is_empty() {
@@ -68,9 +68,9 @@ impl Schemas for Served<'_> {
         let catalog = self.0.catalog();
         let resource = catalog.find_kind(group, version, kind)?;
         if matches!(resource.origin, Origin::Builtin) {
-            return builtin(&resource.api_version(), kind);
+            return find_builtin_schema(&resource.api_version(), kind);
         }
-        let name = resource.qualified();
+        let name = resource.qualified_name();
         let definition = self
             .0
             .view()
@@ -94,7 +94,7 @@ impl Schemas for Served<'_> {
     }
 }
 
-fn builtin(api_version: &str, kind: &str) -> Option<Value> {
+fn find_builtin_schema(api_version: &str, kind: &str) -> Option<Value> {
     definition_of(BuiltinSchemas::shared().definition_name(api_version, kind)?)
 }
 

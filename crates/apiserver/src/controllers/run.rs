@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dispatch::{Dispatcher, Task};
-use super::expiry::last_written;
+use super::expiry::last_event_time;
 use super::found_objects::owner_of;
 use super::object_name::ObjectName;
 use super::queue::Queue;
@@ -73,7 +73,7 @@ async fn run(registry: Registry, settings: Arc<Settings>, shutdown: Cancellation
             worker: worker.clone(),
         };
         match controllers.load() {
-            Ok(watcher) => match controllers.follow(watcher, &mut running, &shutdown).await {
+            Ok(watcher) => match controllers.follow_events(watcher, &mut running, &shutdown).await {
                 End::Shutdown => break,
                 End::FellBehind => tracing::warn!("the controllers fell behind the store's history and start over"),
             },
@@ -106,7 +106,7 @@ impl Controllers {
         let snapshot = store.snapshot();
         let watcher = store.watch(keys::ALL, snapshot.revision())?;
         // Namespaces first: an object whose namespace is missing is a stray.
-        let namespaces = keys::of_resource("", "namespaces", None);
+        let namespaces = keys::resource_prefix("", "namespaces", None);
         for (key, entry) in snapshot.range(&namespaces, None).chain(snapshot.range(keys::ALL, None)) {
             let Some(name) = ObjectName::from_key(key) else {
                 continue;
@@ -115,14 +115,14 @@ impl Controllers {
                 continue;
             }
             if let Ok(object) = decode_stored(entry) {
-                let written = last_written(&object);
-                self.see(&name, &object, written);
+                let written = last_event_time(&object);
+                self.dispatch_change(&name, &object, written);
             }
         }
         Ok(watcher)
     }
 
-    async fn follow(
+    async fn follow_events(
         &mut self,
         mut watcher: Watcher,
         running: &mut JoinSet<Ended>,
@@ -136,11 +136,11 @@ impl Controllers {
                 () = shutdown.cancelled() => return End::Shutdown,
                 Some(ended) = running.join_next(), if !running.is_empty() => {
                     if let Ok((task, outcome)) = ended {
-                        self.finish(task, outcome);
+                        self.finish_task(task, outcome);
                     }
                 }
                 event = watcher.next() => match event {
-                    Some(Ok(event)) => self.take(&event),
+                    Some(Ok(event)) => self.handle_event(&event),
                     Some(Err(_)) => return End::FellBehind,
                     None => return End::Shutdown,
                 },
@@ -154,8 +154,8 @@ impl Controllers {
         }
     }
 
-    fn see(&mut self, name: &ObjectName, object: &Value, written: Timestamp) {
-        let tasks = self.dispatcher.seen(name, object, written);
+    fn dispatch_change(&mut self, name: &ObjectName, object: &Value, written: Timestamp) {
+        let tasks = self.dispatcher.record_change(name, object, written);
         self.push(tasks);
     }
 
@@ -167,7 +167,7 @@ impl Controllers {
         }
     }
 
-    fn take(&mut self, event: &Event) {
+    fn handle_event(&mut self, event: &Event) {
         let Some(name) = ObjectName::from_key(&event.key) else {
             return;
         };
@@ -179,20 +179,20 @@ impl Controllers {
             return;
         };
         if deleted {
-            let tasks = self.dispatcher.gone(&name, &object);
+            let tasks = self.dispatcher.record_deletion(&name, &object);
             self.push(tasks);
         } else {
             let now = self.worker.registry.now();
-            self.see(&name, &object, now);
+            self.dispatch_change(&name, &object, now);
             if name.is("apiextensions.k8s.io", "customresourcedefinitions") {
-                self.look_again_soon();
+                self.retry_unresolved_tasks();
             }
         }
     }
 
     /// Checks tasks that wait for a kind again after a short delay, as a definition is stored a moment before its
     /// kind is served.
-    fn look_again_soon(&mut self) {
+    fn retry_unresolved_tasks(&mut self) {
         let now = Instant::now();
         for task in self.dispatcher.unresolved_tasks() {
             for delay in SERVED_WITHIN {
@@ -216,21 +216,21 @@ impl Controllers {
         }
     }
 
-    fn finish(&mut self, task: Task, outcome: Result<TaskOutcome, TaskError>) {
+    fn finish_task(&mut self, task: Task, outcome: Result<TaskOutcome, TaskError>) {
         match &outcome {
             Ok(TaskOutcome::Unresolved) => {
                 if let Task::Dependent(name) = &task {
-                    self.dispatcher.leave_unresolved(name.clone());
+                    self.dispatcher.record_unresolved(name.clone());
                 }
             }
             Ok(TaskOutcome::Yes) => {
                 if let Task::Dependent(name) = &task {
-                    self.dispatcher.resolved(name);
+                    self.dispatcher.record_resolved(name);
                 }
             }
             Err(TaskError::NotServed { .. }) => {
                 if let Task::Dependent(name) = &task {
-                    self.dispatcher.leave_unresolved(name.clone());
+                    self.dispatcher.record_unresolved(name.clone());
                 }
                 self.queue.finish(task, false, Instant::now());
                 return;

@@ -5,7 +5,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::object_name::{is_deleting, text};
+use super::object_name::{get_text, is_deleting};
 
 /// The ConfigMap that holds the CA's certificate in every namespace.
 pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
@@ -49,7 +49,7 @@ pub(crate) fn root_ca(namespace: &str, live: Option<&Value>, ca_pem: &str) -> Op
 /// Returns the ServiceAccount of a token Secret.
 #[must_use]
 pub(crate) fn account_of(secret: &Value) -> Option<&str> {
-    (text(secret, "/type") == TOKEN_TYPE).then(|| text(secret, ACCOUNT_NAME))
+    (get_text(secret, "/type") == TOKEN_TYPE).then(|| get_text(secret, ACCOUNT_NAME))
 }
 
 /// The action for a token Secret.
@@ -79,8 +79,8 @@ pub(crate) fn decide_token_secret<E>(
     let Some(account) = account else {
         return Ok(TokenSecret::Delete);
     };
-    let uid = text(account, "/metadata/uid");
-    let held = text(secret, ACCOUNT_UID);
+    let uid = get_text(account, "/metadata/uid");
+    let held = get_text(secret, ACCOUNT_UID);
     if !held.is_empty() && held != uid {
         return Ok(TokenSecret::Delete);
     }
@@ -93,9 +93,9 @@ pub(crate) fn decide_token_secret<E>(
         data.insert("ca.crt".to_owned(), json!(STANDARD.encode(ca_pem)));
         data.insert(
             "namespace".to_owned(),
-            json!(STANDARD.encode(text(secret, "/metadata/namespace"))),
+            json!(STANDARD.encode(get_text(secret, "/metadata/namespace"))),
         );
-        if text(secret, "/data/token").is_empty() {
+        if get_text(secret, "/data/token").is_empty() {
             data.insert("token".to_owned(), json!(STANDARD.encode(token()?)));
         }
     }
@@ -124,25 +124,25 @@ mod tests {
         json!({ "type": TOKEN_TYPE, "metadata": { "name": "t", "namespace": "shop", "annotations": annotations } })
     }
 
-    fn judged(secret: &Value, account: Option<&Value>) -> TokenSecret {
+    fn judge_secret(secret: &Value, account: Option<&Value>) -> TokenSecret {
         decide_token_secret(secret, account, "CA", || Ok::<_, ()>("tok".to_owned())).unwrap_or(TokenSecret::Keep)
     }
 
     #[test]
     fn a_token_secret_is_filled_once() {
         let account = json!({ "metadata": { "uid": "u1" } });
-        let TokenSecret::Fill(filled) = judged(&secret(""), Some(&account)) else {
+        let TokenSecret::Fill(filled) = judge_secret(&secret(""), Some(&account)) else {
             unreachable!("a Secret without a token is filled");
         };
         assert_eq!(
             filled["data"],
             json!({ "ca.crt": "Q0E=", "namespace": "c2hvcA==", "token": "dG9r" })
         );
-        assert_eq!(text(&filled, ACCOUNT_UID), "u1");
-        assert_eq!(judged(&filled, Some(&account)), TokenSecret::Keep);
-        assert_eq!(judged(&filled, None), TokenSecret::Delete);
-        assert_eq!(judged(&secret("u0"), Some(&account)), TokenSecret::Delete);
-        assert_eq!(judged(&json!({ "type": "Opaque" }), None), TokenSecret::Keep);
+        assert_eq!(get_text(&filled, ACCOUNT_UID), "u1");
+        assert_eq!(judge_secret(&filled, Some(&account)), TokenSecret::Keep);
+        assert_eq!(judge_secret(&filled, None), TokenSecret::Delete);
+        assert_eq!(judge_secret(&secret("u0"), Some(&account)), TokenSecret::Delete);
+        assert_eq!(judge_secret(&json!({ "type": "Opaque" }), None), TokenSecret::Keep);
     }
 
     #[test]

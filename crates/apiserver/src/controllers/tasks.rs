@@ -14,9 +14,9 @@ use thiserror::Error;
 use super::dispatch::Task;
 use super::expiry::ExpiredEvent;
 use super::found_objects::{content_of, read_metadata, resolve_owners};
-use super::garbage::{Verdict, decide, finish_foreground, finish_orphaning, without_owners};
-use super::namespace::{Remaining, finalized, is_ending, with_conditions};
-use super::object_name::{ObjectName, is_deleting, text};
+use super::garbage::{Verdict, decide_fate, finish_foreground, finish_orphaning, without_owners};
+use super::namespace::{Remaining, is_ending, with_conditions, without_finalizer};
+use super::object_name::{ObjectName, get_text, is_deleting};
 use super::policy_types;
 use super::run::Settings;
 use super::service_account::{TokenSecret, account_of, decide_token_secret, default_account, root_ca};
@@ -124,7 +124,7 @@ impl Worker {
             Task::Dependent(name) | Task::Foreground(name) | Task::Orphan(name) | Task::Workload(name) => name,
             _ => return false,
         };
-        let key = keys::of_object(&name.group, &name.plural, name.namespace.as_deref(), &name.name);
+        let key = keys::object_key(&name.group, &name.plural, name.namespace.as_deref(), &name.name);
         let snapshot = self.registry.store().snapshot();
         let stored = snapshot.get(&key).map_or(&[][..], |entry| &entry.bytes);
         dependents.len() > FEW_DEPENDENTS || is_long_object(stored)
@@ -133,23 +133,23 @@ impl Worker {
     /// `dependents` are the objects that name the task's object as an owner.
     async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
         match task {
-            Task::Namespace(name) => self.empty(name).await?,
-            Task::Furnish(name) => self.furnish(name).await?,
-            Task::Token(namespace, name) => self.token(namespace, name).await?,
-            Task::Dependent(name) => return self.dependent(name, dependents).await,
-            Task::Foreground(name) => self.foreground(name, dependents).await?,
-            Task::Orphan(name) => self.orphan(name, dependents).await?,
-            Task::Aggregate => self.aggregate().await?,
-            Task::Workload(name) => self.workload(name, dependents).await?,
-            Task::Stray(name) => self.stray(name).await?,
-            Task::Expire(due) => self.expire(due).await?,
-            Task::Count(namespace) => self.count(namespace).await?,
+            Task::Namespace(name) => self.empty_namespace(name).await?,
+            Task::Furnish(name) => self.create_namespace_defaults(name).await?,
+            Task::Token(namespace, name) => self.sync_token_secret(namespace, name).await?,
+            Task::Dependent(name) => return self.collect_dependent(name, dependents).await,
+            Task::Foreground(name) => self.finish_foreground_deletion(name, dependents).await?,
+            Task::Orphan(name) => self.orphan_dependents(name, dependents).await?,
+            Task::Aggregate => self.aggregate_cluster_roles().await?,
+            Task::Workload(name) => self.report_workload(name, dependents).await?,
+            Task::Stray(name) => self.delete_stray(name).await?,
+            Task::Expire(due) => self.delete_expired_event(due).await?,
+            Task::Count(namespace) => self.recount_quotas(namespace).await?,
             Task::CheckTypes(name) => self.check_types(name).await?,
         }
         Ok(TaskOutcome::Yes)
     }
 
-    async fn empty(&self, namespace: &str) -> Result<(), TaskError> {
+    async fn empty_namespace(&self, namespace: &str) -> Result<(), TaskError> {
         let name = ObjectName::cluster("", "namespaces", namespace);
         let Some(object) = self
             .read(&self.registry.view(), &name)
@@ -182,7 +182,9 @@ impl Worker {
             remaining.count(&name.group, &name.plural, &object);
         }
         if remaining.is_empty() {
-            return self.update(&name, Some("finalize"), MANAGER, finalized(&object)).await;
+            return self
+                .update(&name, Some("finalize"), MANAGER, without_finalizer(&object))
+                .await;
         }
         if let Some(object) = with_conditions(&object, &remaining, self.registry.now()) {
             self.update(&name, Some("status"), MANAGER, object).await?;
@@ -194,7 +196,7 @@ impl Worker {
         }
     }
 
-    async fn furnish(&self, namespace: &str) -> Result<(), TaskError> {
+    async fn create_namespace_defaults(&self, namespace: &str) -> Result<(), TaskError> {
         let view = self.registry.view();
         let alive = self
             .read(&view, &ObjectName::cluster("", "namespaces", namespace))
@@ -223,7 +225,7 @@ impl Worker {
         account.and(bundle)
     }
 
-    async fn token(&self, namespace: &str, name: &str) -> Result<(), TaskError> {
+    async fn sync_token_secret(&self, namespace: &str, name: &str) -> Result<(), TaskError> {
         let view = self.registry.view();
         let name = ObjectName::namespaced("", "secrets", namespace, name);
         let Some(secret) = self.read(&view, &name) else {
@@ -239,12 +241,12 @@ impl Worker {
         })?;
         match verdict {
             TokenSecret::Keep => Ok(()),
-            TokenSecret::Delete => self.delete(&name, &exactly(&secret)).await,
+            TokenSecret::Delete => self.delete(&name, &delete_exactly(&secret)).await,
             TokenSecret::Fill(secret) => self.update(&name, None, MANAGER, secret).await,
         }
     }
 
-    async fn dependent(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
+    async fn collect_dependent(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
         let view = self.registry.view();
         let Some(object) = self.read(&view, name) else {
             return Ok(TaskOutcome::Yes);
@@ -252,7 +254,7 @@ impl Worker {
         let catalog = self.registry.catalog();
         let states = resolve_owners(&object, name, (&view, &catalog));
         let dependents = read_metadata(&view, dependents);
-        match decide(&object, &states, &dependents) {
+        match decide_fate(&object, &states, &dependents) {
             Verdict::Keep => Ok(TaskOutcome::Yes),
             Verdict::Later => Ok(TaskOutcome::Unresolved),
             Verdict::Release(object) => self
@@ -260,7 +262,7 @@ impl Worker {
                 .await
                 .map(|()| TaskOutcome::Yes),
             Verdict::Delete { propagation, unblocked } => {
-                let mut options = exactly(&object);
+                let mut options = delete_exactly(&object);
                 options.propagation_policy = Some(propagation.to_owned());
                 if let Some(unblocked) = unblocked {
                     self.update(name, None, MANAGER, unblocked).await?;
@@ -271,7 +273,7 @@ impl Worker {
         }
     }
 
-    async fn foreground(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
+    async fn finish_foreground_deletion(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
         let view = self.registry.view();
         let Some(owner) = self.read(&view, name) else {
             return Ok(());
@@ -282,7 +284,7 @@ impl Worker {
         }
     }
 
-    async fn orphan(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
+    async fn orphan_dependents(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
         let view = self.registry.view();
         let Some(owner) = self.read(&view, name) else {
             return Ok(());
@@ -290,7 +292,7 @@ impl Worker {
         let Some(finished) = finish_orphaning(&owner) else {
             return Ok(());
         };
-        let uid = [text(&owner, "/metadata/uid").to_owned()];
+        let uid = [get_text(&owner, "/metadata/uid").to_owned()];
         for name in dependents {
             if let Some(dependent) = self.read(&view, name) {
                 let released = without_owners(&dependent, &uid);
@@ -302,14 +304,14 @@ impl Worker {
         self.update(name, None, MANAGER, finished).await
     }
 
-    async fn aggregate(&self) -> Result<(), TaskError> {
+    async fn aggregate_cluster_roles(&self) -> Result<(), TaskError> {
         let group = "rbac.authorization.k8s.io";
         let roles = self.registry.view().list(group, "clusterroles", None);
         for role in &roles {
             let Some(rules) = aggregate_rules(role, &roles) else {
                 continue;
             };
-            let name = ObjectName::cluster(group, "clusterroles", text(role, "/metadata/name"));
+            let name = ObjectName::cluster(group, "clusterroles", get_text(role, "/metadata/name"));
             let mut role = role.clone();
             if let Some(fields) = role.as_object_mut() {
                 fields.insert("rules".to_owned(), Value::Array(rules));
@@ -327,8 +329,8 @@ impl Worker {
         if !policy_types::is_due(&object) {
             return Ok(());
         }
-        let patch = policy_types::status(&object, &self.registry);
-        let operation = self.operation(&name, policy_types::MANAGER)?.subresource("status");
+        let patch = policy_types::make_status_patch(&object, &self.registry);
+        let operation = self.make_operation(&name, policy_types::MANAGER)?.subresource("status");
         match self.registry.patch(&operation, policy, &patch).await {
             Ok(_) => Ok(()),
             Err(error) if error.code == 404 => Ok(()),
@@ -337,7 +339,7 @@ impl Worker {
         }
     }
 
-    async fn workload(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
+    async fn report_workload(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<(), TaskError> {
         let view = self.registry.view();
         let Some(object) = self.read(&view, name) else {
             return Ok(());
@@ -378,18 +380,18 @@ impl Worker {
             deployment,
         } = workload::roll_out(asked, self.read_all(view, &own), |named| self.read(view, &set(named)));
         if let Some(object) = create {
-            let name = set(text(&object, "/metadata/name"));
+            let name = set(get_text(&object, "/metadata/name"));
             if let Err(error) = self.create(&name, workload::FIELD_MANAGER, object).await {
                 self.report_refusal(own_name, asked, &name, &error).await?;
                 return Err(error);
             }
         }
         for object in change {
-            let name = set(text(&object, "/metadata/name"));
+            let name = set(get_text(&object, "/metadata/name"));
             self.update(&name, None, workload::FIELD_MANAGER, object).await?;
         }
         for object in delete {
-            self.delete(&set(text(&object, "/metadata/name")), &exactly(&object))
+            self.delete(&set(get_text(&object, "/metadata/name")), &delete_exactly(&object))
                 .await?;
         }
         Ok(deployment)
@@ -407,24 +409,24 @@ impl Worker {
             return Ok(());
         };
         match workload::with_refusal(deployment, &set.name, &source.message, self.registry.now()) {
-            Some(told) => self.update(name, Some("status"), workload::FIELD_MANAGER, told).await,
+            Some(status) => self.update(name, Some("status"), workload::FIELD_MANAGER, status).await,
             None => Ok(()),
         }
     }
 
-    async fn stray(&self, name: &ObjectName) -> Result<(), TaskError> {
+    async fn delete_stray(&self, name: &ObjectName) -> Result<(), TaskError> {
         let view = self.registry.view();
         let namespace = name.namespace.as_deref().unwrap_or_default();
         if view.exists("", "namespaces", None, namespace) {
             return Ok(());
         }
         match self.read(&view, name) {
-            Some(object) if !is_deleting(&object) => self.delete(name, &exactly(&object)).await,
+            Some(object) if !is_deleting(&object) => self.delete(name, &delete_exactly(&object)).await,
             _ => Ok(()),
         }
     }
 
-    async fn expire(&self, due: &ExpiredEvent) -> Result<(), TaskError> {
+    async fn delete_expired_event(&self, due: &ExpiredEvent) -> Result<(), TaskError> {
         let options = DeleteOptions {
             resource_version: Some(due.resource_version.clone()),
             ..DeleteOptions::default()
@@ -437,15 +439,15 @@ impl Worker {
     }
 
     /// Recounts the use of a namespace's quotas, while no request is charged there.
-    async fn count(&self, namespace: &str) -> Result<(), TaskError> {
+    async fn recount_quotas(&self, namespace: &str) -> Result<(), TaskError> {
         // Requests in the namespace wait for the lock: from here on, the task waits for no permit.
         let _place = long_work::enter_line().await;
-        let _turn = self.registry.admission().turns().of(namespace).await;
+        let _turn = self.registry.admission().namespace_locks().of(namespace).await;
         let view = self.registry.view();
         for quota in view.list("", "resourcequotas", Some(namespace)) {
-            let counted = quota::recount(&view, namespace, &quota);
+            let counted = quota::recount_usage(&view, namespace, &quota);
             if let Some(changed) = quota::with_status(&quota, &counted) {
-                let name = ObjectName::namespaced("", "resourcequotas", namespace, text(&quota, "/metadata/name"));
+                let name = ObjectName::namespaced("", "resourcequotas", namespace, get_text(&quota, "/metadata/name"));
                 self.update(&name, Some("status"), MANAGER, changed).await?;
             }
         }
@@ -464,7 +466,7 @@ impl Worker {
             .collect()
     }
 
-    fn operation(&self, name: &ObjectName, manager: &str) -> Result<Operation, TaskError> {
+    fn make_operation(&self, name: &ObjectName, manager: &str) -> Result<Operation, TaskError> {
         let catalog = self.registry.catalog();
         let resource = stored_resource(&catalog, name).ok_or_else(|| TaskError::NotServed {
             group: name.group.clone(),
@@ -479,7 +481,7 @@ impl Worker {
     }
 
     async fn create(&self, name: &ObjectName, manager: &str, object: Value) -> Result<(), TaskError> {
-        let operation = self.operation(name, manager)?;
+        let operation = self.make_operation(name, manager)?;
         match self.registry.create(&operation, object).await {
             Ok(_) => Ok(()),
             // Another client created the object, or its namespace is deleted or terminating. Other refusals are
@@ -496,7 +498,7 @@ impl Worker {
         manager: &str,
         object: Value,
     ) -> Result<(), TaskError> {
-        let mut operation = self.operation(name, manager)?;
+        let mut operation = self.make_operation(name, manager)?;
         // An object may be stored in a version that is no longer the storage version.
         let object = self
             .registry
@@ -516,7 +518,7 @@ impl Worker {
     }
 
     async fn delete(&self, name: &ObjectName, options: &DeleteOptions) -> Result<(), TaskError> {
-        let operation = self.operation(name, MANAGER)?;
+        let operation = self.make_operation(name, MANAGER)?;
         match self.registry.delete(&operation, &name.name, options).await {
             Ok(_) => Ok(()),
             Err(error) if error.code == 404 => Ok(()),
@@ -539,10 +541,10 @@ fn make_task_error(verb: &str, name: &ObjectName, source: ApiError) -> TaskError
 }
 
 /// Returns options that delete only this object in this version.
-fn exactly(object: &Value) -> DeleteOptions {
+fn delete_exactly(object: &Value) -> DeleteOptions {
     DeleteOptions {
-        uid: Some(text(object, "/metadata/uid").to_owned()),
-        resource_version: Some(text(object, "/metadata/resourceVersion").to_owned()),
+        uid: Some(get_text(object, "/metadata/uid").to_owned()),
+        resource_version: Some(get_text(object, "/metadata/resourceVersion").to_owned()),
         ..DeleteOptions::default()
     }
 }

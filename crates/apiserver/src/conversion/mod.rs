@@ -8,7 +8,7 @@ mod review;
 mod shared_conversions;
 
 use serde_json::Value;
-use tenure_kinds::kind::rename;
+use tenure_kinds::kind::set_api_version;
 
 pub(crate) use field_owners::{NeededConversions, Owners};
 pub(crate) use shared_conversions::{ConversionDuty, Shared};
@@ -87,7 +87,7 @@ impl Webhook {
             return Ok(objects
                 .into_iter()
                 .map(|mut object| {
-                    rename(&mut object, wanted);
+                    set_api_version(&mut object, wanted);
                     object
                 })
                 .collect());
@@ -98,8 +98,8 @@ impl Webhook {
         let webhook = format!("conversion webhook for {}", review::kind_of(first));
         let failed = |why: String| ConversionFailure(format!("{webhook} failed: {why}"));
         let uid = uuid::Uuid::new_v4().to_string();
-        let asked = review::request(version, &uid, wanted, &objects);
-        let answer = webhook_client::post(view, &self.endpoint, BOUNDS, &asked)
+        let asked = review::make_review(version, &uid, wanted, &objects);
+        let answer = webhook_client::post_review(view, &self.endpoint, BOUNDS, &asked)
             .await
             .map_err(failed)?;
         let converted = review::read(version, &uid, &answer).map_err(failed)?;
@@ -114,8 +114,8 @@ impl Webhook {
         let pairs = objects.iter().zip(converted).enumerate();
         pairs
             .map(|(index, (original, converted))| {
-                review::accept(original, converted, wanted)
-                    .map_err(|fault| ConversionFailure(fault.told(&webhook, (!alone).then_some(index))))
+                review::accept_conversion(original, converted, wanted)
+                    .map_err(|fault| ConversionFailure(fault.describe(&webhook, (!alone).then_some(index))))
             })
             .collect()
     }

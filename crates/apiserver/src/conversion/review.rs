@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use tenure_kinds::kind::version_of;
 use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::strict::Twice;
-use tenure_kinds::schema::validation::{annotations, labels};
-use tenure_kinds::schema::{FieldPath, aggregate};
+use tenure_kinds::schema::validation::{validate_annotations, validate_labels};
+use tenure_kinds::schema::{FieldPath, aggregate_errors};
 
-use crate::formats::{BodyFormat, parse, untyped};
+use crate::formats::{BodyFormat, describe_untyped, parse};
 
 /// The versions of reviews that this server supports.
 pub(super) const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -21,7 +21,7 @@ const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
 
 /// Returns the review to send.
-pub(super) fn request(version: &str, uid: &str, wanted: &str, objects: &[Value]) -> Value {
+pub(super) fn make_review(version: &str, uid: &str, wanted: &str, objects: &[Value]) -> Value {
     json!({
         "kind": KIND, "apiVersion": format!("{GROUP}/{version}"),
         "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": objects},
@@ -52,7 +52,7 @@ pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>,
     }
     .map_err(|error| error.message)?;
     if !answer.is_object() {
-        return Err(untyped(&answer));
+        return Err(describe_untyped(&answer));
     }
     let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default();
     let (found_version, found_kind) = (text("apiVersion"), text("kind"));
@@ -106,7 +106,7 @@ pub(super) enum Fault {
 
 impl Fault {
     /// Returns the message; `index` is the object's index among several.
-    pub(super) fn told(&self, webhook: &str, index: Option<usize>) -> String {
+    pub(super) fn describe(&self, webhook: &str, index: Option<usize>) -> String {
         match (self, index) {
             (Self::Unreadable(why), None) => why.clone(),
             (Self::Type(why), None) => format!("{webhook} returned invalid object at index 0: {why}"),
@@ -124,11 +124,11 @@ impl Fault {
 
 /// Returns the accepted form of a converted object: the identity is the original's, and of the metadata only labels
 /// and annotations are the webhook's.
-pub(super) fn accept(original: &Value, converted: Value, wanted: &str) -> Result<Value, Fault> {
+pub(super) fn accept_conversion(original: &Value, converted: Value, wanted: &str) -> Result<Value, Fault> {
     let Value::Object(mut object) = converted else {
         return Err(Fault::Unreadable(match converted {
             Value::Null => "unexpected end of JSON input".to_owned(),
-            other => untyped(&other),
+            other => describe_untyped(&other),
         }));
     };
     let text = |object: &Map<String, Value>, key: &str| {
@@ -201,12 +201,12 @@ fn restore_metadata(sent: Option<&Map<String, Value>>, answered: Option<&Value>)
         if metadata.get(field).and_then(Value::as_object) != Some(map) {
             // Labels and annotations that the original had stay, even invalid ones.
             match field {
-                "labels" => labels(map, &path.child("labels"), &mut faults),
-                _ => annotations(map, &path.child("annotation"), &mut faults),
+                "labels" => validate_labels(map, &path.child("labels"), &mut faults),
+                _ => validate_annotations(map, &path.child("annotation"), &mut faults),
             }
         }
         if !faults.is_empty() {
-            return Err(aggregate(&faults));
+            return Err(aggregate_errors(&faults));
         }
         metadata.insert(field.to_owned(), Value::Object(map.clone()));
     }
@@ -236,7 +236,7 @@ mod tests {
             "kind": "Link", "apiVersion": "g/v2", "spec": {},
             "metadata": {"name": "a", "namespace": "n", "uid": "u", "annotations": {"k": "v"}, "labels": {"a b": "old"}, "generation": 9},
         });
-        let accepted = accept(&original(), converted, "g/v2").unwrap();
+        let accepted = accept_conversion(&original(), converted, "g/v2").unwrap();
         let metadata = accepted.get("metadata").unwrap();
         // An invalid label stays if the original had it.
         let want = json!({"name": "a", "namespace": "n", "uid": "u", "finalizers": ["f"], "labels": {"a b": "old"}, "annotations": {"k": "v"}});
@@ -245,9 +245,9 @@ mod tests {
 
     #[test]
     fn a_fault_among_several_objects_names_its_place() {
-        let told = |converted: Value| {
-            let fault = accept(&original(), converted, "g/v2").unwrap_err();
-            fault.told("webhook", Some(3))
+        let message = |converted: Value| {
+            let fault = accept_conversion(&original(), converted, "g/v2").unwrap_err();
+            fault.describe("webhook", Some(3))
         };
         let begin = "webhook returned invalid converted object at index 3: ";
         let of = |metadata: Value| json!({"kind": "Link", "apiVersion": "g/v2", "metadata": metadata});
@@ -269,11 +269,11 @@ mod tests {
                 "must have the same UID: u != ",
             ),
         ] {
-            assert_eq!(told(converted), format!("{begin}{why}"));
+            assert_eq!(message(converted), format!("{begin}{why}"));
         }
         let odd = of(json!({"name": "a", "namespace": "n", "uid": "u", "labels": {"a": [1]}}));
         assert_eq!(
-            told(odd),
+            message(odd),
             "webhook returned invalid metadata in object at index 3: metadata.labels[a] must be a string, but is []interface {} in converted object"
         );
     }
@@ -300,8 +300,8 @@ mod tests {
                 "response.result.status was '', not 'Success'",
             ),
         ] {
-            let told = read("v1", "u", answer.to_string().as_bytes()).unwrap_err();
-            assert!(told.starts_with(why), "{answer}: {told}");
+            let message = read("v1", "u", answer.to_string().as_bytes()).unwrap_err();
+            assert!(message.starts_with(why), "{answer}: {message}");
         }
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(read("v1", "u", deep.as_bytes()).is_err());

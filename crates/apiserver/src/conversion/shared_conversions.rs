@@ -58,12 +58,12 @@ impl Shared {
         slots.bytes += bytes;
         slots.oldest.push_back(key.clone());
         slots.waits.insert(key.clone(), (wait.clone(), bytes));
-        slots.shrink();
+        slots.drop_oldest();
         (wait, Some(ConversionDuty { key, answer }))
     }
 
     /// Sends the result to all waiting requests.
-    pub(crate) fn fulfil(&self, duty: ConversionDuty, presented: ConversionResult) {
+    pub(crate) fn send_result(&self, duty: ConversionDuty, presented: ConversionResult) {
         if presented.is_err() {
             self.0.lock().remove(&duty.key);
         }
@@ -80,7 +80,7 @@ impl Slots {
         }
     }
 
-    fn shrink(&mut self) {
+    fn drop_oldest(&mut self) {
         while self.oldest.len() > 1 && (self.oldest.len() > KEPT.0 || self.bytes > KEPT.1) {
             let Some(key) = self.oldest.pop_front() else { return };
             if let Some((_, bytes)) = self.waits.remove(&key) {
@@ -108,7 +108,7 @@ mod tests {
             shared.get(1, &"g/v2".into(), 10).1.is_some(),
             "another version is another object"
         );
-        shared.fulfil(duty.unwrap(), object(1));
+        shared.send_result(duty.unwrap(), object(1));
         assert_eq!(first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
         assert!(shared.get(1, &v1, 10).1.is_none(), "it is kept");
     }
@@ -118,7 +118,7 @@ mod tests {
         let (shared, v1): (Shared, Arc<str>) = (Shared::default(), "g/v1".into());
         let (first, duty) = shared.get(1, &v1, 10);
         let (second, _) = shared.get(1, &v1, 10);
-        shared.fulfil(duty.unwrap(), Err(ApiError::internal("x")));
+        shared.send_result(duty.unwrap(), Err(ApiError::internal("x")));
         assert!(first.await.unwrap().is_err() && second.await.unwrap().is_err());
         assert!(shared.get(1, &v1, 10).1.is_some());
     }

@@ -13,8 +13,8 @@ fn account(namespace: &str, name: &str) -> UserInfo {
     UserInfo::service_account(namespace, name, "")
 }
 
-fn small() -> Fairness {
-    bounded(Bounds {
+fn small_fairness() -> Fairness {
+    with_bounds(Bounds {
         total: 3,
         user: 2,
         waiting: 1,
@@ -27,7 +27,7 @@ fn small() -> Fairness {
     })
 }
 
-fn bounded(bounds: Bounds) -> Fairness {
+fn with_bounds(bounds: Bounds) -> Fairness {
     // Namespaces with this prefix are the tenant's.
     let find_tenant = |user: &UserInfo| find_namespace(user)?.starts_with("blue-").then(|| "blue".to_owned());
     Fairness::new(
@@ -39,54 +39,61 @@ fn bounded(bounds: Bounds) -> Fairness {
 
 #[tokio::test]
 async fn one_user_does_not_take_the_places_of_another() {
-    let fairness = small();
+    let fairness = small_fairness();
     let greedy = user("greedy");
-    let _first = fairness.place(&greedy).await.expect("a place");
-    let _second = fairness.place(&greedy).await.expect("a place");
-    assert_eq!(fairness.place(&greedy).await.err(), Some(Rejected), "waited in vain");
-    let other = fairness.place(&user("other")).await.expect("a place");
-    assert!(other.work().await.expect("work").is_some());
-    assert_eq!(fairness.rejected(), 1);
+    let _first = fairness.wait_for_permit(&greedy).await.expect("a place");
+    let _second = fairness.wait_for_permit(&greedy).await.expect("a place");
+    assert_eq!(
+        fairness.wait_for_permit(&greedy).await.err(),
+        Some(Rejected),
+        "waited in vain"
+    );
+    let other = fairness.wait_for_permit(&user("other")).await.expect("a place");
+    assert!(other.wait_for_work_permit().await.expect("work").is_some());
+    assert_eq!(fairness.rejected_count(), 1);
 }
 
 #[tokio::test]
 async fn who_waits_too_many_is_told_at_once() {
-    let fairness = bounded(Bounds {
+    let fairness = with_bounds(Bounds {
         patience: Duration::from_secs(3600),
-        ..small().bounds
+        ..small_fairness().bounds
     });
     let greedy = user("greedy");
-    let first = fairness.place(&greedy).await.expect("a place");
-    let _second = fairness.place(&greedy).await.expect("a place");
-    let mut waits = Box::pin(fairness.place(&greedy));
+    let first = fairness.wait_for_permit(&greedy).await.expect("a place");
+    let _second = fairness.wait_for_permit(&greedy).await.expect("a place");
+    let mut waits = Box::pin(fairness.wait_for_permit(&greedy));
     assert!(futures::poll!(waits.as_mut()).is_pending());
-    assert_eq!(fairness.place(&greedy).await.err(), Some(Rejected));
+    assert_eq!(fairness.wait_for_permit(&greedy).await.err(), Some(Rejected));
     drop(first);
     waits.await.expect("the place that was given back");
 }
 
 #[tokio::test]
 async fn an_administrator_is_always_let_in() {
-    let fairness = small();
+    let fairness = small_fairness();
     let mut admin = user("admin");
     admin.ensure_group(MASTERS);
     let mut places = Vec::new();
     for _ in 0..10 {
-        places.push(fairness.place(&admin).await.expect("a place"));
+        places.push(fairness.wait_for_permit(&admin).await.expect("a place"));
         fairness.watch(&admin).expect("a watch");
     }
 }
 
 #[tokio::test]
 async fn accounts_of_one_namespace_have_one_share() {
-    let fairness = small();
-    let _first = fairness.place(&account("a", "x")).await.expect("a place");
-    let _second = fairness.place(&account("a", "y")).await.expect("a place");
+    let fairness = small_fairness();
+    let _first = fairness.wait_for_permit(&account("a", "x")).await.expect("a place");
+    let _second = fairness.wait_for_permit(&account("a", "y")).await.expect("a place");
     assert!(
-        fairness.place(&account("a", "z")).await.is_err(),
+        fairness.wait_for_permit(&account("a", "z")).await.is_err(),
         "a third name, and no third place"
     );
-    fairness.place(&account("ab", "x")).await.expect("another namespace's");
+    fairness
+        .wait_for_permit(&account("ab", "x"))
+        .await
+        .expect("another namespace's");
     assert!(
         fairness
             .watch(&account("a", "x"))
@@ -101,26 +108,26 @@ async fn accounts_of_one_namespace_have_one_share() {
 
 #[tokio::test]
 async fn namespaces_of_one_tenant_have_one_share() {
-    let fairness = bounded(Bounds {
+    let fairness = with_bounds(Bounds {
         total: 100,
         user: 8,
         user_watches: 8,
         watches: 100,
-        ..small().bounds
+        ..small_fairness().bounds
     });
     let mut places = Vec::new();
     for number in 0..24 {
         let greedy = account(&format!("blue-{number}"), "x");
-        places.extend(fairness.place(&greedy).await.ok());
+        places.extend(fairness.wait_for_permit(&greedy).await.ok());
     }
     assert_eq!(places.len(), 8, "as many as one has");
-    assert!(fairness.place(&account("green", "x")).await.is_ok());
+    assert!(fairness.wait_for_permit(&account("green", "x")).await.is_ok());
     let watches: Vec<_> = (0..24)
         .filter_map(|number| fairness.watch(&account(&format!("blue-{number}"), "x")).ok())
         .collect();
     assert_eq!(watches.len(), 8);
     assert!(fairness.watch(&account("green", "x")).is_ok());
-    let turns = |namespace: &str| fairness.turns(&account(namespace, "x")).expect("turns");
+    let turns = |namespace: &str| fairness.step_limiter(&account(namespace, "x")).expect("turns");
     let _taken = turns("blue-1").take().await;
     let (blue, green) = (turns("blue-2"), turns("green"));
     let other = blue.take();
@@ -136,23 +143,23 @@ async fn namespaces_of_one_tenant_have_one_share() {
 
 #[tokio::test]
 async fn one_account_of_a_tenant_leaves_something_to_the_others() {
-    let fairness = bounded(Bounds {
+    let fairness = with_bounds(Bounds {
         total: 100,
         user: 8,
-        ..small().bounds
+        ..small_fairness().bounds
     });
     let mut places = Vec::new();
-    while let Ok(place) = fairness.place(&account("blue-1", "greedy")).await {
+    while let Ok(place) = fairness.wait_for_permit(&account("blue-1", "greedy")).await {
         places.push(place);
     }
     assert_eq!(places.len(), 4);
-    while let Ok(place) = fairness.place(&account("blue-1", "other")).await {
+    while let Ok(place) = fairness.wait_for_permit(&account("blue-1", "other")).await {
         places.push(place);
     }
     assert_eq!(places.len(), 6);
-    assert!(fairness.place(&account("blue-2", "x")).await.is_ok());
-    assert_eq!([0, 1, 2, 9].map(|depth| divide(8, depth)), [8, 6, 4, 2]);
-    assert_eq!([0, 1, 2].map(|depth| divide(1, depth)), [1, 1, 1]);
+    assert!(fairness.wait_for_permit(&account("blue-2", "x")).await.is_ok());
+    assert_eq!([0, 1, 2, 9].map(|depth| share_at_depth(8, depth)), [8, 6, 4, 2]);
+    assert_eq!([0, 1, 2].map(|depth| share_at_depth(1, depth)), [1, 1, 1]);
 }
 
 #[tokio::test]
@@ -161,48 +168,55 @@ async fn who_becomes_a_tenants_is_counted_with_it() {
     let tenant = is_taken.clone();
     let find_tenant = move |_: &UserInfo| tenant.load(Ordering::Relaxed).then(|| "blue".to_owned());
     let ledgers = PerMemoryUse::new(|_| ByteLedger::new(1000, 1000));
-    let fairness = Fairness::new(small().bounds, ledgers, Box::new(find_tenant));
-    let _before = fairness.place(&account("a", "x")).await.expect("a place");
+    let fairness = Fairness::new(small_fairness().bounds, ledgers, Box::new(find_tenant));
+    let _before = fairness.wait_for_permit(&account("a", "x")).await.expect("a place");
     is_taken.store(true, Ordering::Relaxed);
     let _first = fairness
-        .place(&account("a", "x"))
+        .wait_for_permit(&account("a", "x"))
         .await
         .expect("a place of the tenant's");
-    let _second = fairness.place(&account("b", "x")).await.expect("another");
-    assert!(fairness.place(&account("c", "x")).await.is_err());
+    let _second = fairness.wait_for_permit(&account("b", "x")).await.expect("another");
+    assert!(fairness.wait_for_permit(&account("c", "x")).await.is_err());
 }
 
 #[tokio::test]
 async fn long_work_has_places_of_its_own() {
-    let fairness = small();
-    let place = fairness.place(&user("greedy")).await.expect("a place");
+    let fairness = small_fairness();
+    let place = fairness.wait_for_permit(&user("greedy")).await.expect("a place");
     let turns = place.long_work().expect("who is counted has turns");
     let _own = turns.own[0].try_acquire().expect("the user's one");
     let _all = turns.all.try_acquire().expect("one of two");
-    let second = fairness.place(&user("greedy")).await.expect("a place");
+    let second = fairness.wait_for_permit(&user("greedy")).await.expect("a place");
     assert!(
         second
             .long_work()
             .is_some_and(|turns| turns.own[0].try_acquire().is_err())
     );
-    let other = fairness.place(&user("other")).await.expect("a place");
+    let other = fairness.wait_for_permit(&user("other")).await.expect("a place");
     let turns = other.long_work().expect("turns");
     assert!(turns.own[0].try_acquire().is_ok() && turns.all.try_acquire().is_ok());
-    assert!(other.work().await.expect("a place for work").is_some());
+    assert!(other.wait_for_work_permit().await.expect("a place for work").is_some());
     let mut admin = user("admin");
     admin.ensure_group(MASTERS);
-    assert!(fairness.place(&admin).await.expect("a place").long_work().is_none());
+    assert!(
+        fairness
+            .wait_for_permit(&admin)
+            .await
+            .expect("a place")
+            .long_work()
+            .is_none()
+    );
 }
 
 #[tokio::test]
 async fn long_work_counts_when_its_client_hung_up() {
-    let fairness = small();
+    let fairness = small_fairness();
     let turn = {
-        let place = fairness.place(&user("greedy")).await.expect("a place");
+        let place = fairness.wait_for_permit(&user("greedy")).await.expect("a place");
         let turns = place.long_work().expect("turns");
         turns.own[0].clone().try_acquire_owned().expect("the user's one")
     };
-    let place = fairness.place(&user("greedy")).await.expect("a place");
+    let place = fairness.wait_for_permit(&user("greedy")).await.expect("a place");
     let turns = place.long_work().expect("turns");
     assert!(turns.own[0].try_acquire().is_err(), "a thread still computes for it");
     drop(turn);
@@ -211,7 +225,7 @@ async fn long_work_counts_when_its_client_hung_up() {
 
 #[test]
 fn what_a_user_is_charged_outlives_its_requests() {
-    let fairness = small();
+    let fairness = small_fairness();
     let charge = fairness.account(&user("a")).try_charge(10);
     assert!(fairness.account(&user("b")).try_charge(10).is_none(), "all is held");
     assert!(fairness.account(&user("a")).try_charge(10).is_none());
@@ -221,7 +235,7 @@ fn what_a_user_is_charged_outlives_its_requests() {
 
 #[test]
 fn watches_are_counted_apart() {
-    let fairness = small();
+    let fairness = small_fairness();
     let _first = fairness.watch(&user("a")).expect("a watch");
     let second = fairness.watch(&user("a")).expect("a watch");
     assert!(fairness.watch(&user("a")).is_err());
@@ -233,7 +247,7 @@ fn watches_are_counted_apart() {
 
 #[test]
 fn unused_shares_are_removed_without_a_scan_for_each_new_one() {
-    let fairness = small();
+    let fairness = small_fairness();
     let used: Vec<_> = (0..100)
         .map(|number| fairness.share_of(&user(&format!("used-{number}"))))
         .collect();

@@ -65,7 +65,7 @@ impl Gate {
         let certificates: &[CertificateDer<'_>] = match peer {
             Peer::Anonymous => &[],
             Peer::Certificates(chain) => chain,
-            Peer::Admin => return Ok(admin()),
+            Peer::Admin => return Ok(admin_user()),
         };
         match self
             .authenticator
@@ -84,7 +84,7 @@ impl Gate {
     pub(crate) fn is_long_to_admit(&self, caller: &UserInfo, headers: &HeaderMap, attributes: &Attributes) -> bool {
         let acting = ImpersonationRequest::from_headers(headers).ok().flatten();
         let acting = acting.map(|request| request.likely_user());
-        self.rights.with(|rbac| {
+        self.rights.with_index(|rbac| {
             let outweighs = |user: &UserInfo| rbac.outweighs(user, &attributes.namespace, SMALL_ROLES);
             outweighs(caller) || acting.as_ref().is_some_and(outweighs)
         })
@@ -104,13 +104,13 @@ impl Gate {
             .map_err(ApiError::from)?
         {
             Some(acting) => {
-                trail.impersonated(&acting.user, &acting.constraint);
+                trail.record_impersonation(&acting.user, &acting.constraint);
                 acting.user
             }
             None => caller,
         };
         let decision = self.rights.authorize(&user, attributes);
-        trail.decided(&decision);
+        trail.record_decision(&decision);
         if decision.allowed {
             return Ok(user);
         }
@@ -119,7 +119,7 @@ impl Gate {
 }
 
 /// Returns the admin as its client certificate names it.
-fn admin() -> UserInfo {
+fn admin_user() -> UserInfo {
     let mut user = UserInfo {
         name: "kubernetes-admin".to_owned(),
         ..UserInfo::default()
@@ -130,7 +130,7 @@ fn admin() -> UserInfo {
 }
 
 /// Returns a request's attributes for authorizers.
-pub(crate) fn attributes(info: &RequestInfo) -> Attributes {
+pub(crate) fn make_attributes(info: &RequestInfo) -> Attributes {
     if !info.is_resource {
         return Attributes::path(&info.verb, &info.path);
     }

@@ -4,4 +4,4 @@
 mod admit;
 mod reviews;
 
-pub(crate) use admit::{Gate, Peer, attributes};
+pub(crate) use admit::{Gate, Peer, make_attributes};

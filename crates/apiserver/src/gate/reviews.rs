@@ -14,7 +14,7 @@ use crate::registry::Registry;
 
 impl Gate {
     /// Returns the answer to a review.
-    pub(crate) fn review(
+    pub(crate) fn answer_review(
         &self,
         registry: &Registry,
         op: &Operation,
@@ -32,13 +32,13 @@ impl Gate {
             }
             Review::SelfSubjectRules => self
                 .rights()
-                .with(|rbac| self_subject_rules_review(&op.user, object, rbac)),
+                .with_index(|rbac| self_subject_rules_review(&op.user, object, rbac)),
         };
         answer.map_err(ApiError::from)
     }
 
     /// Returns a new token for a ServiceAccount.
-    pub(crate) fn token(
+    pub(crate) fn issue_token(
         &self,
         registry: &Registry,
         op: &Operation,
@@ -55,9 +55,10 @@ impl Gate {
             &view,
             registry.now(),
         )?;
-        op.trail.note("authentication.kubernetes.io/issued-credential-id", || {
-            format!("JTI={}", granted.id)
-        });
+        op.trail
+            .add_annotation("authentication.kubernetes.io/issued-credential-id", || {
+                format!("JTI={}", granted.id)
+            });
         Ok(granted.response)
     }
 }

@@ -18,7 +18,7 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Returns any body as the one type of this server.
-pub(crate) fn boxed<B>(body: B) -> Body
+pub(crate) fn box_body<B>(body: B) -> Body
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: std::fmt::Display,
@@ -27,7 +27,7 @@ where
 }
 
 /// Returns a complete body.
-pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
+pub(crate) fn complete_body(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn make_failing_body(beginning: Vec<Bytes>, error: BoxError) -> Body 
 }
 
 /// Returns a complete body in pieces.
-pub(crate) fn pieces(pieces: Vec<Bytes>) -> Body {
+pub(crate) fn body_of_pieces(pieces: Vec<Bytes>) -> Body {
     let left = pieces.iter().map(Bytes::len).sum();
     let pieces = pieces.into();
     Pieces { pieces, left }.boxed_unsync()

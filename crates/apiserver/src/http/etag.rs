@@ -13,7 +13,11 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
 }
 
 /// Returns an answer with its hash as ETag, or 304 if the client sent this ETag.
-pub(crate) fn cached(headers: &HeaderMap, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
+pub(crate) fn respond_with_etag(
+    headers: &HeaderMap,
+    content_type: &'static str,
+    bytes: impl Into<Bytes>,
+) -> Response<Body> {
     let bytes = bytes.into();
     let tag = format!("\"{}\"", hash(&bytes));
     let known = headers
@@ -23,11 +27,11 @@ pub(crate) fn cached(headers: &HeaderMap, content_type: &'static str, bytes: imp
         .flat_map(|value| value.split(','))
         .any(|candidate| candidate.trim() == tag);
     let mut response = if known {
-        let mut response = Response::new(body::full(Bytes::new()));
+        let mut response = Response::new(body::complete_body(Bytes::new()));
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        respond::bytes(StatusCode::OK, content_type, bytes)
+        respond::with_bytes(StatusCode::OK, content_type, bytes)
     };
     set(&mut response, ETAG, &tag);
     set(&mut response, VARY, "Accept");

@@ -91,12 +91,12 @@ pub(crate) const UNTYPED: &str = "*unstructured.Unstructured";
 
 /// A requested format that does not fit the verb's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unfit {
+pub(crate) struct UnsupportedForm {
     form: &'static str,
     is_list: bool,
 }
 
-impl Unfit {
+impl UnsupportedForm {
     /// Returns the error, with the Go type of the answer. The request is already carried out at this point.
     pub(crate) fn refusal(self, go_type: &str) -> ApiError {
         if !self.is_list && go_type == UNTYPED {
@@ -110,7 +110,7 @@ impl Unfit {
 }
 
 /// Returns the format of API objects in the answer to a request with this verb, and whether it will not fit.
-pub(crate) fn view(headers: &HeaderMap, verb: &str) -> Result<(View, Option<Unfit>), ApiError> {
+pub(crate) fn negotiate_view(headers: &HeaderMap, verb: &str) -> Result<(View, Option<UnsupportedForm>), ApiError> {
     for range in parse_accept(headers) {
         if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {
             continue;
@@ -121,14 +121,14 @@ pub(crate) fn view(headers: &HeaderMap, verb: &str) -> Result<(View, Option<Unfi
             ("Table", "meta.k8s.io", "v1") => return Ok((View::Table, None)),
             ("PartialObjectMetadata", "meta.k8s.io", "v1") => {
                 let form = "PartialObjectMetadata";
-                let unfit = (verb == "list").then_some(Unfit { form, is_list: true });
-                return Ok((View::Metadata, unfit));
+                let unsupported = (verb == "list").then_some(UnsupportedForm { form, is_list: true });
+                return Ok((View::Metadata, unsupported));
             }
             ("PartialObjectMetadataList", "meta.k8s.io", "v1") => {
                 let form = "PartialObjectMetadataList";
                 let is_object = matches!(verb, "get" | "create" | "update" | "patch" | "delete");
-                let unfit = is_object.then_some(Unfit { form, is_list: false });
-                return Ok((View::Metadata, unfit));
+                let unsupported = is_object.then_some(UnsupportedForm { form, is_list: false });
+                return Ok((View::Metadata, unsupported));
             }
             _ => {}
         }

@@ -36,7 +36,7 @@ impl Query {
     }
 
     /// Reads a flag as Kubernetes does: any present value except `0` and `false` means yes.
-    pub(crate) fn flag(&self, name: &str) -> bool {
+    pub(crate) fn is_flag_set(&self, name: &str) -> bool {
         Self::is_set(&self.0, name)
     }
 
@@ -49,7 +49,7 @@ impl Query {
     }
 
     /// Reads a number.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
+    pub(crate) fn parse_number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let parsed = value.parse::<i64>();
         parsed

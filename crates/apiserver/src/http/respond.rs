@@ -11,8 +11,8 @@ use super::{ApiError, Body, body};
 pub(crate) const JSON: &str = "application/json";
 
 /// Returns an answer with a complete body.
-pub(crate) fn bytes(status: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(body::full(bytes));
+pub(crate) fn with_bytes(status: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(body::complete_body(bytes));
     *response.status_mut() = status;
     response
         .headers_mut()
@@ -24,21 +24,21 @@ pub(crate) fn bytes(status: StatusCode, content_type: &'static str, bytes: impl 
 }
 
 /// Returns an answer with an object.
-pub(crate) fn value(status: StatusCode, value: &Value) -> Response<Body> {
-    bytes(status, JSON, line(value))
+pub(crate) fn with_value(status: StatusCode, value: &Value) -> Response<Body> {
+    with_bytes(status, JSON, write_line(value))
 }
 
 /// Returns JSON with the final line feed that Kubernetes adds.
-fn line(value: &Value) -> Vec<u8> {
+fn write_line(value: &Value) -> Vec<u8> {
     let mut out = serde_json::to_vec(value).unwrap_or_default();
     out.push(b'\n');
     out
 }
 
 /// Returns an error as a Status.
-pub(crate) fn error(error: &ApiError) -> Response<Body> {
+pub(crate) fn with_error(error: &ApiError) -> Response<Body> {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = bytes(status, JSON, line(&error.to_value()));
+    let mut response = with_bytes(status, JSON, write_line(&error.to_value()));
     if let Some(seconds) = error.retry_after() {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -46,8 +46,8 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
 }
 
 /// Returns a plain text.
-pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    let mut response = bytes(status, "text/plain; charset=utf-8", text);
+pub(crate) fn with_text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = with_bytes(status, "text/plain; charset=utf-8", text);
     response
         .headers_mut()
         .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
@@ -56,12 +56,12 @@ pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body>
 
 /// Returns the answer to an unknown path.
 pub(crate) fn not_found() -> Response<Body> {
-    text(StatusCode::NOT_FOUND, "404 page not found\n")
+    with_text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
 /// Returns the answer to a client that sends too many requests at once.
 pub(crate) fn too_many_requests() -> Response<Body> {
-    let mut response = text(
+    let mut response = with_text(
         StatusCode::TOO_MANY_REQUESTS,
         "Too many requests, please try again later.\n",
     );
@@ -80,7 +80,7 @@ pub(crate) fn remove_forbidden_body(response: &mut Response<Body>, method: &Meth
         return;
     }
     let length = response.body().size_hint().exact();
-    *response.body_mut() = body::full(Bytes::new());
+    *response.body_mut() = body::complete_body(Bytes::new());
     match length {
         Some(length) if !bare => {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -92,7 +92,7 @@ pub(crate) fn remove_forbidden_body(response: &mut Response<Body>, method: &Meth
 }
 
 /// Adds texts as Warning headers.
-pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+pub(crate) fn add_warning_headers(response: &mut Response<Body>, warnings: &[String]) {
     for warning in super::warnings::list_sent(warnings) {
         let quoted: String = warning.chars().filter(|character| !character.is_control()).collect();
         let quoted = quoted.replace('\\', "\\\\").replace('"', "\\\"");

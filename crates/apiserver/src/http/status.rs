@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 use tenure_kinds::schema::FieldError;
-use tenure_kinds::schema::{aggregate, go_quoted};
+use tenure_kinds::schema::{aggregate_errors, go_quoted};
 
 use tenure_kinds::kind::Resource;
 
@@ -75,7 +75,7 @@ impl ApiError {
         Self {
             code: 404,
             reason: Cow::Borrowed("NotFound"),
-            message: format!("{} {} not found", resource.qualified(), go_quoted(name)),
+            message: format!("{} {} not found", resource.qualified_name(), go_quoted(name)),
             details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
         }
     }
@@ -92,7 +92,7 @@ impl ApiError {
         Self {
             code: 409,
             reason: Cow::Borrowed("AlreadyExists"),
-            message: format!("{} {name:?} already exists", resource.qualified()),
+            message: format!("{} {name:?} already exists", resource.qualified_name()),
             details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
         }
     }
@@ -105,7 +105,7 @@ impl ApiError {
             reason: Cow::Borrowed("Conflict"),
             message: format!(
                 "Operation cannot be fulfilled on {} {name:?}: {why}",
-                resource.qualified()
+                resource.qualified_name()
             ),
             details: details(&[("name", name), ("group", &resource.group), ("kind", &resource.plural)]),
         }
@@ -129,7 +129,7 @@ impl ApiError {
         } else {
             format!("{kind}.{group}")
         };
-        let list = aggregate(errors);
+        let list = aggregate_errors(errors);
         let mut details = details(&[("name", name), ("group", group), ("kind", kind)]);
         let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
         if !causes.is_empty() {
@@ -158,9 +158,9 @@ impl ApiError {
     #[must_use]
     pub fn denied(resource: &Resource, name: &str, why: &str) -> Self {
         let message = if name.is_empty() {
-            format!("{} is forbidden: {why}", resource.qualified())
+            format!("{} is forbidden: {why}", resource.qualified_name())
         } else {
-            format!("{} {name:?} is forbidden: {why}", resource.qualified())
+            format!("{} {name:?} is forbidden: {why}", resource.qualified_name())
         };
         Self::forbidden(&resource.group, &resource.plural, name, message)
     }
@@ -183,7 +183,7 @@ impl ApiError {
             reason: Cow::Borrowed("MethodNotAllowed"),
             message: format!(
                 "{verb} is not supported on resources of kind \"{}\"",
-                resource.qualified()
+                resource.qualified_name()
             ),
             details: details(&[("group", &resource.group), ("kind", &resource.plural)]),
         }

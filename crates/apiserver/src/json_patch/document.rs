@@ -193,7 +193,7 @@ impl Document {
     pub(super) fn add(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
         let node = Node::Whole(value.clone());
         let extent = node.extent();
-        self.put(path, node, extent)
+        self.put_node(path, node, extent)
     }
 
     /// Replaces a value. A key that the object lacks can be replaced, too.
@@ -209,17 +209,17 @@ impl Document {
         let parent = self.root.find(parent).ok_or(Why::BadPath)?;
         parent.open();
         let Node::List(items) = parent else {
-            return self.put(path, node, extent);
+            return self.put_node(path, node, extent);
         };
         let index = index_in(last, items.len()).ok_or(Why::BadPath)?;
         let place = items.get_mut(index).ok_or(Why::BadPath)?;
         let before = std::mem::replace(place, node);
         self.bytes = self.bytes.saturating_sub(before.extent().bytes);
-        self.grow(path, extent, 0)
+        self.check_growth(path, extent, 0)
     }
 
     pub(super) fn remove(&mut self, path: &[Cow<'_, str>]) -> Result<(), Why> {
-        let removed = self.take(path)?;
+        let removed = self.take_node(path)?;
         self.bytes = self.bytes.saturating_sub(removed.extent().bytes);
         Ok(())
     }
@@ -228,7 +228,7 @@ impl Document {
         if path.starts_with(from) && path.len() != from.len() {
             return Err(Why::IntoItself);
         }
-        let node = self.take(from).map_err(|why| match why {
+        let node = self.take_node(from).map_err(|why| match why {
             Why::BadPath => Why::BadFrom,
             other => other,
         })?;
@@ -246,7 +246,7 @@ impl Document {
                 return Err(Why::TooDeep);
             }
         }
-        self.put(path, node, extent)
+        self.put_node(path, node, extent)
     }
 
     pub(super) fn copy(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), Why> {
@@ -258,7 +258,7 @@ impl Document {
             return Err(Why::CopiesTooMuch(self.copied));
         }
         let copy = source.clone();
-        self.put(path, copy, extent)
+        self.put_node(path, copy, extent)
     }
 
     pub(super) fn test(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
@@ -279,7 +279,7 @@ impl Document {
         }
     }
 
-    fn take(&mut self, path: &[Cow<'_, str>]) -> Result<Node, Why> {
+    fn take_node(&mut self, path: &[Cow<'_, str>]) -> Result<Node, Why> {
         let (last, parent) = path.split_last().ok_or(Why::BadPath)?;
         let parent = self.root.find(parent).ok_or(Why::BadPath)?;
         parent.open();
@@ -297,7 +297,7 @@ impl Document {
         }
     }
 
-    fn put(&mut self, path: &[Cow<'_, str>], node: Node, extent: Extent) -> Result<(), Why> {
+    fn put_node(&mut self, path: &[Cow<'_, str>], node: Node, extent: Extent) -> Result<(), Why> {
         let (last, parent) = path.split_last().ok_or(Why::BadPath)?;
         if path.len() + extent.depth > DEEPEST {
             return Err(Why::TooDeep);
@@ -316,10 +316,10 @@ impl Document {
         if let Some(before) = before {
             self.bytes = self.bytes.saturating_sub(before.extent().bytes);
         }
-        self.grow(path, extent, last.len())
+        self.check_growth(path, extent, last.len())
     }
 
-    fn grow(&mut self, path: &[Cow<'_, str>], extent: Extent, key: usize) -> Result<(), Why> {
+    fn check_growth(&mut self, path: &[Cow<'_, str>], extent: Extent, key: usize) -> Result<(), Why> {
         if path.len() + extent.depth > DEEPEST {
             return Err(Why::TooDeep);
         }

@@ -82,28 +82,28 @@ pub(crate) fn apply(document: Value, operations: &[Value]) -> Result<Value, Faul
     for (operation, step) in operations.iter().enumerate() {
         carry_out(&mut document, step).map_err(|why| Fault {
             operation,
-            path: text(step, "path").unwrap_or_default().to_owned(),
+            path: get_text(step, "path").unwrap_or_default().to_owned(),
             why,
         })?;
     }
     Ok(document.into_value())
 }
 
-fn text<'a>(step: &'a Value, key: &str) -> Option<&'a str> {
+fn get_text<'a>(step: &'a Value, key: &str) -> Option<&'a str> {
     step.get(key).and_then(Value::as_str)
 }
 
 fn carry_out(document: &mut Document, step: &Value) -> Result<(), Why> {
     let fields: &Map<String, Value> = step.as_object().ok_or(Why::Unreadable)?;
     let path = |key| {
-        text(step, key)
+        get_text(step, key)
             .ok_or(Why::Unreadable)
-            .and_then(|text| tokens(text).ok_or(Why::Unreadable))
+            .and_then(|text| parse_pointer(text).ok_or(Why::Unreadable))
     };
     // A missing value counts as null.
     let value = fields.get("value").unwrap_or(&Value::Null);
     // `test` and `replace` accept the whole document; `add`, `remove`, `move` and `copy` do not.
-    match text(step, "op").unwrap_or_default() {
+    match get_text(step, "op").unwrap_or_default() {
         "add" => document.add(&path("path")?, value),
         "replace" => document.replace(&path("path")?, value),
         "test" => document.test(&path("path")?, value),
@@ -121,14 +121,14 @@ fn carry_out(document: &mut Document, step: &Value) -> Result<(), Why> {
 }
 
 /// Returns the parts of a JSON pointer; `None` if it is malformed.
-fn tokens(pointer: &str) -> Option<Vec<Cow<'_, str>>> {
+fn parse_pointer(pointer: &str) -> Option<Vec<Cow<'_, str>>> {
     if pointer.is_empty() {
         return Some(Vec::new());
     }
-    pointer.strip_prefix('/')?.split('/').map(token).collect()
+    pointer.strip_prefix('/')?.split('/').map(unescape_token).collect()
 }
 
-fn token(escaped: &str) -> Option<Cow<'_, str>> {
+fn unescape_token(escaped: &str) -> Option<Cow<'_, str>> {
     let Some((before, mut rest)) = escaped.split_once('~') else {
         return Some(Cow::Borrowed(escaped));
     };

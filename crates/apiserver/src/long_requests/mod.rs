@@ -93,11 +93,11 @@ impl RequestParts<'_> {
     /// Counts the terms of the body, and stops soon after `most`.
     fn count_terms(&self, most: usize) -> usize {
         let form = self.headers.get(CONTENT_TYPE).map_or(&b""[..], |form| form.as_bytes());
-        if says(form, b"protobuf") {
+        if contains_ignoring_case(form, b"protobuf") {
             return terms::count_protobuf(self.body);
         }
         let first = self.body.iter().find(|byte| !byte.is_ascii_whitespace());
-        if says(form, b"yaml") && !matches!(first, Some(b'{' | b'[')) {
+        if contains_ignoring_case(form, b"yaml") && !matches!(first, Some(b'{' | b'[')) {
             return terms::count_yaml(self.body);
         }
         terms::count_json(self.body, most)
@@ -109,7 +109,7 @@ pub(crate) fn measure_request(registry: &Registry, request: &RequestParts<'_>) -
     let &RequestParts {
         info, headers, body, ..
     } = request;
-    let multiplies = multiplies(headers, body);
+    let multiplies = may_expand(headers, body);
     // Requests that compare all granted rights with all rights of the user.
     let compares = info.group == RBAC && !matches!(info.verb.as_str(), "get" | "list");
     // Requests that visit many objects: an eviction reads all budgets of its namespace.
@@ -161,18 +161,18 @@ fn find_stored(
 }
 
 /// Checks whether few bytes may expand to many: by copies of a JSON patch, or by aliases of YAML.
-fn multiplies(headers: &HeaderMap, body: &[u8]) -> bool {
+fn may_expand(headers: &HeaderMap, body: &[u8]) -> bool {
     let has = |text: &[u8]| memmem::find(body, text).is_some();
     let form = headers.get(CONTENT_TYPE).map_or(&b""[..], |form| form.as_bytes());
-    if says(form, b"json-patch") {
+    if contains_ignoring_case(form, b"json-patch") {
         // An escaped text may contain any operation.
         return has(b"copy") || has(b"\\u");
     }
-    says(form, b"yaml") && has(b"&") && has(b"*")
+    contains_ignoring_case(form, b"yaml") && has(b"&") && has(b"*")
 }
 
 /// Checks whether a type of content has this text, in lower or upper case.
-fn says(form: &[u8], text: &[u8]) -> bool {
+fn contains_ignoring_case(form: &[u8], text: &[u8]) -> bool {
     form.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))
 }
 

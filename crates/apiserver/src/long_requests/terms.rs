@@ -44,7 +44,7 @@ pub(super) fn count_yaml(text: &[u8]) -> usize {
 /// Counts the terms of a protobuf body.
 pub(super) fn count_protobuf(body: &[u8]) -> usize {
     let mut embedded = 0;
-    let extent = tenure_kinds::protobuf::extent(body, &mut |json| embedded += count_json(json, usize::MAX));
+    let extent = tenure_kinds::protobuf::measure_extent(body, &mut |json| embedded += count_json(json, usize::MAX));
     embedded + extent.entries + extent.items
 }
 

@@ -13,14 +13,14 @@ use tenure_checkpoint::Limits;
 use tokio::sync::Semaphore;
 
 /// Limit for the messages of one request, in bytes.
-const MOST_SAID: usize = 32 * 1024 * 1024;
+const MAX_REPORTED: usize = 32 * 1024 * 1024;
 
 /// The time limit of a request.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Instant,
     given_up: AtomicBool,
-    said: AtomicUsize,
+    reported: AtomicUsize,
     /// Number of things that this request holds and all users wait for.
     pub(super) awaited: AtomicUsize,
     /// The user's line for such a thing.
@@ -32,14 +32,14 @@ impl Deadline {
         Arc::new(Self {
             at,
             given_up: AtomicBool::new(false),
-            said: AtomicUsize::new(0),
+            reported: AtomicUsize::new(0),
             awaited: AtomicUsize::new(0),
             line: OnceLock::new(),
         })
     }
 
     /// Marks that no caller waits for the result any more.
-    pub(super) fn give_up(&self) {
+    pub(super) fn mark_given_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 }
@@ -50,7 +50,7 @@ impl Limits for Deadline {
     }
 
     fn may_report(&self, bytes: usize) -> bool {
-        self.said.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MOST_SAID
+        self.reported.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MAX_REPORTED
     }
 }
 
@@ -120,46 +120,50 @@ mod tests {
     use super::*;
 
     /// Runs a loop of this many steps. Returns its end, if a checkpoint ended it.
-    fn loops(steps: u32) -> Result<(), Ended> {
-        ends(|| (0..steps).for_each(|_| checkpoint()))
+    fn run_steps(steps: u32) -> Result<(), Ended> {
+        run_work(|| (0..steps).for_each(|_| checkpoint()))
     }
 
-    fn ends(work: impl FnOnce()) -> Result<(), Ended> {
+    fn run_work(work: impl FnOnce()) -> Result<(), Ended> {
         catch_unwind(AssertUnwindSafe(work))
             .map_err(|payload| *payload.downcast::<Ended>().expect("the end of a deadline"))
     }
 
-    fn far() -> Instant {
+    fn far_deadline() -> Instant {
         Instant::now() + Duration::from_secs(3600)
     }
 
     #[test]
     fn a_loop_ends_when_its_time_is_up() {
-        assert_eq!(loops(10 * STEPS), Ok(()), "who has no deadline goes on");
+        assert_eq!(run_steps(10 * STEPS), Ok(()), "who has no deadline goes on");
         {
-            let _present = Present::enter(&Deadline::new(far()));
-            assert_eq!(loops(10 * STEPS), Ok(()));
+            let _present = Present::enter(&Deadline::new(far_deadline()));
+            assert_eq!(run_steps(10 * STEPS), Ok(()));
             let _within = Present::enter(&Deadline::new(Instant::now()));
-            assert_eq!(loops(STEPS), Err(Ended::OutOfTime));
+            assert_eq!(run_steps(STEPS), Err(Ended::OutOfTime));
         }
-        assert_eq!(loops(10 * STEPS), Ok(()), "and the next on this thread is not ended");
+        assert_eq!(
+            run_steps(10 * STEPS),
+            Ok(()),
+            "and the next on this thread is not ended"
+        );
     }
 
     #[test]
     fn a_loop_ends_when_nobody_waits_for_it() {
-        let deadline = Deadline::new(far());
+        let deadline = Deadline::new(far_deadline());
         let _present = Present::enter(&deadline);
-        assert_eq!(loops(STEPS), Ok(()));
-        deadline.give_up();
-        assert_eq!(loops(STEPS), Err(Ended::OutOfTime));
+        assert_eq!(run_steps(STEPS), Ok(()));
+        deadline.mark_given_up();
+        assert_eq!(run_steps(STEPS), Err(Ended::OutOfTime));
     }
 
     #[test]
     fn no_more_is_said_than_is_read() {
-        let once = || report_bytes(MOST_SAID);
-        assert_eq!(ends(|| (0..3).for_each(|_| once())), Ok(()), "of no request");
-        let _present = Present::enter(&Deadline::new(far()));
-        assert_eq!(ends(once), Ok(()));
-        assert_eq!(ends(|| report_bytes(1)), Err(Ended::TooManyReports));
+        let once = || report_bytes(MAX_REPORTED);
+        assert_eq!(run_work(|| (0..3).for_each(|_| once())), Ok(()), "of no request");
+        let _present = Present::enter(&Deadline::new(far_deadline()));
+        assert_eq!(run_work(once), Ok(()));
+        assert_eq!(run_work(|| report_bytes(1)), Err(Ended::TooManyReports));
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct RefusalPause {
 impl RefusalPause {
     /// Keeps the user's permit during the pause. The permits of all users are released at once, and the answer is
     /// sent without delay.
-    fn begin(self, (own, _all): StepPermits, busy: Duration) {
+    fn begin_pause(self, (own, _all): StepPermits, busy: Duration) {
         if let (false, Ok(runtime)) = (own.is_empty(), Handle::try_current()) {
             let pause = busy.saturating_mul(self.times).min(self.longest);
             runtime.spawn(async move {
@@ -152,7 +152,7 @@ where
             match polled {
                 Poll::Ready(result) => {
                     if let Some(rest) = rest.filter(|_| is_refusal(&result)) {
-                        rest.begin(turn, busy);
+                        rest.begin_pause(turn, busy);
                     }
                     Ok(result)
                 }
@@ -243,7 +243,7 @@ struct Waiting(Arc<Deadline>);
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.give_up();
+        self.0.mark_given_up();
     }
 }
 

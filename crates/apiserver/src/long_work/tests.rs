@@ -19,7 +19,7 @@ where
 /// No patience ends here, and no deadline is reached, except the ones that are over at the start.
 const EVER: Duration = Duration::from_secs(3600);
 
-fn turns(own: usize, all: &Arc<Semaphore>) -> StepLimiter {
+fn make_limiter(own: usize, all: &Arc<Semaphore>) -> StepLimiter {
     StepLimiter {
         own: vec![Arc::new(Semaphore::new(own))],
         all: all.clone(),
@@ -32,16 +32,16 @@ fn turns(own: usize, all: &Arc<Semaphore>) -> StepLimiter {
     }
 }
 
-fn later() -> Arc<Deadline> {
+fn far_deadline() -> Arc<Deadline> {
     Deadline::new(Instant::now() + EVER)
 }
 
 /// Returns work that signals its start and blocks its thread until it is released.
-fn blocking() -> (impl Future<Output = ()> + Send, oneshot::Receiver<()>, mpsc::Sender<()>) {
-    let (said, began) = oneshot::channel();
+fn make_blocking_work() -> (impl Future<Output = ()> + Send, oneshot::Receiver<()>, mpsc::Sender<()>) {
+    let (began_sender, began) = oneshot::channel();
     let (release, released) = mpsc::channel();
     let work = async move {
-        said.send(()).expect("somebody listens");
+        began_sender.send(()).expect("somebody listens");
         released.recv().expect("somebody lets go");
     };
     (work, began, release)
@@ -50,14 +50,14 @@ fn blocking() -> (impl Future<Output = ()> + Send, oneshot::Receiver<()>, mpsc::
 #[tokio::test]
 async fn one_users_work_does_not_hold_up_another() {
     let all = Arc::new(Semaphore::new(2));
-    let (greedy, other) = (turns(1, &all), turns(1, &all));
-    let (work, began, release) = blocking();
-    let first = tokio::spawn(run(Some(greedy.clone()), later(), work));
+    let (greedy, other) = (make_limiter(1, &all), make_limiter(1, &all));
+    let (work, began, release) = make_blocking_work();
+    let first = tokio::spawn(run(Some(greedy.clone()), far_deadline(), work));
     began.await.expect("it began");
-    let mut second = Box::pin(run(Some(greedy), later(), async { "second" }));
+    let mut second = Box::pin(run(Some(greedy), far_deadline(), async { "second" }));
     assert!(futures::poll!(second.as_mut()).is_pending());
     // This thread is free, and so is a permit for another user.
-    assert_eq!(run(Some(other), later(), async { "other" }).await, Ok("other"));
+    assert_eq!(run(Some(other), far_deadline(), async { "other" }).await, Ok("other"));
     assert!(
         futures::poll!(second.as_mut()).is_pending(),
         "its user has no more than one place"
@@ -69,11 +69,18 @@ async fn one_users_work_does_not_hold_up_another() {
 
 #[tokio::test]
 async fn who_waits_holds_no_place() {
-    let turns = turns(1, &Arc::new(Semaphore::new(1)));
+    let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
     let (answer, answered) = oneshot::channel();
-    let waits = tokio::spawn(run(Some(turns.clone()), later(), async move { answered.await.ok() }));
+    let waits = tokio::spawn(run(
+        Some(turns.clone()),
+        far_deadline(),
+        async move { answered.await.ok() },
+    ));
     for round in 0..3 {
-        assert_eq!(run(Some(turns.clone()), later(), async move { round }).await, Ok(round));
+        assert_eq!(
+            run(Some(turns.clone()), far_deadline(), async move { round }).await,
+            Ok(round)
+        );
     }
     answer.send("now").expect("it waits");
     assert_eq!(waits.await.expect("a result"), Ok(Some("now")));
@@ -81,7 +88,7 @@ async fn who_waits_holds_no_place() {
 
 #[tokio::test]
 async fn work_ends_at_its_deadline_and_gives_its_place_back() {
-    let turns = turns(1, &Arc::new(Semaphore::new(1)));
+    let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
     let endless = async {
         loop {
             checkpoint();
@@ -92,22 +99,23 @@ async fn work_ends_at_its_deadline_and_gives_its_place_back() {
         run::<_>(Some(turns.clone()), over, endless).await,
         Err::<(), _>(Stopped::Ended(Ended::OutOfTime))
     );
-    assert_eq!(run(Some(turns), later(), async { 1 }).await, Ok(1));
+    assert_eq!(run(Some(turns), far_deadline(), async { 1 }).await, Ok(1));
 }
 
 #[tokio::test]
 async fn work_ends_when_its_client_is_gone_and_not_before_its_place_is_free() {
-    let turns = turns(1, &Arc::new(Semaphore::new(1)));
-    let (said, began) = oneshot::channel();
+    let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
+    let (began_sender, began) = oneshot::channel();
     let (release, released) = mpsc::channel();
     let endless = async move {
-        said.send(()).expect("somebody listens");
+        began_sender.send(()).expect("somebody listens");
         released.recv().expect("somebody lets go");
         loop {
             checkpoint();
         }
     };
-    let asks: tokio::task::JoinHandle<Result<(), Stopped>> = tokio::spawn(run(Some(turns.clone()), later(), endless));
+    let asks: tokio::task::JoinHandle<Result<(), Stopped>> =
+        tokio::spawn(run(Some(turns.clone()), far_deadline(), endless));
     began.await.expect("it began");
     asks.abort();
     assert!(asks.await.expect_err("nobody asks any more").is_cancelled());
@@ -117,30 +125,30 @@ async fn work_ends_when_its_client_is_gone_and_not_before_its_place_is_free() {
         "its thread is still busy, and so is its user's place"
     );
     release.send(()).expect("it waits");
-    assert_eq!(run(Some(turns), later(), async { 1 }).await, Ok(1));
+    assert_eq!(run(Some(turns), far_deadline(), async { 1 }).await, Ok(1));
 }
 
 #[tokio::test]
 async fn who_has_what_everybody_waits_for_waits_for_no_place() {
-    let turns = turns(1, &Arc::new(Semaphore::new(1)));
-    let (said, began) = oneshot::channel();
+    let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
+    let (began_sender, began) = oneshot::channel();
     let (answer, answered) = oneshot::channel();
-    let holder = tokio::spawn(run(Some(turns.clone()), later(), async move {
+    let holder = tokio::spawn(run(Some(turns.clone()), far_deadline(), async move {
         let _line = enter_line().await;
-        said.send(()).expect("somebody listens");
+        began_sender.send(()).expect("somebody listens");
         answered.await.ok()
     }));
     began.await.expect("it began");
     // The user's only permit is taken meanwhile, for as long as possible.
-    let (work, blocks, release) = blocking();
-    let other = tokio::spawn(run(Some(turns.clone()), later(), work));
+    let (work, blocks, release) = make_blocking_work();
+    let other = tokio::spawn(run(Some(turns.clone()), far_deadline(), work));
     blocks.await.expect("it began");
     answer.send(1).expect("it waits");
     assert_eq!(holder.await.expect("a result"), Ok(Some(1)));
     release.send(()).expect("it waits");
     assert_eq!(other.await.expect("a result"), Ok(()));
     assert_eq!(
-        run(Some(turns), later(), async { 2 }).await,
+        run(Some(turns), far_deadline(), async { 2 }).await,
         Ok(2),
         "and all is given back"
     );
@@ -148,27 +156,27 @@ async fn who_has_what_everybody_waits_for_waits_for_no_place() {
 
 #[tokio::test]
 async fn one_of_a_users_long_works_stands_in_line() {
-    let turns = turns(2, &Arc::new(Semaphore::new(2)));
+    let turns = make_limiter(2, &Arc::new(Semaphore::new(2)));
     let (answer, answered) = oneshot::channel();
     let stands = |turns: &StepLimiter| {
-        let (said, began) = oneshot::channel();
+        let (began_sender, began) = oneshot::channel();
         let work = async move {
             let _line = enter_line().await;
-            said.send(()).expect("somebody listens");
+            began_sender.send(()).expect("somebody listens");
         };
-        (run(Some(turns.clone()), later(), work), began)
+        (run(Some(turns.clone()), far_deadline(), work), began)
     };
-    let (said, began) = oneshot::channel();
-    let first = tokio::spawn(run(Some(turns.clone()), later(), async move {
+    let (began_sender, began) = oneshot::channel();
+    let first = tokio::spawn(run(Some(turns.clone()), far_deadline(), async move {
         let _line = enter_line().await;
-        said.send(()).expect("somebody listens");
+        began_sender.send(()).expect("somebody listens");
         answered.await.ok()
     }));
     began.await.expect("it began");
     let (second, mut second_began) = stands(&turns);
     let second = tokio::spawn(second);
     // No other work of this user blocks it, and it has not begun when a third request is already answered.
-    assert_eq!(run(Some(turns.clone()), later(), async { 3 }).await, Ok(3));
+    assert_eq!(run(Some(turns.clone()), far_deadline(), async { 3 }).await, Ok(3));
     assert!(second_began.try_recv().is_err());
     answer.send(1).expect("it waits");
     assert_eq!(first.await.expect("a result"), Ok(Some(1)));
@@ -180,12 +188,15 @@ async fn one_of_a_users_long_works_stands_in_line() {
 async fn who_waits_too_long_for_its_first_place_comes_again() {
     let turns = StepLimiter {
         patience: Duration::from_millis(1),
-        ..turns(1, &Arc::new(Semaphore::new(1)))
+        ..make_limiter(1, &Arc::new(Semaphore::new(1)))
     };
     let _held = turns.own[0].clone().acquire_owned().await.expect("a place");
-    assert_eq!(run(Some(turns), later(), async { 1 }).await, Err(Stopped::NoTurn));
     assert_eq!(
-        run(None, later(), async { 1 }).await,
+        run(Some(turns), far_deadline(), async { 1 }).await,
+        Err(Stopped::NoTurn)
+    );
+    assert_eq!(
+        run(None, far_deadline(), async { 1 }).await,
         Ok(1),
         "who is not counted does not wait"
     );
@@ -194,7 +205,7 @@ async fn who_waits_too_long_for_its_first_place_comes_again() {
 #[tokio::test]
 async fn a_fault_is_the_callers_to_handle() {
     let faulty = async { panic!("a fault") };
-    let failed = tokio::spawn(run::<_>(None, later(), faulty)).await;
+    let failed = tokio::spawn(run::<_>(None, far_deadline(), faulty)).await;
     let failed: Result<Result<(), Stopped>, _> = failed;
     assert!(failed.expect_err("it panicked").is_panic());
 }
@@ -203,9 +214,9 @@ async fn a_fault_is_the_callers_to_handle() {
 async fn who_is_refused_rests() {
     let ended = async |turns: &StepLimiter, is_refused: bool| {
         let work = async move { is_refused };
-        super::run(Some(turns.clone()), later(), work, |refused| *refused).await
+        super::run(Some(turns.clone()), far_deadline(), work, |refused| *refused).await
     };
-    let no_rest = turns(1, &Arc::new(Semaphore::new(1)));
+    let no_rest = make_limiter(1, &Arc::new(Semaphore::new(1)));
     let rest = RefusalPause {
         times: u32::MAX,
         longest: EVER,

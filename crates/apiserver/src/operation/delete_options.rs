@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tenure_kinds::kind::Resource;
 use tenure_kinds::object::ObjectExt as _;
-use tenure_kinds::schema::found;
+use tenure_kinds::schema::json_type_name;
 
 use crate::http::{ApiError, FieldError};
 
@@ -41,7 +41,7 @@ impl DeleteOptions {
             {
                 return Err(ApiError::bad_request(format!(
                     "json: cannot unmarshal {} into Go struct field {field} of type {wanted}",
-                    found(odd)
+                    json_type_name(odd)
                 )));
             }
         }
@@ -54,7 +54,11 @@ impl DeleteOptions {
             .filter_map(Value::as_str)
             .collect();
         if dry_run.iter().any(|stage| *stage != "All") {
-            return Err(invalid(&[FieldError::not_supported("dryRun", dry_run, &["All"])]));
+            return Err(invalid_options(&[FieldError::not_supported(
+                "dryRun",
+                dry_run,
+                &["All"],
+            )]));
         }
         let orphan = value.get("orphanDependents").and_then(Value::as_bool);
         Ok(Self {
@@ -94,7 +98,7 @@ impl DeleteOptions {
                     "orphanDependents and deletionPropagation cannot be both set",
                 );
                 let faults: Vec<FieldError> = std::iter::once(twice).chain(unknown_policy(Some(&policy))).collect();
-                Err(invalid(&faults))
+                Err(invalid_options(&faults))
             }
             (None, Some(orphan)) => Ok(Some(if orphan { "Orphan" } else { "Background" }.to_owned())),
             (policy, None) => Ok(policy),
@@ -104,7 +108,7 @@ impl DeleteOptions {
     /// Refuses invalid values.
     pub(crate) fn validate(&self) -> Result<(), ApiError> {
         let unknown = unknown_policy(self.propagation_policy.as_deref());
-        unknown.map_or(Ok(()), |fault| Err(invalid(&[fault])))
+        unknown.map_or(Ok(()), |fault| Err(invalid_options(&[fault])))
     }
 
     /// Returns the finalizers after this deletion's choice for the dependents.
@@ -142,6 +146,6 @@ fn unknown_policy(policy: Option<&str>) -> Option<FieldError> {
     }
 }
 
-fn invalid(faults: &[FieldError]) -> ApiError {
+fn invalid_options(faults: &[FieldError]) -> ApiError {
     ApiError::invalid("meta.k8s.io", "DeleteOptions", "", faults)
 }

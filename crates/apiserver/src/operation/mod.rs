@@ -99,7 +99,7 @@ impl Operation {
 
     /// Adds a text for the answer's Warning headers, once.
     pub fn warn(&self, text: impl Into<String>) {
-        warnings::add(&mut self.warnings.lock(), text.into());
+        warnings::add_warning(&mut self.warnings.lock(), text.into());
     }
 
     /// Returns the store's key of the object with this name.
@@ -110,12 +110,12 @@ impl Operation {
 
     /// Prepares an object that is about to be created, by the rules of its kind.
     pub(crate) fn prepare_create(&self, object: &mut Value, view: &View, now: Timestamp) {
-        self.ask(view, now, |request| request.prepare_create(object));
+        self.ask_kind(view, now, |request| request.prepare_create(object));
     }
 
     /// Prepares an object that is about to replace another, by the rules of its kind.
     pub(crate) fn prepare_update(&self, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
-        self.ask(view, now, |request| request.prepare_update(live, new));
+        self.ask_kind(view, now, |request| request.prepare_update(live, new));
     }
 
     /// Prepares a replacement as [`Self::prepare_update`] does, and writes the empty lists that Kubernetes stores as
@@ -127,16 +127,16 @@ impl Operation {
 
     /// Returns faults of a new object that show only in comparison with other objects.
     pub(crate) fn check_create(&self, object: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
-        self.ask(view, now, |request| request.check_create(object))
+        self.ask_kind(view, now, |request| request.check_create(object))
     }
 
     /// Returns faults of a changed object that show only in comparison with other objects.
     pub(crate) fn check_update(&self, live: &Value, new: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
-        self.ask(view, now, |request| request.check_update(live, new))
+        self.ask_kind(view, now, |request| request.check_update(live, new))
     }
 
     /// Calls the kind with the facts about the request that it needs.
-    pub(crate) fn ask<T>(&self, view: &View, now: Timestamp, ask: impl FnOnce(&Request<'_>) -> T) -> T {
+    pub(crate) fn ask_kind<T>(&self, view: &View, now: Timestamp, ask: impl FnOnce(&Request<'_>) -> T) -> T {
         ask(&Request {
             resource: &self.resource,
             subresource: self.subresource.as_deref(),

@@ -12,10 +12,10 @@ use crate::kind_properties;
 impl Registry {
     /// Updates managedFields after a create, an update or a patch.
     pub(crate) fn manage_fields(&self, op: &Operation, live: Option<&Value>, new: Value) -> Value {
-        kind_properties::field_manager(op).update(live, new, &op.field_manager, self.stamp())
+        kind_properties::field_manager(op).update(live, new, &op.field_manager, self.write_time())
     }
 
-    pub(super) fn stamp(&self) -> Timestamp {
+    pub(super) fn write_time(&self) -> Timestamp {
         Timestamp::from_unix_seconds(self.now().as_second())
     }
 
@@ -35,13 +35,13 @@ impl Registry {
         }
         let manager = kind_properties::field_manager(op);
         let sent_uid = config.uid().to_owned();
-        self.change(op, name, |live| {
+        self.change_object(op, name, |live| {
             // If an update can create objects of the kind, an update of the status can, too.
             if live.is_none() && op.subresource.is_some() && !op.resource.behavior.is_created_by_update {
                 return Err(ApiError::not_found(&op.resource, name));
             }
             let applied = manager
-                .apply(live, config, &op.field_manager, force, self.stamp())
+                .apply(live, config, &op.field_manager, force, self.write_time())
                 .map_err(make_apply_error)?;
             let (merged, changed) = match applied {
                 Applied::Unchanged => {
@@ -62,7 +62,7 @@ impl Registry {
                 object
             } else {
                 kind_properties::read(op, merged)
-                    .map_err(|error| inconvertible(op, config, &error))?
+                    .map_err(|error| inconvertible_error(op, config, &error))?
                     .value
             };
             report_repeated_keys(op, &patch.repeated)?;
@@ -117,7 +117,7 @@ fn report_repeated_keys(op: &Operation, faults: &[String]) -> Result<(), ApiErro
 
 /// Returns the error for a value that fits the schema's types and not the kind's own types: a server error in
 /// Kubernetes.
-fn inconvertible(op: &Operation, config: &Value, error: &ApiError) -> ApiError {
+fn inconvertible_error(op: &Operation, config: &Value, error: &ApiError) -> ApiError {
     let resource = &op.resource;
     let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
     let prefix = format!(

@@ -26,7 +26,9 @@ impl Charge {
         let Some(charged) = self.0 else { return };
         for (quota, amount) in &charged.amounts {
             let namespace = &charged.namespace;
-            let written = registry.write_used(namespace, quota, |used| used.less(amount)).await;
+            let written = registry
+                .write_used(namespace, quota, |used| used.subtract(amount))
+                .await;
             if let Err(error) = written {
                 tracing::warn!(quota, namespace, %error, "a charge could not be given back");
             }

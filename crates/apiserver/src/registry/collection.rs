@@ -27,7 +27,7 @@ impl Registry {
         // Converted objects are kept, so that the webhook is not called again for deleted objects.
         let converted = page.items.are_converted_elsewhere();
         let mut listed = Vec::new();
-        while let Some(batch) = page.items.batch(if converted { BATCH.1 } else { READ }).await? {
+        while let Some(batch) = page.items.read_batch(if converted { BATCH.1 } else { READ }).await? {
             for item in batch {
                 let object = match item.decoded {
                     Some(object) => object,
@@ -52,6 +52,6 @@ impl Registry {
                 });
             }
         }
-        Ok(self.chosen(op, page.revision, listed, converted))
+        Ok(self.list_chosen(op, page.revision, listed, converted))
     }
 }

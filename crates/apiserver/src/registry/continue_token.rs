@@ -40,7 +40,7 @@ impl ContinueToken {
             .decode(text)
             .map_err(|error| broken(base64_fault(text, &error)))?;
         let token: Self = serde_json::from_slice(&bytes)
-            .map_err(|error| broken(json_syntax::fault(&bytes).unwrap_or_else(|| error.to_string())))?;
+            .map_err(|error| broken(json_syntax::find_syntax_error(&bytes).unwrap_or_else(|| error.to_string())))?;
         if token.v != "meta.k8s.io/v1" {
             return Err(broken(format!(
                 "server does not recognize this encoded version {}",

@@ -8,7 +8,7 @@ use tenure_store::{Change, Expect, Write, WriteError};
 
 use super::owner_references::{self, CheckTime};
 use super::state::storage_error;
-use super::{Answer, ObjectExt, Operation, Outcome, Registry, timestamp};
+use super::{Answer, ObjectExt, Operation, Outcome, Registry, format_timestamp};
 use crate::admission::Attributes;
 use crate::http::{ApiError, FieldError};
 use crate::kind_properties;
@@ -92,7 +92,7 @@ impl Registry {
         let resource = &op.resource;
         let now = self.now();
         object.set_meta("uid", Value::from(uuid::Uuid::new_v4().to_string()));
-        object.set_meta("creationTimestamp", Value::from(timestamp(now)));
+        object.set_meta("creationTimestamp", Value::from(format_timestamp(now)));
         if resource.namespaced {
             object.set_meta("namespace", Value::from(op.namespace.clone().unwrap_or_default()));
         } else {
@@ -108,7 +108,7 @@ impl Registry {
         }
         Err(ApiError::unavailable(format!(
             "what {} {:?} needs was given away again and again while it was admitted; try again",
-            resource.qualified(),
+            resource.qualified_name(),
             object.name()
         )))
     }
@@ -135,9 +135,9 @@ impl Registry {
         if errors.is_empty() {
             let attributes = Attributes::create(op, object.name());
             let check = resource.behavior.check_rights;
-            errors = attributes.ask(self.contents(), &view, |admitted| check(admitted, &object));
+            errors = attributes.ask_kind(self.contents(), &view, |admitted| check(admitted, &object));
         }
-        refuse(op, object.name(), &object, errors)?;
+        refuse_invalid(op, object.name(), &object, errors)?;
         (resource.behavior.warnings)(&object, None)
             .into_iter()
             .for_each(|text| op.warn(text));
@@ -244,7 +244,12 @@ impl Registry {
 }
 
 /// Returns the error of an invalid object, if there are faults.
-pub(crate) fn refuse(op: &Operation, name: &str, object: &Value, errors: Vec<FieldError>) -> Result<(), ApiError> {
+pub(crate) fn refuse_invalid(
+    op: &Operation,
+    name: &str,
+    object: &Value,
+    errors: Vec<FieldError>,
+) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -254,9 +259,9 @@ pub(crate) fn refuse(op: &Operation, name: &str, object: &Value, errors: Vec<Fie
         group => group,
     };
     // A custom resource may claim another kind, and the error names that kind.
-    let said = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let own_kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     let kind = if op.resource.is_custom() {
-        said
+        own_kind
     } else {
         &op.resource.kind
     };

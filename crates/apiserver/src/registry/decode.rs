@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use tenure_checkpoint::checkpoint;
-use tenure_kinds::schema::found;
+use tenure_kinds::schema::json_type_name;
 use tenure_kinds::schema::strict::{MOST_FAULTS, Twice};
 
 use super::{FieldValidation, ObjectExt, Operation};
-use crate::formats::{BodyFormat, UNTYPED, parse, untyped};
+use crate::formats::{BodyFormat, UNTYPED, describe_untyped, parse};
 use crate::http::ApiError;
 use crate::kind_properties;
 
@@ -26,11 +26,11 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
         object = json!({});
     }
     if !object.is_object() && !object.is_null() {
-        return Err(refused(refuse_unrecognized(op, body, &untyped(&object))));
+        return Err(refused(refuse_unrecognized(op, body, &describe_untyped(&object))));
     }
     for key in ["apiVersion", "kind"] {
         if let Some(value) = object.get(key).filter(|value| !value.is_string() && !value.is_null()) {
-            let found = found(value);
+            let found = json_type_name(value);
             let detail = format!("json: cannot unmarshal {found} into Go struct field .{key} of type string");
             return Err(refused(refuse_unrecognized(op, body, &format!("{UNTYPED}{detail}"))));
         }

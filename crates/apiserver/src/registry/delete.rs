@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
 
+use super::format_timestamp;
 use super::state::storage_error;
-use super::timestamp;
 use super::{DeleteOptions, ObjectExt, Operation, RACE_ATTEMPTS, Registry};
 use crate::admission::Attributes;
 use crate::http::ApiError;
@@ -60,7 +60,7 @@ impl Registry {
                 new.set_meta("finalizers", Value::from(finalizers));
             }
             if !live.is_deleting() {
-                new.set_meta("deletionTimestamp", Value::from(timestamp(self.now())));
+                new.set_meta("deletionTimestamp", Value::from(format_timestamp(self.now())));
                 new.set_meta("deletionGracePeriodSeconds", json!(0));
                 if let Some(generation) = live.metadata().and_then(|metadata| metadata.get("generation")) {
                     new.set_meta("generation", json!(generation.as_i64().unwrap_or_default() + 1));

@@ -40,7 +40,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the stored object is unreadable, or can't be converted to that version.
-    pub async fn answered(&self, op: &Operation, answer: Answer) -> Result<Value, ApiError> {
+    pub async fn present_answer(&self, op: &Operation, answer: Answer) -> Result<Value, ApiError> {
         match answer {
             Answer::Stored(entry) => self.present(op, &entry).await,
             Answer::Object(object) => Ok(object),

@@ -137,14 +137,17 @@ impl Registry {
             let mut keys = snapshot.range(&prefix, Some(&from));
             let last = keys.by_ref().take(options.limit).last();
             if keys.next().is_some() {
-                listing.next = Some(continuation(revision, &prefix, last.map(|(key, _)| &**key)));
+                listing.next = Some(encode_continuation(revision, &prefix, last.map(|(key, _)| &**key)));
                 listing.remaining = Some(1 + keys.count());
             }
             listing.items.slot = SourceSlot::new(range(options.limit));
         } else {
             // The end of the page is known only after the selection.
             listing.items.slot = SourceSlot::new(range(usize::MAX));
-            let (items, entries, next) = listing.items.choose(options.limit, options.turns.as_ref()).await?;
+            let (items, entries, next) = listing
+                .items
+                .choose_entries(options.limit, options.turns.as_ref())
+                .await?;
             listing.items = items;
             if next && let Some(name) = entries.last().map(|entry| key_below(&prefix, op, entry)).transpose()? {
                 listing.next = Some(ContinueToken::after(revision, &name).encode());
@@ -183,7 +186,7 @@ impl Registry {
     }
 
     /// Returns a page of objects that were chosen earlier.
-    pub(crate) fn chosen(
+    pub(crate) fn list_chosen(
         &self,
         op: &Arc<Operation>,
         revision: u64,
@@ -207,7 +210,7 @@ impl Registry {
     /// Checks whether all objects of a resource can be read.
     pub(crate) async fn check_list(&self, op: &Operation) -> Result<(), ApiError> {
         let mut page = self.list(&Arc::new(op.clone()), &ListOptions::default()).await?;
-        while page.items.batch(SEARCHED).await?.is_some() {}
+        while page.items.read_batch(SEARCHED).await?.is_some() {}
         Ok(())
     }
 
@@ -218,7 +221,7 @@ impl Registry {
     pub async fn list_all(&self, op: &Operation) -> Result<(u64, Vec<Value>), ApiError> {
         let mut page = self.list(&Arc::new(op.clone()), &ListOptions::default()).await?;
         let mut objects = Vec::new();
-        while let Some(batch) = page.items.batch(BATCH.1).await? {
+        while let Some(batch) = page.items.read_batch(BATCH.1).await? {
             for item in batch {
                 objects.push(match item.decoded {
                     Some(object) => object,
@@ -232,7 +235,7 @@ impl Registry {
 
 impl PageReader {
     /// Counts the entries as held: after this call the client decides how fast they are read.
-    pub(crate) fn hold(&self) {
+    pub(crate) fn limit_held_bytes(&self) {
         self.registry.hold(&self.slot);
     }
 
@@ -253,7 +256,7 @@ impl PageReader {
 
     /// Returns the next objects, out of entries with this many bytes or a little more; `None` at the end. A batch
     /// without a selected object is not the end.
-    pub(crate) async fn batch(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
+    pub(crate) async fn read_batch(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
         let Some(mut items) = self.read(bytes).await? else {
             return Ok(None);
         };
@@ -263,7 +266,7 @@ impl PageReader {
 
     /// Returns the next objects without waiting, for lists without a conversion webhook.
     pub(crate) fn batch_now(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
-        without_waiting(self.batch(bytes))
+        without_waiting(self.read_batch(bytes))
     }
 
     async fn read(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
@@ -295,7 +298,7 @@ impl PageReader {
 
     /// Returns the first selected entries, and whether more entries follow. Only the first few are searched on this
     /// thread: a search may visit all objects of the resource.
-    async fn choose(
+    async fn choose_entries(
         mut self,
         limit: usize,
         turns: Option<&StepLimiter>,
@@ -304,10 +307,10 @@ impl PageReader {
         loop {
             let found;
             if bytes <= LITTLE || self.are_converted_elsewhere() {
-                found = self.search(bytes).await?;
+                found = self.search_entries(bytes).await?;
             } else {
                 let searching = run_part(turns, move || {
-                    let found = without_waiting(self.search(bytes))?;
+                    let found = without_waiting(self.search_entries(bytes))?;
                     Ok::<_, ApiError>((self, found))
                 });
                 (self, found) = searching.await.map_err(ApiError::internal)??;
@@ -331,7 +334,7 @@ impl PageReader {
     }
 
     /// Returns the next entries, and whether each is selected; `None` at the end.
-    async fn search(&mut self, bytes: usize) -> Result<Option<Vec<(Arc<Entry>, bool)>>, ApiError> {
+    async fn search_entries(&mut self, bytes: usize) -> Result<Option<Vec<(Arc<Entry>, bool)>>, ApiError> {
         let Some(items) = self.read(bytes).await? else {
             return Ok(None);
         };
@@ -364,7 +367,7 @@ fn key_below(prefix: &str, op: &Operation, entry: &Entry) -> Result<String, ApiE
 }
 
 /// Returns the token with which the next page continues.
-fn continuation(revision: u64, prefix: &str, last_key: Option<&str>) -> String {
+fn encode_continuation(revision: u64, prefix: &str, last_key: Option<&str>) -> String {
     let last = last_key.and_then(|key| key.strip_prefix(prefix)).unwrap_or_default();
     ContinueToken::after(revision, last).encode()
 }

@@ -96,7 +96,7 @@ impl Default for OpenSources {
 
 impl OpenSources {
     /// Limits the bytes that may be displaced while a source is open.
-    pub(crate) fn bound(&self, bytes: usize) {
+    pub(crate) fn limit_displaced_bytes(&self, bytes: usize) {
         self.bound.store(bytes as u64, Ordering::Relaxed);
     }
 
@@ -109,7 +109,7 @@ impl OpenSources {
     }
 
     /// Removes the oldest sources until the rest keeps at most the limit. Returns whether a source is left.
-    fn look(&self, displaced: u64) -> bool {
+    fn remove_oldest(&self, displaced: u64) -> bool {
         let bound = self.bound.load(Ordering::Relaxed);
         loop {
             let oldest = {
@@ -168,14 +168,14 @@ impl Registry {
     /// Returns the next entries of a source, unless the limit removed it; none at the end.
     pub(super) fn take(&self, slot: &SourceSlot, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
         if slot.entered.lock().is_some() {
-            self.held().look(self.store().displaced_bytes());
+            self.open_sources().remove_oldest(self.store().displaced_bytes());
         }
         slot.take(bytes)
     }
 
     /// Puts a source under the limit, so that a slow reader keeps few old values.
     pub(super) fn hold(&self, slot: &Arc<SourceSlot>) {
-        if !self.held().add(slot, self.store().displaced_bytes()) {
+        if !self.open_sources().add(slot, self.store().displaced_bytes()) {
             return;
         }
         let registry = self.downgrade();
@@ -183,7 +183,10 @@ impl Registry {
             loop {
                 tokio::time::sleep(LOOK).await;
                 let Some(registry) = registry.upgrade() else { return };
-                if !registry.held().look(registry.store().displaced_bytes()) {
+                if !registry
+                    .open_sources()
+                    .remove_oldest(registry.store().displaced_bytes())
+                {
                     return;
                 }
             }
@@ -195,7 +198,7 @@ impl Registry {
 mod tests {
     use super::*;
 
-    fn entries(sizes: &[usize]) -> Vec<Arc<Entry>> {
+    fn make_entries(sizes: &[usize]) -> Vec<Arc<Entry>> {
         let entry = |size: &usize| {
             Arc::new(Entry {
                 revision: 1,
@@ -205,13 +208,13 @@ mod tests {
         sizes.iter().map(entry).collect()
     }
 
-    fn chosen(sizes: &[usize]) -> ListSource {
-        ListSource::Chosen(entries(sizes).into_iter())
+    fn chosen_source(sizes: &[usize]) -> ListSource {
+        ListSource::Chosen(make_entries(sizes).into_iter())
     }
 
     #[test]
     fn as_much_is_taken_as_was_asked_for_and_at_least_one() {
-        let mut source = chosen(&[10, 10, 10, 500, 1]);
+        let mut source = chosen_source(&[10, 10, 10, 500, 1]);
         let mut taken = || {
             source
                 .take(20)
@@ -228,16 +231,19 @@ mod tests {
     #[test]
     fn the_oldest_is_taken_away_when_too_much_was_displaced() {
         let held = OpenSources::default();
-        held.bound(100);
-        let (old, young) = (SourceSlot::new(chosen(&[1])), SourceSlot::new(chosen(&[1])));
+        held.limit_displaced_bytes(100);
+        let (old, young) = (
+            SourceSlot::new(chosen_source(&[1])),
+            SourceSlot::new(chosen_source(&[1])),
+        );
         assert!(held.add(&old, 1000), "somebody has to look from now on");
         assert!(!held.add(&young, 1060));
-        assert!(held.look(1100), "as much as may be");
-        assert!(held.look(1101));
+        assert!(held.remove_oldest(1100), "as much as may be");
+        assert!(held.remove_oldest(1101));
         assert_eq!(old.take(1).unwrap_err().code, 410);
         assert_eq!(young.take(1).unwrap().len(), 1);
         drop(young);
-        assert!(!held.look(2000), "nothing is read from any more");
+        assert!(!held.remove_oldest(2000), "nothing is read from any more");
         assert!(held.table.lock().is_empty());
     }
 }

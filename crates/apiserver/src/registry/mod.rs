@@ -33,7 +33,7 @@ pub(crate) use patch::apply_patch;
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use pods::Connection;
 pub use state::Registry;
-pub(crate) use tenure_kinds::object::{ObjectExt, timestamp};
+pub(crate) use tenure_kinds::object::{ObjectExt, format_timestamp};
 pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
 
 use crate::operation::{DeleteOptions, FieldValidation, Operation};

@@ -2,7 +2,7 @@
 
 use go_words::value::type_name;
 use serde_json::Value;
-use tenure_kinds::schema::found;
+use tenure_kinds::schema::json_type_name;
 use tenure_kinds::schema::strict::{self, Twice};
 
 use super::decode::{self, check_fields};
@@ -56,7 +56,7 @@ impl Patch {
             _ => strict::read_json(body, Twice::Last).map_err(undecodable)?,
         };
         let mismatch = |value: &Value, wanted: &str| {
-            let found = found(value);
+            let found = json_type_name(value);
             undecodable(format!("json: cannot unmarshal {found} into Go value of type {wanted}"))
         };
         match (kind, &body) {
@@ -74,7 +74,7 @@ impl Patch {
                         .get(key)
                         .filter(|value| !value.is_string() && !value.is_null())
                     {
-                        let found = found(odd);
+                        let found = json_type_name(odd);
                         return Err(undecodable(format!(
                             "json: cannot unmarshal {found} into Go struct field jsonPatchOp.{key} of type string"
                         )));
@@ -104,7 +104,7 @@ impl Registry {
         if patch.kind == PatchKind::Apply {
             return self.apply(op, name, patch).await;
         }
-        self.change(op, name, |live| {
+        self.change_object(op, name, |live| {
             let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
             let patched = apply_patch(op, live, patch)?;
             self.accept_patched(op, name, live, patched, patch)
@@ -146,7 +146,7 @@ impl Registry {
             }
             if kind.is_empty() {
                 let why = "Object 'Kind' is missing in what the patch leaves".to_owned();
-                return Err(unpatchable(&resource.kind, why));
+                return Err(unpatchable_error(&resource.kind, why));
             }
             let wanted = [
                 ("kind", kind, resource.kind.clone()),
@@ -163,7 +163,7 @@ impl Registry {
             }
         }
         if (version, kind) != (&resource.api_version(), &resource.kind) {
-            return Err(unpatchable(
+            return Err(unpatchable_error(
                 &resource.kind,
                 format!("a patch leaves apiVersion and kind as they are, and these are {version:?} and {kind:?}"),
             ));
@@ -173,7 +173,7 @@ impl Registry {
                 "{} in version {:?} cannot be handled as a {}: ",
                 resource.kind, resource.version, resource.kind
             );
-            unpatchable(
+            unpatchable_error(
                 &resource.kind,
                 error.message.strip_prefix(&prefix).unwrap_or(&error.message).to_owned(),
             )
@@ -193,7 +193,7 @@ impl Registry {
         resource.normalize(&mut new);
         kind_properties::set_defaults(resource, &mut new);
         fits_version(op, name, live, &new)?;
-        Ok(self.settle(op, live, new))
+        Ok(self.update_managed_fields(op, live, new))
     }
 }
 
@@ -209,7 +209,7 @@ fn fits_version(op: &Operation, name: &str, live: &Value, new: &Value) -> Result
 
 /// Returns the error for a patch whose result is not an object of the kind. kube-apiserver repeats the whole object
 /// here, with secrets; this server reports only the fault.
-pub(super) fn unpatchable(kind: &str, why: String) -> ApiError {
+pub(super) fn unpatchable_error(kind: &str, why: String) -> ApiError {
     let fault = FieldError::invalid("patch", kind, why);
     let mut refused = ApiError::invalid("", "", "", std::slice::from_ref(&fault));
     refused.details.remove("name");
@@ -230,7 +230,7 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
                     .filter(|value| !value.is_string() && !value.is_null())
                 {
                     let found = type_name(odd);
-                    return Err(unpatchable(
+                    return Err(unpatchable_error(
                         &op.resource.kind,
                         format!("cannot convert {found} to string"),
                     ));

@@ -6,8 +6,8 @@ use tenure_auth::identity::UserInfo;
 use tenure_kinds::kind::selector_text;
 use tenure_store::{Change, Expect, Write, WriteError};
 
+use super::format_timestamp;
 use super::state::storage_error;
-use super::timestamp;
 use super::{DeleteOptions, OWN_MANAGER, ObjectExt, Operation, RACE_ATTEMPTS, Registry, Selectors};
 use crate::admission::Attributes;
 use crate::catalog::Resource;
@@ -53,12 +53,12 @@ impl Registry {
         };
         let pod = self.get(&pods, name).await?;
         if outside_of_budgets(&pod) {
-            return self.disrupt(&pods, name, &options).await;
+            return self.disrupt_pod(&pods, name, &options).await;
         }
         let budgets = self.budgets_over(op, &pod)?;
         let [budget] = budgets.as_slice() else {
             if budgets.is_empty() {
-                return self.disrupt(&pods, name, &options).await;
+                return self.disrupt_pod(&pods, name, &options).await;
             }
             let why =
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -77,22 +77,22 @@ impl Registry {
                 ),
                 ..options
             };
-            return match self.disrupt(&pods, name, &exact).await {
+            return match self.disrupt_pod(&pods, name, &exact).await {
                 Err(error) if unchanged && error.reason == "Conflict" => Err(being_processed(budget.name())),
                 other => other,
             };
         }
-        self.spend(op, budget.name(), name, options.dry_run).await?;
-        self.disrupt(&pods, name, &options).await
+        self.take_disruption(op, budget.name(), name, options.dry_run).await?;
+        self.disrupt_pod(&pods, name, &options).await
     }
 
     /// Writes the reason into the pod's status, and deletes the pod.
-    async fn disrupt(&self, pods: &Operation, name: &str, options: &DeleteOptions) -> Result<(), ApiError> {
+    async fn disrupt_pod(&self, pods: &Operation, name: &str, options: &DeleteOptions) -> Result<(), ApiError> {
         let mut options = options.clone();
         if !options.dry_run && !pods.dry_run {
-            let now = timestamp(self.now());
+            let now = format_timestamp(self.now());
             let changed = self
-                .rewrite(pods, name, |pod| {
+                .rewrite_object(pods, name, |pod| {
                     super::delete::check_preconditions(pods, name, &options, pod)?;
                     set_condition(
                         pod,
@@ -114,7 +114,7 @@ impl Registry {
 
     /// Returns the budgets whose selectors match the pod.
     fn budgets_over(&self, op: &Operation, pod: &Value) -> Result<Vec<Value>, ApiError> {
-        let budgets = self.budgets()?;
+        let budgets = self.find_budget_resource()?;
         let mut found = Vec::new();
         for budget in self
             .view()
@@ -130,7 +130,7 @@ impl Registry {
         Ok(found)
     }
 
-    fn budgets(&self) -> Result<std::sync::Arc<Resource>, ApiError> {
+    fn find_budget_resource(&self) -> Result<std::sync::Arc<Resource>, ApiError> {
         let catalog = self.catalog();
         let found = catalog.find("policy", "v1", "poddisruptionbudgets");
         found
@@ -139,15 +139,20 @@ impl Registry {
     }
 
     /// Takes one disruption from a budget. An error says why the budget has none.
-    async fn spend(&self, op: &Operation, budget: &str, pod: &str, dry_run: bool) -> Result<(), ApiError> {
+    async fn take_disruption(&self, op: &Operation, budget: &str, pod: &str, dry_run: bool) -> Result<(), ApiError> {
         let namespace = op.namespace.clone();
         let budgets = Operation {
             dry_run,
-            ..Operation::new(self.budgets()?, namespace, UserInfo::loopback(), OWN_MANAGER)
+            ..Operation::new(
+                self.find_budget_resource()?,
+                namespace,
+                UserInfo::loopback(),
+                OWN_MANAGER,
+            )
         };
         let budgets = budgets.subresource("status");
-        let now = timestamp(self.now());
-        self.change(&budgets, budget, |live| {
+        let now = format_timestamp(self.now());
+        self.change_object(&budgets, budget, |live| {
             let live = live.ok_or_else(|| ApiError::not_found(&budgets.resource, budget))?;
             let mut object = live.clone();
             let number = |pointer: &str| live.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
@@ -224,8 +229,8 @@ impl Registry {
             subresource: None,
             ..op.clone()
         };
-        let now = timestamp(self.now());
-        self.rewrite(&pods, name, |pod| {
+        let now = format_timestamp(self.now());
+        self.rewrite_object(&pods, name, |pod| {
             super::update::check_uid(&pods, name, pod, binding)?;
             let (sent, version) = (binding.resource_version(), pod.resource_version());
             super::update::check_precondition(&pods, name, "ResourceVersion", sent, version)?;
@@ -292,7 +297,7 @@ impl Registry {
     }
 
     /// Changes an object as the server itself, without the rules for clients.
-    async fn rewrite(
+    async fn rewrite_object(
         &self,
         op: &Operation,
         name: &str,
@@ -378,23 +383,23 @@ fn why_none_is_left(name: &str, budget: &Value) -> String {
         let value = condition.get(key).and_then(Value::as_str).unwrap_or_default();
         value.to_owned()
     };
-    let said = conditions.into_iter().flatten().find(|condition| {
+    let condition = conditions.into_iter().flatten().find(|condition| {
         text(condition, "type") == "DisruptionAllowed"
             && text(condition, "status") == "False"
             && !text(condition, "message").is_empty()
     });
-    match said {
-        Some(said) if text(said, "reason") == "SyncFailed" => format!(
+    match condition {
+        Some(condition) if text(condition, "reason") == "SyncFailed" => format!(
             "The disruption budget {name} does not allow evicting pods currently because it failed sync: {}",
-            text(said, "message")
+            text(condition, "message")
         ),
         _ if current <= desired => {
             format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
         }
-        Some(said) => format!(
+        Some(condition) => format!(
             "The disruption budget {name} does not allow evicting pods currently ({}): {}",
-            text(said, "reason"),
-            text(said, "message")
+            text(condition, "reason"),
+            text(condition, "message")
         ),
         None => format!("The disruption budget {name} does not allow evicting pods currently"),
     }

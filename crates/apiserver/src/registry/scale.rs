@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use structured_merge::{FieldPath, Managed, scale};
-use tenure_kinds::schema::found;
+use tenure_kinds::schema::json_type_name;
 
 use super::apply::make_apply_error;
-use super::patch::unpatchable;
+use super::patch::unpatchable_error;
 use super::update::check_name;
 use super::{ObjectExt, Operation, Patch, PatchKind, Registry, apply_patch};
 use crate::http::{ApiError, FieldError};
@@ -31,7 +31,12 @@ impl Registry {
     pub(crate) async fn update_scale(&self, op: &Operation, name: &str, scale: Value) -> Result<Value, ApiError> {
         let manager = kind_properties::scale_manager();
         self.change_scale(op, name, |live| {
-            Ok(manager.update(Some(live), without_zero(scale.clone()), &op.field_manager, self.stamp()))
+            Ok(manager.update(
+                Some(live),
+                without_zero(scale.clone()),
+                &op.field_manager,
+                self.write_time(),
+            ))
         })
         .await
     }
@@ -42,7 +47,13 @@ impl Registry {
         if patch.kind == PatchKind::Apply {
             return self
                 .change_scale(op, name, |live| {
-                    let applied = manager.apply(Some(live), &patch.body, &op.field_manager, patch.force, self.stamp());
+                    let applied = manager.apply(
+                        Some(live),
+                        &patch.body,
+                        &op.field_manager,
+                        patch.force,
+                        self.write_time(),
+                    );
                     Ok(applied.map_err(make_apply_error)?.into_object(Some(live)))
                 })
                 .await;
@@ -54,7 +65,7 @@ impl Registry {
         }
         self.change_scale(op, name, |live| {
             let patched = apply_patch(op, live, &patch)?;
-            Ok(manager.update(Some(live), without_zero(patched), &op.field_manager, self.stamp()))
+            Ok(manager.update(Some(live), without_zero(patched), &op.field_manager, self.write_time()))
         })
         .await
     }
@@ -68,7 +79,7 @@ impl Registry {
     ) -> Result<Value, ApiError> {
         let replicas_paths = self.replicas_paths(op);
         let outcome = self
-            .change(op, name, |live| {
+            .change_object(op, name, |live| {
                 let live = live.ok_or_else(|| ApiError::not_found(&op.resource, name))?;
                 let owners = Managed::of_object(live).unwrap_or_default();
                 let mut seen = op.resource.scale_of(live);
@@ -85,7 +96,7 @@ impl Registry {
                 let replicas = scale.pointer("/spec/replicas").filter(|replicas| !replicas.is_null());
                 let replicas = replicas.cloned().unwrap_or_else(|| json!(0));
                 let Some(number) = replicas.as_i64().filter(|number| i32::try_from(*number).is_ok()) else {
-                    let found = found(&replicas);
+                    let found = json_type_name(&replicas);
                     let shown = if replicas.is_number() {
                         format!("{found} {replicas}")
                     } else {
@@ -94,7 +105,7 @@ impl Registry {
                     let why = format!(
                         "json: cannot unmarshal {shown} into Go struct field ScaleSpec.spec.replicas of type int32"
                     );
-                    return Err(unpatchable("Scale", why));
+                    return Err(unpatchable_error("Scale", why));
                 };
                 // The validation of a custom resource has its own error for this.
                 if number < 0 && !op.resource.is_custom() {
@@ -109,7 +120,7 @@ impl Registry {
                 Ok(new)
             })
             .await?;
-        Ok(op.resource.scale_of(&self.answered(op, outcome.answer).await?))
+        Ok(op.resource.scale_of(&self.present_answer(op, outcome.answer).await?))
     }
 
     /// Returns the path of the replica count in each version of the kind, for field ownership.

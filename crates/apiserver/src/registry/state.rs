@@ -65,7 +65,7 @@ impl Registry {
     }
 
     /// Returns the open sources of lists.
-    pub(crate) fn held(&self) -> &OpenSources {
+    pub(crate) fn open_sources(&self) -> &OpenSources {
         &self.inner.held
     }
 

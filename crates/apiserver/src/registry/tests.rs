@@ -17,11 +17,11 @@ use crate::stored::decode_stored;
 
 static ASKED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
 
-fn note(hook: &'static str) {
+fn record_hook(hook: &'static str) {
     ASKED.lock().push(hook);
 }
 
-fn asked() -> Vec<&'static str> {
+fn list_recorded_hooks() -> Vec<&'static str> {
     let mut asked = std::mem::take(&mut *ASKED.lock());
     asked.dedup();
     asked
@@ -33,64 +33,64 @@ static GADGET: Kind = Kind {
     needs_resource_version: true,
     generation: Generation::Counted,
     initial_status: Some(|| json!({"phase": "New"})),
-    normalize: |_, _| note("normalize"),
+    normalize: |_, _| record_hook("normalize"),
     defaults: |_, object| {
-        note("defaults");
+        record_hook("defaults");
         object.insert("immutable".to_owned(), json!(false));
     },
-    write_nulls: |_, _, _| note("write_nulls"),
-    drop_disabled: |_, _| note("drop_disabled"),
+    write_nulls: |_, _, _| record_hook("write_nulls"),
+    drop_disabled: |_, _| record_hook("drop_disabled"),
     prepare_create: |request, object| {
-        note("prepare_create");
+        record_hook("prepare_create");
         object.set_meta("annotations", json!({"by": request.user.name}));
         (request.warn)("a gadget".to_owned());
     },
-    complete_created: |_| note("complete_created"),
-    prepare_update: |_, _, _| note("prepare_update"),
+    complete_created: |_| record_hook("complete_created"),
+    prepare_update: |_, _, _| record_hook("prepare_update"),
     prepare_delete: |object, _| {
-        note("prepare_delete");
+        record_hook("prepare_delete");
         set_status(object, json!({"phase": "Going"}));
     },
     reset: |_, _, _| {
-        note("reset");
+        record_hook("reset");
         None
     },
-    keep_from_status: |_, _| note("keep_from_status"),
+    keep_from_status: |_, _| record_hook("keep_from_status"),
     check_rights: |admitted, _| {
-        note("check_rights");
+        record_hook("check_rights");
         assert!((admitted.plural_of)("", "v1", "Pod").is_some_and(|plural| plural == "pods"));
         Vec::new()
     },
     check_create: |request, _| {
-        note("check_create");
+        record_hook("check_create");
         assert!(request.objects.list("", "gadgets", None).is_empty());
         Vec::new()
     },
     check_update: |_, _, _| {
-        note("check_update");
+        record_hook("check_update");
         Vec::new()
     },
-    validate: |_, _| note("validate"),
-    validate_create: |_, _| note("validate_create"),
-    validate_update: |_, _, _| note("validate_update"),
-    validate_status: |_, _, _| note("validate_status"),
+    validate: |_, _| record_hook("validate"),
+    validate_create: |_, _| record_hook("validate_create"),
+    validate_update: |_, _, _| record_hook("validate_update"),
+    validate_status: |_, _, _| record_hook("validate_status"),
     validate_part: |_, _, _| {
-        note("validate_part");
+        record_hook("validate_part");
         None
     },
     warnings: |_, _| {
-        note("warnings");
+        record_hook("warnings");
         vec!["it is experimental".to_owned()]
     },
     admission: &[Rule {
         mutate: |admitted, object| {
-            note("admission mutates");
+            record_hook("admission mutates");
             assert_eq!(admitted.is_creation(), admitted.old.is_none() && admitted.is_whole());
             object.set_meta("labels", json!({"admitted": "yes"}));
             Ok(())
         },
         validate: |_, object| {
-            note("admission validates");
+            record_hook("admission validates");
             match object.pointer("/data/refused") {
                 Some(_) => Err("gadgets are not refused".to_owned()),
                 None => Ok(()),
@@ -150,7 +150,7 @@ async fn a_kind_is_its_value() {
     let sent = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "b"}});
     let created = object_of(registry.create(&creating, sent).await.unwrap());
     assert_eq!(
-        asked(),
+        list_recorded_hooks(),
         [
             "write_nulls",
             "normalize",
@@ -182,7 +182,7 @@ async fn a_kind_is_its_value() {
     changed["data"]["a"] = json!("c");
     changed["status"] = json!({"phase": "Old"});
     let updated = object_of(registry.update(&op(), "one", changed).await.unwrap());
-    let during = asked();
+    let during = list_recorded_hooks();
     for hook in [
         "reset",
         "prepare_update",
@@ -212,26 +212,26 @@ async fn a_kind_is_its_value() {
     without_version.remove_meta("resourceVersion");
     let refused = registry.update(&op(), "one", without_version).await.unwrap_err();
     assert_eq!(refused.code, 422, "{refused}");
-    asked();
+    list_recorded_hooks();
 
     let mut held = updated.clone();
     held["status"] = json!({"phase": "Held"});
     held.set_meta("finalizers", json!(["example.com/held"]));
     let held = object_of(registry.update(&op().subresource("status"), "one", held).await.unwrap());
-    let during = asked();
+    let during = list_recorded_hooks();
     for hook in ["keep_from_status", "validate_status"] {
         assert!(during.contains(&hook), "{hook} of {during:?}");
     }
     assert_eq!(held["status"], json!({"phase": "Held"}));
 
     let deleted = registry.delete(&op(), "one", &DeleteOptions::default()).await.unwrap();
-    assert!(asked().contains(&"prepare_delete"));
+    assert!(list_recorded_hooks().contains(&"prepare_delete"));
     let Deleted::Waiting(going) = deleted else {
         panic!("its finalizer holds it");
     };
     assert_eq!(going["status"], json!({"phase": "Going"}));
 
-    let columns = kind_properties::columns(&resource);
+    let columns = kind_properties::find_columns(&resource);
     assert_eq!(
         columns.cells(&going, Timestamp::UNIX_EPOCH),
         [json!("one"), json!("shown")]

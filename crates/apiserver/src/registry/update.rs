@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_kinds::kind::Shared;
 use tenure_store::{Change, Entry, Expect, Write, WriteError};
 
-use super::create::{Verb, refuse};
+use super::create::{Verb, refuse_invalid};
 use super::owner_references::{self, CheckTime};
 use super::state::storage_error;
 use super::{Answer, ObjectExt, Operation, Outcome, RACE_ATTEMPTS, Registry};
@@ -32,7 +32,7 @@ impl Registry {
         op.resource.normalize(&mut object);
         kind_properties::set_defaults(&op.resource, &mut object);
         let sent = object.wanted_version().to_owned();
-        self.change(op, name, |live| {
+        self.change_object(op, name, |live| {
             let Some(live) = live else {
                 if !op.resource.behavior.is_created_by_update
                     || op.subresource.as_deref().is_some_and(|name| name != "status")
@@ -52,13 +52,13 @@ impl Registry {
             if !sent.is_empty() && sent != live.resource_version() {
                 return Err(ApiError::modified(&op.resource, name));
             }
-            Ok(self.settle(op, live, object.clone()))
+            Ok(self.update_managed_fields(op, live, object.clone()))
         })
         .await
     }
 
     /// Updates managedFields, and restores them from the live object if this endpoint does not write them.
-    pub(super) fn settle(&self, op: &Operation, live: &Value, new: Value) -> Value {
+    pub(super) fn update_managed_fields(&self, op: &Operation, live: &Value, new: Value) -> Value {
         let (resource, subresource) = (&op.resource, op.subresource.as_deref());
         if resource.settles_owners_first(subresource) {
             return resource.reset_fields(subresource, live, self.manage_fields(op, Some(live), new));
@@ -68,7 +68,7 @@ impl Registry {
 
     /// Computes a new object from the live one and stores it. Retries if the live object changed meanwhile. If there
     /// is no live object, creates the result of `compute`.
-    pub(crate) async fn change<C: Into<Computed>>(
+    pub(crate) async fn change_object<C: Into<Computed>>(
         &self,
         op: &Operation,
         name: &str,
@@ -123,7 +123,7 @@ impl Registry {
                 }
                 admitted = live.clone();
             }
-            match self.replace(op, name, entry, &live, admitted).await {
+            match self.replace_stored(op, name, entry, &live, admitted).await {
                 Err(Refusal::Raced) => {}
                 Err(Refusal::Error(error)) => return Err(error),
                 Ok(Replaced::Unchanged) => return Ok(answer_unchanged(op, entry, live)),
@@ -133,7 +133,7 @@ impl Registry {
         Err(ApiError::modified(&op.resource, name))
     }
 
-    async fn replace(
+    async fn replace_stored(
         &self,
         op: &Operation,
         name: &str,
@@ -147,7 +147,7 @@ impl Registry {
         let now = self.now();
         let Replacement { new, as_made, is_same } = self.prepare_replacement(op, live, new, (&view, now));
         if !is_same {
-            refuse(op, name, &new, self.check_replacement(op, live, &new, (&view, now)))?;
+            refuse_invalid(op, name, &new, self.check_replacement(op, live, &new, (&view, now)))?;
         }
         // A write without a change gets warnings, too. A status is no wish of the user, so a status write gets none.
         if op.subresource.as_deref() != Some("status") {
@@ -210,7 +210,7 @@ impl Registry {
         op.prepare_update(live, &mut new, view, now);
         let mut as_made = (new.is_deleting() && resource.is_finalized(&new)).then(|| new.clone());
         resource.write_nulls(&mut new, true);
-        let is_same = same_but_times(live, &new);
+        let is_same = differs_only_in_times(live, &new);
         if !is_same {
             resource.bump_generation(op.subresource.as_deref(), live, &mut new);
             if let (Some(made), Some(generation)) = (&mut as_made, new.pointer("/metadata/generation")) {
@@ -237,7 +237,7 @@ impl Registry {
         errors.append(&mut allocated);
         if errors.is_empty() {
             let check = behavior.check_rights;
-            errors = Attributes::update(op, live).ask(self.contents(), view, |admitted| check(admitted, new));
+            errors = Attributes::update(op, live).ask_kind(self.contents(), view, |admitted| check(admitted, new));
         }
         errors
     }
@@ -440,7 +440,7 @@ fn keep_system_fields(live: &Value, new: &mut Value) {
 }
 
 /// Checks whether two objects differ only in the times in managedFields. Such a difference is no reason to write.
-pub(crate) fn same_but_times(live: &Value, new: &Value) -> bool {
+pub(crate) fn differs_only_in_times(live: &Value, new: &Value) -> bool {
     if live == new {
         return true;
     }

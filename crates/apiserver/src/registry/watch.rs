@@ -108,9 +108,9 @@ impl Registry {
             let mut page = self.list(&op, &list).await?;
             // Faults of the first objects are an error of the request, and not a frame of the watch.
             let converted = page.items.are_converted_elsewhere();
-            let first = page.items.batch(if converted { BATCH.1 } else { LITTLE }).await?;
+            let first = page.items.read_batch(if converted { BATCH.1 } else { LITTLE }).await?;
             pending.extend(first.into_iter().flatten().map(make_added_frame));
-            page.items.hold();
+            page.items.limit_held_bytes();
             (page.revision, Some((page.items, page.revision)))
         } else {
             match wanted {
@@ -154,12 +154,12 @@ impl WatchStream {
     }
 
     /// Returns the permits to compute large frames; `None` for a user that is not counted.
-    pub(crate) fn turns(&self) -> Option<&StepLimiter> {
+    pub(crate) fn step_limiter(&self) -> Option<&StepLimiter> {
         self.turns.as_ref()
     }
 
     /// Returns the next frame without waiting, so that a burst is sent as one piece.
-    pub(crate) fn ready(&mut self) -> Option<WatchFrame> {
+    pub(crate) fn next_ready(&mut self) -> Option<WatchFrame> {
         loop {
             if let Some(frame) = self.pending.pop_front() {
                 return Some(frame);
@@ -173,7 +173,7 @@ impl WatchStream {
                 self.postponed = Some(event);
                 return None;
             }
-            let translated = translate(&self.registry, &self.op, &self.selectors, &event).now_or_never();
+            let translated = translate_event(&self.registry, &self.op, &self.selectors, &event).now_or_never();
             match translated.transpose() {
                 Ok(frame) => self.pending.extend(frame.flatten()),
                 Err(error) => {
@@ -293,11 +293,11 @@ fn make_added_frame(item: Item) -> WatchFrame {
 /// Reads the next batch. Objects that must be decoded are read on another thread than the one that serves requests.
 async fn read(mut items: PageReader, turns: Option<StepLimiter>) -> Result<(PageReader, Option<Vec<Item>>), ApiError> {
     if items.are_converted_elsewhere() {
-        let batch = items.batch(BATCH.1).await?;
+        let batch = items.read_batch(BATCH.1).await?;
         return Ok((items, batch));
     }
     if !items.are_decoded() {
-        let batch = items.batch(READ).await?;
+        let batch = items.read_batch(READ).await?;
         return Ok((items, batch));
     }
     let reading = run_part(turns.as_ref(), move || {
@@ -320,14 +320,14 @@ async fn translate_patiently(
         if op.resource.webhook().is_none() && is_long_to_translate(op, selectors, &event) {
             let (registry, op, selectors, event) = (registry.clone(), op.clone(), selectors.clone(), event.clone());
             let translating = run_part(turns, move || {
-                without_waiting(translate(&registry, &op, &selectors, &event))
+                without_waiting(translate_event(&registry, &op, &selectors, &event))
             });
             return translating.await.map_err(ApiError::internal)?;
         }
-        let translated = translate(registry, op, selectors, &event).await;
+        let translated = translate_event(registry, op, selectors, &event).await;
         match &translated {
             Err(error) if served && op.resource.webhook().is_some() => {
-                tracing::debug!(resource = op.resource.qualified(), %error, "a watch waits for a conversion");
+                tracing::debug!(resource = op.resource.qualified_name(), %error, "a watch waits for a conversion");
             }
             _ => return translated,
         }
@@ -363,7 +363,7 @@ fn follow_definition(registry: &Registry, op: &mut Arc<Operation>) -> bool {
 }
 
 /// Translates a change for a watch's selectors: an object that starts to match is added, one that stops is deleted.
-async fn translate(
+async fn translate_event(
     registry: &Registry,
     op: &Operation,
     selectors: &Selectors,
@@ -379,7 +379,7 @@ async fn translate(
         let decoded = if is_verbatim(&op.resource) {
             None
         } else {
-            Some(one(registry, op, &event.entry).await?)
+            Some(present_one(registry, op, &event.entry).await?)
         };
         return Ok(Some(WatchFrame::Change {
             kind,
@@ -390,11 +390,11 @@ async fn translate(
         }));
     }
     let before = match &event.previous {
-        Some(previous) => Some(one(registry, op, previous).await?),
+        Some(previous) => Some(present_one(registry, op, previous).await?),
         None => None,
     };
     let matched = before.as_ref().is_some_and(|object| selectors.matches(object));
-    let object = one(registry, op, &event.entry).await?;
+    let object = present_one(registry, op, &event.entry).await?;
     let matches = !deleted && selectors.matches(&object);
     let kind = match (matched, matches) {
         (true, true) => "MODIFIED",
@@ -426,7 +426,7 @@ async fn translate(
 }
 
 /// Returns an object of a watch, converted once for all watches of its version.
-async fn one(registry: &Registry, op: &Operation, entry: &Arc<Entry>) -> Result<Value, ApiError> {
+async fn present_one(registry: &Registry, op: &Operation, entry: &Arc<Entry>) -> Result<Value, ApiError> {
     let presented = registry
         .contents()
         .present_all(&op.resource, std::slice::from_ref(entry))

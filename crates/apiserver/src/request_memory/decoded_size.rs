@@ -182,7 +182,7 @@ fn weigh_marks(text: &[u8]) -> usize {
         return sum.min(most);
     }
     // An anchored value is stored a second time, and each alias at most doubles the document.
-    multiply(sum.saturating_mul(anchors.saturating_add(1)), aliases).min(most)
+    double_weight(sum.saturating_mul(anchors.saturating_add(1)), aliases).min(most)
 }
 
 fn is_of_word(byte: u8) -> bool {
@@ -197,18 +197,18 @@ pub(crate) fn weigh_copies(document: usize, patch: &[u8]) -> usize {
         None => u32::try_from(memmem::find_iter(patch, b"copy").count()).unwrap_or(u32::MAX),
     };
     let most = document.saturating_add(crate::http::body::MAX_BODY * DENSEST);
-    multiply(document, copies).min(most)
+    double_weight(document, copies).min(most)
 }
 
 /// Doubles a weight this many times.
-fn multiply(weight: usize, doublings: u32) -> usize {
+fn double_weight(weight: usize, doublings: u32) -> usize {
     weight.saturating_mul(1usize.checked_shl(doublings).unwrap_or(usize::MAX))
 }
 
 /// Returns an upper bound for the size of the value in a protobuf body.
 pub(crate) fn weigh_protobuf(body: &[u8]) -> usize {
     let mut embedded = 0;
-    let extent = tenure_kinds::protobuf::extent(body, &mut |json| embedded += weigh_json(json));
+    let extent = tenure_kinds::protobuf::measure_extent(body, &mut |json| embedded += weigh_json(json));
     let entries = extent.maps * LEAF + extent.entries.saturating_sub(extent.maps) * ENTRY;
     embedded + entries + extent.items * LIST + extent.texts * TEXT + extent.bytes
 }

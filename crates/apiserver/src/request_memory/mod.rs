@@ -97,18 +97,18 @@ impl IncomingBody {
     }
 
     /// Reads a body within the allowed time.
-    pub(crate) async fn take<B>(self, body: B) -> Result<ReceivedBody, BodyRejection>
+    pub(crate) async fn read_body<B>(self, body: B) -> Result<ReceivedBody, BodyRejection>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: std::fmt::Display,
     {
-        tokio::time::timeout(BODY, self.gather(body))
+        tokio::time::timeout(BODY, self.read_up_to_limit(body))
             .await
-            .unwrap_or_else(|_| Err(BodyRejection::Wrong(late())))
+            .unwrap_or_else(|_| Err(BodyRejection::Wrong(late_body_error())))
     }
 
     /// Reads a body and stops at the limit, whatever length it claims.
-    async fn gather<B>(self, body: B) -> Result<ReceivedBody, BodyRejection>
+    async fn read_up_to_limit<B>(self, body: B) -> Result<ReceivedBody, BodyRejection>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: std::fmt::Display,
@@ -141,7 +141,7 @@ impl IncomingBody {
         }
         let held = gathered.as_ref().map(BytesMut::capacity);
         let bytes = gathered.map(BytesMut::freeze).or(first).unwrap_or_default();
-        let charge = growing.end(held.unwrap_or(bytes.len()));
+        let charge = growing.end_growth(held.unwrap_or(bytes.len()));
         Ok(ReceivedBody { bytes, _charge: charge })
     }
 
@@ -157,7 +157,7 @@ impl IncomingBody {
             } else {
                 match tokio::time::timeout(self.quiet, body.frame()).await {
                     Ok(frame) => frame,
-                    Err(_) if growing.is_short() => return Err(BodyRejection::Wrong(late())),
+                    Err(_) if growing.is_short() => return Err(BodyRejection::Wrong(late_body_error())),
                     Err(_) => continue,
                 }
             };
@@ -182,7 +182,7 @@ fn too_dense(bytes: usize) -> ApiError {
     ApiError::new(413, "RequestEntityTooLarge", message)
 }
 
-fn late() -> ApiError {
+fn late_body_error() -> ApiError {
     ApiError::new(408, "Timeout", "the request's body did not arrive in time")
 }
 
@@ -255,7 +255,7 @@ impl WorkingMemory {
     }
 
     /// Returns an upper bound for the whole request, if the decoded body has the size `sent`.
-    fn weigh(&self, sent: usize) -> usize {
+    fn estimate_size(&self, sent: usize) -> usize {
         let body = &self.taken.bytes;
         let stored = self.asked.stored.as_ref();
         let stored = stored.map_or(0, |entry| decoded_size::weigh_json(&entry.bytes));
@@ -270,7 +270,7 @@ impl WorkingMemory {
 
     /// Returns the body once its decoded values are charged. The caller holds the returned charge until the work has
     /// ended. The charge of the body is released, as the new charge includes it.
-    pub(crate) async fn lift(
+    pub(crate) async fn charge_decoded(
         self,
         objects: &Arc<Account>,
         patience: Duration,
@@ -284,7 +284,7 @@ impl WorkingMemory {
         if self.form != Form::Yaml && objects.is_too_small(sent) {
             return Err(BodyRejection::Wrong(too_dense(sent)));
         }
-        let charge = objects.charge_within(self.weigh(sent), patience).await;
+        let charge = objects.charge_within(self.estimate_size(sent), patience).await;
         let charge = charge.ok_or(BodyRejection::NoRoom)?;
         Ok((self.taken.bytes, Some(charge)))
     }

@@ -15,7 +15,7 @@ mod unread_responses;
 
 use std::time::Duration;
 
-pub(crate) use response_body::{Route, send};
+pub(crate) use response_body::{Route, track_sending};
 pub(crate) use unread_responses::{PendingResponse, UnreadResponses};
 
 /// Limits of answers that are being sent, in size and time.

@@ -32,7 +32,7 @@ pub(crate) enum Route {
 /// Returns the answer with a body that tracks its sending. `held` is released when all of it is written or given up.
 /// `charge` is for the whole body if it is complete, else for the first piece. Further pieces are charged to
 /// `account` when they are made.
-pub(crate) fn send(
+pub(crate) fn track_sending(
     response: Response<Body>,
     account: Arc<Account>,
     charge: Option<Arc<Charge>>,
@@ -133,7 +133,7 @@ impl Sending {
     }
 
     /// Reserves bytes for a piece. The charge is corrected when the piece is made.
-    fn reserve(&mut self, context: &mut Context<'_>) -> Poll<Charge> {
+    fn reserve_piece(&mut self, context: &mut Context<'_>) -> Poll<Charge> {
         loop {
             if let Some(charge) = self.account.try_charge(PIECE) {
                 self.waiting = None;
@@ -185,7 +185,7 @@ impl http_body::Body for Sending {
             }
             let mut reserved = match this.whole.is_some() || this.first.is_some() {
                 true => None,
-                false => Some(std::task::ready!(this.reserve(context))),
+                false => Some(std::task::ready!(this.reserve_piece(context))),
             };
             let frame = match Pin::new(&mut this.inner).poll_frame(context) {
                 Poll::Pending => {

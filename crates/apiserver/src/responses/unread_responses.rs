@@ -17,7 +17,7 @@ const RESET: u64 = 2_000;
 /// The start of all times here.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-fn now() -> u64 {
+fn now_millis() -> u64 {
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -57,13 +57,13 @@ impl PendingResponse {
     /// Records that a piece went to the connection.
     pub(super) fn hand_over(&self) {
         if self.outstanding.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.since.store(now(), Ordering::Release);
+            self.since.store(now_millis(), Ordering::Release);
         }
     }
 
     /// Records that a piece was written, or dropped with its connection.
     pub(super) fn take_back(&self) {
-        self.since.store(now(), Ordering::Release);
+        self.since.store(now_millis(), Ordering::Release);
         if self.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.waker.wake();
         }
@@ -80,19 +80,19 @@ impl PendingResponse {
     }
 
     fn is_stalled(&self, patience: Duration) -> bool {
-        let waits = now().saturating_sub(self.since.load(Ordering::Acquire));
+        let waits = now_millis().saturating_sub(self.since.load(Ordering::Acquire));
         self.outstanding.load(Ordering::Acquire) > 0 && u128::from(waits) >= patience.as_millis()
     }
 
     /// Stops sending the answer. Returns whether the connection must be closed for that.
-    fn give_up(&self) -> bool {
+    fn stop_sending(&self) -> bool {
         let Some(stream) = &self.stream else { return true };
         let begun = self.given_up.load(Ordering::Acquire);
         if begun > 0 {
             // The reset of the stream was not enough: the client reads nothing from the whole connection.
-            return now().saturating_sub(begun) > RESET;
+            return now_millis().saturating_sub(begun) > RESET;
         }
-        self.given_up.store(now().max(1), Ordering::Release);
+        self.given_up.store(now_millis().max(1), Ordering::Release);
         self.waker.wake();
         stream.end();
         false
@@ -119,7 +119,7 @@ impl UnreadResponses {
 
     /// Resets each stream whose client has read nothing for `patience`. Returns when the client stops reading the
     /// whole connection.
-    pub(crate) async fn stalled(&self, patience: Duration, ledger: &ByteLedger) {
+    pub(crate) async fn wait_until_stalled(&self, patience: Duration, ledger: &ByteLedger) {
         let short = (patience / 8).max(Duration::from_millis(1));
         loop {
             tokio::time::sleep(short).await;
@@ -131,7 +131,7 @@ impl UnreadResponses {
                 answers.filter(|answer| answer.is_stalled(patience)).collect()
             };
             for answer in stalled {
-                let cut = answer.give_up();
+                let cut = answer.stop_sending();
                 tracing::debug!(cut, "a client doesn't read its answer");
                 if cut {
                     return;

@@ -12,12 +12,12 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// Answers a discovery path; `None` for an unknown name.
 pub(crate) fn serve(path: &str, headers: &HeaderMap, catalog: &Catalog, address: &str) -> Option<Response<Body>> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let answer = |value: Value| Some(etag::cached(headers, respond::JSON, to_line(&value)));
+    let answer = |value: Value| Some(etag::respond_with_etag(headers, respond::JSON, to_line(&value)));
     match parts.as_slice() {
         ["api"] | ["apis"] => {
             let core = parts == ["api"];
             if wants_aggregated(headers) {
-                return Some(etag::cached(
+                return Some(etag::respond_with_etag(
                     headers,
                     AGGREGATED,
                     to_line(&write_aggregated_discovery(catalog, core)),
@@ -137,7 +137,7 @@ fn storage_hash(resource: &Resource) -> String {
     // The core group has an empty name, and still the slash.
     let core = if resource.stored_as.0.is_empty() { "/" } else { "" };
     // Kubernetes stores definitions in their first version, which clients see only here.
-    let version = match resource.qualified().as_str() {
+    let version = match resource.qualified_name().as_str() {
         "customresourcedefinitions.apiextensions.k8s.io" => "apiextensions.k8s.io/v1beta1",
         _ => resource.storage_api_version.as_str(),
     };

@@ -33,7 +33,7 @@ pub(crate) fn serve(
         let wanted = if wanted == "etcd" { "store" } else { wanted };
         return Some(match checks.iter().find(|(name, _)| *name == wanted) {
             None => respond::not_found(),
-            Some((_, true)) => respond::text(StatusCode::OK, "ok"),
+            Some((_, true)) => respond::with_text(StatusCode::OK, "ok"),
             Some((name, false)) => answer_failure(&format!("internal server error: {name} failed\n")),
         });
     }
@@ -61,13 +61,13 @@ pub(crate) fn serve(
         );
     }
     let _ = writeln!(report, "{endpoint} check {}", if healthy { "passed" } else { "failed" });
-    Some(match (healthy, query.flag("verbose")) {
-        (true, false) => respond::text(StatusCode::OK, "ok"),
-        (true, true) => respond::text(StatusCode::OK, report),
+    Some(match (healthy, query.is_flag_set("verbose")) {
+        (true, false) => respond::with_text(StatusCode::OK, "ok"),
+        (true, true) => respond::with_text(StatusCode::OK, report),
         (false, _) => answer_failure(&report),
     })
 }
 
 fn answer_failure(report: &str) -> Response<Body> {
-    respond::text(StatusCode::INTERNAL_SERVER_ERROR, report.to_owned())
+    respond::with_text(StatusCode::INTERNAL_SERVER_ERROR, report.to_owned())
 }

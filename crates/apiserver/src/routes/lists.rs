@@ -37,57 +37,57 @@ const LITTLE: usize = 16 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns the answer with a list.
-pub(super) async fn respond(
+pub(super) async fn respond_with_list(
     op: &Arc<Operation>,
     form: Form,
     request: &ObjectRequest,
     listing: Listing,
 ) -> Result<Response<Body>, ApiError> {
-    let metadata = metadata(op, form, &listing);
+    let metadata = make_list_metadata(op, form, &listing);
     let writer = Writer {
         items: listing.items,
         op: op.clone(),
         form,
         now: request.registry.now(),
-        columns: (form.view == View::Table).then(|| kind_properties::columns(&op.resource)),
+        columns: (form.view == View::Table).then(|| kind_properties::find_columns(&op.resource)),
         prefix: (!op.resource.is_custom()).then(|| kind_prefix(&op.resource)),
         any: false,
         done: false,
         turns: request.turns.clone(),
     };
-    let first = writer.head(&metadata)?;
+    let first = writer.write_head(&metadata)?;
     if writer.items.are_converted_elsewhere() {
-        return whole(writer, first, &metadata, &request.account).await;
+        return respond_with_whole_list(writer, first, &metadata, &request.account).await;
     }
-    let (writer, first) = writer.fill(first).await?;
+    let (writer, first) = writer.fill_piece(first).await?;
     if writer.done {
         return Ok(match writer.any {
-            true => respond::bytes(StatusCode::OK, respond::JSON, first),
-            false => respond::value(StatusCode::OK, &writer.nothing(&metadata)),
+            true => respond::with_bytes(StatusCode::OK, respond::JSON, first),
+            false => respond::with_value(StatusCode::OK, &writer.make_empty_list(&metadata)),
         });
     }
-    writer.items.hold();
+    writer.items.limit_held_bytes();
     let pieces = stream::once(std::future::ready(Ok(Frame::data(Bytes::from(first)))));
     let rest = stream::try_unfold(writer, |writer| async move {
         if writer.done {
             return Ok(None);
         }
         let out = Vec::with_capacity(PIECE + PIECE / 8);
-        let (writer, out) = writer.fill(out).await.map_err(|error| {
+        let (writer, out) = writer.fill_piece(out).await.map_err(|error| {
             tracing::debug!(%error, "a list breaks off");
             BoxError::from(error)
         })?;
         Ok(Some((Frame::data(Bytes::from(out)), writer)))
     });
     let pieces = futures::StreamExt::chain(pieces, rest);
-    let mut response = respond::bytes(StatusCode::OK, respond::JSON, Bytes::new());
+    let mut response = respond::with_bytes(StatusCode::OK, respond::JSON, Bytes::new());
     *response.body_mut() = StreamBody::new(pieces).boxed_unsync();
     Ok(response)
 }
 
 /// Returns the answer with a list that is complete in memory. The list is charged, and limited to one user's bound
 /// for answers.
-async fn whole(
+async fn respond_with_whole_list(
     mut writer: Writer,
     first: Vec<u8>,
     metadata: &Value,
@@ -103,7 +103,7 @@ async fn whole(
     let mut charge = account.charge(0);
     let (mut pieces, mut made, mut out) = (Vec::new(), 0, first);
     while !writer.done {
-        (writer, out) = writer.fill(out).await?;
+        (writer, out) = writer.fill_piece(out).await?;
         made += out.len();
         if account.is_beyond(made) {
             return Err(ApiError::bad_request(
@@ -116,15 +116,15 @@ async fn whole(
         pieces.push(Bytes::from(std::mem::take(&mut out)));
     }
     if !writer.any {
-        return Ok(respond::value(StatusCode::OK, &writer.nothing(metadata)));
+        return Ok(respond::with_value(StatusCode::OK, &writer.make_empty_list(metadata)));
     }
-    let mut response = respond::bytes(StatusCode::OK, respond::JSON, Bytes::new());
-    *response.body_mut() = body::pieces(pieces);
+    let mut response = respond::with_bytes(StatusCode::OK, respond::JSON, Bytes::new());
+    *response.body_mut() = body::body_of_pieces(pieces);
     response.extensions_mut().insert(Arc::new(charge));
     Ok(response)
 }
 
-fn metadata(op: &Operation, form: Form, listing: &Listing) -> Value {
+fn make_list_metadata(op: &Operation, form: Form, listing: &Listing) -> Value {
     let mut metadata = if form.view == View::Object {
         list_metadata(op, listing.revision)
     } else {
@@ -180,7 +180,7 @@ struct Writer {
 
 impl Writer {
     /// Returns the text before the first object.
-    fn head(&self, metadata: &Value) -> Result<Vec<u8>, ApiError> {
+    fn write_head(&self, metadata: &Value) -> Result<Vec<u8>, ApiError> {
         let (head, items): (Value, &[u8]) = match self.form.view {
             View::Object => (
                 json!({"kind": self.op.resource.list_kind, "apiVersion": self.op.resource.api_version(), "metadata": metadata}),
@@ -206,7 +206,7 @@ impl Writer {
     }
 
     /// Returns an empty list, whose items are null in some formats.
-    fn nothing(&self, metadata: &Value) -> Value {
+    fn make_empty_list(&self, metadata: &Value) -> Value {
         match (self.form.view, &self.columns) {
             (View::Table, Some(columns)) => columns.table([], metadata, self.form.include, self.now, true),
             (View::Metadata, _) => json!({
@@ -219,11 +219,11 @@ impl Writer {
     }
 
     /// Writes until a piece is full or the list ends.
-    async fn fill(mut self, mut out: Vec<u8>) -> Result<(Self, Vec<u8>), ApiError> {
+    async fn fill_piece(mut self, mut out: Vec<u8>) -> Result<(Self, Vec<u8>), ApiError> {
         if self.items.are_converted_elsewhere() {
             while !self.is_filled(&out) {
                 // One batch of a conversion request.
-                let batch = self.items.batch(BATCH.1).await?;
+                let batch = self.items.read_batch(BATCH.1).await?;
                 self.write_all(&mut out, batch)?;
             }
             return Ok((self, out));

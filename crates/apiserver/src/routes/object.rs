@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use tenure_kinds::schema::strict::Twice;
 
 use super::options;
-use super::render::{Form, object as render};
+use super::render::{Form, render_object};
 use super::verbs::{ObjectRequest, respond_to_write};
 use crate::admission::Attributes;
 use crate::audit::AuditRecord;
 use crate::authentication::default_lifetime;
 use crate::catalog::Resource;
-use crate::formats::{BodyFormat, parse, untyped};
+use crate::formats::{BodyFormat, describe_untyped, parse};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, respond};
 use crate::kind_properties;
@@ -70,18 +70,18 @@ pub(crate) async fn get(
         .await?;
     if op.subresource.as_deref() == Some("scale") {
         let scale = registry.shown_scale(op, &registry.present(op, &entry).await?)?;
-        return Ok(respond::value(StatusCode::OK, &scale));
+        return Ok(respond::with_value(StatusCode::OK, &scale));
     }
     if verbatim && form.is_plain() {
-        return Ok(respond::bytes(StatusCode::OK, respond::JSON, entry.bytes.clone()));
+        return Ok(respond::with_bytes(StatusCode::OK, respond::JSON, entry.bytes.clone()));
     }
     let object = registry.present(op, &entry).await?;
-    Ok(render(registry, op, form, StatusCode::OK, object))
+    Ok(render_object(registry, op, form, StatusCode::OK, object))
 }
 
 /// Records a sent object for the audit log, with defaults, as Kubernetes does.
 pub(super) fn record_object(op: &Operation, object: &Value) {
-    op.trail.sent(object, || {
+    op.trail.record_request_object(object, || {
         let mut shown = object.clone();
         if op.subresource.as_deref().is_none_or(|name| name == "status") {
             kind_properties::set_defaults(&op.resource, &mut shown);
@@ -107,8 +107,8 @@ pub(crate) async fn create(
         }
         let object = request.registry.manage_fields(op, None, object);
         let object = request.registry.admission().admit_unstored(&attributes, object).await?;
-        let answer = request.gate.review(&request.registry, op, review, &object)?;
-        return Ok(respond::value(StatusCode::CREATED, &answer));
+        let answer = request.gate.answer_review(&request.registry, op, review, &object)?;
+        return Ok(respond::with_value(StatusCode::CREATED, &answer));
     }
     let outcome = request.registry.create(op, object).await?;
     respond_to_write(request, op, form, outcome).await
@@ -133,8 +133,8 @@ pub(crate) async fn create_subresource(
         .admission()
         .admit_unstored(&Attributes::create(op, name), object)
         .await?;
-    let answer = request.gate.token(&request.registry, op, name, &object)?;
-    Ok(respond::value(StatusCode::CREATED, &answer))
+    let answer = request.gate.issue_token(&request.registry, op, name, &object)?;
+    Ok(respond::with_value(StatusCode::CREATED, &answer))
 }
 
 pub(crate) async fn update(
@@ -148,7 +148,7 @@ pub(crate) async fn update(
     record_object(op, &object);
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.update_scale(op, name, object).await?;
-        return Ok(respond::value(StatusCode::OK, &scale));
+        return Ok(respond::with_value(StatusCode::OK, &scale));
     }
     let outcome = request.registry.update(op, name, object).await?;
     respond_to_write(request, op, form, outcome).await
@@ -178,7 +178,7 @@ pub(crate) fn patch_kind(resource: &Resource, headers: &HeaderMap) -> Result<Pat
     })
 }
 
-pub(crate) async fn patch(
+pub(crate) async fn serve_patch(
     request: &ObjectRequest,
     op: &Operation,
     form: Form,
@@ -186,12 +186,12 @@ pub(crate) async fn patch(
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let kind = patch_kind(&op.resource, &request.headers)?;
-    let patch = Patch::read(kind, body, request.query.flag("force"))?;
+    let patch = Patch::read(kind, body, request.query.is_flag_set("force"))?;
     op.trail
         .sent_patch(|| parse(body, BodyFormat::Yaml, Twice::Last).map_or(Value::Null, |(patch, _)| patch));
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.patch_scale(op, name, &patch).await?;
-        return Ok(respond::value(StatusCode::OK, &scale));
+        return Ok(respond::with_value(StatusCode::OK, &scale));
     }
     let outcome = request.registry.patch(op, name, &patch).await?;
     respond_to_write(request, op, form, outcome).await
@@ -209,14 +209,14 @@ pub(crate) fn delete_options(
     }
     let (value, _) = parse(body, body_format(headers)?, Twice::Filled)?;
     check_delete_options(&value)?;
-    trail.sent(&Value::Null, || value.clone());
+    trail.record_request_object(&Value::Null, || value.clone());
     DeleteOptions::from_value(&value)
 }
 
 /// Refuses a body of another kind.
 fn check_delete_options(value: &Value) -> Result<(), ApiError> {
     if !value.is_object() && !value.is_null() {
-        return Err(ApiError::bad_request(untyped(value)));
+        return Err(ApiError::bad_request(describe_untyped(value)));
     }
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
@@ -237,9 +237,9 @@ pub(crate) async fn delete(
 ) -> Result<Response<Body>, ApiError> {
     let options = delete_options(&request.query, &request.headers, body, &op.trail)?;
     match request.registry.delete(op, name, &options).await? {
-        Deleted::Waiting(object) => Ok(render(&request.registry, op, form, StatusCode::OK, object)),
+        Deleted::Waiting(object) => Ok(render_object(&request.registry, op, form, StatusCode::OK, object)),
         Deleted::Gone(object) if op.resource.behavior.is_answered_when_deleted => {
-            Ok(render(&request.registry, op, form, StatusCode::OK, object))
+            Ok(render_object(&request.registry, op, form, StatusCode::OK, object))
         }
         Deleted::Gone(object) => {
             let mut details = json!({"name": name, "kind": op.resource.plural, "uid": object.uid()});
@@ -251,7 +251,7 @@ pub(crate) async fn delete(
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
             });
-            Ok(respond::value(StatusCode::OK, &status))
+            Ok(respond::with_value(StatusCode::OK, &status))
         }
     }
 }

@@ -27,15 +27,15 @@ pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &R
     }
     let below = path.strip_prefix(ROOT)?;
     match below.trim_matches('/') {
-        "" => Some(index(&catalog, headers)),
+        "" => Some(serve_index(&catalog, headers)),
         name => {
             if let Some((_, hash)) = catalog.custom_documents().find(|(path, _)| *path == name) {
                 let text = registry.contents().openapi_document(name)?;
                 return Some(answer_hashed_url(path, query, hash, || {
-                    respond::bytes(StatusCode::OK, respond::JSON, text)
+                    respond::with_bytes(StatusCode::OK, respond::JSON, text)
                 }));
             }
-            let document = openapi::document(name).filter(|document| is_served(&catalog, document.path))?;
+            let document = openapi::find_document(name).filter(|document| is_served(&catalog, document.path))?;
             Some(answer_hashed_url(path, query, document.hash, || {
                 built_in(&document, headers)
             }))
@@ -49,31 +49,31 @@ const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 
 fn version_2(headers: &HeaderMap, registry: &Registry, catalog: &Catalog) -> Response<Body> {
     let rendered = catalog.openapi_v2(|| {
-        let built_in = openapi::documents()
+        let built_in = openapi::list_documents()
             .filter(|document| is_served(catalog, document.path))
             .map(|document| document.text());
         let custom = catalog
             .custom_documents()
             .filter_map(|(path, _)| registry.contents().openapi_document(path));
         let texts = built_in.chain(custom);
-        openapi_v2::render(
+        openapi_v2::render_openapi(
             texts.filter_map(|text| serde_json::from_slice(&text).ok()),
             version::MINOR,
         )
     });
     for range in parse_accept(headers) {
         match range.media_type.as_str() {
-            ASKED | PROTOBUF => return etag::cached(headers, PROTOBUF, rendered.protobuf.clone()),
+            ASKED | PROTOBUF => return etag::respond_with_etag(headers, PROTOBUF, rendered.protobuf.clone()),
             "application/json" | "application/*" | "*/*" => {
-                return etag::cached(headers, respond::JSON, rendered.json.clone());
+                return etag::respond_with_etag(headers, respond::JSON, rendered.json.clone());
             }
             _ => {}
         }
     }
-    respond::error(&ApiError::not_acceptable(&[respond::JSON, ASKED]))
+    respond::with_error(&ApiError::not_acceptable(&[respond::JSON, ASKED]))
 }
 
-fn index(catalog: &Catalog, headers: &HeaderMap) -> Response<Body> {
+fn serve_index(catalog: &Catalog, headers: &HeaderMap) -> Response<Body> {
     let mut paths = Map::new();
     let mut add = |name: &str, hash: &str| {
         paths.insert(
@@ -81,13 +81,13 @@ fn index(catalog: &Catalog, headers: &HeaderMap) -> Response<Body> {
             json!({"serverRelativeURL": format!("{ROOT}/{name}?hash={hash}")}),
         );
     };
-    for document in openapi::documents().filter(|document| is_served(catalog, document.path)) {
+    for document in openapi::list_documents().filter(|document| is_served(catalog, document.path)) {
         add(document.path, document.hash);
     }
     for (path, hash) in catalog.custom_documents() {
         add(path, hash);
     }
-    etag::cached(
+    etag::respond_with_etag(
         headers,
         respond::JSON,
         json!({"paths": Value::Object(paths)}).to_string(),
@@ -114,7 +114,7 @@ fn answer_hashed_url(
 ) -> Response<Body> {
     match query.get("hash") {
         Some(asked) if asked != hash => {
-            let mut response = respond::text(StatusCode::MOVED_PERMANENTLY, "");
+            let mut response = respond::with_text(StatusCode::MOVED_PERMANENTLY, "");
             if let Ok(location) = HeaderValue::from_str(&format!("{path}?hash={hash}")) {
                 response.headers_mut().insert(LOCATION, location);
             }
@@ -143,9 +143,9 @@ fn built_in(document: &Document, headers: &HeaderMap) -> Response<Body> {
         .filter_map(|value| value.to_str().ok())
         .any(|value| value.split(',').any(|coding| coding.trim().starts_with("gzip")));
     if !gzip {
-        return respond::bytes(StatusCode::OK, respond::JSON, document.text());
+        return respond::with_bytes(StatusCode::OK, respond::JSON, document.text());
     }
-    let mut response = respond::bytes(StatusCode::OK, respond::JSON, Bytes::from_static(document.gzip));
+    let mut response = respond::with_bytes(StatusCode::OK, respond::JSON, Bytes::from_static(document.gzip));
     response
         .headers_mut()
         .insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -166,8 +166,8 @@ fn check_reading(query: &Query, watch: bool) -> Result<Option<RevisionMatch>, Ap
 }
 
 pub(crate) fn list(query: &Query, resource: &Resource) -> Result<ListOptions, ApiError> {
-    let limit = query.number("limit")?.unwrap_or(0);
-    query.number("timeoutSeconds")?;
+    let limit = query.parse_number("limit")?.unwrap_or(0);
+    query.parse_number("timeoutSeconds")?;
     // The order of errors: first the syntax of the label selector, then the options together, then the fields of the
     // field selector.
     let selectors = Selectors::parse_labels(query.get("labelSelector"))?;
@@ -183,12 +183,12 @@ pub(crate) fn list(query: &Query, resource: &Resource) -> Result<ListOptions, Ap
 }
 
 pub(crate) fn watch(query: &Query, resource: &Resource, name: Option<&str>) -> Result<WatchOptions, ApiError> {
-    let seconds = match query.number("timeoutSeconds")? {
+    let seconds = match query.parse_number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
         // Random ends, so that a thousand watches that began together don't restart together.
-        _ => WATCH_SECONDS + jitter() % WATCH_SECONDS,
+        _ => WATCH_SECONDS + random_jitter() % WATCH_SECONDS,
     };
-    query.number("limit")?;
+    query.parse_number("limit")?;
     check_reading(query, true)?;
     let fields = query.get("fieldSelector");
     let named = name.map(|name| match fields {
@@ -201,13 +201,13 @@ pub(crate) fn watch(query: &Query, resource: &Resource, name: Option<&str>) -> R
         send_initial_events: query
             .get("sendInitialEvents")
             .map(|value| !matches!(value, "0" | "false")),
-        bookmarks: query.flag("allowWatchBookmarks"),
+        bookmarks: query.is_flag_set("allowWatchBookmarks"),
         timeout: Duration::from_secs(seconds),
         turns: None,
     })
 }
 
-fn jitter() -> u64 {
+fn random_jitter() -> u64 {
     use ring::rand::{SecureRandom, SystemRandom};
     let mut bytes = [0; 8];
     let _ = SystemRandom::new().fill(&mut bytes);
@@ -217,11 +217,13 @@ fn jitter() -> u64 {
 /// Returns the options of a deletion in the query; a body has precedence.
 pub(crate) fn delete(query: &Query) -> Result<DeleteOptions, ApiError> {
     check(query, "DeleteOptions", None)?;
-    let orphan = query.get("orphanDependents").map(|_| query.flag("orphanDependents"));
+    let orphan = query
+        .get("orphanDependents")
+        .map(|_| query.is_flag_set("orphanDependents"));
     let policy = query.get("propagationPolicy").map(str::to_owned);
     Ok(DeleteOptions {
         propagation_policy: DeleteOptions::one_policy(policy, orphan)?,
-        grace_period_seconds: query.number("gracePeriodSeconds")?,
+        grace_period_seconds: query.parse_number("gracePeriodSeconds")?,
         dry_run: dry_run(query),
         ..DeleteOptions::default()
     })

@@ -25,13 +25,13 @@ pub(super) async fn serve(
             record_object(op, &binding);
             let name = if name.is_empty() { binding.name() } else { name };
             registry.bind(op, name, &binding).await?;
-            Ok(done())
+            Ok(respond_success())
         }
         Action::Evict => {
             let eviction = decode_object(op, body, body_format(&request.headers)?)?;
             record_object(op, &eviction);
             registry.evict(op, name, &eviction).await?;
-            Ok(done())
+            Ok(respond_success())
         }
         Action::Connect { needs_container } => connect(request, op, name, needs_container, false).await,
         Action::ReadLog => {
@@ -57,7 +57,7 @@ async fn connect(
     match request.registry.connect(op, name, &wanted).await? {
         Some(error) => Err(error),
         None => {
-            let mut response = Response::new(body::full(""));
+            let mut response = Response::new(body::complete_body(""));
             *response.status_mut() = StatusCode::NO_CONTENT;
             Ok(response)
         }
@@ -65,16 +65,16 @@ async fn connect(
 }
 
 /// Returns the answer to a successful request without a resulting object.
-fn done() -> Response<Body> {
+fn respond_success() -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    respond::value(StatusCode::CREATED, &status)
+    respond::with_value(StatusCode::CREATED, &status)
 }
 
 /// Refuses invalid numbers in a log's options.
 fn check_log_options(query: &Query, name: &str) -> Result<(), ApiError> {
     let mut faults = Vec::new();
     for (field, least) in [("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)] {
-        if let Some(number) = query.number(field)?.filter(|number| *number < least) {
+        if let Some(number) = query.parse_number(field)?.filter(|number| *number < least) {
             let why = if least == 0 {
                 "must be greater than or equal to 0"
             } else {

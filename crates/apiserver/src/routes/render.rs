@@ -53,14 +53,14 @@ impl Form {
 }
 
 /// Returns the answer with one object.
-pub(crate) fn object(
+pub(crate) fn render_object(
     registry: &Registry,
     op: &Operation,
     form: Form,
     status: StatusCode,
     object: Value,
 ) -> Response<Body> {
-    respond::value(status, &format_object(registry, op, form, object, true))
+    respond::with_value(status, &format_object(registry, op, form, object, true))
 }
 
 /// Returns an object in its format, for an answer or a watch.
@@ -74,7 +74,13 @@ pub(crate) fn format_object(registry: &Registry, op: &Operation, form: Form, obj
                 .cloned()
                 .unwrap_or(Value::Null);
             let metadata = json!({"resourceVersion": revision});
-            kind_properties::columns(&op.resource).table([&object], &metadata, form.include, registry.now(), columns)
+            kind_properties::find_columns(&op.resource).table(
+                [&object],
+                &metadata,
+                form.include,
+                registry.now(),
+                columns,
+            )
         }
     }
 }

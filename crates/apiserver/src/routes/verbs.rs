@@ -9,14 +9,14 @@ use tenure_kinds::schema::go_quoted;
 use tenure_kinds::schema::validation::names;
 use tokio_util::sync::CancellationToken;
 
-use super::render::{Form, object as render_object};
+use super::render::{Form, render_object};
 use super::{lists, object, options, pods, watch};
 use crate::audit::AuditRecord;
 use crate::byte_ledger::Account;
 use crate::catalog::Resource;
 use crate::contents::is_verbatim;
 use crate::gate::Gate;
-use crate::http::negotiate::{UNTYPED, view};
+use crate::http::negotiate::{UNTYPED, negotiate_view};
 use crate::http::query::Query;
 use crate::http::{ApiError, Body, RequestInfo, respond};
 use crate::long_requests::RequestParts;
@@ -142,7 +142,7 @@ async fn serve_known(
         };
         options::check(query, kind, apply)?;
     }
-    let (view, unfit) = view(headers, &info.verb)?;
+    let (view, unsupported) = negotiate_view(headers, &info.verb)?;
     let form = Form::new(view, query)?;
     let reads = matches!(info.verb.as_str(), "get" | "list" | "watch");
     let stored = if reads && form.is_of_what_is_stored() {
@@ -170,9 +170,9 @@ async fn serve_known(
         resource: stored.unwrap_or_else(|| resource.clone()),
         conversions: Arc::default(),
     };
-    let answer = dispatch(request, &op, form, body).await?;
-    match unfit {
-        Some(unfit) => Err(unfit.refusal(&go_type(&op))),
+    let answer = dispatch_verb(request, &op, form, body).await?;
+    match unsupported {
+        Some(unsupported) => Err(unsupported.refusal(&go_type(&op))),
         None => Ok(answer),
     }
 }
@@ -187,7 +187,7 @@ fn go_type(op: &Operation) -> String {
     format!("*{}.{kind}", internal_package(group))
 }
 
-async fn dispatch(
+async fn dispatch_verb(
     request: &ObjectRequest,
     op: &Operation,
     form: Form,
@@ -209,27 +209,27 @@ async fn dispatch(
             let mut options = options::list(query, &op.resource)?;
             options.turns.clone_from(&request.turns);
             let page = registry.list(&op, &options).await?;
-            lists::respond(&op, form, request, page).await
+            lists::respond_with_list(&op, form, request, page).await
         }
         ("watch", _) => {
             // A name in the URL restricts a watch; a name from a field selector is in the selector already.
             let mut options = options::watch(query, &op.resource, info.name.as_deref())?;
             options.turns.clone_from(&request.turns);
             let stream = registry.watch(op.clone(), options, request.shutdown.clone()).await?;
-            Ok(watch::respond(registry.clone(), form, stream))
+            Ok(watch::respond_with_watch(registry.clone(), form, stream))
         }
         ("get", Some(name)) => object::get(request, op, form, name).await,
         ("create", None) => object::create(request, op, form, &body).await,
         ("create", Some(name)) => object::create_subresource(request, op, name, &body).await,
         ("update", Some(name)) => object::update(request, op, form, name, &body).await,
-        ("patch", Some(name)) => object::patch(request, op, form, name, &body).await,
+        ("patch", Some(name)) => object::serve_patch(request, op, form, name, &body).await,
         ("delete", Some(name)) => object::delete(request, op, form, name, &body).await,
         ("deletecollection", _) => {
             let options = object::delete_options(query, headers, &body, &op.trail)?;
             let list = options::list(query, &op.resource)?;
             let op = Arc::new(op.clone());
             let deleted = registry.delete_collection(&op, &list, &options).await?;
-            lists::respond(&op, Form::PLAIN, request, deleted).await
+            lists::respond_with_list(&op, Form::PLAIN, request, deleted).await
         }
         _ => Err(ApiError::method_not_allowed()),
     }
@@ -251,8 +251,8 @@ pub(crate) async fn respond_to_write(
         && form.is_plain()
         && is_verbatim(&op.resource)
     {
-        return Ok(respond::bytes(status, respond::JSON, entry.bytes.clone()));
+        return Ok(respond::with_bytes(status, respond::JSON, entry.bytes.clone()));
     }
-    let object = request.registry.answered(op, outcome.answer).await?;
+    let object = request.registry.present_answer(op, outcome.answer).await?;
     Ok(render_object(&request.registry, op, form, status, object))
 }

@@ -26,13 +26,13 @@ pub(crate) fn serve() -> Response<Body> {
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": platform(),
+        "platform": machine_platform(),
     });
-    respond::value(StatusCode::OK, &value)
+    respond::with_value(StatusCode::OK, &value)
 }
 
 /// Returns this machine's platform in Kubernetes' form.
-pub(crate) fn platform() -> String {
+pub(crate) fn machine_platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -26,7 +26,7 @@ const LITTLE: usize = 16 * 1024;
 const LINE: usize = 2 * 1024;
 
 /// Returns the answer whose body is the watch.
-pub(crate) fn respond(registry: Registry, form: Form, stream: WatchStream) -> Response<Body> {
+pub(crate) fn respond_with_watch(registry: Registry, form: Form, stream: WatchStream) -> Response<Body> {
     let state = State {
         registry,
         form,
@@ -38,7 +38,7 @@ pub(crate) fn respond(registry: Registry, form: Form, stream: WatchStream) -> Re
         let mut out = Vec::with_capacity(LINE);
         state.write(&mut out, frame).await;
         while out.len() < PIECE {
-            let Some(frame) = state.stream.ready() else { break };
+            let Some(frame) = state.stream.next_ready() else { break };
             state.write(&mut out, frame).await;
         }
         Some((Bytes::from(out), state))
@@ -83,7 +83,7 @@ impl State {
                         let shaped = if is_small {
                             shape()
                         } else {
-                            let turns = self.stream.turns().cloned();
+                            let turns = self.stream.step_limiter().cloned();
                             // A panic is reported where it happens, and this watch goes on.
                             let shaped = run_part(turns.as_ref(), shape).await;
                             shaped.unwrap_or_else(|_| b"null".to_vec())

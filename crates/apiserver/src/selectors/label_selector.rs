@@ -33,18 +33,18 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
     loop {
         checkpoint();
         match words.peek() {
-            Word::End => return Ok(requirements),
-            Word::Name(_) | Word::Symbol("!") => {}
+            Token::End => return Ok(requirements),
+            Token::Name(_) | Token::Symbol("!") => {}
             other => {
                 return Err(format!("found '{other}', expected: !, identifier, or 'end of string'"));
             }
         }
-        let requirement = requirement(&mut words).map_err(|why| format!("unable to parse requirement: {why}"))?;
+        let requirement = parse_requirement(&mut words).map_err(|why| format!("unable to parse requirement: {why}"))?;
         requirements.push(requirement);
         match words.next() {
-            Word::End => return Ok(requirements),
-            Word::Symbol(",") => match words.peek() {
-                Word::Name(_) | Word::Symbol("!") => {}
+            Token::End => return Ok(requirements),
+            Token::Symbol(",") => match words.peek() {
+                Token::Name(_) | Token::Symbol("!") => {}
                 other => return Err(format!("found '{other}', expected: identifier after ','")),
             },
             other => return Err(format!("found '{other}', expected: ',' or 'end of string'")),
@@ -52,13 +52,13 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
     }
 }
 
-fn requirement(words: &mut RequirementScanner<'_>) -> Result<Requirement, String> {
+fn parse_requirement(words: &mut RequirementScanner<'_>) -> Result<Requirement, String> {
     let mut word = words.next();
-    let negated = word == Word::Symbol("!");
+    let negated = word == Token::Symbol("!");
     if negated {
         word = words.next();
     }
-    let Word::Name(key) = word else {
+    let Token::Name(key) = word else {
         return Err(format!("found '{word}', expected: identifier"));
     };
     let complaints = qualified_name(key);
@@ -66,13 +66,13 @@ fn requirement(words: &mut RequirementScanner<'_>) -> Result<Requirement, String
         let detail = complaints.join("; ");
         return Err(format!("<nil>: Invalid value: {}: {detail}", go_quoted(key)));
     }
-    let ends = matches!(words.peek(), Word::End | Word::Symbol(","));
+    let ends = matches!(words.peek(), Token::End | Token::Symbol(","));
     let (operator, values) = if negated {
         (Operator::DoesNotExist, Vec::new())
     } else if ends {
         (Operator::Exists, Vec::new())
     } else {
-        operation(words)?
+        parse_operation(words)?
     };
     let requirement = Requirement {
         key: key.to_owned(),
@@ -84,21 +84,21 @@ fn requirement(words: &mut RequirementScanner<'_>) -> Result<Requirement, String
 }
 
 /// Reads an operator with its values.
-fn operation(words: &mut RequirementScanner<'_>) -> Result<(Operator, Vec<String>), String> {
+fn parse_operation(words: &mut RequirementScanner<'_>) -> Result<(Operator, Vec<String>), String> {
     let word = words.next();
     let operator = match word {
-        Word::Name("in") | Word::Symbol("=" | "==") => Operator::In,
-        Word::Name("notin") | Word::Symbol("!=") => Operator::NotIn,
-        Word::Symbol(">") => Operator::GreaterThan,
-        Word::Symbol("<") => Operator::LessThan,
+        Token::Name("in") | Token::Symbol("=" | "==") => Operator::In,
+        Token::Name("notin") | Token::Symbol("!=") => Operator::NotIn,
+        Token::Symbol(">") => Operator::GreaterThan,
+        Token::Symbol("<") => Operator::LessThan,
         other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
     };
     let values = match word {
-        Word::Name(_) => set(words)?,
+        Token::Name(_) => set(words)?,
         _ => match words.peek() {
-            Word::End | Word::Symbol(",") => vec![String::new()],
+            Token::End | Token::Symbol(",") => vec![String::new()],
             _ => match words.next() {
-                Word::Name(value) => vec![value.to_owned()],
+                Token::Name(value) => vec![value.to_owned()],
                 other => return Err(format!("found '{other}', expected: identifier")),
             },
         },
@@ -109,39 +109,39 @@ fn operation(words: &mut RequirementScanner<'_>) -> Result<(Operator, Vec<String
 /// Reads values in parentheses; between two commas is an empty value.
 fn set(words: &mut RequirementScanner<'_>) -> Result<Vec<String>, String> {
     let open = words.next();
-    if open != Word::Symbol("(") {
+    if open != Token::Symbol("(") {
         return Err(format!("found '{open}' expected: '('"));
     }
     let mut values = Vec::new();
     match words.peek() {
-        Word::Symbol(")") => {
+        Token::Symbol(")") => {
             words.next();
             return Ok(vec![String::new()]);
         }
-        Word::Name(_) | Word::Symbol(",") => {}
+        Token::Name(_) | Token::Symbol(",") => {}
         other => return Err(format!("found '{other}', expected: ',', ')' or identifier")),
     }
     loop {
         checkpoint();
         match words.next() {
-            Word::Name(value) => {
+            Token::Name(value) => {
                 values.push(value.to_owned());
                 match words.peek() {
-                    Word::Symbol(",") => {}
-                    Word::Symbol(")") => break,
+                    Token::Symbol(",") => {}
+                    Token::Symbol(")") => break,
                     other => return Err(format!("found '{other}', expected: ',' or ')'")),
                 }
             }
-            Word::Symbol(",") => {
+            Token::Symbol(",") => {
                 if values.is_empty() {
                     values.push(String::new());
                 }
                 match words.peek() {
-                    Word::Symbol(")") => {
+                    Token::Symbol(")") => {
                         values.push(String::new());
                         break;
                     }
-                    Word::Symbol(",") => {
+                    Token::Symbol(",") => {
                         words.next();
                         values.push(String::new());
                     }
@@ -177,13 +177,13 @@ fn check(requirement: &Requirement) -> Result<(), String> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word<'a> {
+enum Token<'a> {
     Name(&'a str),
     Symbol(&'static str),
     End,
 }
 
-impl std::fmt::Display for Word<'_> {
+impl std::fmt::Display for Token<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Name(text) | Self::Symbol(text) => text,
@@ -199,16 +199,16 @@ struct RequirementScanner<'a> {
 impl<'a> RequirementScanner<'a> {
     const SYMBOLS: [&'static str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
-    fn next(&mut self) -> Word<'a> {
+    fn next(&mut self) -> Token<'a> {
         let space = [' ', '\t', '\r', '\n'];
         self.rest = self.rest.trim_start_matches(space);
         if self.rest.is_empty() {
-            return Word::End;
+            return Token::End;
         }
         for symbol in Self::SYMBOLS {
             if let Some(rest) = self.rest.strip_prefix(symbol) {
                 self.rest = rest;
-                return Word::Symbol(symbol);
+                return Token::Symbol(symbol);
             }
         }
         let end = self
@@ -216,10 +216,10 @@ impl<'a> RequirementScanner<'a> {
             .find(|letter| space.contains(&letter) || "=!(),><".contains(letter));
         let (name, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
-        Word::Name(name)
+        Token::Name(name)
     }
 
-    fn peek(&self) -> Word<'a> {
+    fn peek(&self) -> Token<'a> {
         RequirementScanner { rest: self.rest }.next()
     }
 }

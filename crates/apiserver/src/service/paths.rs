@@ -12,11 +12,11 @@ type AnswersPath = fn(&ApiService, &str, &Query, &http::HeaderMap) -> Option<Res
 /// The served paths beside objects, by first segment.
 const PATHS: [(&str, AnswersPath); 11] = [
     ("version", |_, _, _, _| Some(routes::serve_version())),
-    ("healthz", health),
-    ("livez", health),
-    ("readyz", health),
-    ("api", discovery),
-    ("apis", discovery),
+    ("healthz", serve_health),
+    ("livez", serve_health),
+    ("readyz", serve_health),
+    ("api", serve_discovery),
+    ("apis", serve_discovery),
     ("openapi", |service, path, query, headers| {
         routes::serve_openapi(path, query, headers, &service.shared.cluster.registry)
     }),
@@ -31,8 +31,8 @@ const PATHS: [(&str, AnswersPath); 11] = [
     ("tenure", |service, path, _, _| {
         (path == routes::BACKUP_PATH).then(|| routes::serve_backup(&service.shared.cluster.registry))
     }),
-    (".well-known", |service, path, _, _| service.openid(path)),
-    ("openid", |service, path, _, _| service.openid(path)),
+    (".well-known", |service, path, _, _| service.serve_openid(path)),
+    ("openid", |service, path, _, _| service.serve_openid(path)),
 ];
 
 /// Returns the first segments of all paths beside objects, for a check of their authorization.
@@ -40,7 +40,7 @@ pub fn path_segments() -> impl Iterator<Item = &'static str> {
     PATHS.iter().map(|(segment, _)| *segment)
 }
 
-fn health(service: &ApiService, path: &str, query: &Query, _: &http::HeaderMap) -> Option<Response<Body>> {
+fn serve_health(service: &ApiService, path: &str, query: &Query, _: &http::HeaderMap) -> Option<Response<Body>> {
     let shared = &service.shared;
     let checks = shared.surroundings.checks();
     routes::serve_health(
@@ -52,7 +52,7 @@ fn health(service: &ApiService, path: &str, query: &Query, _: &http::HeaderMap) 
     )
 }
 
-fn discovery(service: &ApiService, path: &str, _: &Query, headers: &http::HeaderMap) -> Option<Response<Body>> {
+fn serve_discovery(service: &ApiService, path: &str, _: &Query, headers: &http::HeaderMap) -> Option<Response<Body>> {
     let shared = &service.shared;
     routes::serve_discovery(
         path,
@@ -65,7 +65,7 @@ fn discovery(service: &ApiService, path: &str, _: &Query, headers: &http::Header
 impl ApiService {
     pub(super) fn answer_path(&self, info: &RequestInfo, query: &Query, headers: &http::HeaderMap) -> Response<Body> {
         if !matches!(info.verb.as_str(), "get" | "head") {
-            return respond::error(&ApiError::method_not_allowed());
+            return respond::with_error(&ApiError::method_not_allowed());
         }
         let path = info.path.as_str();
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
@@ -77,7 +77,7 @@ impl ApiService {
     }
 
     /// Returns the documents for verifiers of ServiceAccount tokens.
-    fn openid(&self, path: &str) -> Option<Response<Body>> {
+    fn serve_openid(&self, path: &str) -> Option<Response<Body>> {
         let tokens = self.shared.cluster.gate.authenticator().tokens();
         let value = match path {
             "/.well-known/openid-configuration" => {
@@ -87,6 +87,6 @@ impl ApiService {
             "/openid/v1/jwks" => tokens.json_web_keys(),
             _ => return None,
         };
-        Some(respond::value(http::StatusCode::OK, &value))
+        Some(respond::with_value(http::StatusCode::OK, &value))
     }
 }

@@ -64,7 +64,7 @@ async fn a_users_long_work_holds_up_nobody_else() {
         ..UserInfo::default()
     };
     let turns = {
-        let place = service.shared.fairness.place(&user).await.expect("a place");
+        let place = service.shared.fairness.wait_for_permit(&user).await.expect("a place");
         place.long_work().expect("turns")
     };
     // Takes this namespace's whole share, as if all of it were computing.
@@ -122,7 +122,7 @@ async fn large_roles_hold_up_only_whom_they_name() {
             .cluster
             .gate
             .rights()
-            .with(|rbac| rbac.outweighs(&user, namespace, 4_096))
+            .with_index(|rbac| rbac.outweighs(&user, namespace, 4_096))
     };
     assert!(weighs("default"));
     assert!(!weighs("other"));
@@ -149,7 +149,7 @@ async fn large_roles_hold_up_only_whom_they_name() {
         outside.handle(request).await.status().as_u16()
     };
     let turns = {
-        let place = service.shared.fairness.place(&user).await.expect("a place");
+        let place = service.shared.fairness.wait_for_permit(&user).await.expect("a place");
         place.long_work().expect("turns")
     };
     let share = u32::try_from(turns.own[0].available_permits()).expect("few");
@@ -325,7 +325,7 @@ async fn searches_take_their_users_share() {
         ..UserInfo::default()
     };
     let turns = {
-        let place = service.shared.fairness.place(&user).await.expect("a place");
+        let place = service.shared.fairness.wait_for_permit(&user).await.expect("a place");
         place.long_work().expect("turns")
     };
     let terms: Vec<String> = (0..300).map(|number| format!("k{number}!=v")).collect();
@@ -365,7 +365,7 @@ async fn large_changes_are_decoded_in_the_share_of_their_watch() {
         ..UserInfo::default()
     };
     let turns = {
-        let place = service.shared.fairness.place(&user).await.expect("a place");
+        let place = service.shared.fairness.wait_for_permit(&user).await.expect("a place");
         place.long_work().expect("turns")
     };
     let revision = call(&service, None, "GET", MAPS, &Value::Null).await.1["metadata"]["resourceVersion"].clone();
@@ -407,7 +407,7 @@ async fn large_changes_are_decoded_in_the_share_of_their_watch() {
 #[tokio::test]
 async fn selectors_of_a_watch_are_charged_until_it_ends() {
     let (_directory, service) = server().await;
-    let held = || service.shared.fairness.ledger(MemoryUse::Objects).held().0;
+    let held = || service.shared.fairness.ledger(MemoryUse::Objects).held_bytes().0;
     let open = async |selector: &str| {
         let path = format!("{MAPS}?watch=true&labelSelector={selector}");
         let request = Request::get(path).header("impersonate-user", GREEDY);

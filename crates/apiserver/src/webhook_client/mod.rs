@@ -60,7 +60,7 @@ struct Service {
 /// The address of a webhook, prepared for calls.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    place: Place,
+    place: Destination,
     /// The URL in messages: `https://host:port/path`.
     shown: String,
     path: String,
@@ -68,7 +68,7 @@ pub(crate) struct Endpoint {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Destination {
     /// A host and port.
     Address(String),
     /// A Service in this server. Nothing routes to its cluster IP, so the client connects to its endpoints.
@@ -93,10 +93,10 @@ impl Endpoint {
             Ok(url) => {
                 let host = url.host_str().unwrap_or_default().to_owned();
                 let address = format!("{host}:{}", url.port_or_known_default().unwrap_or(443));
-                (Place::Address(address), host, clean(url.path()))
+                (Destination::Address(address), host, clean_path(url.path()))
             }
             Err(error) => (
-                Place::Nowhere(format!("Unparsable URL: {error}")),
+                Destination::Nowhere(format!("Unparsable URL: {error}")),
                 String::new(),
                 String::new(),
             ),
@@ -109,30 +109,30 @@ impl Endpoint {
             place,
             shown,
             path,
-            tls: tls(&host, roots),
+            tls: make_tls_config(&host, roots),
         }
     }
 
     fn of_service(service: &Service, roots: &[u8]) -> Self {
         let (namespace, name, port) = (&service.namespace, &service.name, service.port.unwrap_or(443));
         let host = format!("{name}.{namespace}.svc");
-        let path = clean(&service.path);
+        let path = clean_path(&service.path);
         Self {
             shown: format!("https://{host}:{port}{path}"),
-            place: Place::Service {
+            place: Destination::Service {
                 namespace: namespace.clone(),
                 name: name.clone(),
                 port,
             },
             path,
-            tls: tls(&host, roots),
+            tls: make_tls_config(&host, roots),
         }
     }
 }
 
 /// Returns a path in its shortest form, as Kubernetes requests it. Test suites and installers join addresses and
 /// paths with an extra slash, and many servers redirect such a path.
-fn clean(path: &str) -> String {
+fn clean_path(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -155,7 +155,7 @@ fn system_roots() -> RootCertStore {
     ROOTS.clone()
 }
 
-fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<rustls::ClientConfig>, ServerName<'static>), String> {
+fn make_tls_config(host: &str, bundle: &[u8]) -> Result<(Arc<rustls::ClientConfig>, ServerName<'static>), String> {
     let named: Vec<_> = CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok).collect();
     let roots = if bundle.is_empty() {
         system_roots()
@@ -189,7 +189,12 @@ pub(crate) struct Bounds {
 
 /// Posts a review. Returns the body of the answer, or the error in kube-apiserver's words. `view` serves only to find
 /// the webhook, and is dropped before the call.
-pub(crate) async fn post(view: View, endpoint: &Endpoint, bounds: Bounds, review: &Value) -> Result<Bytes, String> {
+pub(crate) async fn post_review(
+    view: View,
+    endpoint: &Endpoint,
+    bounds: Bounds,
+    review: &Value,
+) -> Result<Bytes, String> {
     let query = format!("timeout={}s", bounds.seconds);
     let failed = |why: &str| format!("Post {:?}: {why}", format!("{}?{query}", endpoint.shown));
     let call = call(view, endpoint, &query, bounds.bytes, review);
@@ -214,9 +219,9 @@ struct Answer {
 
 async fn call(view: View, endpoint: &Endpoint, query: &str, most: usize, review: &Value) -> Result<Answer, String> {
     let address = match &endpoint.place {
-        Place::Address(address) => address.clone(),
-        Place::Service { namespace, name, port } => service::resolve(&view, namespace, name, *port)?,
-        Place::Nowhere(why) => return Err(why.clone()),
+        Destination::Address(address) => address.clone(),
+        Destination::Service { namespace, name, port } => service::resolve_service(&view, namespace, name, *port)?,
+        Destination::Nowhere(why) => return Err(why.clone()),
     };
     drop(view);
     let (config, name) = endpoint.tls.as_ref().map_err(Clone::clone)?;
@@ -330,7 +335,7 @@ fn describe_refusal(answer: &Answer) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::clean;
+    use super::clean_path;
 
     #[test]
     fn paths_are_asked_for_in_their_shortest_form() {
@@ -342,7 +347,7 @@ mod tests {
             ("/a/./../b", "/b"),
             ("/../a", "/a"),
         ] {
-            assert_eq!(clean(path), expect, "{path}");
+            assert_eq!(clean_path(path), expect, "{path}");
         }
     }
 }

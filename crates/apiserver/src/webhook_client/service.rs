@@ -7,7 +7,7 @@ use tenure_kinds::object::ObjectExt as _;
 use crate::view::View;
 
 /// Returns an address of a Service: the target of its name, or one of its ready endpoints.
-pub(super) fn resolve(view: &View, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+pub(super) fn resolve_service(view: &View, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let service = view
         .get("", "services", Some(namespace), name)
         .ok_or_else(|| format!("service {name:?} not found"))?;

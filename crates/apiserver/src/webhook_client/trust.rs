@@ -29,7 +29,7 @@ impl Trust {
 }
 
 /// Checks that the certificate is for this server, and valid at this time.
-fn holds(certificate: &CertificateDer<'_>, server: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
+fn check_certificate(certificate: &CertificateDer<'_>, server: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
     verify_server_name(&ParsedCertificate::try_from(certificate)?, server)?;
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
     let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
@@ -52,7 +52,7 @@ impl ServerCertVerifier for Trust {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if self.named.iter().any(|named| named == end_entity) {
-            holds(end_entity, server, now)?;
+            check_certificate(end_entity, server, now)?;
             return Ok(ServerCertVerified::assertion());
         }
         self.by_authority

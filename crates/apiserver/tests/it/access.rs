@@ -12,11 +12,11 @@ use tenure_auth::authorization::{
 use tenure_auth::identity::UserInfo;
 use tenure_auth::impersonation::Impersonator;
 
-use crate::access_recorded::recorded;
+use crate::access_recorded::read_recorded_steps;
 
 #[test]
 fn an_object_that_is_gone_grants_nothing() {
-    let (mut rbac, _) = recorded("reviews");
+    let (mut rbac, _) = read_recorded_steps("reviews");
     let user = |name: &str| UserInfo {
         name: name.to_owned(),
         ..UserInfo::default()
@@ -109,7 +109,7 @@ fn hostile_headers_are_refused_without_a_panic() {
 
 #[test]
 fn reviews_that_make_no_sense_are_refused_in_the_real_servers_words() {
-    let (rbac, _) = recorded("reviews");
+    let (rbac, _) = read_recorded_steps("reviews");
     let user = UserInfo::loopback();
     let check = |got: Result<Value, Refusal>, code: u16, want: &str| {
         let refusal = got.unwrap_err();
@@ -192,7 +192,7 @@ fn reviews_that_make_no_sense_are_refused_in_the_real_servers_words() {
 
 #[test]
 fn a_rules_review_lists_what_holds() {
-    let (rbac, _) = recorded("reviews");
+    let (rbac, _) = read_recorded_steps("reviews");
     let user = UserInfo {
         name: "namer".to_owned(),
         ..UserInfo::default()
@@ -223,7 +223,7 @@ fn a_rules_review_lists_what_holds() {
 fn whatever_bytes_headers_hold_there_is_an_answer() {
     let caller = UserInfo::service_account("auth-one", "c-anything", "");
     let request = Attributes::resource("get", "", "v1", "pods");
-    let (rbac, _) = recorded("reviews");
+    let (rbac, _) = read_recorded_steps("reviews");
     let impersonator = Impersonator::default();
     // A fixed sequence: the same bytes in every run.
     let mut state = 0x2545_F491_4F6C_DD1D_u64;

@@ -8,7 +8,7 @@ pub(crate) const CASES: &str = include_str!("../access/cases.json");
 pub(crate) const ANSWERS: &str = include_str!("../access/answers.json");
 
 /// Returns the recorded questions of one kind with their answers, and the roles and bindings of the recording.
-pub(crate) fn recorded(kind: &str) -> (Rbac, Steps) {
+pub(crate) fn read_recorded_steps(kind: &str) -> (Rbac, Steps) {
     let cases: Value = serde_json::from_str(CASES).unwrap();
     let answers: Value = serde_json::from_str(ANSWERS).unwrap();
     let mut rbac = Rbac::default();

@@ -35,18 +35,18 @@ async fn call(service: &ApiService, method: &str, path: &str, headers: &[(&str, 
         .await
 }
 
-async fn text(response: Response<Body>) -> String {
+async fn read_text(response: Response<Body>) -> String {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-async fn answered(service: &ApiService, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> Value {
+async fn request_json(service: &ApiService, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> Value {
     let response = call(service, method, path, headers, body).await;
     assert!(response.status().is_success(), "{path}: {}", response.status());
-    serde_json::from_str(&text(response).await).unwrap()
+    serde_json::from_str(&read_text(response).await).unwrap()
 }
 
-async fn fill(service: &ApiService, count: usize, size: usize) {
+async fn create_configmaps(service: &ApiService, count: usize, size: usize) {
     for number in 0..count {
         let labels = json!({"parity": if number % 2 == 0 { "even" } else { "odd" }});
         let map =
@@ -56,8 +56,8 @@ async fn fill(service: &ApiService, count: usize, size: usize) {
 }
 
 /// Returns the charged bytes: of limited users, and of others.
-async fn held(server: &Server) -> (usize, usize) {
-    let metrics = text(call(&server.admin_service(), "GET", "/metrics", &[], Value::Null).await).await;
+async fn read_held_bytes(server: &Server) -> (usize, usize) {
+    let metrics = read_text(call(&server.admin_service(), "GET", "/metrics", &[], Value::Null).await).await;
     let value = |bounded: bool| {
         let name = format!("tenure_answer_bytes{{bounded=\"{bounded}\"}} ");
         let line = metrics.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
@@ -69,7 +69,7 @@ async fn held(server: &Server) -> (usize, usize) {
 async fn until_held(server: &Server, what: &str, mut enough: impl FnMut(usize) -> bool) {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let (held, _) = held(server).await;
+        let (held, _) = read_held_bytes(server).await;
         if enough(held) {
             return;
         }
@@ -82,9 +82,9 @@ async fn until_held(server: &Server, what: &str, mut enough: impl FnMut(usize) -
 async fn user(server: &Server, name: &str) -> String {
     let service = server.admin_service();
     let namespace = json!({"metadata": {"name": name}});
-    answered(&service, "POST", "/api/v1/namespaces", &[], namespace).await;
+    request_json(&service, "POST", "/api/v1/namespaces", &[], namespace).await;
     let account = json!({"metadata": {"name": name}});
-    answered(
+    request_json(
         &service,
         "POST",
         &format!("/api/v1/namespaces/{name}/serviceaccounts"),
@@ -96,7 +96,7 @@ async fn user(server: &Server, name: &str) -> String {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": name}]});
     let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    answered(&service, "POST", bindings, &[], binding).await;
+    request_json(&service, "POST", bindings, &[], binding).await;
     server.service_account_token(name, name, 3600).unwrap()
 }
 
@@ -115,7 +115,7 @@ async fn full_server(patience: Duration) -> Listening {
         config.answers.patience = patience;
     })
     .await;
-    fill(&listening.server.admin_service(), 256, 32 * 1024).await;
+    create_configmaps(&listening.server.admin_service(), 256, 32 * 1024).await;
     listening
 }
 
@@ -143,7 +143,7 @@ async fn unread_lists_hold_no_more_than_their_user_may() {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         let list: Value = serde_json::from_slice(&bytes).unwrap();
         assert!(list["items"].as_array().unwrap().len() >= 256);
-        let (held, _) = held(&listening.server).await;
+        let (held, _) = read_held_bytes(&listening.server).await;
         assert!(held <= (8 << 20) + (1 << 20), "{held}");
     }
     drop((connection, unread));
@@ -218,8 +218,8 @@ async fn unread_watches_are_bounded_in_sum() {
     for round in 0..8 {
         let patch = json!({"data": {"x": round.to_string().repeat(512 * 1024)}});
         let headers = [("content-type", "application/merge-patch+json")];
-        answered(&admin, "PATCH", &format!("{MAPS}/m0000"), &headers, patch).await;
-        let (held, _) = held(&listening.server).await;
+        request_json(&admin, "PATCH", &format!("{MAPS}/m0000"), &headers, patch).await;
+        let (held, _) = read_held_bytes(&listening.server).await;
         assert!(held <= (8 << 20) + (3 << 20), "{held}");
     }
     drop((connection, unread));
@@ -242,7 +242,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 async fn a_list_in_pieces_is_the_list() {
     let (_directory, server) = open(|_| {}).await;
     let service = server.admin_service();
-    fill(&service, 300, 1000).await;
+    create_configmaps(&service, 300, 1000).await;
     let names = |list: &Value, items: &str, name: &str| -> Vec<String> {
         let items = list[items].as_array().unwrap().iter();
         items
@@ -261,7 +261,7 @@ async fn a_list_in_pieces_is_the_list() {
             let path = format!("{MAPS}?{selector}{query}");
             let response = call(&service, "GET", &path, &[("accept", accept)], Value::Null).await;
             assert_eq!(response.headers()["content-type"], "application/json");
-            let body = text(response).await;
+            let body = read_text(response).await;
             assert!(
                 body.len() > 64 * 1024 || query.is_empty(),
                 "it comes in pieces: {}",
@@ -274,7 +274,7 @@ async fn a_list_in_pieces_is_the_list() {
             let (mut paged, mut next) = (Vec::new(), String::new());
             loop {
                 let path = format!("{path}&limit=130&continue={next}");
-                let page = answered(&service, "GET", &path, &[("accept", accept)], Value::Null).await;
+                let page = request_json(&service, "GET", &path, &[("accept", accept)], Value::Null).await;
                 paged.extend(names(&page, items, name));
                 match page["metadata"]["continue"].as_str() {
                     Some(more) if !more.is_empty() => more.clone_into(&mut next),
@@ -284,7 +284,7 @@ async fn a_list_in_pieces_is_the_list() {
             assert_eq!(&paged, wanted, "{path} as {accept}, in pages");
         }
     }
-    let deleted = answered(
+    let deleted = request_json(
         &service,
         "DELETE",
         &format!("{MAPS}?labelSelector=parity%3Dodd"),
@@ -294,7 +294,7 @@ async fn a_list_in_pieces_is_the_list() {
     .await;
     assert_eq!(deleted["items"].as_array().unwrap().len(), 150);
     assert_eq!(deleted["items"][0]["data"]["x"].as_str().unwrap().len(), 1000);
-    let left = answered(&service, "GET", MAPS, &[], Value::Null).await;
+    let left = request_json(&service, "GET", MAPS, &[], Value::Null).await;
     assert_eq!(names(&left, "items", "/metadata/name"), even);
 }
 
@@ -302,11 +302,11 @@ async fn a_list_in_pieces_is_the_list() {
 async fn a_list_shows_one_moment_however_slowly_it_is_read() {
     let (_directory, server) = open(|_| {}).await;
     let service = server.admin_service();
-    fill(&service, 300, 1000).await;
+    create_configmaps(&service, 300, 1000).await;
     let response = call(&service, "GET", MAPS, &[], Value::Null).await;
     let mut body = response.into_body();
     let mut got = body.frame().await.unwrap().unwrap().into_data().unwrap().to_vec();
-    answered(&service, "DELETE", MAPS, &[], Value::Null).await;
+    request_json(&service, "DELETE", MAPS, &[], Value::Null).await;
     got.extend_from_slice(&body.collect().await.unwrap().to_bytes());
     let list: Value = serde_json::from_slice(&got).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), 300);
@@ -316,13 +316,13 @@ async fn a_list_shows_one_moment_however_slowly_it_is_read() {
 async fn a_list_that_keeps_too_much_alive_breaks_off() {
     let (_directory, server) = open(|config| config.answers.old_bytes = 1 << 20).await;
     let service = server.admin_service();
-    fill(&service, 300, 1000).await;
+    create_configmaps(&service, 300, 1000).await;
     let mut slow = call(&service, "GET", MAPS, &[], Value::Null).await.into_body();
     slow.frame().await.unwrap().unwrap();
     for round in 0..10 {
         let patch = json!({"data": {"x": round.to_string().repeat(256 * 1024)}});
         let headers = [("content-type", "application/merge-patch+json")];
-        answered(&service, "PATCH", &format!("{MAPS}/m0000"), &headers, patch).await;
+        request_json(&service, "PATCH", &format!("{MAPS}/m0000"), &headers, patch).await;
     }
     let error = slow
         .collect()
@@ -330,7 +330,7 @@ async fn a_list_that_keeps_too_much_alive_breaks_off() {
         .expect_err("an error, and no end that looks like one");
     assert!(error.to_string().contains("too slowly"), "{error}");
     // A client that starts again gets the list.
-    let list = answered(&service, "GET", MAPS, &[], Value::Null).await;
+    let list = request_json(&service, "GET", MAPS, &[], Value::Null).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 300);
 }
 

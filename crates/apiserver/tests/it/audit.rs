@@ -9,7 +9,7 @@ use tenure_apiserver::{Config, Server};
 use tenure_testkit::Webhook;
 use tenure_testkit::exchange::Names;
 
-use crate::exchanges::differing;
+use crate::exchanges::list_scenario_differences;
 
 fn log(path: PathBuf) -> LogConfig {
     LogConfig {
@@ -64,7 +64,7 @@ async fn compare(scenario: &str, names: Names<'_>) -> String {
         taken = all.len();
         Value::from(new)
     };
-    let out = differing(&server, scenario, names, seen).await;
+    let out = list_scenario_differences(&server, scenario, names, seen).await;
     server.close().await;
     assert!(out.is_empty(), "{out}");
     std::fs::read_to_string(&path).unwrap()
@@ -264,11 +264,11 @@ async fn faults_are_told_before_anything_is_served() {
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: All}]\n",
     )
     .unwrap();
-    let told = open(bad, good).await;
+    let error = open(bad, good).await;
     assert!(
-        told.contains("bad.yaml: rules[0].level: Unsupported value: \"All\""),
-        "{told}"
+        error.contains("bad.yaml: rules[0].level: Unsupported value: \"All\""),
+        "{error}"
     );
-    let told = open(policy(), directory.path().join("no/such/audit.log")).await;
-    assert!(told.contains("no/such/audit.log"), "{told}");
+    let error = open(policy(), directory.path().join("no/such/audit.log")).await;
+    assert!(error.contains("no/such/audit.log"), "{error}");
 }

@@ -90,7 +90,7 @@ impl Cluster {
         object["kind"] = json!(operation.resource.kind);
         let registry = self.server.registry();
         let outcome = registry.create(&operation, object).await.unwrap();
-        registry.answered(&operation, outcome.answer).await.unwrap()
+        registry.present_answer(&operation, outcome.answer).await.unwrap()
     }
 
     pub(crate) async fn update(&self, group: &str, plural: &str, namespace: Option<&str>, object: Value) {
@@ -154,7 +154,7 @@ impl Cluster {
                 "",
                 "configmaps",
                 Some("shop"),
-                owned(&name, &[("ConfigMap", "nobody", "no-uid", false)]),
+                make_owned(&name, &[("ConfigMap", "nobody", "no-uid", false)]),
             )
             .await;
             self.until_gone("", "configmaps", Some("shop"), &name).await;
@@ -173,7 +173,7 @@ pub(crate) fn uid(object: &Value) -> &str {
 }
 
 /// Returns a ConfigMap with owners: kind, name, UID, whether the reference blocks.
-pub(crate) fn owned(name: &str, owners: &[(&str, &str, &str, bool)]) -> Value {
+pub(crate) fn make_owned(name: &str, owners: &[(&str, &str, &str, bool)]) -> Value {
     let references: Vec<Value> = owners
         .iter()
         .map(|(kind, name, uid, blocks)| {
@@ -183,7 +183,7 @@ pub(crate) fn owned(name: &str, owners: &[(&str, &str, &str, bool)]) -> Value {
     json!({ "metadata": { "name": name, "ownerReferences": references } })
 }
 
-pub(crate) fn named(name: &str) -> Value {
+pub(crate) fn make_named(name: &str) -> Value {
     json!({ "metadata": { "name": name } })
 }
 

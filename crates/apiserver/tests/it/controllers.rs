@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, named, owned, uid};
+use crate::cluster::{Cluster, make_named, make_owned, uid};
 
 fn deployment(replicas: i64) -> Value {
     json!({
@@ -62,7 +62,7 @@ async fn a_namespace_goes_with_its_content() {
     let cluster = Cluster::with_namespace(false).await;
     for index in 0..20 {
         cluster
-            .create("", "configmaps", Some("shop"), named(&format!("c{index}")))
+            .create("", "configmaps", Some("shop"), make_named(&format!("c{index}")))
             .await;
     }
     cluster.delete("", "namespaces", None, "shop", "Background").await;
@@ -113,7 +113,9 @@ async fn a_namespace_waits_for_finalizers_and_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_gets_its_accounts_token_and_goes_with_it() {
     let cluster = Cluster::with_namespace(false).await;
-    cluster.create("", "serviceaccounts", Some("shop"), named("bot")).await;
+    cluster
+        .create("", "serviceaccounts", Some("shop"), make_named("bot"))
+        .await;
     let secret = json!({
         "type": "kubernetes.io/service-account-token",
         "metadata": { "name": "bot-token", "annotations": { "kubernetes.io/service-account.name": "bot" } },
@@ -282,20 +284,20 @@ async fn a_deployment_says_that_its_replica_set_is_refused() {
         let found = conditions.iter().find(|condition| condition["type"] == "Progressing")?;
         (found["reason"] == reason).then(|| (found.clone(), deployment.clone()))
     };
-    let (said, refused) = cluster
+    let (condition, refused) = cluster
         .until("it is refused", |cluster| progressing(cluster, "ReplicaSetCreateError"))
         .await;
-    assert_eq!(said["status"], "False");
-    let message = said["message"].as_str().unwrap();
+    assert_eq!(condition["status"], "False");
+    let message = condition["message"].as_str().unwrap();
     assert!(message.contains("exceeded quota: none"), "{message}");
     assert_eq!(refused.pointer("/status/observedGeneration"), None);
     cluster
         .delete("", "resourcequotas", Some("shop"), "none", "Background")
         .await;
-    let (said, taken) = cluster
+    let (condition, taken) = cluster
         .until("it is taken", |cluster| progressing(cluster, "NewReplicaSetAvailable"))
         .await;
-    assert_eq!(said["status"], "True");
+    assert_eq!(condition["status"], "True");
     assert_eq!(taken["status"]["observedGeneration"], 1);
     let expected = [("registry.example/web:1".to_owned(), 2, 2)];
     cluster
@@ -360,12 +362,14 @@ async fn an_idle_server_writes_nothing() {
 async fn what_was_left_undone_is_done_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let first = Cluster::open_in(&directory, false).await;
-    first.create("", "namespaces", None, named("shop")).await;
-    first.create("", "namespaces", None, named("other")).await;
-    let owner = first.create("", "configmaps", Some("shop"), named("owner")).await;
-    let child = owned("child", &[("ConfigMap", "owner", uid(&owner), false)]);
+    first.create("", "namespaces", None, make_named("shop")).await;
+    first.create("", "namespaces", None, make_named("other")).await;
+    let owner = first.create("", "configmaps", Some("shop"), make_named("owner")).await;
+    let child = make_owned("child", &[("ConfigMap", "owner", uid(&owner), false)]);
     first.create("", "configmaps", Some("shop"), child).await;
-    first.create("", "configmaps", Some("other"), named("content")).await;
+    first
+        .create("", "configmaps", Some("other"), make_named("content"))
+        .await;
     // The controllers are stopping, so they may or may not see the next writes.
     first.server.shutdown();
     first
@@ -401,8 +405,11 @@ async fn a_range_is_given_out_to_its_last_address() {
     }
     let mut named = service("named");
     named["spec"]["clusterIP"] = json!("10.9.0.9");
-    let said = cluster.refuse("", "services", Some("shop"), named).await;
-    assert!(said.contains("provided IP is already allocated"), "{said}");
-    let said = cluster.refuse("", "services", Some("shop"), service("late")).await;
-    assert!(said.contains("no free address is left in the service range"), "{said}");
+    let message = cluster.refuse("", "services", Some("shop"), named).await;
+    assert!(message.contains("provided IP is already allocated"), "{message}");
+    let message = cluster.refuse("", "services", Some("shop"), service("late")).await;
+    assert!(
+        message.contains("no free address is left in the service range"),
+        "{message}"
+    );
 }

@@ -25,7 +25,7 @@ const LINKS_V2: &str = "/apis/example.com/v2/namespaces/default/links";
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until a condition holds. A timeout is a failure.
-async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+async fn wait_until(what: &str, holds: impl AsyncFn() -> bool) {
     let waiting = async {
         while !holds().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -95,26 +95,26 @@ impl Place {
     }
 
     /// Sends a request that has to succeed.
-    async fn done(&self, method: &str, path: &str, body: Value) -> Value {
+    async fn request_successfully(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, answer) = self.ask(method, path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {answer}");
         answer
     }
 
     async fn get(&self, path: &str) -> Value {
-        self.done("GET", path, Value::Null).await
+        self.request_successfully("GET", path, Value::Null).await
     }
 
     /// Waits until the webhook has received this many conversion requests.
     async fn until_asked(&self, times: usize) {
-        until("the webhook is asked", async || {
+        wait_until("the webhook is asked", async || {
             self.webhook.conversions().len() >= times
         })
         .await;
     }
 
     async fn until_gone(&self, path: &str) {
-        until(path, async || self.ask("GET", path, Value::Null).await.0 == 404).await;
+        wait_until(path, async || self.ask("GET", path, Value::Null).await.0 == 404).await;
     }
 
     async fn close(self) {
@@ -145,7 +145,7 @@ async fn ask(service: &ApiService, method: &str, path: &str, body: Value) -> (u1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_that_waits_holds_up_nobody_else() {
     let place = Place::set().await;
-    place.done("POST", LINKS, link("a", "one:1")).await;
+    place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     place.webhook.answer("/convert", json!({"convert": {}, "held": true}));
     let one = format!("{LINKS}/a");
     let waiting: Vec<_> = [
@@ -164,16 +164,22 @@ async fn a_webhook_that_waits_holds_up_nobody_else() {
     .into();
     place.until_asked(3).await;
     assert_eq!(place.get(&one).await["spec"]["hostPort"], "one:1");
-    place.done("PATCH", &one, json!({"spec": {"hostPort": "two:2"}})).await;
-    place.done("POST", LINKS, link("b", "b:1")).await;
+    place
+        .request_successfully("PATCH", &one, json!({"spec": {"hostPort": "two:2"}}))
+        .await;
+    place.request_successfully("POST", LINKS, link("b", "b:1")).await;
     assert_eq!(place.get(LINKS).await["items"].as_array().unwrap().len(), 2);
     let map = json!({"metadata": {"name": "a"}});
-    place.done("POST", "/api/v1/namespaces/default/configmaps", map).await;
-    place.done("DELETE", &format!("{LINKS}/b"), Value::Null).await;
+    place
+        .request_successfully("POST", "/api/v1/namespaces/default/configmaps", map)
+        .await;
+    place
+        .request_successfully("DELETE", &format!("{LINKS}/b"), Value::Null)
+        .await;
     let mut definition = definition(&place.webhook, "/convert", "v1");
     definition["metadata"]["labels"] = json!({"a": "b"});
     place
-        .done("PATCH", &format!("{DEFINITIONS}/links.example.com"), definition)
+        .request_successfully("PATCH", &format!("{DEFINITIONS}/links.example.com"), definition)
         .await;
     assert!(waiting.iter().all(|request| !request.is_finished()));
     place.webhook.release();
@@ -223,7 +229,7 @@ impl Lines {
 async fn one_conversion_serves_all_who_watch_or_list() {
     let place = Place::set().await;
     for name in ["a", "b", "c"] {
-        place.done("POST", LINKS, link(name, "one:1")).await;
+        place.request_successfully("POST", LINKS, link(name, "one:1")).await;
     }
     let list = place.get(LINKS_V2).await;
     assert_eq!(list["items"][2]["spec"], json!({"host": "one", "port": "1"}));
@@ -245,7 +251,7 @@ async fn one_conversion_serves_all_who_watch_or_list() {
         watches.push(Lines::open(&place, &format!("{LINKS_V2}?watch=true&resourceVersion={revision}")).await);
     }
     place
-        .done("PATCH", &format!("{LINKS}/a"), json!({"spec": {"hostPort": "two:2"}}))
+        .request_successfully("PATCH", &format!("{LINKS}/a"), json!({"spec": {"hostPort": "two:2"}}))
         .await;
     for watch in &mut watches {
         let line = watch.next().await;
@@ -265,14 +271,16 @@ async fn one_conversion_serves_all_who_watch_or_list() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_outlives_a_webhook_that_is_away() {
     let place = Place::set().await;
-    let a = place.done("POST", LINKS, link("a", "one:1")).await;
+    let a = place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     let revision = a["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watch = Lines::open(&place, &format!("{LINKS_V2}?watch=true&resourceVersion={revision}")).await;
     place.webhook.answer("/convert", json!({"status": 503}));
     place
-        .done("PATCH", &format!("{LINKS}/a"), json!({"spec": {"hostPort": "two:2"}}))
+        .request_successfully("PATCH", &format!("{LINKS}/a"), json!({"spec": {"hostPort": "two:2"}}))
         .await;
-    place.done("DELETE", &format!("{LINKS}/a"), Value::Null).await;
+    place
+        .request_successfully("DELETE", &format!("{LINKS}/a"), Value::Null)
+        .await;
     let read = tokio::spawn(async move { [watch.next().await, watch.next().await] });
     place.until_asked(1).await;
     let (status, list) = place.ask("GET", LINKS_V2, Value::Null).await;
@@ -298,19 +306,19 @@ async fn a_watch_outlives_a_webhook_that_is_away() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_follows_the_definition() {
     let place = Place::set().await;
-    let a = place.done("POST", LINKS, link("a", "one:1")).await;
+    let a = place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     let revision = a["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watch = Lines::open(&place, &format!("{LINKS_V2}?watch=true&resourceVersion={revision}")).await;
     let path = format!("{DEFINITIONS}/links.example.com");
     place
-        .done("PATCH", &path, definition(&place.webhook, "/failed", "v1"))
+        .request_successfully("PATCH", &path, definition(&place.webhook, "/failed", "v1"))
         .await;
     let change = json!({"spec": {"hostPort": "two:2"}});
-    place.done("PATCH", &format!("{LINKS}/a"), change).await;
+    place.request_successfully("PATCH", &format!("{LINKS}/a"), change).await;
     let read = tokio::spawn(async move { watch.next().await });
     place.until_asked(1).await;
     place
-        .done("PATCH", &path, definition(&place.webhook, "/convert", "v1"))
+        .request_successfully("PATCH", &path, definition(&place.webhook, "/convert", "v1"))
         .await;
     assert_eq!(read.await.unwrap()["object"]["spec"]["host"], "two");
     place.close().await;
@@ -320,7 +328,7 @@ async fn a_watch_follows_the_definition() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_answers_are_failures() {
     let place = Place::set().await;
-    place.done("POST", LINKS, link("a", "one:1")).await;
+    place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     let elsewhere = Webhook::start(json!({"/convert": {"convert": {}}})).await.unwrap();
     let target = format!("https://127.0.0.1:{}/convert", elsewhere.port);
     let message = async || {
@@ -333,8 +341,11 @@ async fn hostile_answers_are_failures() {
         place
             .webhook
             .answer("/convert", json!({"status": code, "headers": {"location": target}}));
-        let told = message().await;
-        assert!(told.starts_with(begin) && told.contains(&code.to_string()), "{told}");
+        let error_message = message().await;
+        assert!(
+            error_message.starts_with(begin) && error_message.contains(&code.to_string()),
+            "{error_message}"
+        );
     }
     assert!(elsewhere.conversions().is_empty());
     place
@@ -353,16 +364,20 @@ async fn what_is_in_the_storage_version_goes_without_the_webhook() {
     let place = Place::set().await;
     place.webhook.answer("/convert", json!({"status": 500}));
     let namespace = json!({"metadata": {"name": "shop"}});
-    place.done("POST", "/api/v1/namespaces", namespace).await;
     place
-        .done("POST", &LINKS.replace("default", "shop"), link("a", "one:1"))
+        .request_successfully("POST", "/api/v1/namespaces", namespace)
         .await;
-    place.done("POST", LINKS, link("b", "one:1")).await;
+    place
+        .request_successfully("POST", &LINKS.replace("default", "shop"), link("a", "one:1"))
+        .await;
+    place.request_successfully("POST", LINKS, link("b", "one:1")).await;
     assert_eq!(place.ask("DELETE", &format!("{LINKS_V2}/b"), Value::Null).await.0, 500);
-    place.done("DELETE", "/api/v1/namespaces/shop", Value::Null).await;
+    place
+        .request_successfully("DELETE", "/api/v1/namespaces/shop", Value::Null)
+        .await;
     place.until_gone("/api/v1/namespaces/shop").await;
     let definition = format!("{DEFINITIONS}/links.example.com");
-    place.done("DELETE", &definition, Value::Null).await;
+    place.request_successfully("DELETE", &definition, Value::Null).await;
     place.until_gone(&definition).await;
     place.close().await;
 }
@@ -371,14 +386,14 @@ async fn what_is_in_the_storage_version_goes_without_the_webhook() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_definition_waits_for_a_webhook_that_its_objects_need() {
     let place = Place::set().await;
-    place.done("POST", LINKS, link("a", "one:1")).await;
+    place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     let path = format!("{DEFINITIONS}/links.example.com");
     place
-        .done("PATCH", &path, definition(&place.webhook, "/failed", "v2"))
+        .request_successfully("PATCH", &path, definition(&place.webhook, "/failed", "v2"))
         .await;
-    place.done("DELETE", &path, Value::Null).await;
+    place.request_successfully("DELETE", &path, Value::Null).await;
     let want = "could not list instances: conversion webhook for example.com/v1, Kind=Link failed: out of order";
-    until("the deletion fails", async || {
+    wait_until("the deletion fails", async || {
         let definition = place.get(&path).await;
         let conditions = definition["status"]["conditions"].as_array().unwrap();
         let last = conditions.iter().find(|one| one["type"] == "Terminating").unwrap();
@@ -398,13 +413,13 @@ async fn a_definition_waits_for_a_webhook_that_its_objects_need() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_is_reached_behind_a_service() {
     let place = Place::set().await;
-    place.done("POST", LINKS, link("a", "one:1")).await;
+    place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     let mut definition = definition(&place.webhook, "/convert", "v1");
     let service = json!({"namespace": "default", "name": "webhook", "path": "/convert", "port": place.webhook.port});
     definition["spec"]["conversion"]["webhook"]["clientConfig"] =
         json!({"url": null, "service": service, "caBundle": place.webhook.ca});
     let path = format!("{DEFINITIONS}/links.example.com");
-    place.done("PATCH", &path, definition).await;
+    place.request_successfully("PATCH", &path, definition).await;
     let one = format!("{LINKS_V2}/a");
     let (status, answer) = place.ask("GET", &one, Value::Null).await;
     assert_eq!(status, 500);
@@ -417,7 +432,9 @@ async fn a_webhook_is_reached_behind_a_service() {
     );
     let service =
         json!({"metadata": {"name": "webhook"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
-    place.done("POST", "/api/v1/namespaces/default/services", service).await;
+    place
+        .request_successfully("POST", "/api/v1/namespaces/default/services", service)
+        .await;
     assert_eq!(place.get(&one).await["spec"]["host"], "one");
     place.close().await;
 }
@@ -437,8 +454,8 @@ async fn mutating_webhooks_see_and_change_converted_objects() {
         "rules": [{"apiGroups": ["example.com"], "apiVersions": ["v2"], "operations": ["CREATE"], "resources": ["links"]}],
     }]});
     let configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-    place.done("POST", configurations, configuration).await;
-    let made = place.done("POST", LINKS, link("a", "one:1")).await;
+    place.request_successfully("POST", configurations, configuration).await;
+    let made = place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     assert_eq!(
         (&made["apiVersion"], &made["spec"]["hostPort"]),
         (&json!("example.com/v1"), &json!("changed:1"))
@@ -452,7 +469,7 @@ async fn a_long_list_is_asked_about_in_batches() {
     let place = Place::set().await;
     for number in 0..501 {
         place
-            .done("POST", LINKS, link(&format!("n{number:03}"), &format!("h{number}:1")))
+            .request_successfully("POST", LINKS, link(&format!("n{number:03}"), &format!("h{number}:1")))
             .await;
     }
     let list = place.get(LINKS_V2).await;
@@ -478,19 +495,23 @@ async fn a_long_list_is_asked_about_in_batches() {
 async fn controllers_write_what_they_have_converted() {
     let place = Place::set().await;
     let maps = "/api/v1/namespaces/default/configmaps";
-    let owner = place.done("POST", maps, json!({"metadata": {"name": "owner"}})).await;
+    let owner = place
+        .request_successfully("POST", maps, json!({"metadata": {"name": "owner"}}))
+        .await;
     let mut owned = link("a", "one:1");
     owned["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
-    place.done("POST", LINKS, owned).await;
+    place.request_successfully("POST", LINKS, owned).await;
     let stored = definition(&place.webhook, "/convert", "v2");
     place
-        .done("PATCH", &format!("{DEFINITIONS}/links.example.com"), stored)
+        .request_successfully("PATCH", &format!("{DEFINITIONS}/links.example.com"), stored)
         .await;
     let options = json!({"propagationPolicy": "Orphan"});
-    place.done("DELETE", &format!("{maps}/owner"), options).await;
+    place
+        .request_successfully("DELETE", &format!("{maps}/owner"), options)
+        .await;
     let one = format!("{LINKS_V2}/a");
-    until("the object is orphaned", async || {
+    wait_until("the object is orphaned", async || {
         place.get(&one).await["metadata"]["ownerReferences"].is_null()
     })
     .await;
@@ -505,20 +526,22 @@ async fn controllers_write_what_they_have_converted() {
 async fn policies_see_converted_objects() {
     let place = Place::set().await;
     let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
-    place.done("POST", LINKS, link("limits", "forbidden:1")).await;
+    place
+        .request_successfully("POST", LINKS, link("limits", "forbidden:1"))
+        .await;
     let policy = json!({"metadata": {"name": "hosts"}, "spec": {
         "paramKind": {"apiVersion": "example.com/v2", "kind": "Link"},
         "matchConstraints": {"matchPolicy": "Equivalent", "resourceRules": [
             {"apiGroups": ["example.com"], "apiVersions": ["v2"], "operations": ["CREATE", "UPDATE"], "resources": ["links"]}]},
         "validations": [{"expression": "object.spec.host != params.spec.host", "message": "no such host"}],
     }});
-    place.done("POST", policies, policy).await;
+    place.request_successfully("POST", policies, policy).await;
     let binding = json!({"metadata": {"name": "hosts"}, "spec": {
         "policyName": "hosts", "validationActions": ["Deny"],
         "paramRef": {"name": "limits", "namespace": "default", "parameterNotFoundAction": "Deny"},
     }});
     place
-        .done("POST", &policies.replace("policies", "policybindings"), binding)
+        .request_successfully("POST", &policies.replace("policies", "policybindings"), binding)
         .await;
     let (status, answer) = place.ask("POST", LINKS, link("a", "forbidden:2")).await;
     assert_eq!(status, 422, "{answer}");
@@ -526,7 +549,7 @@ async fn policies_see_converted_objects() {
         answer["message"].as_str().unwrap().ends_with("no such host"),
         "{answer}"
     );
-    place.done("POST", LINKS, link("a", "allowed:2")).await;
+    place.request_successfully("POST", LINKS, link("a", "allowed:2")).await;
     // A request is refused if its object can't be converted for the policy.
     place.webhook.answer("/convert", json!({"status": 500}));
     let (status, answer) = place.ask("POST", LINKS, link("b", "forbidden:2")).await;

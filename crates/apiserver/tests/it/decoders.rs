@@ -143,7 +143,7 @@ fn seeds() -> Vec<(&'static str, Value)> {
 }
 
 /// Sends a request. Returns the status code, and checks that a client can use the answer.
-async fn sent(service: &ApiService, request: Request<Full<Bytes>>, what: &dyn Fn() -> String) -> u16 {
+async fn send_request(service: &ApiService, request: Request<Full<Bytes>>, what: &dyn Fn() -> String) -> u16 {
     let response = service.handle(request).await;
     let code = response.status().as_u16();
     let form = response.headers().get("content-type").cloned();
@@ -169,7 +169,7 @@ async fn sent(service: &ApiService, request: Request<Full<Bytes>>, what: &dyn Fn
     code
 }
 
-fn built(method: &str, path: &str, form: &str, body: Vec<u8>) -> Option<Request<Full<Bytes>>> {
+fn build_request(method: &str, path: &str, form: &str, body: Vec<u8>) -> Option<Request<Full<Bytes>>> {
     let mut request = Request::builder().method(method).uri(path);
     if !form.is_empty() {
         request = request.header("content-type", form);
@@ -205,8 +205,11 @@ async fn bodies() {
     let kind = message(&[(1, b"v1"), (2, b"ConfigMap")]);
     let frame = [b"k8s\0".to_vec(), message(&[(1, &kind), (2, &map)])].concat();
     let protobuf = "application/vnd.kubernetes.protobuf";
-    let whole = built("POST", &format!("{MAPS}?dryRun=All"), protobuf, frame.clone()).unwrap();
-    assert_eq!(sent(&service, whole, &|| "the whole protobuf".to_owned()).await, 201);
+    let whole = build_request("POST", &format!("{MAPS}?dryRun=All"), protobuf, frame.clone()).unwrap();
+    assert_eq!(
+        send_request(&service, whole, &|| "the whole protobuf".to_owned()).await,
+        201
+    );
     for round in 0..1_600 {
         let (path, object) = chance.of(&seeds()).clone();
         let (form, body) = match round % 4 {
@@ -218,7 +221,12 @@ async fn bodies() {
         let validation = chance.of(&["Strict", "Warn", "Ignore"]);
         let url = format!("{path}?dryRun=All&fieldValidation={validation}");
         let what = || format!("POST {url} {form} {:?}", String::from_utf8_lossy(&body));
-        let code = sent(&service, built("POST", &url, form, body.clone()).unwrap(), &what).await;
+        let code = send_request(
+            &service,
+            build_request("POST", &url, form, body.clone()).unwrap(),
+            &what,
+        )
+        .await;
         if code < 300 { good += 1 } else { refused += 1 }
     }
     assert!(
@@ -263,9 +271,9 @@ async fn patches() {
             "it"
         });
         let body = object.to_string().into_bytes();
-        let code = sent(
+        let code = send_request(
             &service,
-            built("POST", path, "application/json", body).unwrap(),
+            build_request("POST", path, "application/json", body).unwrap(),
             &|| path.to_owned(),
         )
         .await;
@@ -300,7 +308,12 @@ async fn patches() {
         let force = if round % 4 == 3 { "&force=true" } else { "" };
         let url = format!("{path}/{name}?dryRun=All&fieldManager=m{force}");
         let what = || format!("PATCH {url} {form} {:?}", String::from_utf8_lossy(&body));
-        let code = sent(&service, built("PATCH", &url, form, body.clone()).unwrap(), &what).await;
+        let code = send_request(
+            &service,
+            build_request("PATCH", &url, form, body.clone()).unwrap(),
+            &what,
+        )
+        .await;
         if code < 300 { good += 1 } else { refused += 1 }
     }
     assert!(good > 50 && refused > 300, "{good} accepted, {refused} refused");
@@ -313,10 +326,13 @@ async fn queries_selectors_and_continue_tokens() {
         let body = json!({"metadata": {"name": name, "labels": {"k": name}}})
             .to_string()
             .into_bytes();
-        sent(&service, built("POST", MAPS, "", body).unwrap(), &|| name.to_owned()).await;
+        send_request(&service, build_request("POST", MAPS, "", body).unwrap(), &|| {
+            name.to_owned()
+        })
+        .await;
     }
     let page = service
-        .handle(built("GET", &format!("{MAPS}?limit=1"), "", Vec::new()).unwrap())
+        .handle(build_request("GET", &format!("{MAPS}?limit=1"), "", Vec::new()).unwrap())
         .await;
     let page: Value = serde_json::from_slice(&page.into_body().collect().await.unwrap().to_bytes()).unwrap();
     let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
@@ -343,11 +359,11 @@ async fn queries_selectors_and_continue_tokens() {
             3 => ("GET", format!("/api/v1/namespaces/shop/configmaps/a?{query}")),
             _ => ("GET", format!("{MAPS}?{query}")),
         };
-        let Some(request) = built(method, &path, "", Vec::new()) else {
+        let Some(request) = build_request(method, &path, "", Vec::new()) else {
             continue;
         };
         asked += 1;
-        sent(&service, request, &|| format!("{method} {path}")).await;
+        send_request(&service, request, &|| format!("{method} {path}")).await;
     }
     assert!(asked > 500, "{asked}");
 }
@@ -377,8 +393,8 @@ async fn options_of_deletions() {
             _ => ("application/json", chance.broken(options.to_string().as_bytes())),
         };
         let what = || format!("DELETE {form} {:?}", String::from_utf8_lossy(&body));
-        let request = built("DELETE", &format!("{MAPS}/nothing"), form, body.clone()).unwrap();
-        assert!(sent(&service, request, &what).await >= 400, "{}", what());
+        let request = build_request("DELETE", &format!("{MAPS}/nothing"), form, body.clone()).unwrap();
+        assert!(send_request(&service, request, &what).await >= 400, "{}", what());
     }
 }
 
@@ -400,7 +416,7 @@ async fn impersonation_and_tokens_in_headers() {
     for round in 0..1_200 {
         let request = |name: &str, value: &[u8]| {
             let name = http::HeaderName::try_from(name).ok()?;
-            let mut request = built("GET", MAPS, "", Vec::new())?;
+            let mut request = build_request("GET", MAPS, "", Vec::new())?;
             request.headers_mut().insert(name, HeaderValue::from_bytes(value).ok()?);
             Some(request)
         };
@@ -420,7 +436,7 @@ async fn impersonation_and_tokens_in_headers() {
                     .headers_mut()
                     .insert("impersonate-user", HeaderValue::from_static("somebody"));
             }
-            sent(&service, request, &|| format!("{name} {round}")).await;
+            send_request(&service, request, &|| format!("{name} {round}")).await;
             continue;
         }
         let mut broken = chance.broken(token.as_bytes());
@@ -429,7 +445,7 @@ async fn impersonation_and_tokens_in_headers() {
         let Some(request) = request(name, &[seed.as_bytes(), &broken].concat()) else {
             continue;
         };
-        let code = sent(&stranger, request, &|| format!("a token {round}")).await;
+        let code = send_request(&stranger, request, &|| format!("a token {round}")).await;
         // Base64 leaves bits unused at the end of a part: a change of these bits changes no signed byte.
         if changed && broken.len() != token.len() {
             assert_eq!(code, 401, "{}", String::from_utf8_lossy(&broken));

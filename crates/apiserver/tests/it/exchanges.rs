@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Sends the steps of a scenario, as the admin if a step has no token. Returns the differences from the recorded
 /// answers. `seen` returns other observations of a step, if the recording has some.
-pub(crate) async fn differing(
+pub(crate) async fn list_scenario_differences(
     server: &Server,
     scenario: &str,
     names: Names<'_>,

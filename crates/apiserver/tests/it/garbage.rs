@@ -3,19 +3,19 @@
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, definition, named, owned, uid};
+use crate::cluster::{Cluster, definition, make_named, make_owned, uid};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dependents_go_after_their_last_owner() {
     let cluster = Cluster::with_namespace(false).await;
-    let one = cluster.create("", "configmaps", Some("shop"), named("one")).await;
-    let two = cluster.create("", "configmaps", Some("shop"), named("two")).await;
+    let one = cluster.create("", "configmaps", Some("shop"), make_named("one")).await;
+    let two = cluster.create("", "configmaps", Some("shop"), make_named("two")).await;
     let (first, second) = (
         ("ConfigMap", "one", uid(&one), false),
         ("ConfigMap", "two", uid(&two), false),
     );
     cluster
-        .create("", "configmaps", Some("shop"), owned("child", &[first]))
+        .create("", "configmaps", Some("shop"), make_owned("child", &[first]))
         .await;
     let child = cluster.config_map("child").unwrap();
     cluster
@@ -23,11 +23,11 @@ async fn dependents_go_after_their_last_owner() {
             "",
             "configmaps",
             Some("shop"),
-            owned("grandchild", &[("ConfigMap", "child", uid(&child), false)]),
+            make_owned("grandchild", &[("ConfigMap", "child", uid(&child), false)]),
         )
         .await;
     cluster
-        .create("", "configmaps", Some("shop"), owned("both", &[first, second]))
+        .create("", "configmaps", Some("shop"), make_owned("both", &[first, second]))
         .await;
     cluster
         .delete("", "configmaps", Some("shop"), "one", "Background")
@@ -49,7 +49,9 @@ async fn dependents_go_after_their_last_owner() {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_very_owner_counts() {
     let cluster = Cluster::with_namespace(false).await;
-    let owner = cluster.create("", "configmaps", Some("shop"), named("owner")).await;
+    let owner = cluster
+        .create("", "configmaps", Some("shop"), make_named("owner"))
+        .await;
     let namespace = cluster.get("", "namespaces", None, "shop").unwrap();
     // An owner with another UID, in another namespace, or missing: the object is deleted.
     cluster
@@ -57,7 +59,7 @@ async fn only_the_very_owner_counts() {
             "",
             "configmaps",
             Some("shop"),
-            owned("wrong-uid", &[("ConfigMap", "owner", "other", false)]),
+            make_owned("wrong-uid", &[("ConfigMap", "owner", "other", false)]),
         )
         .await;
     cluster
@@ -65,7 +67,7 @@ async fn only_the_very_owner_counts() {
             "",
             "configmaps",
             Some("shop"),
-            owned("absent", &[("ConfigMap", "nobody", "x", false)]),
+            make_owned("absent", &[("ConfigMap", "nobody", "x", false)]),
         )
         .await;
     cluster
@@ -73,7 +75,7 @@ async fn only_the_very_owner_counts() {
             "",
             "configmaps",
             Some("default"),
-            owned("elsewhere", &[("ConfigMap", "owner", uid(&owner), false)]),
+            make_owned("elsewhere", &[("ConfigMap", "owner", uid(&owner), false)]),
         )
         .await;
     // A cluster-scoped owner, or one of an unknown kind: the object stays.
@@ -82,7 +84,7 @@ async fn only_the_very_owner_counts() {
             "",
             "configmaps",
             Some("shop"),
-            owned("of-namespace", &[("Namespace", "shop", uid(&namespace), false)]),
+            make_owned("of-namespace", &[("Namespace", "shop", uid(&namespace), false)]),
         )
         .await;
     cluster
@@ -90,13 +92,13 @@ async fn only_the_very_owner_counts() {
             "",
             "configmaps",
             Some("shop"),
-            owned("of-unknown", &[("Gizmo", "g", "x", false)]),
+            make_owned("of-unknown", &[("Gizmo", "g", "x", false)]),
         )
         .await;
     // A cluster-scoped object can't have an owner in a namespace, so it is never collected.
     cluster
         .create("rbac.authorization.k8s.io", "clusterroles", None, {
-            let mut role = owned("cluster-wide", &[("ConfigMap", "nobody", "x", false)]);
+            let mut role = make_owned("cluster-wide", &[("ConfigMap", "nobody", "x", false)]);
             role["rules"] = json!([]);
             role
         })
@@ -117,8 +119,10 @@ async fn only_the_very_owner_counts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn in_the_foreground_dependents_go_first() {
     let cluster = Cluster::with_namespace(false).await;
-    let owner = cluster.create("", "configmaps", Some("shop"), named("owner")).await;
-    let mut held = owned("held", &[("ConfigMap", "owner", uid(&owner), true)]);
+    let owner = cluster
+        .create("", "configmaps", Some("shop"), make_named("owner"))
+        .await;
+    let mut held = make_owned("held", &[("ConfigMap", "owner", uid(&owner), true)]);
     held["metadata"]["finalizers"] = json!(["acme.io/keep"]);
     cluster.create("", "configmaps", Some("shop"), held).await;
     cluster
@@ -126,7 +130,7 @@ async fn in_the_foreground_dependents_go_first() {
             "",
             "configmaps",
             Some("shop"),
-            owned("free", &[("ConfigMap", "owner", uid(&owner), true)]),
+            make_owned("free", &[("ConfigMap", "owner", uid(&owner), true)]),
         )
         .await;
     cluster
@@ -152,7 +156,9 @@ async fn in_the_foreground_dependents_go_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chain_in_the_foreground_goes_from_its_end() {
     let cluster = Cluster::with_namespace(false).await;
-    let mut last = cluster.create("", "configmaps", Some("shop"), named("link-0")).await;
+    let mut last = cluster
+        .create("", "configmaps", Some("shop"), make_named("link-0"))
+        .await;
     for index in 1..6 {
         let name = format!("link-{index}");
         let owner = format!("link-{}", index - 1);
@@ -161,7 +167,7 @@ async fn a_chain_in_the_foreground_goes_from_its_end() {
                 "",
                 "configmaps",
                 Some("shop"),
-                owned(&name, &[("ConfigMap", &owner, uid(&last), true)]),
+                make_owned(&name, &[("ConfigMap", &owner, uid(&last), true)]),
             )
             .await;
     }
@@ -178,13 +184,15 @@ async fn a_chain_in_the_foreground_goes_from_its_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn orphans_stay_without_their_owner() {
     let cluster = Cluster::with_namespace(false).await;
-    let owner = cluster.create("", "configmaps", Some("shop"), named("owner")).await;
+    let owner = cluster
+        .create("", "configmaps", Some("shop"), make_named("owner"))
+        .await;
     let child = cluster
         .create(
             "",
             "configmaps",
             Some("shop"),
-            owned("child", &[("ConfigMap", "owner", uid(&owner), true)]),
+            make_owned("child", &[("ConfigMap", "owner", uid(&owner), true)]),
         )
         .await;
     cluster.delete("", "configmaps", Some("shop"), "owner", "Orphan").await;
@@ -199,7 +207,7 @@ async fn orphans_stay_without_their_owner() {
 async fn new_kinds_are_collected_and_emptied_like_old_ones() {
     let cluster = Cluster::with_namespace(false).await;
     let definitions = ("apiextensions.k8s.io", "customresourcedefinitions");
-    let mut early = owned("early", &[("Widget", "nobody", "x", false)]);
+    let mut early = make_owned("early", &[("Widget", "nobody", "x", false)]);
     early["metadata"]["ownerReferences"][0]["apiVersion"] = json!("acme.io/v1");
     cluster.create("", "configmaps", Some("shop"), early).await;
     cluster.settle().await;
@@ -215,8 +223,10 @@ async fn new_kinds_are_collected_and_emptied_like_old_ones() {
             catalog.find_any_version("acme.io", "widgets").map(|_| ())
         })
         .await;
-    let owner = cluster.create("acme.io", "widgets", Some("shop"), named("owner")).await;
-    let mut child = owned("child", &[("Widget", "owner", uid(&owner), true)]);
+    let owner = cluster
+        .create("acme.io", "widgets", Some("shop"), make_named("owner"))
+        .await;
+    let mut child = make_owned("child", &[("Widget", "owner", uid(&owner), true)]);
     child["metadata"]["ownerReferences"][0]["apiVersion"] = json!("acme.io/v1");
     cluster.create("", "configmaps", Some("shop"), child).await;
     cluster
@@ -225,7 +235,9 @@ async fn new_kinds_are_collected_and_emptied_like_old_ones() {
     cluster.until_gone("acme.io", "widgets", Some("shop"), "owner").await;
     assert!(cluster.config_map("child").is_none());
 
-    cluster.create("acme.io", "widgets", Some("shop"), named("last")).await;
+    cluster
+        .create("acme.io", "widgets", Some("shop"), make_named("last"))
+        .await;
     cluster.delete("", "namespaces", None, "shop", "Background").await;
     cluster.until_gone("", "namespaces", None, "shop").await;
     assert!(cluster.get("acme.io", "widgets", Some("shop"), "last").is_none());
@@ -235,19 +247,19 @@ async fn new_kinds_are_collected_and_emptied_like_old_ones() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_large_owner_named_by_many_references_is_read_once() {
     let cluster = Cluster::with_namespace(false).await;
-    let mut owner = named("large");
+    let mut owner = make_named("large");
     owner["data"] = json!({ "a": "x".repeat(1 << 20) });
     let owner = cluster.create("", "configmaps", Some("shop"), owner).await;
     let uids: Vec<String> = (0..20_000).map(|number| format!("u{number}")).collect();
     let strange = uids.iter().map(|uid| ("ConfigMap", "large", uid.as_str(), false));
     let strange: Vec<_> = strange.collect();
     cluster
-        .create("", "configmaps", Some("shop"), owned("of-strangers", &strange))
+        .create("", "configmaps", Some("shop"), make_owned("of-strangers", &strange))
         .await;
     let mut also_own = strange.clone();
     also_own.push(("ConfigMap", "large", uid(&owner), false));
     cluster
-        .create("", "configmaps", Some("shop"), owned("of-both", &also_own))
+        .create("", "configmaps", Some("shop"), make_owned("of-both", &also_own))
         .await;
     cluster.until_gone("", "configmaps", Some("shop"), "of-strangers").await;
     cluster

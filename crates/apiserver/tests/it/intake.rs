@@ -101,7 +101,7 @@ impl Place {
         tokio::spawn(async move { service.handle(request).await.status().as_u16() })
     }
 
-    async fn held(&self) -> Held {
+    async fn read_held(&self) -> Held {
         let request = Request::get("/metrics").body(Full::new(Bytes::new())).unwrap();
         let response = self.server.admin_service().handle(request).await;
         let metrics = response.into_body().collect().await.unwrap().to_bytes();
@@ -121,7 +121,7 @@ impl Place {
     async fn until_held(&self, what: &str, enough: impl Fn(Held) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let held = self.held().await;
+            let held = self.read_held().await;
             // Two users' objects, or one object that is larger than one user's limit.
             assert!(held.bodies <= 8 * MIB && held.objects <= 2 * MIB, "{held:?}");
             if enough(held) {

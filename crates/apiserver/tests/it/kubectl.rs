@@ -20,7 +20,7 @@ fn kubectl(home: &Path, arguments: &[String]) -> std::io::Result<Output> {
 }
 
 /// Normalises ages, times and column widths, which differ between runs.
-fn normal(text: &str, files: &str) -> String {
+fn normalize_text(text: &str, files: &str) -> String {
     let mut text = text.replace(files, "@");
     for (pattern, replacement) in [
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>"),
@@ -99,7 +99,7 @@ async fn check(transcript: &str, folder: &str, controllers: bool) {
             .unwrap()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        let got = normal(&text, &files);
+        let got = normalize_text(&text, &files);
         let got_code = output.status.code().unwrap();
         if got != want.trim() || format!("{got_code}]") != code {
             writeln!(

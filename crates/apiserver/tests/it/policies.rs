@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tenure_apiserver::{Config, Server};
 
-use crate::exchanges::differing;
+use crate::exchanges::list_scenario_differences;
 
 /// Contents of policies and bindings, the rights to write them, and their effect on requests match the recording.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,7 +19,7 @@ async fn policies_hold_as_on_a_real_server() {
     };
     let server = Server::open(config).await.unwrap();
     let names = [("@NS", "x123456789")];
-    let out = differing(&server, "policies", &names, || json!([])).await;
+    let out = list_scenario_differences(&server, "policies", &names, || json!([])).await;
     server.close().await;
     assert!(out.is_empty(), "{out}");
 }
@@ -30,7 +30,7 @@ async fn types_are_checked_as_by_a_real_controller() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::open(Config::new(directory.path())).await.unwrap();
     let names = [("@NS", "x123456789")];
-    let out = differing(&server, "policy_status", &names, || json!([])).await;
+    let out = list_scenario_differences(&server, "policy_status", &names, || json!([])).await;
     server.close().await;
     assert!(out.is_empty(), "{out}");
 }

@@ -16,7 +16,7 @@ fn operation(registry: &Registry, plural: &str) -> Operation {
 }
 
 /// Waits until the quota's status reports this use.
-async fn used(registry: &Registry, wanted: usize) -> Value {
+async fn wait_for_used(registry: &Registry, wanted: usize) -> Value {
     let begun = std::time::Instant::now();
     loop {
         let quotas = registry.view().list("", "resourcequotas", Some(NAMESPACE));
@@ -55,7 +55,7 @@ async fn many_clients_together_get_no_more_than_the_quota() {
     }
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": HARD.to_string()}}});
     create("resourcequotas", quota).await.unwrap();
-    used(registry, FURNITURE).await;
+    wait_for_used(registry, FURNITURE).await;
     let clients = (0..CLIENTS).map(|client| {
         let registry = registry.clone();
         tokio::spawn(async move {
@@ -84,7 +84,7 @@ async fn many_clients_together_get_no_more_than_the_quota() {
     assert_eq!(let_in, HARD - FURNITURE);
     assert_eq!(refused, CLIENTS * EACH - let_in);
     assert_eq!(registry.view().list("", "configmaps", Some(NAMESPACE)).len(), HARD);
-    used(registry, HARD).await;
+    wait_for_used(registry, HARD).await;
     server.close().await;
 }
 
@@ -103,7 +103,7 @@ async fn a_name_that_is_taken_costs_nothing() {
         .create(&operation(registry, "resourcequotas"), quota)
         .await
         .unwrap();
-    used(registry, FURNITURE).await;
+    wait_for_used(registry, FURNITURE).await;
     let op = operation(registry, "configmaps");
     registry.create(&op, json!({"metadata": {"name": "a"}})).await.unwrap();
     for _ in 0..5 {
@@ -113,7 +113,7 @@ async fn a_name_that_is_taken_costs_nothing() {
             .unwrap_err();
         assert_eq!(error.code, 409, "{error}");
     }
-    used(registry, FURNITURE + 1).await;
+    wait_for_used(registry, FURNITURE + 1).await;
     registry.create(&op, json!({"metadata": {"name": "b"}})).await.unwrap();
     server.close().await;
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_apiserver::{Config, Server};
 use tenure_testkit::Webhook;
 
-use crate::exchanges::differing;
+use crate::exchanges::list_scenario_differences;
 
 /// Replays a recording that was made with a webhook, which answers by this file.
 pub(crate) async fn check(scenario: &str, answers: &str) {
@@ -28,7 +28,7 @@ pub(crate) async fn check(scenario: &str, answers: &str) {
         ("127.0.0.1:@PORT", address.as_str()),
         ("@CA", webhook.ca.as_str()),
     ];
-    let out = differing(&server, scenario, &names, || webhook.take_requests()).await;
+    let out = list_scenario_differences(&server, scenario, &names, || webhook.take_requests()).await;
     server.close().await;
     assert!(out.is_empty(), "{scenario}:\n{out}");
 }

@@ -10,7 +10,7 @@ use tenure_auth::authorization::{
 use tenure_auth::identity::UserInfo;
 use tenure_auth::impersonation::Impersonator;
 
-use crate::access_recorded::{rbac_kind, recorded};
+use crate::access_recorded::{rbac_kind, read_recorded_steps};
 use crate::{Case, by_caller, name_question};
 
 /// Decides one case.
@@ -27,7 +27,7 @@ pub(crate) fn escalations() -> Vec<Case> {
 }
 
 fn cases(kind: &str, decide: Decide) -> Vec<Case> {
-    let (rbac, questions) = recorded(kind);
+    let (rbac, questions) = read_recorded_steps(kind);
     let rbac = Arc::new(rbac);
     let numbered = questions.into_iter().enumerate();
     numbered
@@ -43,7 +43,7 @@ fn cases(kind: &str, decide: Decide) -> Vec<Case> {
 /// Returns the attempts to impersonate, one case for each caller: an allowed attempt affects how the caller's later
 /// ones are refused.
 pub(crate) fn impersonations() -> Vec<Case> {
-    let (rbac, questions) = recorded("impersonations");
+    let (rbac, questions) = read_recorded_steps("impersonations");
     let rbac = Arc::new(rbac);
     by_caller(questions)
         .into_iter()
@@ -61,7 +61,7 @@ pub(crate) fn impersonations() -> Vec<Case> {
 }
 
 /// Returns the compared fields of a refusal: code, reason, message, details.
-fn shown(refusal: &Refusal) -> Value {
+fn show_refusal(refusal: &Refusal) -> Value {
     let mut status = refusal.to_status();
     let fields = status.as_object_mut().unwrap();
     for word in ["kind", "apiVersion", "metadata", "status"] {
@@ -72,7 +72,8 @@ fn shown(refusal: &Refusal) -> Value {
 
 fn review(rbac: &Rbac, spec: &Value) -> Value {
     let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec });
-    subject_access_review(&review, rbac).map_or_else(|refusal| shown(&refusal), |review| review["status"].clone())
+    subject_access_review(&review, rbac)
+        .map_or_else(|refusal| show_refusal(&refusal), |review| review["status"].clone())
 }
 
 fn escalate(rbac: &Rbac, case: &Value) -> Value {
@@ -93,7 +94,7 @@ fn escalate(rbac: &Rbac, case: &Value) -> Value {
     };
     match check_escalation(write, rbac) {
         Ok(()) => json!({ "code": if old.is_some() { 200 } else { 201 } }),
-        Err(refusal) => shown(&refusal),
+        Err(refusal) => show_refusal(&refusal),
     }
 }
 
@@ -127,7 +128,7 @@ fn impersonate(impersonator: &Impersonator, rbac: &Rbac, case: &Value) -> Value 
                 Err(Refusal::forbidden(&user, &request, &decision.reason))
             }
         })
-        .unwrap_or_else(|refusal| shown(&refusal))
+        .unwrap_or_else(|refusal| show_refusal(&refusal))
 }
 
 /// Returns the attributes of the recorded GETs.

@@ -109,7 +109,7 @@ fn collection(object: &Value) -> String {
 }
 
 /// Returns the recorded part of an answer: all of a refusal, only the code of any other answer.
-fn shown(code: u16, mut body: Value) -> Value {
+fn show_answer(code: u16, mut body: Value) -> Value {
     if body["kind"] != "Status" {
         return json!({ "code": code });
     }
@@ -211,7 +211,7 @@ async fn escalate(asker: &Asker, case: &Value) -> Value {
             answer
         }
     };
-    shown(code, body)
+    show_answer(code, body)
 }
 
 async fn impersonate(asker: &Asker, case: &Value) -> Value {
@@ -233,11 +233,11 @@ async fn impersonate(asker: &Asker, case: &Value) -> Value {
         let (code, body) = ask(&asker.anyone, Method::POST, path, &review, &headers).await;
         return match body.pointer("/status/userInfo") {
             Some(user) => json!({ "userInfo": without_own_credential(user.clone()) }),
-            None => shown(code, body),
+            None => show_answer(code, body),
         };
     };
     let (code, body) = ask(&asker.anyone, Method::GET, path, &Value::Null, &headers).await;
-    shown(code, body)
+    show_answer(code, body)
 }
 
 /// Removes the values that differ between runs: the caller's own UID and token.

@@ -41,16 +41,16 @@ impl Case {
 
 /// Names a question by its texts and its index in the file.
 fn name_question(index: usize, question: &Value) -> String {
-    fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
+    fn collect_texts<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
         match value {
-            Value::Object(fields) => fields.values().for_each(|field| collect(field, texts)),
-            Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
+            Value::Object(fields) => fields.values().for_each(|field| collect_texts(field, texts)),
+            Value::Array(items) => items.iter().for_each(|item| collect_texts(item, texts)),
             Value::String(text) => texts.push(text),
             _ => {}
         }
     }
     let mut texts = Vec::new();
-    collect(question, &mut texts);
+    collect_texts(question, &mut texts);
     name_of_line(index + 1, &texts.join(" "))
 }
 

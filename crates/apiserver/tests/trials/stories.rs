@@ -4,7 +4,7 @@ use serde_json::json;
 use tenure_apiserver::{Config, Server};
 
 use crate::Case;
-use crate::exchanges::differing;
+use crate::exchanges::list_scenario_differences;
 
 /// Files that are not stories, and stories that need more than a server, which other tests run.
 const ELSEWHERE: &[&str] = &[
@@ -42,7 +42,7 @@ async fn check(story: &str) {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::open(Config::new(directory.path())).await.unwrap();
     let names = [("@NS", "x123456789")];
-    let out = differing(&server, story, &names, || json!([])).await;
+    let out = list_scenario_differences(&server, story, &names, || json!([])).await;
     server.close().await;
     assert!(out.is_empty(), "{story}:\n{out}");
 }

@@ -12,11 +12,15 @@ use crate::table::cells;
 pub(super) static MUTATING_WEBHOOK_CONFIGURATION: Kind = Kind {
     needs_resource_version: true,
     generation: Generation::Counted,
-    validate_create: |value, errors| webhooks::validate(reinvocation, value, None, errors),
-    validate_update: |value, old, errors| webhooks::validate(reinvocation, value, Some(old), errors),
+    validate_create: |value, errors| webhooks::validate(validate_reinvocation_policy, value, None, errors),
+    validate_update: |value, old, errors| webhooks::validate(validate_reinvocation_policy, value, Some(old), errors),
     cells: |object, now| {
-        let webhooks = cells::list(object, "/webhooks").len();
-        vec![cells::name(object), webhooks.into(), cells::age(object, now)]
+        let webhooks = cells::list_items(object, "/webhooks").len();
+        vec![
+            cells::name_cell(object),
+            webhooks.into(),
+            cells::format_age(object, now),
+        ]
     },
     ..Kind::named(
         "admissionregistration.k8s.io",
@@ -26,6 +30,6 @@ pub(super) static MUTATING_WEBHOOK_CONFIGURATION: Kind = Kind {
 };
 
 /// Checks the reinvocation policy. Only a mutating webhook may be called again.
-fn reinvocation(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_reinvocation_policy(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], false, path, errors);
 }

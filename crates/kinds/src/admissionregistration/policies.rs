@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use kubernetes_cel::{Program, Type};
 use serde_json::Value;
 
-use super::webhooks::{expression_error, match_conditions, operations, rule, selectors};
+use super::webhooks::{expression_error, match_conditions, validate_operations, validate_rule, validate_selectors};
 use crate::expressions::{Compiler, Scope};
-use crate::schema::validation::conditions::conditions;
+use crate::schema::validation::conditions::validate_conditions;
 use crate::schema::validation::metadata::{label_selector, qualified_name};
-use crate::schema::validation::{empty, internal, items, names, one_of, text};
+use crate::schema::validation::{get_text, is_empty_field, list_items, names, one_of, show_go_struct};
 use crate::schema::{FieldError, FieldPath, Shown};
 
 const NOTES: usize = 20;
@@ -40,7 +40,7 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// Checks a ValidatingAdmissionPolicy. Unchanged match conditions are not checked again.
-pub(crate) fn policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let nothing = Value::Null;
     let spec = value.get("spec").unwrap_or(&nothing);
     let path = FieldPath::new("spec");
@@ -57,7 +57,7 @@ pub(crate) fn policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldE
         Some(constraints) => {
             let path = path.child("matchConstraints");
             match_resources(constraints, &path, errors);
-            if empty(constraints, "resourceRules") {
+            if is_empty_field(constraints, "resourceRules") {
                 errors.push(FieldError::required(path.child("resourceRules"), ""));
             }
         }
@@ -72,15 +72,15 @@ pub(crate) fn policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldE
         match_conditions(spec, kind.is_some(), &path, errors);
     }
     let scope = Scope::with_authorizer(kind.is_some());
-    let mut compiler = if empty(spec, "variables") {
+    let mut compiler = if is_empty_field(spec, "variables") {
         Compiler::default()
     } else {
         Compiler::composing()
     };
-    for (variable, path) in items(spec, "variables", &path) {
-        self::variable(&mut compiler, variable, scope, &path, errors);
+    for (variable, path) in list_items(spec, "variables", &path) {
+        self::validate_variable(&mut compiler, variable, scope, &path, errors);
     }
-    if empty(spec, "validations") && empty(spec, "auditAnnotations") {
+    if is_empty_field(spec, "validations") && is_empty_field(spec, "auditAnnotations") {
         for field in ["validations", "auditAnnotations"] {
             errors.push(FieldError::required(
                 path.child(field),
@@ -89,14 +89,14 @@ pub(crate) fn policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldE
         }
         return;
     }
-    for (validation, path) in items(spec, "validations", &path) {
-        self::validation(&compiler, validation, scope, &path, errors);
+    for (validation, path) in list_items(spec, "validations", &path) {
+        self::validate_validation_rule(&compiler, validation, scope, &path, errors);
     }
-    notes(&compiler, value, spec, scope, &path, errors);
+    validate_audit_annotations(&compiler, value, spec, scope, &path, errors);
 }
 
 fn param_kind(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let api_version = text(value, "apiVersion");
+    let api_version = get_text(value, "apiVersion");
     let own = path.child("apiVersion");
     match api_version.matches('/').count() {
         _ if api_version.is_empty() => errors.push(FieldError::required(own, "")),
@@ -106,7 +106,7 @@ fn param_kind(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
                 other => other.split_once('/').unwrap_or(("", other)),
             };
             if !group.is_empty() {
-                let faults = names::subdomain(group);
+                let faults = names::find_subdomain_errors(group);
                 if !faults.is_empty() {
                     errors.push(FieldError::invalid(&own, group, faults.join(",")));
                 }
@@ -123,7 +123,7 @@ fn param_kind(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(own, api_version, why));
         }
     }
-    let kind = text(value, "kind");
+    let kind = get_text(value, "kind");
     let faults = names::service_label(&kind.to_lowercase());
     if kind.is_empty() {
         errors.push(FieldError::required(path.child("kind"), ""));
@@ -135,9 +135,9 @@ fn param_kind(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 
 fn match_resources(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     one_of(value, "matchPolicy", &["Equivalent", "Exact"], true, path, errors);
-    selectors(value, path, errors);
+    validate_selectors(value, path, errors);
     for field in ["resourceRules", "excludeResourceRules"] {
-        for (named, path) in items(value, field, path) {
+        for (named, path) in list_items(value, field, path) {
             named_rule(named, &path, errors);
         }
     }
@@ -145,7 +145,7 @@ fn match_resources(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 
 fn named_rule(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
-    for (name, path) in items(value, "resourceNames", path) {
+    for (name, path) in list_items(value, "resourceNames", path) {
         let name = name.as_str().unwrap_or_default();
         for fault in names::path_segment(name, false) {
             errors.push(FieldError::invalid(&path, name, fault));
@@ -154,12 +154,18 @@ fn named_rule(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::duplicate(&path, name));
         }
     }
-    operations(value, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], path, errors);
-    rule(value, true, path, errors);
+    validate_operations(value, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], path, errors);
+    validate_rule(value, true, path, errors);
 }
 
-fn variable(compiler: &mut Compiler, value: &Value, scope: Scope, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let name = text(value, "name");
+fn validate_variable(
+    compiler: &mut Compiler,
+    value: &Value,
+    scope: Scope,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
+    let name = get_text(value, "name");
     if name.trim().is_empty() {
         errors.push(FieldError::required(path.child("name"), "name is not specified"));
     } else if !is_identifier(name) {
@@ -169,7 +175,7 @@ fn variable(compiler: &mut Compiler, value: &Value, scope: Scope, path: &FieldPa
             "must be a valid CEL identifier",
         ));
     }
-    let source = text(value, "expression");
+    let source = get_text(value, "expression");
     let own = path.child("expression");
     if source.trim().is_empty() {
         errors.push(FieldError::required(own, "expression is not specified"));
@@ -191,15 +197,21 @@ fn is_identifier(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-fn validation(compiler: &Compiler, value: &Value, scope: Scope, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let source = text(value, "expression");
+fn validate_validation_rule(
+    compiler: &Compiler,
+    value: &Value,
+    scope: Scope,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
+    let source = get_text(value, "expression");
     let own = path.child("expression");
     if source.trim().is_empty() {
         errors.push(FieldError::required(own, "expression is not specified"));
     } else if let Err(problem) = compiler.check(source, scope, &[Type::Bool]) {
         errors.push(expression_error(&own, source, problem));
     }
-    let source = text(value, "messageExpression");
+    let source = get_text(value, "messageExpression");
     let own = path.child("messageExpression");
     if source.trim().is_empty() {
         if !source.is_empty() {
@@ -208,7 +220,7 @@ fn validation(compiler: &Compiler, value: &Value, scope: Scope, path: &FieldPath
     } else if let Err(problem) = compiler.check(source, Scope::of_messages(scope.params), &[Type::String]) {
         errors.push(expression_error(&own, source, problem));
     }
-    let message = text(value, "message");
+    let message = get_text(value, "message");
     let own = path.child("message");
     if !message.is_empty() && message.trim().is_empty() {
         errors.push(FieldError::invalid(own, message, "must be non-empty if specified"));
@@ -218,7 +230,7 @@ fn validation(compiler: &Compiler, value: &Value, scope: Scope, path: &FieldPath
     one_of(value, "reason", &REASONS, false, path, errors);
 }
 
-fn notes(
+fn validate_audit_annotations(
     compiler: &Compiler,
     value: &Value,
     spec: &Value,
@@ -231,13 +243,13 @@ fn notes(
         .and_then(Value::as_array)
         .map_or(0, Vec::len);
     if count > NOTES {
-        let shown: Vec<String> = items(spec, "auditAnnotations", path)
+        let shown: Vec<String> = list_items(spec, "auditAnnotations", path)
             .map(|(note, _)| {
                 let fields = [
-                    ("Key", &Value::from(text(note, "key"))),
-                    ("ValueExpression", &Value::from(text(note, "valueExpression"))),
+                    ("Key", &Value::from(get_text(note, "key"))),
+                    ("ValueExpression", &Value::from(get_text(note, "valueExpression"))),
                 ];
-                internal(&fields).to_string()
+                show_go_struct(&fields).to_string()
             })
             .collect();
         let shown = Shown::Verbatim(format!("[{}]", shown.join(",")));
@@ -249,8 +261,8 @@ fn notes(
         .and_then(Value::as_str)
         .unwrap_or_default();
     let mut seen = BTreeSet::new();
-    for (note, path) in items(spec, "auditAnnotations", path) {
-        let key = text(note, "key");
+    for (note, path) in list_items(spec, "auditAnnotations", path) {
+        let key = get_text(note, "key");
         if name.is_empty() {
             errors.push(FieldError::invalid(
                 path.child("key"),
@@ -263,7 +275,7 @@ fn notes(
                 errors.push(FieldError::invalid(path.child("key"), full.as_str(), fault));
             }
         }
-        let source = text(note, "valueExpression");
+        let source = get_text(note, "valueExpression");
         let (own, trimmed) = (path.child("valueExpression"), source.trim());
         if trimmed.is_empty() {
             errors.push(FieldError::required(own, "valueExpression is not specified"));
@@ -280,15 +292,15 @@ fn notes(
 }
 
 /// Checks a ValidatingAdmissionPolicyBinding.
-pub(crate) fn binding(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_binding(value: &Value, errors: &mut Vec<FieldError>) {
     let nothing = Value::Null;
     let spec = value.get("spec").unwrap_or(&nothing);
     let path = FieldPath::new("spec");
-    let policy = text(spec, "policyName");
+    let policy = get_text(spec, "policyName");
     if policy.is_empty() {
         errors.push(FieldError::required(path.child("policyName"), ""));
     } else {
-        for fault in names::subdomain(policy) {
+        for fault in names::find_subdomain_errors(policy) {
             errors.push(FieldError::invalid(path.child("policyName"), policy, fault));
         }
     }
@@ -298,12 +310,12 @@ pub(crate) fn binding(value: &Value, errors: &mut Vec<FieldError>) {
     if let Some(resources) = spec.get("matchResources").filter(|resources| resources.is_object()) {
         match_resources(resources, &path.child("matchResources"), errors);
     }
-    actions(spec, &path, errors);
+    validate_actions(spec, &path, errors);
 }
 
 fn param_ref(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     const EXCLUSIVE: &str = "name and selector are mutually exclusive";
-    let name = text(value, "name");
+    let name = get_text(value, "name");
     let selector = value.get("selector").filter(|selector| selector.is_object());
     if !name.is_empty() {
         for fault in names::path_segment(name, false) {
@@ -325,10 +337,10 @@ fn param_ref(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     one_of(value, "parameterNotFoundAction", &["Deny", "Allow"], true, path, errors);
 }
 
-fn actions(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_actions(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
     let own = path.child("validationActions");
-    for (action, path) in items(spec, "validationActions", path) {
+    for (action, path) in list_items(spec, "validationActions", path) {
         let action = action.as_str().unwrap_or_default();
         if !["Audit", "Deny", "Warn"].contains(&action) {
             errors.push(FieldError::not_supported(&path, action, &["Audit", "Deny", "Warn"]));
@@ -361,13 +373,13 @@ pub(crate) fn policy_status(value: &Value, errors: &mut Vec<FieldError>) {
     let warnings = checking.get("expressionWarnings").and_then(Value::as_array);
     for (index, warning) in warnings.into_iter().flatten().enumerate() {
         let path = path.index(index);
-        if empty(warning, "warning") {
+        if is_empty_field(warning, "warning") {
             errors.push(FieldError::required(path.child("warning"), ""));
         }
-        if text(warning, "fieldRef").trim().is_empty() {
+        if get_text(warning, "fieldRef").trim().is_empty() {
             errors.push(FieldError::required(path.child("fieldRef"), ""));
         }
     }
     let status = value.get("status").unwrap_or(&nothing);
-    conditions(status, &FieldPath::new("status"), errors);
+    validate_conditions(status, &FieldPath::new("status"), errors);
 }

@@ -12,7 +12,7 @@ const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Returns an error if a policy's author may not read the parameters of the policy.
 pub(super) fn check_policy(admitted: &Admitted<'_>, policy: &Value) -> Vec<FieldError> {
-    if !applies(admitted) {
+    if !needs_rights_check(admitted) {
         return Vec::new();
     }
     let kind = |object: &Value| object.pointer("/spec/paramKind").cloned();
@@ -25,7 +25,7 @@ pub(super) fn check_policy(admitted: &Admitted<'_>, policy: &Value) -> Vec<Field
 
 /// Returns an error if a binding's author may not read the parameters of the binding.
 pub(super) fn check_binding(admitted: &Admitted<'_>, binding: &Value) -> Vec<FieldError> {
-    if !applies(admitted) {
+    if !needs_rights_check(admitted) {
         return Vec::new();
     }
     let reference = binding.pointer("/spec/paramRef");
@@ -33,7 +33,7 @@ pub(super) fn check_binding(admitted: &Admitted<'_>, binding: &Value) -> Vec<Fie
     to_faults("spec.paramRef", refusal)
 }
 
-fn applies(admitted: &Admitted<'_>) -> bool {
+fn needs_rights_check(admitted: &Admitted<'_>) -> bool {
     admitted.is_whole() && !admitted.request.user.in_group(MASTERS)
 }
 
@@ -42,23 +42,23 @@ fn to_faults(field: &str, refusal: Option<String>) -> Vec<FieldError> {
     faults.into_iter().collect()
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+fn get_text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Group, version and resource of the parameters, as far as they are known.
-struct Wanted {
+struct ParamResource {
     group: String,
     version: String,
     resource: String,
     resolved: bool,
 }
 
-impl Wanted {
+impl ParamResource {
     fn of(admitted: &Admitted<'_>, kind: &Value) -> Self {
-        let api_version = text(kind, "apiVersion");
+        let api_version = get_text(kind, "apiVersion");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let found = (admitted.plural_of)(group, version, text(kind, "kind"));
+        let found = (admitted.plural_of)(group, version, get_text(kind, "kind"));
         Self {
             group: group.to_owned(),
             version: version.to_owned(),
@@ -85,14 +85,14 @@ impl Wanted {
 }
 
 fn refuse_policy(admitted: &Admitted<'_>, kind: &Value) -> Option<String> {
-    if Wanted::of(admitted, kind).allows(admitted, "get", "*", "*") {
+    if ParamResource::of(admitted, kind).allows(admitted, "get", "*", "*") {
         return None;
     }
     Some(format!(
         "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})",
-        shown(admitted.request.user),
-        text(kind, "kind"),
-        text(kind, "apiVersion"),
+        format_user(admitted.request.user),
+        get_text(kind, "kind"),
+        get_text(kind, "apiVersion"),
     ))
 }
 
@@ -106,13 +106,13 @@ fn refuse_binding(admitted: &Admitted<'_>, binding: &Value, reference: &Value) -
         .objects
         .get(GROUP, "validatingadmissionpolicies", None, policy_name);
     let kind = policy.as_ref().and_then(|policy| policy.pointer("/spec/paramKind"));
-    let wanted = kind.map_or_else(Wanted::anything, |kind| Wanted::of(admitted, kind));
-    let name = text(reference, "name");
+    let wanted = kind.map_or_else(ParamResource::anything, |kind| ParamResource::of(admitted, kind));
+    let name = get_text(reference, "name");
     let verb = if name.is_empty() { "list" } else { "get" };
-    if wanted.allows(admitted, verb, text(reference, "namespace"), name) {
+    if wanted.allows(admitted, verb, get_text(reference, "namespace"), name) {
         return None;
     }
-    let user = shown(admitted.request.user);
+    let user = format_user(admitted.request.user);
     let everything = format!(
         "to determine minimum required permissions and user {user} does not have \"{verb}\" permission for all groups, \
          versions and resources"
@@ -121,8 +121,8 @@ fn refuse_binding(admitted: &Admitted<'_>, binding: &Value, reference: &Value) -
         (false, _) => format!("unable to get policy {policy_name} {everything}"),
         (true, Some(kind)) => format!(
             "unable to resolve paramKind &{{{} {}}} {everything}",
-            text(kind, "apiVersion"),
-            text(kind, "kind"),
+            get_text(kind, "apiVersion"),
+            get_text(kind, "kind"),
         ),
         (true, None) => {
             format!("user {user} does not have \"{verb}\" permission on the object referenced by paramRef")
@@ -131,7 +131,7 @@ fn refuse_binding(admitted: &Admitted<'_>, binding: &Value, reference: &Value) -
 }
 
 /// Returns a user as Go prints one.
-fn shown(user: &UserInfo) -> String {
+fn format_user(user: &UserInfo) -> String {
     let extra: Vec<String> = user
         .extra
         .iter()

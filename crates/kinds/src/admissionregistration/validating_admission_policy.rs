@@ -15,8 +15,8 @@ pub(super) static VALIDATING_ADMISSION_POLICY: Kind = Kind {
     initial_status: Some(|| json!({})),
     kept_from_status: &["labels", "annotations", "finalizers", "ownerReferences"],
     check_rights: rights::check_policy,
-    validate_create: |value, errors| policies::policy(value, None, errors),
-    validate_update: |value, old, errors| policies::policy(value, Some(old), errors),
+    validate_create: |value, errors| policies::validate_policy(value, None, errors),
+    validate_update: |value, old, errors| policies::validate_policy(value, Some(old), errors),
     validate_status: |value, _, errors| policies::policy_status(value, errors),
     cells: |object, now| show(object, "/spec/validations", now),
     ..Kind::named(
@@ -30,12 +30,16 @@ pub(super) static VALIDATING_ADMISSION_POLICY: Kind = Kind {
 pub(super) fn show(object: &Value, expressions: &str, now: Timestamp) -> Vec<Value> {
     let parameters = object.pointer("/spec/paramKind").filter(|kind| !kind.is_null());
     let parameters = parameters.map_or("<unset>".to_owned(), |kind| {
-        format!("{}/{}", cells::text(kind, "/apiVersion"), cells::text(kind, "/kind"))
+        format!(
+            "{}/{}",
+            cells::get_text(kind, "/apiVersion"),
+            cells::get_text(kind, "/kind")
+        )
     });
     vec![
-        cells::name(object),
-        cells::list(object, expressions).len().into(),
+        cells::name_cell(object),
+        cells::list_items(object, expressions).len().into(),
         parameters.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }

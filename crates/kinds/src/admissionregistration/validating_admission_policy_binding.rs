@@ -13,7 +13,7 @@ pub(super) static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
     needs_resource_version: true,
     generation: Generation::Counted,
     check_rights: rights::check_binding,
-    validate: policies::binding,
+    validate: policies::validate_binding,
     cells: show,
     ..Kind::named(
         "admissionregistration.k8s.io",
@@ -29,16 +29,19 @@ pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         .filter(|reference| !reference.is_null());
     let parameters = match reference {
         None => "<unset>".to_owned(),
-        Some(reference) => match (cells::text(reference, "/namespace"), cells::text(reference, "/name")) {
-            (_, "") => cells::selector(reference, "/selector"),
+        Some(reference) => match (
+            cells::get_text(reference, "/namespace"),
+            cells::get_text(reference, "/name"),
+        ) {
+            (_, "") => cells::format_selector(reference, "/selector"),
             ("", name) => format!("*/{name}"),
             (namespace, name) => format!("{namespace}/{name}"),
         },
     };
     vec![
-        cells::name(object),
-        cells::text(object, "/spec/policyName").into(),
+        cells::name_cell(object),
+        cells::get_text(object, "/spec/policyName").into(),
         parameters.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }

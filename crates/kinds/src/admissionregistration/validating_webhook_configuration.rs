@@ -11,8 +11,12 @@ pub(super) static VALIDATING_WEBHOOK_CONFIGURATION: Kind = Kind {
     validate_create: |value, errors| webhooks::validate(|_, _, _| {}, value, None, errors),
     validate_update: |value, old, errors| webhooks::validate(|_, _, _| {}, value, Some(old), errors),
     cells: |object, now| {
-        let webhooks = cells::list(object, "/webhooks").len();
-        vec![cells::name(object), webhooks.into(), cells::age(object, now)]
+        let webhooks = cells::list_items(object, "/webhooks").len();
+        vec![
+            cells::name_cell(object),
+            webhooks.into(),
+            cells::format_age(object, now),
+        ]
     },
     ..Kind::named(
         "admissionregistration.k8s.io",

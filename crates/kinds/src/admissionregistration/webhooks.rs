@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::expressions::{Compiler, Problem, Scope};
 use crate::schema::validation::metadata::{label_selector, qualified_name};
-use crate::schema::validation::{empty, items, names, one_of, text, webhook_service as service, webhook_url as url};
+use crate::schema::validation::{get_text, is_empty_field, list_items, names, one_of, webhook_service, webhook_url};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -28,30 +28,30 @@ pub(crate) fn validate(
         hooks.map(|hook| hook.get("matchConditions").cloned()).collect()
     };
     let unchanged = old.is_some_and(|old| conditions(old) == conditions(value));
-    for (hook, path) in items(value, "webhooks", &FieldPath::default()) {
-        webhook(hook, &path, errors);
+    for (hook, path) in list_items(value, "webhooks", &FieldPath::default()) {
+        validate_webhook(hook, &path, errors);
         of_kind(hook, &path, errors);
-        client(hook, &path.child("clientConfig"), errors);
+        validate_client_config(hook, &path.child("clientConfig"), errors);
         if !unchanged {
             match_conditions(hook, false, &path, errors);
         }
         review_versions(hook, &path.child("admissionReviewVersions"), errors);
-        let name = text(hook, "name");
+        let name = get_text(hook, "name");
         if !name.is_empty() && !seen.insert(name) {
             errors.push(FieldError::duplicate(path.child("name"), name));
         }
     }
 }
 
-fn webhook(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    full_name(text(hook, "name"), &path.child("name"), errors);
-    for (rule, path) in items(hook, "rules", path) {
-        operations(rule, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], &path, errors);
-        self::rule(rule, true, &path, errors);
+fn validate_webhook(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    full_name(get_text(hook, "name"), &path.child("name"), errors);
+    for (rule, path) in list_items(hook, "rules", path) {
+        validate_operations(rule, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], &path, errors);
+        self::validate_rule(rule, true, &path, errors);
     }
     one_of(hook, "failurePolicy", &["Fail", "Ignore"], false, path, errors);
     one_of(hook, "matchPolicy", &["Equivalent", "Exact"], false, path, errors);
-    if empty(hook, "sideEffects") {
+    if is_empty_field(hook, "sideEffects") {
         errors.push(FieldError::required(
             path.child("sideEffects"),
             "must specify one of None, NoneOnDryRun",
@@ -67,11 +67,11 @@ fn webhook(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             "the timeout value must be between 1 and 30 seconds",
         ));
     }
-    selectors(hook, path, errors);
+    validate_selectors(hook, path, errors);
 }
 
 /// Checks the selectors of namespaces and objects.
-pub(crate) fn selectors(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_selectors(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["namespaceSelector", "objectSelector"] {
         if let Some(selector) = value.get(field) {
             label_selector(selector, &path.child(field), errors);
@@ -80,7 +80,7 @@ pub(crate) fn selectors(value: &Value, path: &FieldPath, errors: &mut Vec<FieldE
 }
 
 fn full_name(name: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let faults = names::subdomain(name);
+    let faults = names::find_subdomain_errors(name);
     if name.is_empty() {
         errors.push(FieldError::required(path, ""));
     } else if !faults.is_empty() {
@@ -95,7 +95,7 @@ fn full_name(name: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn review_versions(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let versions = texts(hook, "admissionReviewVersions");
+    let versions = list_texts(hook, "admissionReviewVersions");
     if versions.is_empty() {
         errors.push(FieldError::required(
             path,
@@ -122,19 +122,19 @@ fn review_versions(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
     }
 }
 
-fn texts<'a>(value: &'a Value, field: &str) -> Vec<&'a str> {
+fn list_texts<'a>(value: &'a Value, field: &str) -> Vec<&'a str> {
     let list = value.get(field).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Checks the operations of a rule.
-pub(crate) fn operations(rule: &Value, allowed: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_operations(rule: &Value, allowed: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
     let path = path.child("operations");
-    let found = texts(rule, "operations");
+    let found = list_texts(rule, "operations");
     if found.is_empty() {
         errors.push(FieldError::required(&path, ""));
     }
-    wildcard(
+    validate_wildcard(
         &found,
         "if '*' is present, must not specify other operations",
         &path,
@@ -147,31 +147,31 @@ pub(crate) fn operations(rule: &Value, allowed: &[&str], path: &FieldPath, error
     }
 }
 
-fn wildcard(found: &[&str], why: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_wildcard(found: &[&str], why: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if found.len() > 1 && found.contains(&"*") {
         errors.push(FieldError::invalid(path, found.to_vec(), why));
     }
 }
 
 /// Checks the resources of a rule.
-pub(crate) fn rule(rule: &Value, subresources: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let groups = texts(rule, "apiGroups");
+pub(crate) fn validate_rule(rule: &Value, subresources: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let groups = list_texts(rule, "apiGroups");
     let own = path.child("apiGroups");
     if groups.is_empty() {
         errors.push(FieldError::required(&own, ""));
     }
-    wildcard(
+    validate_wildcard(
         &groups,
         "if '*' is present, must not specify other API groups",
         &own,
         errors,
     );
-    let versions = texts(rule, "apiVersions");
+    let versions = list_texts(rule, "apiVersions");
     let own = path.child("apiVersions");
     if versions.is_empty() {
         errors.push(FieldError::required(&own, ""));
     }
-    wildcard(
+    validate_wildcard(
         &versions,
         "if '*' is present, must not specify other API versions",
         &own,
@@ -182,7 +182,7 @@ pub(crate) fn rule(rule: &Value, subresources: bool, path: &FieldPath, errors: &
             errors.push(FieldError::required(own.index(index), ""));
         }
     }
-    let resources = texts(rule, "resources");
+    let resources = list_texts(rule, "resources");
     let own = path.child("resources");
     if resources.is_empty() {
         errors.push(FieldError::required(&own, ""));
@@ -202,7 +202,7 @@ pub(crate) fn rule(rule: &Value, subresources: bool, path: &FieldPath, errors: &
                 ));
             }
         }
-        wildcard(
+        validate_wildcard(
             &resources,
             "if '*' is present, must not specify other resources",
             &own,
@@ -257,14 +257,14 @@ fn with_subresources(resources: &[&str], path: &FieldPath, errors: &mut Vec<Fiel
     }
 }
 
-fn client(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_client_config(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let config = hook.get("clientConfig").unwrap_or(&NOTHING);
     let url = config.get("url").and_then(Value::as_str);
     let service = config.get("service").filter(|service| service.is_object());
     match (url, service) {
-        (Some(url), None) => self::url(url, &path.child("url"), errors),
-        (None, Some(service)) => self::service(service, &path.child("service"), errors),
+        (Some(url), None) => webhook_url(url, &path.child("url"), errors),
+        (None, Some(service)) => webhook_service(service, &path.child("service"), errors),
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
     }
 }
@@ -284,9 +284,9 @@ pub(crate) fn match_conditions(value: &Value, params: bool, path: &FieldPath, er
         ));
     }
     let mut seen = BTreeSet::new();
-    for (condition, path) in items(value, "matchConditions", path) {
-        let name = text(condition, "name");
-        let source = text(condition, "expression").trim();
+    for (condition, path) in list_items(value, "matchConditions", path) {
+        let name = get_text(condition, "name");
+        let source = get_text(condition, "expression").trim();
         let own = path.child("expression");
         if source.is_empty() {
             errors.push(FieldError::required(own, ""));

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::customresources;
 use crate::kind::{Generation, Kind, Shared};
-use crate::object::timestamp;
+use crate::object::format_timestamp;
 use crate::schema::defaults;
 
 /// CustomResourceDefinitions.
@@ -14,20 +14,22 @@ pub(super) static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
     shares: Shared::Names,
     defines_resources: true,
     generation: Generation::Counted,
-    prepare_create: |request, object| customresources::settle(object, None, request.objects, &timestamp(request.now)),
+    prepare_create: |request, object| {
+        customresources::complete_definition(object, None, request.objects, &format_timestamp(request.now))
+    },
     prepare_update: |request, live, new| {
         if request.subresource.is_none() {
-            customresources::settle(new, Some(live), request.objects, &timestamp(request.now));
+            customresources::complete_definition(new, Some(live), request.objects, &format_timestamp(request.now));
         }
     },
-    prepare_delete: |object, now| customresources::set_terminating(object, &timestamp(now)),
+    prepare_delete: |object, now| customresources::set_terminating(object, &format_timestamp(now)),
     check_create: |_, object| customresources::validate_definition(object),
     check_update: |request, new, live| match request.subresource {
         None => customresources::validate_definition_update(new, live),
         Some(_) => Vec::new(),
     },
     defaults: |_, object| fill_in(object),
-    warnings: |object, _| customresources::warnings(object),
+    warnings: |object, _| customresources::list_warnings(object),
     ..Kind::named(
         customresources::GROUP,
         "CustomResourceDefinition",
@@ -38,7 +40,7 @@ pub(super) static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
 fn fill_in(object: &mut Map<String, Value>) {
     defaults::with_spec(object, |spec| {
         if let Some(names) = defaults::object_at(spec, "names") {
-            let kind = defaults::text(names, "kind").to_owned();
+            let kind = defaults::get_text(names, "kind").to_owned();
             if !kind.is_empty() {
                 defaults::set(names, "singular", kind.to_lowercase());
                 defaults::set(names, "listKind", format!("{kind}List"));

@@ -16,27 +16,27 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let service = match object.pointer("/spec/service") {
         Some(service) if !service.is_null() => format!(
             "{}/{}",
-            cells::text(service, "/namespace"),
-            cells::text(service, "/name")
+            cells::get_text(service, "/namespace"),
+            cells::get_text(service, "/name")
         ),
         _ => "Local".to_owned(),
     };
-    let available = cells::list(object, "/status/conditions")
+    let available = cells::list_items(object, "/status/conditions")
         .iter()
-        .find(|condition| cells::text(condition, "/type") == "Available");
+        .find(|condition| cells::get_text(condition, "/type") == "Available");
     let available = match available {
-        Some(condition) if cells::text(condition, "/status") == "True" => "True".to_owned(),
+        Some(condition) if cells::get_text(condition, "/status") == "True" => "True".to_owned(),
         Some(condition) => format!(
             "{} ({})",
-            cells::text(condition, "/status"),
-            cells::text(condition, "/reason")
+            cells::get_text(condition, "/status"),
+            cells::get_text(condition, "/reason")
         ),
         None => "Unknown".to_owned(),
     };
     vec![
-        cells::text(object, "/metadata/name").into(),
+        cells::get_text(object, "/metadata/name").into(),
         service.into(),
         available.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }

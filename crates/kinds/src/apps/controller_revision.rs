@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kind::Kind;
-use crate::schema::validation::{immutable, non_negative};
+use crate::schema::validation::{non_negative, validate_immutable};
 use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;
 
@@ -17,22 +17,22 @@ pub(super) static CONTROLLER_REVISION: Kind = Kind {
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let owner = cells::list(object, "/metadata/ownerReferences")
+    let owner = cells::list_items(object, "/metadata/ownerReferences")
         .iter()
         .find(|owner| owner.get("controller") == Some(&Value::Bool(true)));
     let owner = owner.map_or(cells::NONE.to_owned(), |owner| {
-        let version = cells::text(owner, "/apiVersion");
-        let kind = cells::text(owner, "/kind").to_lowercase();
+        let version = cells::get_text(owner, "/apiVersion");
+        let kind = cells::get_text(owner, "/kind").to_lowercase();
         let kind = version
             .split_once('/')
             .map_or(kind.clone(), |(group, _)| format!("{kind}.{group}"));
-        format!("{kind}/{}", cells::text(owner, "/name"))
+        format!("{kind}/{}", cells::get_text(owner, "/name"))
     });
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         owner.into(),
-        cells::number(object, "/revision").into(),
-        cells::age(object, now),
+        cells::get_number(object, "/revision").into(),
+        cells::format_age(object, now),
     ]
 }
 
@@ -40,7 +40,7 @@ fn validate_data(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError
     let root = FieldPath::default();
     non_negative(value, "revision", &root, errors);
     if let Some(old) = old {
-        immutable(value, old, "data", &root, errors);
+        validate_immutable(value, old, "data", &root, errors);
         return;
     }
     let detail = match value.get("data") {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::core_group::pod::counts::{Counts, counted};
-use crate::core_group::pod::owners::{fixed_selector, numbers, selected_template};
+use crate::core_group::pod::counts::{Counts, validate_counts};
+use crate::core_group::pod::owners::{fixed_selector, selected_template, validate_non_negative};
 use crate::core_group::pod::template::{self, TEMPLATE};
 use crate::core_group::pod::validation::ExtraVolumes;
 use crate::core_group::replication_controller::show_replicas;
@@ -33,7 +33,7 @@ pub(super) static REPLICA_SET: Kind = Kind {
     defaults: |_, object| defaults::with_spec(object, |spec| defaults::set(spec, "replicas", 1)),
     validate,
     validate_update,
-    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
+    validate_status: |value, old, errors| validate_counts(&COUNTS, value, old, errors),
     warnings: template::warnings_of_changed_generation,
     cells: show_replicas,
     ..Kind::named("apps", "ReplicaSet", "replicasets")
@@ -43,7 +43,7 @@ static NOTHING: Value = Value::Null;
 
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     let (spec, path) = (value.get("spec").unwrap_or(&NOTHING), FieldPath::new("spec"));
-    numbers(spec, &["replicas", "minReadySeconds"], &path, errors);
+    validate_non_negative(spec, &["replicas", "minReadySeconds"], &path, errors);
     let no_claims = ExtraVolumes::new();
     selected_template(spec, "deployment", "ReplicaSet", &no_claims, &path, errors);
 }

@@ -11,7 +11,7 @@ use crate::kind::{Kind, KindSchema, PLAIN};
 use crate::schema::BuiltinSchemas;
 use crate::table::{BuiltInColumns, Columns};
 
-pub use resources::resources;
+pub use resources::list_resources;
 
 /// Every group's kinds.
 static GROUPS: &[&[&Kind]] = &[
@@ -37,12 +37,12 @@ static GROUPS: &[&[&Kind]] = &[
 ];
 
 static BY_KIND: LazyLock<HashMap<(&str, &str), &Kind>> =
-    LazyLock::new(|| kinds().map(|kind| ((kind.group, kind.name), kind)).collect());
+    LazyLock::new(|| list_kinds().map(|kind| ((kind.group, kind.name), kind)).collect());
 static BY_PLURAL: LazyLock<HashMap<(&str, &str), &Kind>> =
-    LazyLock::new(|| kinds().map(|kind| ((kind.group, kind.plural), kind)).collect());
+    LazyLock::new(|| list_kinds().map(|kind| ((kind.group, kind.plural), kind)).collect());
 
 /// Returns every built-in kind with its own value.
-pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+pub fn list_kinds() -> impl Iterator<Item = &'static Kind> {
     GROUPS.iter().copied().flatten().copied()
 }
 
@@ -60,7 +60,7 @@ pub fn find_resource(group: &str, plural: &str) -> &'static Kind {
 
 /// Returns the schema of a kind, `api_version` as objects write it (`v1`, `apps/v1`).
 #[must_use]
-pub fn schema(api_version: &str, kind: &str) -> Option<KindSchema> {
+pub fn find_schema(api_version: &str, kind: &str) -> Option<KindSchema> {
     let (group, _) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     schema_of(find_kind(group, kind), api_version, kind)
 }
@@ -74,7 +74,7 @@ pub fn schema_of(behavior: &'static Kind, api_version: &str, kind: &str) -> Opti
 
 /// Returns the columns of a built-in resource.
 #[must_use]
-pub fn columns(group: &str, version: &str, plural: &str) -> Columns {
+pub fn find_columns(group: &str, version: &str, plural: &str) -> Columns {
     columns_of(find_resource(group, plural), group, version, plural)
 }
 

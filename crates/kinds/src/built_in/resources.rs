@@ -39,7 +39,7 @@ struct SubresourceRow {
 
 /// Returns the built-in resources in the order of discovery.
 #[must_use]
-pub fn resources() -> Vec<Resource> {
+pub fn list_resources() -> Vec<Resource> {
     // The table is part of the program; a test reads it, so an unreadable one can't be built into a release.
     let rows: Vec<Row> = serde_json::from_str(TABLE).unwrap_or_default();
     rows.into_iter().map(Resource::from).collect()

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::{find_kind, find_resource, kinds, resources};
+use super::{find_kind, find_resource, list_kinds, list_resources};
 
 #[test]
 fn names_are_there_once() {
     let (mut names, mut plurals) = (HashSet::new(), HashSet::new());
-    for kind in kinds() {
+    for kind in list_kinds() {
         assert!(names.insert((kind.group, kind.name)), "{kind:?}");
         assert!(plurals.insert((kind.group, kind.plural)), "{kind:?}");
     }
@@ -15,7 +15,7 @@ fn names_are_there_once() {
 
 #[test]
 fn every_stored_kind_says_what_it_is() {
-    let stored = resources()
+    let stored = list_resources()
         .into_iter()
         .filter(|resource| resource.verbs.iter().any(|verb| verb == "list"));
     for resource in stored {
@@ -30,7 +30,7 @@ fn every_stored_kind_says_what_it_is() {
 
 #[test]
 fn versions_agree_with_what_is_stored() {
-    for resource in resources() {
+    for resource in list_resources() {
         let kind = resource.behavior;
         if !kind.versions.is_empty() {
             assert!(kind.versions.contains(&resource.api_version().as_str()), "{kind:?}");

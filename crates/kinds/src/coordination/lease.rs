@@ -15,8 +15,8 @@ pub(super) static LEASE: Kind = Kind {
     prepare_update: |_, _, new| drop_election(new),
     validate,
     cells: |object, now| {
-        let holder = cells::text(object, "/spec/holderIdentity");
-        vec![cells::name(object), holder.into(), cells::age(object, now)]
+        let holder = cells::get_text(object, "/spec/holderIdentity");
+        vec![cells::name_cell(object), holder.into(), cells::format_age(object, now)]
     },
     ..Kind::named("coordination.k8s.io", "Lease", "leases")
 };

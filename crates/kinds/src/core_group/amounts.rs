@@ -44,7 +44,7 @@ pub(super) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
-pub(super) fn amounts(value: &Value, field: &str) -> BTreeMap<String, Quantity> {
+pub(super) fn parse_amounts(value: &Value, field: &str) -> BTreeMap<String, Quantity> {
     let list = value.get(field).and_then(Value::as_object);
     list.into_iter()
         .flatten()

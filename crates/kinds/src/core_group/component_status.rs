@@ -12,17 +12,17 @@ pub(super) static COMPONENT_STATUS: Kind = Kind {
 };
 
 fn show(object: &Value) -> Vec<Value> {
-    let healthy = cells::list(object, "/conditions")
+    let healthy = cells::list_items(object, "/conditions")
         .iter()
-        .find(|condition| cells::text(condition, "/type") == "Healthy");
-    let part = |field: &str| Value::from(healthy.map_or("", |condition| cells::text(condition, field)));
-    let status = match healthy.map(|condition| cells::text(condition, "/status")) {
+        .find(|condition| cells::get_text(condition, "/type") == "Healthy");
+    let part = |field: &str| Value::from(healthy.map_or("", |condition| cells::get_text(condition, field)));
+    let status = match healthy.map(|condition| cells::get_text(condition, "/status")) {
         Some("True") => "Healthy",
         Some("False") => "Unhealthy",
         _ => "Unknown",
     };
     vec![
-        cells::text(object, "/metadata/name").into(),
+        cells::get_text(object, "/metadata/name").into(),
         status.into(),
         part("/message"),
         part("/error"),

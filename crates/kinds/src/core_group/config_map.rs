@@ -25,5 +25,5 @@ fn measure_value(field: &str, text: &str) -> usize {
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let size = cells::size(object, "/data") + cells::size(object, "/binaryData");
-    vec![cells::name(object), size.into(), cells::age(object, now)]
+    vec![cells::name_cell(object), size.into(), cells::format_age(object, now)]
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::schema::validation::{empty, names};
+use crate::schema::validation::{is_empty_field, names};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 /// The limit for the values of a ConfigMap or Secret together, in bytes.
@@ -58,7 +58,7 @@ pub(super) fn check_immutable(value: &Value, old: &Value, errors: &mut Vec<Field
         errors.push(FieldError::forbidden("immutable", detail));
     }
     for field in ["data", "binaryData"] {
-        let content = |object: &Value| object.get(field).filter(|_| !empty(object, field)).cloned();
+        let content = |object: &Value| object.get(field).filter(|_| !is_empty_field(object, field)).cloned();
         if content(value) != content(old) {
             errors.push(FieldError::forbidden(field, detail));
         }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::kind::Kind;
-use crate::schema::validation::ports::protocol;
-use crate::schema::validation::{addresses, empty, items, named, names, text};
+use crate::schema::validation::ports::validate_protocol;
+use crate::schema::validation::{addresses, get_text, is_empty_field, list_items, names, validate_name};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
@@ -33,11 +33,11 @@ fn fill_in(object: &mut Map<String, Value>) {
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let mut parts = Vec::new();
-    for subset in cells::list(object, "/subsets") {
-        let ports = cells::list(subset, "/ports");
-        let addresses = cells::list(subset, "/addresses")
+    for subset in cells::list_items(object, "/subsets") {
+        let ports = cells::list_items(subset, "/ports");
+        let addresses = cells::list_items(subset, "/addresses")
             .iter()
-            .map(|address| cells::text(address, "/ip"));
+            .map(|address| cells::get_text(address, "/ip"));
         if ports.is_empty() {
             parts.extend(addresses.clone().map(str::to_owned));
         }
@@ -45,34 +45,34 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
             parts.extend(
                 addresses
                     .clone()
-                    .map(|ip| format!("{ip}:{}", cells::number(port, "/port"))),
+                    .map(|ip| format!("{ip}:{}", cells::get_number(port, "/port"))),
             );
         }
     }
     vec![
-        cells::name(object),
-        cells::shortened(&parts, 3).into(),
-        cells::age(object, now),
+        cells::name_cell(object),
+        cells::join_first(&parts, 3).into(),
+        cells::format_age(object, now),
     ]
 }
 
 /// Checks Endpoints.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
-    for (subset, at) in items(value, "subsets", &FieldPath::default()) {
-        if empty(subset, "addresses") && empty(subset, "notReadyAddresses") {
+    for (subset, at) in list_items(value, "subsets", &FieldPath::default()) {
+        if is_empty_field(subset, "addresses") && is_empty_field(subset, "notReadyAddresses") {
             let why = "must specify `addresses` or `notReadyAddresses`";
             errors.push(FieldError::required(&at, why));
         }
         for field in ["addresses", "notReadyAddresses"] {
-            for (address, at) in items(subset, field, &at) {
+            for (address, at) in list_items(subset, field, &at) {
                 endpoint_address(address, &at, errors);
             }
         }
-        let ports: Vec<_> = items(subset, "ports", &at).collect();
+        let ports: Vec<_> = list_items(subset, "ports", &at).collect();
         for (port, at) in &ports {
-            let name = text(port, "name");
+            let name = get_text(port, "name");
             if !name.is_empty() {
-                named(names::label, name, &at.child("name"), errors);
+                validate_name(names::find_label_errors, name, &at.child("name"), errors);
             } else if ports.len() > 1 {
                 errors.push(FieldError::required(at.child("name"), ""));
             }
@@ -80,23 +80,33 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
             if let Some(complaint) = names::port_number(number) {
                 errors.push(FieldError::invalid(at.child("port"), number, complaint));
             }
-            protocol(port, at, errors);
+            validate_protocol(port, at, errors);
         }
     }
 }
 
 fn endpoint_address(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let shown = text(value, "ip");
+    let shown = get_text(value, "ip");
     let ip = at.child("ip");
-    let address = addresses::address(shown, &ip, errors);
-    if !text(value, "hostname").is_empty() {
-        named(names::label, text(value, "hostname"), &at.child("hostname"), errors);
+    let address = addresses::parse_address(shown, &ip, errors);
+    if !get_text(value, "hostname").is_empty() {
+        validate_name(
+            names::find_label_errors,
+            get_text(value, "hostname"),
+            &at.child("hostname"),
+            errors,
+        );
     }
     if value.get("nodeName").is_some() {
-        named(names::subdomain, text(value, "nodeName"), &at.child("nodeName"), errors);
+        validate_name(
+            names::find_subdomain_errors,
+            get_text(value, "nodeName"),
+            &at.child("nodeName"),
+            errors,
+        );
     }
     match address {
-        Some(address) => addresses::not_special(address, shown, &ip, errors),
+        Some(address) => addresses::validate_reachable(address, shown, &ip, errors),
         None => errors.push(FieldError::invalid(&ip, shown, "must be a valid IP address")),
     }
 }

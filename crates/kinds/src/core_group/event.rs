@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kind::{Kind, rename};
+use crate::kind::{Kind, set_api_version};
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{named, text};
+use crate::schema::validation::{get_text, validate_name};
 use crate::schema::{FieldError, FieldPath};
 use crate::table::{cells, duration};
 
@@ -59,15 +59,15 @@ pub(crate) fn convert(object: Value, wanted: &str) -> Value {
         (key.into_owned(), value)
     });
     let mut event = Value::Object(renamed.collect());
-    rename(&mut event, wanted);
+    set_api_version(&mut event, wanted);
     event
 }
 
 /// Shows the table cells of an Event in either form.
 pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let since = |pointer: &str| {
-        let time = cells::text(object, pointer);
-        (!time.is_empty()).then(|| duration::since(time, now))
+        let time = cells::get_text(object, pointer);
+        (!time.is_empty()).then(|| duration::format_since(time, now))
     };
     // The two groups share storage and differ in names.
     let first_of = |pointers: &[&str]| {
@@ -80,20 +80,20 @@ pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let mut last = since("/lastTimestamp")
         .or_else(|| since("/deprecatedLastTimestamp"))
         .unwrap_or_else(|| first.clone());
-    let mut count = cells::number(object, "/count")
-        .max(cells::number(object, "/deprecatedCount"))
+    let mut count = cells::get_number(object, "/count")
+        .max(cells::get_number(object, "/deprecatedCount"))
         .max(1);
     if object.get("series").is_some_and(|series| !series.is_null()) {
         last = first_of(&["/series/lastObservedTime"]);
-        count = cells::number(object, "/series/count");
+        count = cells::get_number(object, "/series/count");
     }
     let involved = if object.get("involvedObject").is_some() {
         "/involvedObject"
     } else {
         "/regarding"
     };
-    let kind = cells::text(object, &format!("{involved}/kind")).to_lowercase();
-    let name = cells::text(object, &format!("{involved}/name"));
+    let kind = cells::get_text(object, &format!("{involved}/kind")).to_lowercase();
+    let name = cells::get_text(object, &format!("{involved}/name"));
     let target = if name.is_empty() {
         kind
     } else {
@@ -104,16 +104,16 @@ pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     } else {
         "/deprecatedSource"
     };
-    let component = cells::or(
-        cells::text(object, &format!("{source}/component")),
-        cells::or(
-            cells::text(object, "/reportingComponent"),
-            cells::text(object, "/reportingController"),
+    let component = cells::non_empty_or(
+        cells::get_text(object, &format!("{source}/component")),
+        cells::non_empty_or(
+            cells::get_text(object, "/reportingComponent"),
+            cells::get_text(object, "/reportingController"),
         ),
     );
-    let host = cells::or(
-        cells::text(object, &format!("{source}/host")),
-        cells::text(object, "/reportingInstance"),
+    let host = cells::non_empty_or(
+        cells::get_text(object, &format!("{source}/host")),
+        cells::get_text(object, "/reportingInstance"),
     );
     let source = if host.is_empty() {
         component.to_owned()
@@ -122,17 +122,17 @@ pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     };
     vec![
         last.into(),
-        cells::text(object, "/type").into(),
-        cells::text(object, "/reason").into(),
+        cells::get_text(object, "/type").into(),
+        cells::get_text(object, "/reason").into(),
         target.into(),
-        cells::text(object, &format!("{involved}/fieldPath")).into(),
+        cells::get_text(object, &format!("{involved}/fieldPath")).into(),
         source.into(),
-        cells::or(cells::text(object, "/message"), cells::text(object, "/note"))
+        cells::non_empty_or(cells::get_text(object, "/message"), cells::get_text(object, "/note"))
             .trim()
             .into(),
         first.into(),
         count.into(),
-        cells::text(object, "/metadata/name").into(),
+        cells::get_text(object, "/metadata/name").into(),
     ]
 }
 
@@ -140,11 +140,11 @@ pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     validate_namespace(value, "involvedObject", errors);
     // An Event with `eventTime` must follow the newer rules.
-    if text(value, "eventTime").is_empty() {
+    if get_text(value, "eventTime").is_empty() {
         return;
     }
-    reporter(value, "reportingComponent", errors);
-    required(value, &["reportingInstance", "action", "reason"], errors);
+    validate_reporter(value, "reportingComponent", errors);
+    validate_required(value, &["reportingInstance", "action", "reason"], errors);
 }
 
 /// Checks the namespace of an Event. It must be the namespace of the object that the Event is about. An Event about a
@@ -156,7 +156,7 @@ pub(crate) fn validate_namespace(value: &Value, field: &str, errors: &mut Vec<Fi
         .unwrap_or_default();
     let about = value
         .get(field)
-        .map(|object| text(object, "namespace"))
+        .map(|object| get_text(object, "namespace"))
         .unwrap_or_default();
     let elsewhere = about.is_empty() && matches!(own, "default" | "kube-system");
     if !own.is_empty() && about != own && !elsewhere {
@@ -166,14 +166,14 @@ pub(crate) fn validate_namespace(value: &Value, field: &str, errors: &mut Vec<Fi
 }
 
 /// Checks that the reporter of an event is a qualified name.
-pub(crate) fn reporter(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
-    required(value, &[field], errors);
-    named(qualified_name, text(value, field), &FieldPath::new(field), errors);
+pub(crate) fn validate_reporter(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
+    validate_required(value, &[field], errors);
+    validate_name(qualified_name, get_text(value, field), &FieldPath::new(field), errors);
 }
 
-pub(crate) fn required(value: &Value, fields: &[&str], errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_required(value: &Value, fields: &[&str], errors: &mut Vec<FieldError>) {
     for field in fields {
-        if text(value, field).is_empty() {
+        if get_text(value, field).is_empty() {
             errors.push(FieldError::required(*field, ""));
         }
     }

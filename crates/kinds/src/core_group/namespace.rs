@@ -7,7 +7,7 @@ use crate::kind::Kind;
 use crate::object::ObjectExt;
 use crate::schema::validation::metadata::{self, qualified_name};
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::{items, named, text};
+use crate::schema::validation::{get_text, list_items, validate_name};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
@@ -17,9 +17,9 @@ pub(super) static NAMESPACE: Kind = Kind {
     selectable_fields: &["status.phase"],
     is_answered_when_deleted: true,
     holds_objects: true,
-    prepare_create: |_, object| begin(object),
+    prepare_create: |_, object| activate_namespace(object),
     prepare_update: |request, live, new| keep_spec(request.subresource, live, new),
-    prepare_delete: |object, _| end(object),
+    prepare_delete: |object, _| set_terminating(object),
     defaults: |_, object| fill_in(object),
     validate,
     validate_status: |value, _, errors| validate_phase(value, errors),
@@ -49,7 +49,7 @@ fn warn_of_pod_security(new: &Value, old: Option<&Value>) -> Option<String> {
     })
 }
 
-fn begin(object: &mut Value) {
+fn activate_namespace(object: &mut Value) {
     if let Some(map) = object.as_object_mut() {
         map.insert("status".to_owned(), json!({"phase": "Active"}));
         let spec = map.entry("spec").or_insert_with(|| json!({}));
@@ -65,7 +65,7 @@ fn begin(object: &mut Value) {
             finalizers.push(json!("kubernetes"));
         }
     }
-    label(object);
+    set_name_label(object);
 }
 
 fn keep_spec(subresource: Option<&str>, live: &Value, new: &mut Value) {
@@ -77,10 +77,10 @@ fn keep_spec(subresource: Option<&str>, live: &Value, new: &mut Value) {
             None => map.remove("spec"),
         };
     }
-    label(new);
+    set_name_label(new);
 }
 
-fn end(object: &mut Value) {
+fn set_terminating(object: &mut Value) {
     object.remove_meta("deletionGracePeriodSeconds");
     if let Some(map) = object.as_object_mut() {
         let status = map.entry("status").or_insert_with(|| json!({}));
@@ -90,7 +90,7 @@ fn end(object: &mut Value) {
     }
 }
 
-fn label(object: &mut Value) {
+fn set_name_label(object: &mut Value) {
     let name = object.name().to_owned();
     if let Some(metadata) = object.metadata_mut() {
         let labels = metadata.entry("labels").or_insert_with(|| json!({}));
@@ -105,7 +105,7 @@ fn label(object: &mut Value) {
 
 fn fill_in(object: &mut Map<String, Value>) {
     if let Some(metadata) = defaults::object_at(object, "metadata") {
-        let name = defaults::text(metadata, "name").to_owned();
+        let name = defaults::get_text(metadata, "name").to_owned();
         if !name.is_empty()
             && let Some(labels) = defaults::object_at(metadata, "labels")
         {
@@ -118,17 +118,17 @@ fn fill_in(object: &mut Map<String, Value>) {
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let phase = cells::text(object, "/status/phase");
-    vec![cells::name(object), phase.into(), cells::age(object, now)]
+    let phase = cells::get_text(object, "/status/phase");
+    vec![cells::name_cell(object), phase.into(), cells::format_age(object, now)]
 }
 
 /// Checks the finalizers that hold a namespace until it is empty.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&Value::Null);
     let at = FieldPath::new("spec").child("finalizers");
-    for (finalizer, _) in items(spec, "finalizers", &FieldPath::new("spec")) {
+    for (finalizer, _) in list_items(spec, "finalizers", &FieldPath::new("spec")) {
         let name = finalizer.as_str().unwrap_or_default();
-        named(qualified_name, name, &at, errors);
+        validate_name(qualified_name, name, &at, errors);
         metadata::standard_finalizer(name, &at, errors);
     }
 }
@@ -144,7 +144,7 @@ fn validate_phase(namespace: &Value, errors: &mut Vec<FieldError>) {
     } else {
         ("Active", "empty")
     };
-    let found = text(status, "phase");
+    let found = get_text(status, "phase");
     if found != wanted {
         let detail = format!("may only be '{wanted}' if `deletionTimestamp` is {when}");
         errors.push(FieldError::invalid("status.Phase", found, detail));

@@ -24,10 +24,10 @@ pub(super) static NODE: Kind = Kind {
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ready = cells::list(object, "/status/conditions")
+    let ready = cells::list_items(object, "/status/conditions")
         .iter()
-        .find(|condition| cells::text(condition, "/type") == "Ready");
-    let mut status = match ready.map(|condition| cells::text(condition, "/status")) {
+        .find(|condition| cells::get_text(condition, "/type") == "Ready");
+    let mut status = match ready.map(|condition| cells::get_text(condition, "/status")) {
         Some("True") => "Ready".to_owned(),
         Some(_) => "NotReady".to_owned(),
         None => "Unknown".to_owned(),
@@ -51,23 +51,23 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     roles.sort_unstable();
     roles.dedup();
     let address = |kind: &str| {
-        let found = cells::list(object, "/status/addresses")
+        let found = cells::list_items(object, "/status/addresses")
             .iter()
-            .find(|address| cells::text(address, "/type") == kind);
-        Value::from(found.map_or(cells::NONE, |address| cells::text(address, "/address")))
+            .find(|address| cells::get_text(address, "/type") == kind);
+        Value::from(found.map_or(cells::NONE, |address| cells::get_text(address, "/address")))
     };
     let info = |field: &str| {
-        Value::from(cells::or(
-            cells::text(object, &format!("/status/nodeInfo/{field}")),
+        Value::from(cells::non_empty_or(
+            cells::get_text(object, &format!("/status/nodeInfo/{field}")),
             "<unknown>",
         ))
     };
     vec![
-        cells::text(object, "/metadata/name").into(),
+        cells::get_text(object, "/metadata/name").into(),
         status.into(),
-        cells::or(&roles.join(","), cells::NONE).into(),
-        cells::age(object, now),
-        cells::text(object, "/status/nodeInfo/kubeletVersion").into(),
+        cells::non_empty_or(&roles.join(","), cells::NONE).into(),
+        cells::format_age(object, now),
+        cells::get_text(object, "/status/nodeInfo/kubeletVersion").into(),
         address("InternalIP"),
         address("ExternalIP"),
         info("osImage"),

@@ -26,12 +26,12 @@ pub(super) static POD_TEMPLATE: Kind = Kind {
 };
 
 fn show(object: &Value) -> Vec<Value> {
-    let [names, images] = cells::containers(object, "/template/spec/containers");
+    let [names, images] = cells::format_containers(object, "/template/spec/containers");
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         names,
         images,
-        cells::labels(object, "/template/metadata/labels").into(),
+        cells::format_labels(object, "/template/metadata/labels").into(),
     ]
 }
 
@@ -39,5 +39,5 @@ static NOTHING: Value = Value::Null;
 
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     let template = value.get("template").unwrap_or(&NOTHING);
-    pods::template(template, &ExtraVolumes::new(), &FieldPath::new("template"), errors);
+    pods::validate_template(template, &ExtraVolumes::new(), &FieldPath::new("template"), errors);
 }

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core_group::pod::counts::{Counts, counted};
-use crate::core_group::pod::owners::{have, lasting, mismatch};
+use crate::core_group::pod::counts::{Counts, validate_counts};
+use crate::core_group::pod::owners::{have_labels, report_selector_mismatch, validate_endless_template};
 use crate::core_group::pod::template::{self, TEMPLATE};
 use crate::core_group::pod::validation as pods;
 use crate::core_group::pod::validation::ExtraVolumes;
 use crate::kind::{Generation, Kind};
-use crate::schema::validation::{empty, non_negative};
+use crate::schema::validation::{is_empty_field, non_negative};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
@@ -38,13 +38,13 @@ pub(super) static REPLICATION_CONTROLLER: Kind = Kind {
     drop_disabled: template::drop_disabled_of_template,
     defaults: |_, object| fill_in(object),
     validate,
-    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
+    validate_status: |value, old, errors| validate_counts(&COUNTS, value, old, errors),
     warnings: |object, live| {
         if template::has_same_generation(object, live) {
             return Vec::new();
         }
         // The real server looks at the former template of a changed one.
-        template::warnings(live.unwrap_or(object))
+        template::list_warnings(live.unwrap_or(object))
     },
     cells: show_replicas,
     is_counted_by_plural: true,
@@ -78,23 +78,23 @@ pub(crate) fn fill_in_labels(object: &mut Map<String, Value>, labels: Value) {
 
 /// Shows the table cells of a controller with a number of Pods.
 pub(crate) fn show_replicas(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = cells::containers(object, cells::CONTAINERS);
+    let [names, images] = cells::format_containers(object, cells::CONTAINERS);
     let plain = object
         .pointer("/spec/selector")
         .is_some_and(|found| found.get("matchLabels").is_none() && found.get("matchExpressions").is_none());
     vec![
-        cells::name(object),
-        cells::number(object, "/spec/replicas").into(),
-        cells::number(object, "/status/replicas").into(),
-        cells::number(object, "/status/readyReplicas").into(),
-        cells::age(object, now),
+        cells::name_cell(object),
+        cells::get_number(object, "/spec/replicas").into(),
+        cells::get_number(object, "/status/replicas").into(),
+        cells::get_number(object, "/status/readyReplicas").into(),
+        cells::format_age(object, now),
         names,
         images,
         // A ReplicationController's selector is a map.
         if plain {
-            cells::labels(object, "/spec/selector")
+            cells::format_labels(object, "/spec/selector")
         } else {
-            cells::selector(object, "/spec/selector")
+            cells::format_selector(object, "/spec/selector")
         }
         .into(),
     ]
@@ -108,7 +108,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
 
 fn replication_controller(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     non_negative(spec, "minReadySeconds", path, errors);
-    if empty(spec, "selector") {
+    if is_empty_field(spec, "selector") {
         errors.push(FieldError::required(path.child("selector"), ""));
     }
     if spec.get("replicas").is_none() {
@@ -121,9 +121,9 @@ fn replication_controller(spec: &Value, path: &FieldPath, errors: &mut Vec<Field
         return;
     };
     let labels = template.pointer("/metadata/labels").unwrap_or(&NOTHING);
-    if !have(labels, spec.get("selector").and_then(Value::as_object)) {
-        mismatch(template, &at, errors);
+    if !have_labels(labels, spec.get("selector").and_then(Value::as_object)) {
+        report_selector_mismatch(template, &at, errors);
     }
-    pods::template(template, &ExtraVolumes::new(), &at, errors);
-    lasting(template, "ReplicationController", &at, errors);
+    pods::validate_template(template, &ExtraVolumes::new(), &at, errors);
+    validate_endless_template(template, "ReplicationController", &at, errors);
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::data;
 use crate::kind::Kind;
-use crate::schema::validation::{immutable, text};
+use crate::schema::validation::{get_text, validate_immutable};
 use crate::schema::{FieldError, FieldPath, defaults, json_syntax};
 use crate::table::cells;
 
@@ -22,7 +22,7 @@ pub(super) static SECRET: Kind = Kind {
     defaults: |_, object| fill_in(object),
     validate,
     validate_update: |value, old, errors| {
-        immutable(value, old, "type", &FieldPath::default(), errors);
+        validate_immutable(value, old, "type", &FieldPath::default(), errors);
         data::check_immutable(value, old, errors);
     },
     cells: show,
@@ -74,20 +74,20 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     };
-    match text(value, "type") {
+    match get_text(value, "type") {
         "kubernetes.io/tls" => require(&["tls.crt", "tls.key"]),
-        "kubernetes.io/dockercfg" => docker(data, ".dockercfg", errors),
-        "kubernetes.io/dockerconfigjson" => docker(data, ".dockerconfigjson", errors),
+        "kubernetes.io/dockercfg" => validate_docker_config(data, ".dockercfg", errors),
+        "kubernetes.io/dockerconfigjson" => validate_docker_config(data, ".dockerconfigjson", errors),
         "kubernetes.io/basic-auth" if data.get("username").is_none() && data.get("password").is_none() => {
             require(&["username", "password"]);
         }
-        "kubernetes.io/ssh-auth" if text(data, "ssh-privatekey").is_empty() => {
+        "kubernetes.io/ssh-auth" if get_text(data, "ssh-privatekey").is_empty() => {
             errors.push(FieldError::required(path.key("ssh-privatekey"), ""));
         }
         "kubernetes.io/service-account-token" => {
             const ANNOTATION: &str = "kubernetes.io/service-account.name";
             let annotations = value.pointer("/metadata/annotations").unwrap_or(&NOTHING);
-            if text(annotations, ANNOTATION).is_empty() {
+            if get_text(annotations, ANNOTATION).is_empty() {
                 errors.push(FieldError::required(
                     FieldPath::new("metadata").child("annotations").key(ANNOTATION),
                     "",
@@ -98,7 +98,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn docker(data: &Value, key: &str, errors: &mut Vec<FieldError>) {
+fn validate_docker_config(data: &Value, key: &str, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("data").key(key);
     let Some(content) = data.get(key).and_then(Value::as_str) else {
         errors.push(FieldError::required(path, ""));
@@ -107,16 +107,16 @@ fn docker(data: &Value, key: &str, errors: &mut Vec<FieldError>) {
     let bytes = STANDARD.decode(content).unwrap_or_default();
     let problem = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_)) => return,
-        _ => json_syntax::fault(&bytes).unwrap_or_else(|| "must be a JSON object".to_owned()),
+        _ => json_syntax::find_syntax_error(&bytes).unwrap_or_else(|| "must be a JSON object".to_owned()),
     };
     errors.push(FieldError::invalid(path, "<secret contents redacted>", problem));
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![
-        cells::name(object),
-        cells::text(object, "/type").into(),
+        cells::name_cell(object),
+        cells::get_text(object, "/type").into(),
         cells::size(object, "/data").into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }

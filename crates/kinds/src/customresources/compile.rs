@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use structured_merge::{Schema, Typing};
 
-use super::{CUSTOM, CustomSchema, columns, priority, versions};
+use super::{CUSTOM, CustomSchema, list_versions, make_columns, version_priority};
 use crate::kind::{CustomKind, Origin, Resource, ScalePaths, Subresource, Types};
 use crate::object::ObjectExt;
 use crate::schema::ObjectSchema;
@@ -25,20 +25,20 @@ const VERBS: [&str; 8] = [
 
 /// Returns the resources of an established definition.
 #[must_use]
-pub fn compile(definition: &Value) -> Vec<Resource> {
+pub fn compile_definition(definition: &Value) -> Vec<Resource> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/status/acceptedNames/plural"));
-    let served: Vec<&Value> = versions(definition)
+    let served: Vec<&Value> = list_versions(definition)
         .filter(|version| version.get("served") == Some(&json!(true)))
         .collect();
-    let storage = versions(definition)
+    let storage = list_versions(definition)
         .find(|version| version.get("storage") == Some(&json!(true)))
         .map(name_of)
         .unwrap_or_default();
-    let typings: Vec<(String, Typing)> = versions(definition)
-        .map(|version| (format!("{group}/{}", name_of(version)), typing(version)))
+    let typings: Vec<(String, Typing)> = list_versions(definition)
+        .map(|version| (format!("{group}/{}", name_of(version)), compile_typing(version)))
         .collect();
-    let schemas: BTreeMap<String, Arc<dyn ObjectSchema>> = versions(definition)
+    let schemas: BTreeMap<String, Arc<dyn ObjectSchema>> = list_versions(definition)
         .filter_map(|version| {
             let schema = CustomSchema::new(definition, name_of(version))?;
             Some((
@@ -48,7 +48,7 @@ pub fn compile(definition: &Value) -> Vec<Resource> {
         })
         .collect();
     let schemas = Arc::new(schemas);
-    let with_status: Vec<String> = versions(definition)
+    let with_status: Vec<String> = list_versions(definition)
         .filter(|version| {
             ["served", "storage"]
                 .iter()
@@ -70,11 +70,11 @@ pub fn compile(definition: &Value) -> Vec<Resource> {
             terminating: definition.is_deleting(),
             selectable_fields: selectable_fields(version),
             with_status: with_status.clone(),
-            deprecation: deprecation(definition, version),
-            scale: scale(version),
+            deprecation: deprecation_message(definition, version),
+            scale: read_scale_paths(version),
             schema,
             schemas: schemas.clone(),
-            columns: Columns::Custom(columns(definition, name_of(version))),
+            columns: Columns::Custom(make_columns(definition, name_of(version))),
             typing: typing.clone(),
             types: types.clone(),
         };
@@ -89,7 +89,7 @@ pub fn compile(definition: &Value) -> Vec<Resource> {
             short_names: list(definition.pointer("/status/acceptedNames/shortNames")),
             categories: list(definition.pointer("/status/acceptedNames/categories")),
             verbs: VERBS.map(str::to_owned).to_vec(),
-            subresources: subresources(version, &custom, text("/status/acceptedNames/kind")),
+            subresources: make_subresources(version, &custom, text("/status/acceptedNames/kind")),
             stored_as: (group.to_owned(), plural.to_owned()),
             storage_api_version: format!("{group}/{storage}"),
             behavior: &CUSTOM,
@@ -114,7 +114,7 @@ fn list(value: Option<&Value>) -> Vec<String> {
 }
 
 /// Returns the type of a version. If the schema has no readable types, every map is granular and every list atomic.
-fn typing(version: &Value) -> Typing {
+fn compile_typing(version: &Value) -> Typing {
     version
         .pointer("/schema/openAPIV3Schema")
         .and_then(|schema| Schema::from_structural(schema).ok())
@@ -122,7 +122,7 @@ fn typing(version: &Value) -> Typing {
 }
 
 /// Returns the deprecation message of the definition, or else Kubernetes' own, which points to the best version that is not deprecated.
-fn deprecation(definition: &Value, version: &Value) -> Option<String> {
+fn deprecation_message(definition: &Value, version: &Value) -> Option<String> {
     let is_deprecated = |version: &Value| version.get("deprecated") == Some(&json!(true));
     if !is_deprecated(version) {
         return None;
@@ -133,12 +133,12 @@ fn deprecation(definition: &Value, version: &Value) -> Option<String> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
     let name = name_of(version);
-    let mut better: Vec<&str> = versions(definition)
+    let mut better: Vec<&str> = list_versions(definition)
         .filter(|other| other.get("served") == Some(&json!(true)) && !is_deprecated(other))
         .map(name_of)
-        .filter(|other| priority(other) < priority(name))
+        .filter(|other| version_priority(other) < version_priority(name))
         .collect();
-    better.sort_by_key(|name| priority(name));
+    better.sort_by_key(|name| version_priority(name));
     let advice = better.first().map(|best| format!("; use {group}/{best} {kind}"));
     Some(format!(
         "{group}/{name} {kind} is deprecated{}",
@@ -157,7 +157,7 @@ fn selectable_fields(version: &Value) -> Vec<String> {
         .collect()
 }
 
-fn scale(version: &Value) -> Option<ScalePaths> {
+fn read_scale_paths(version: &Value) -> Option<ScalePaths> {
     let scale = version.pointer("/subresources/scale")?;
     let path = |key: &str| {
         scale
@@ -172,7 +172,7 @@ fn scale(version: &Value) -> Option<ScalePaths> {
     })
 }
 
-fn subresources(version: &Value, custom: &CustomKind, kind: &str) -> Vec<Subresource> {
+fn make_subresources(version: &Value, custom: &CustomKind, kind: &str) -> Vec<Subresource> {
     let verbs = || ["get", "patch", "update"].map(str::to_owned).to_vec();
     let mut subresources = Vec::new();
     if version.pointer("/subresources/status").is_some() {

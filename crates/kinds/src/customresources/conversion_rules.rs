@@ -6,7 +6,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 
-use super::{names, text};
+use super::{get_text, names};
 use crate::schema::validation::names as name_rules;
 use crate::schema::validation::{webhook_service, webhook_url};
 use crate::schema::{FieldError, FieldPath};
@@ -21,7 +21,7 @@ pub(super) fn check(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
         return;
     };
     let path = FieldPath::new("spec").child("conversion");
-    let strategy = text(conversion, "strategy");
+    let strategy = get_text(conversion, "strategy");
     if strategy != "None" && spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) {
         let detail = "must be None if spec.preserveUnknownFields is true";
         errors.push(FieldError::invalid(path.child("strategy"), strategy, detail));
@@ -47,9 +47,9 @@ pub(super) fn check(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
                 &config_path,
                 "required when strategy is set to Webhook",
             )),
-            Some(config) => self::config(config, old, &config_path, errors),
+            Some(config) => self::validate_client_config(config, old, &config_path, errors),
         }
-        self::versions(&versions, old, &versions_path, errors);
+        self::validate_review_versions(&versions, old, &versions_path, errors);
         return;
     }
     let detail = "should not be set when strategy is not set to Webhook";
@@ -73,7 +73,7 @@ fn review_versions(conversion: &Value) -> Vec<&str> {
     versions.map(|version| version.as_str().unwrap_or_default()).collect()
 }
 
-fn config(config: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_client_config(config: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let url = config.get("url").and_then(Value::as_str);
     let service = config.get("service").filter(|service| service.is_object());
     match (url, service) {
@@ -83,18 +83,18 @@ fn config(config: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut Ve
             let mut swapped = service.clone();
             if let Some(map) = swapped.as_object_mut() {
                 for (field, other) in [("name", "namespace"), ("namespace", "name")] {
-                    map.insert(field.to_owned(), Value::from(text(service, other)));
+                    map.insert(field.to_owned(), Value::from(get_text(service, other)));
                 }
             }
             webhook_service(&swapped, &path.child("service"), errors);
         }
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
     }
-    let bundle = text(config, "caBundle");
+    let bundle = get_text(config, "caBundle");
     // A definition that is not yet established may be completed later, and an old error may stay.
     let lenient = old.is_none_or(|old| {
         let before = old.pointer("/spec/conversion").and_then(client_config);
-        !names::is_established(old) || before.is_some_and(|before| bundle_fault(text(before, "caBundle")).is_some())
+        !names::is_established(old) || before.is_some_and(|before| bundle_fault(get_text(before, "caBundle")).is_some())
     });
     if let Some(fault) = bundle_fault(bundle).filter(|_| !lenient) {
         errors.push(FieldError::invalid(path.child("caBundle"), bundle, fault));
@@ -111,7 +111,7 @@ fn bundle_fault(bundle: &str) -> Option<String> {
     (!readable).then(|| "unable to load root certificates: unable to parse bytes as PEM block".to_owned())
 }
 
-fn versions(versions: &[&str], old: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_review_versions(versions: &[&str], old: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if versions.is_empty() {
         errors.push(FieldError::required(path, ""));
         return;

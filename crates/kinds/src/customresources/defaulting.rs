@@ -54,11 +54,11 @@ pub fn plain_numbers(value: &mut Value) {
 pub(super) fn default_object(root: &Node, object: &mut Map<String, Value>) {
     // The object's own metadata is not the schema's business.
     let metadata = object.remove_entry("metadata");
-    fields(root, object);
+    default_fields(root, object);
     object.extend(metadata);
 }
 
-fn fields(node: &Node, object: &mut Map<String, Value>) {
+fn default_fields(node: &Node, object: &mut Map<String, Value>) {
     for (name, property) in &node.properties {
         let null = object.get(name).is_some_and(Value::is_null);
         if null && !property.nullable && property.default.is_some() {
@@ -88,7 +88,7 @@ fn fields(node: &Node, object: &mut Map<String, Value>) {
 
 fn default(node: &Node, value: &mut Value) {
     match value {
-        Value::Object(object) => fields(node, object),
+        Value::Object(object) => default_fields(node, object),
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for item in items {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{conversion_rules, names, rule_checks, schema_rules, structural_rules, text, versions};
+use super::{conversion_rules, get_text, list_versions, names, rule_checks, schema_rules, structural_rules};
 use crate::schema::validation::names as name_rules;
 use crate::schema::{FieldError, FieldPath};
 
@@ -21,7 +21,7 @@ pub fn validate_definition(definition: &Value) -> Vec<FieldError> {
         spec.pointer("/names/plural")
             .and_then(Value::as_str)
             .unwrap_or_default(),
-        text(spec, "group")
+        get_text(spec, "group")
     );
     if name != wanted {
         errors.push(FieldError::invalid(
@@ -30,9 +30,9 @@ pub fn validate_definition(definition: &Value) -> Vec<FieldError> {
             "must be spec.names.plural+\".\"+spec.group",
         ));
     }
-    self::spec(spec, None, &mut errors);
+    self::validate_spec(spec, None, &mut errors);
     stored_versions(definition, &mut errors);
-    approval(definition, None, &mut errors);
+    validate_approval(definition, None, &mut errors);
     if spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) {
         let detail =
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
@@ -46,7 +46,7 @@ pub fn validate_definition_update(definition: &Value, old: &Value) -> Vec<FieldE
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
-    self::spec(spec, Some(old), &mut errors);
+    self::validate_spec(spec, Some(old), &mut errors);
     let mut fixed = vec!["group", "names/plural"];
     if names::is_established(old) {
         fixed.extend(["scope", "names/kind"]);
@@ -64,12 +64,12 @@ pub fn validate_definition_update(definition: &Value, old: &Value) -> Vec<FieldE
         }
     }
     stored_versions(definition, &mut errors);
-    approval(definition, Some(old), &mut errors);
+    validate_approval(definition, Some(old), &mut errors);
     errors
 }
 
 /// Hoists fields that all versions share. Errors in them are reported where version one of the API kept them: above the versions.
-fn hoisted(spec: &Value, field: &str) -> bool {
+fn is_hoisted(spec: &Value, field: &str) -> bool {
     let list = spec
         .get("versions")
         .and_then(Value::as_array)
@@ -91,10 +91,10 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn spec(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
-    let group = text(spec, "group");
-    let complaints = name_rules::subdomain(group);
+    let group = get_text(spec, "group");
+    let complaints = name_rules::find_subdomain_errors(group);
     if group.is_empty() {
         errors.push(FieldError::required(path.child("group"), ""));
     } else if !complaints.is_empty() {
@@ -106,7 +106,7 @@ fn spec(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
             "should be a domain with at least one dot",
         ));
     }
-    match text(spec, "scope") {
+    match get_text(spec, "scope") {
         "Cluster" | "Namespaced" => {}
         "" => errors.push(FieldError::required(path.child("scope"), "")),
         other => errors.push(FieldError::not_supported(
@@ -121,7 +121,7 @@ fn spec(spec: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(path.child("preserveUnknownFields"), true, detail));
     }
     version_list(spec, &path, errors);
-    self::names(spec.get("names").unwrap_or(&NOTHING), &path.child("names"), errors);
+    self::validate_names(spec.get("names").unwrap_or(&NOTHING), &path.child("names"), errors);
     conversion_rules::check(spec, old, errors);
 }
 
@@ -149,7 +149,7 @@ fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default();
-    let shared = |field: &str| hoisted(spec, field);
+    let shared = |field: &str| is_hoisted(spec, field);
     let (schemas, subresources, columns) = (
         shared("schema"),
         shared("subresources"),
@@ -164,17 +164,17 @@ fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         let has_status = version.pointer("/subresources/status").is_some();
         match schema {
             None => errors.push(FieldError::required(at.child("schema").child("openAPIV3Schema"), "")),
-            Some(schema) if !schemas => self::schema(schema, has_status, &at.child("schema"), errors),
+            Some(schema) if !schemas => self::validate_schema(schema, has_status, &at.child("schema"), errors),
             Some(schema) if index == 0 => {
                 // If a version has a status, one error counts for all versions.
                 let has_status = list
                     .iter()
                     .any(|version| version.pointer("/subresources/status").is_some());
-                self::schema(schema, has_status, &path.child("validation"), errors);
+                self::validate_schema(schema, has_status, &path.child("validation"), errors);
             }
             Some(_) => {}
         }
-        let name = text(version, "name");
+        let name = get_text(version, "name");
         let complaints = label_1035(name);
         if !complaints.is_empty() {
             errors.push(FieldError::invalid(at.child("name"), name, complaints.clone()));
@@ -183,15 +183,15 @@ fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             }
         }
         if version.get("deprecationWarning").is_some() {
-            deprecation(version, &at, errors);
+            validate_deprecation(version, &at, errors);
         }
         let base = if subresources { path } else { &at };
         if !subresources || index == 0 {
-            self::subresources(version, &base.child("subresources"), errors);
+            self::validate_subresources(version, &base.child("subresources"), errors);
         }
         let base = if columns { path } else { &at };
         if !columns || index == 0 {
-            self::columns(version, &base.child("additionalPrinterColumns"), errors);
+            self::validate_columns(version, &base.child("additionalPrinterColumns"), errors);
         }
         let (base, whole) = if shared("selectableFields") {
             (path, index == 0)
@@ -199,14 +199,14 @@ fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             (&at, true)
         };
         if whole {
-            selectable(version, schema, &base.child("selectableFields"), errors);
+            validate_selectable_fields(version, schema, &base.child("selectableFields"), errors);
         }
     }
     let shown = || {
         let parts: Vec<String> = list.iter().map(shown_version).collect();
         crate::schema::Shown::Verbatim(format!("[{}]", parts.join(",")))
     };
-    let mut seen: Vec<&str> = list.iter().map(|version| text(version, "name")).collect();
+    let mut seen: Vec<&str> = list.iter().map(|version| get_text(version, "name")).collect();
     seen.sort_unstable();
     let count = seen.len();
     seen.dedup();
@@ -243,7 +243,7 @@ fn shown_version(version: &Value) -> String {
     )
 }
 
-fn schema(schema: &Value, has_status: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_schema(schema: &Value, has_status: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let at = path.child("openAPIV3Schema");
     if has_status {
         schema_rules::root_with_status(schema, &at, errors);
@@ -259,7 +259,7 @@ fn schema(schema: &Value, has_status: bool, path: &FieldPath, errors: &mut Vec<F
         let before = errors.len();
         structural_rules::check(schema, &at, errors);
         if errors.len() == before {
-            schema_rules::defaults(schema, &at, errors);
+            schema_rules::validate_defaults(schema, &at, errors);
         }
         sound = errors.len() == before;
     }
@@ -277,15 +277,15 @@ fn label_1035(name: &str) -> String {
         complaints.push("must be no more than 63 characters".to_owned());
     }
     let starts = name.starts_with(|first: char| first.is_ascii_lowercase());
-    if !starts || !name_rules::label(name).is_empty() {
+    if !starts || !name_rules::find_label_errors(name).is_empty() {
         complaints.push("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')".to_owned());
     }
     complaints.join(",")
 }
 
-fn names(names: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_names(names: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["plural", "singular", "kind", "listKind"] {
-        let name = text(names, field);
+        let name = get_text(names, field);
         let complaint = label_1035(&name.to_lowercase());
         if name.is_empty() {
             errors.push(FieldError::required(path.child(field), ""));
@@ -311,8 +311,8 @@ fn names(names: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    let kind = text(names, "kind");
-    if !kind.is_empty() && kind == text(names, "listKind") {
+    let kind = get_text(names, "kind");
+    if !kind.is_empty() && kind == get_text(names, "listKind") {
         errors.push(FieldError::invalid(
             path.child("listKind"),
             kind,
@@ -321,8 +321,8 @@ fn names(names: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn deprecation(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let warning = text(version, "deprecationWarning");
+fn validate_deprecation(version: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let warning = get_text(version, "deprecationWarning");
     let mut complain = |words: &str| errors.push(FieldError::invalid(at.child("deprecationWarning"), warning, words));
     if version.get("deprecated") != Some(&Value::Bool(true)) {
         complain("can only be set for deprecated versions");
@@ -346,13 +346,13 @@ fn simple_path(path: &str) -> Option<&'static str> {
     }
 }
 
-fn subresources(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_subresources(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(scale) = version.pointer("/subresources/scale") else {
         return;
     };
     for (field, prefix) in [("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")] {
         let at = path.child("scale").child(field);
-        let value = text(scale, field);
+        let value = get_text(scale, field);
         if value.is_empty() {
             errors.push(FieldError::required(at, ""));
         } else if let Some(complaint) = simple_path(value) {
@@ -362,7 +362,7 @@ fn subresources(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
             errors.push(FieldError::invalid(at, value, detail));
         }
     }
-    let selector = text(scale, "labelSelectorPath");
+    let selector = get_text(scale, "labelSelectorPath");
     let at = path.child("scale").child("labelSelectorPath");
     if let Some(complaint) = simple_path(selector).filter(|_| !selector.is_empty()) {
         errors.push(FieldError::invalid(at, selector, complaint));
@@ -375,7 +375,7 @@ fn subresources(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
     }
 }
 
-fn columns(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_columns(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] = [
         "byte",
@@ -395,17 +395,17 @@ fn columns(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         .enumerate()
     {
         let at = path.index(index);
-        if text(column, "name").is_empty() {
+        if get_text(column, "name").is_empty() {
             errors.push(FieldError::required(at.child("name"), ""));
         }
-        let kind = text(column, "type");
+        let kind = get_text(column, "type");
         let detail = format!("must be one of {}", TYPES.join(","));
         if kind.is_empty() {
             errors.push(FieldError::required(at.child("type"), detail));
         } else if !TYPES.contains(&kind) {
             errors.push(FieldError::invalid(at.child("type"), kind, detail));
         }
-        let format = text(column, "format");
+        let format = get_text(column, "format");
         if !format.is_empty() && !FORMATS.contains(&format) {
             errors.push(FieldError::invalid(
                 at.child("format"),
@@ -413,7 +413,7 @@ fn columns(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
                 format!("must be one of {}", FORMATS.join(",")),
             ));
         }
-        let json_path = text(column, "jsonPath");
+        let json_path = get_text(column, "jsonPath");
         if json_path.is_empty() {
             errors.push(FieldError::required(at.child("JSONPath"), ""));
         } else if let Some(complaint) = simple_path(json_path) {
@@ -422,7 +422,7 @@ fn columns(version: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn selectable(version: &Value, schema: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_selectable_fields(version: &Value, schema: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (index, field) in version
         .get("selectableFields")
         .and_then(Value::as_array)
@@ -431,7 +431,7 @@ fn selectable(version: &Value, schema: Option<&Value>, path: &FieldPath, errors:
         .enumerate()
     {
         let at = path.index(index).child("jsonPath");
-        let json_path = text(field, "jsonPath");
+        let json_path = get_text(field, "jsonPath");
         let Some(rest) = json_path.strip_prefix('.') else {
             let detail = format!("is an invalid path: expected [ or . but got: {json_path}");
             errors.push(FieldError::invalid(at, json_path, detail));
@@ -441,7 +441,7 @@ fn selectable(version: &Value, schema: Option<&Value>, path: &FieldPath, errors:
         for name in rest.split('.') {
             found = found.and_then(|schema| schema.get("properties")?.get(name));
         }
-        match found.map(|schema| text(schema, "type")) {
+        match found.map(|schema| get_text(schema, "type")) {
             None => errors.push(FieldError::invalid(at, json_path, "is an invalid path: does not refer to a valid field")),
             Some("string" | "integer" | "boolean") => {}
             Some(_) => errors.push(FieldError::invalid(at, json_path, "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.")),
@@ -465,8 +465,8 @@ fn stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
     };
     let known: Vec<&str> = stored.iter().filter_map(Value::as_str).collect();
     let mut present = Vec::new();
-    for version in versions(definition) {
-        let name = text(version, "name");
+    for version in list_versions(definition) {
+        let name = get_text(version, "name");
         present.push(name);
         if version.get("storage") == Some(&Value::Bool(true)) && !known.contains(&name) {
             errors.push(FieldError::invalid(
@@ -485,7 +485,7 @@ fn stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Groups of the Kubernetes community need an annotation with a link to their approval.
-fn approval(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn validate_approval(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = definition
         .pointer("/spec/group")

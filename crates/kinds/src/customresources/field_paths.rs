@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Returns the path as errors write it, `spec.ports[http]`; `None` if the schema has no such field.
-pub(super) fn normalized(path: &str, schema: &Value) -> Option<String> {
+pub(super) fn normalize_path(path: &str, schema: &Value) -> Option<String> {
     let mut written = String::new();
     let mut schema = schema;
     let mut rest = path;
@@ -15,7 +15,7 @@ pub(super) fn normalized(path: &str, schema: &Value) -> Option<String> {
             name = field.to_owned();
             rest = remaining;
         } else {
-            let (quoted, remaining) = quoted(rest.strip_prefix("['")?)?;
+            let (quoted, remaining) = parse_quoted_name(rest.strip_prefix("['")?)?;
             name = quoted;
             rest = remaining;
         }
@@ -41,7 +41,7 @@ pub(super) fn normalized(path: &str, schema: &Value) -> Option<String> {
 }
 
 /// Reads up to the closing quote and bracket; returns the name and the rest.
-fn quoted(text: &str) -> Option<(String, &str)> {
+fn parse_quoted_name(text: &str) -> Option<(String, &str)> {
     let mut name = String::new();
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {

@@ -39,28 +39,28 @@ pub(super) const KNOWN: [&str; 26] = [
 ];
 
 /// Returns whether text has a format; unknown formats constrain nothing.
-pub(super) fn matches(format: &str, text: &str) -> bool {
+pub(super) fn matches_format(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok() && text.contains(['T', 't']),
         "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
         "duration" => duration::parse_loose(text).is_some(),
-        "email" => email(text),
-        "hostname" => hostname(text),
+        "email" => is_email(text),
+        "hostname" => is_hostname(text),
         "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
-        "cidr" => cidr(text),
-        "mac" => mac(text),
+        "cidr" => is_cidr(text),
+        "mac" => is_mac(text),
         "uri" => text.starts_with('/') || url::Url::parse(text).is_ok(),
-        "uuid" => uuid(text, None),
-        "uuid3" => uuid(text, Some('3')),
-        "uuid4" => uuid(text, Some('4')),
-        "uuid5" => uuid(text, Some('5')),
+        "uuid" => is_uuid(text, None),
+        "uuid3" => is_uuid(text, Some('3')),
+        "uuid4" => is_uuid(text, Some('4')),
+        "uuid5" => is_uuid(text, Some('5')),
         "byte" => !text.is_empty() && base64::engine::general_purpose::STANDARD.decode(text).is_ok(),
         _ => true,
     }
 }
 
-fn email(text: &str) -> bool {
+fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else {
         return false;
     };
@@ -68,7 +68,7 @@ fn email(text: &str) -> bool {
 }
 
 /// Checks for a name with a top-level domain of at least two letters, as the real server's expression requires.
-fn hostname(text: &str) -> bool {
+fn is_hostname(text: &str) -> bool {
     if text.is_empty() || text.len() > 255 {
         return false;
     }
@@ -85,7 +85,7 @@ fn hostname(text: &str) -> bool {
     fine && (labels.len() == 1 || top > 1)
 }
 
-fn cidr(text: &str) -> bool {
+fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else {
         return false;
     };
@@ -96,7 +96,7 @@ fn cidr(text: &str) -> bool {
     }
 }
 
-fn mac(text: &str) -> bool {
+fn is_mac(text: &str) -> bool {
     let separator = if text.contains('-') { '-' } else { ':' };
     let parts: Vec<&str> = text.split(separator).collect();
     matches!(parts.len(), 6 | 8 | 20)
@@ -105,7 +105,7 @@ fn mac(text: &str) -> bool {
             .all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-fn uuid(text: &str, version: Option<char>) -> bool {
+fn is_uuid(text: &str, version: Option<char>) -> bool {
     let digits: String = text.chars().filter(|letter| *letter != '-').collect();
     let shaped = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     shaped && version.is_none_or(|version| digits.chars().nth(12) == Some(version))

@@ -25,7 +25,7 @@ pub(super) fn check(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &m
             }
         }
         Value::Array(items) => {
-            duplicates(node, items, path, errors);
+            report_duplicates(node, items, path, errors);
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
                     check(inner, item, &path.item(index), errors);
@@ -36,7 +36,7 @@ pub(super) fn check(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &m
     }
 }
 
-fn duplicates(node: &Node, items: &[Value], path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
+fn report_duplicates(node: &Node, items: &[Value], path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let map = node.list_type == Some(ListType::Map);
     if !map && node.list_type != Some(ListType::Set) {
         return;
@@ -45,7 +45,7 @@ fn duplicates(node: &Node, items: &[Value], path: &ValuePath<'_>, errors: &mut V
     for (index, item) in items.iter().enumerate() {
         checkpoint();
         let identity = match item {
-            Value::Object(_) if map => key(node, item),
+            Value::Object(_) if map => item_key(node, item),
             _ if map => {
                 let detail = "must be an object for an array of list-type map";
                 errors.push(FieldError::invalid(path.item(index), item.clone(), detail));
@@ -59,7 +59,7 @@ fn duplicates(node: &Node, items: &[Value], path: &ValuePath<'_>, errors: &mut V
     }
 }
 
-fn key(node: &Node, item: &Value) -> Value {
+fn item_key(node: &Node, item: &Value) -> Value {
     let keys: Map<String, Value> = node
         .list_keys
         .iter()
@@ -77,7 +77,7 @@ impl<'a> Correlated<'a> {
         if node.list_type == Some(ListType::Map) {
             for item in old.and_then(Value::as_array).into_iter().flatten() {
                 checkpoint();
-                by_key.entry(key(node, item)).or_insert(item);
+                by_key.entry(item_key(node, item)).or_insert(item);
             }
         }
         Self(by_key)
@@ -88,6 +88,6 @@ impl<'a> Correlated<'a> {
         if self.0.is_empty() {
             return None;
         }
-        self.0.get(&key(node, item)).copied()
+        self.0.get(&item_key(node, item)).copied()
     }
 }

@@ -28,15 +28,15 @@ mod warnings;
 
 use serde_json::Value;
 
-pub use compile::compile;
+pub use compile::compile_definition;
 pub use defaulting::plain_numbers;
 pub use definition::{validate_definition, validate_definition_update};
 pub use names::{accept_names, is_established, prepare_create, prepare_update, set_condition, set_terminating};
 pub use openapi::openapi_document;
-pub use priority::priority;
+pub use priority::version_priority;
 pub use schema::CustomSchema;
 pub use schema::read_metadata;
-pub use warnings::{object_warnings, warnings};
+pub use warnings::{list_warnings, object_warnings};
 
 use crate::kind::{Generation, Kind, Objects, OwnersFirst};
 use crate::object::ObjectExt;
@@ -59,17 +59,17 @@ pub static CUSTOM: Kind = Kind {
 
 /// Returns the stored definitions.
 #[must_use]
-pub fn definitions(objects: &dyn Objects) -> Vec<Value> {
+pub fn list_definitions(objects: &dyn Objects) -> Vec<Value> {
     objects.list(GROUP, PLURAL, None)
 }
 
 /// Writes the server's part of a definition: its status, with the names that are still free.
-pub fn settle(definition: &mut Value, live: Option<&Value>, objects: &dyn Objects, now: &str) {
+pub fn complete_definition(definition: &mut Value, live: Option<&Value>, objects: &dyn Objects, now: &str) {
     match live {
         None => prepare_create(definition),
         Some(live) => prepare_update(definition, live),
     }
-    let others: Vec<Value> = definitions(objects)
+    let others: Vec<Value> = list_definitions(objects)
         .into_iter()
         .filter(|other| other.name() != definition.name())
         .collect();
@@ -79,12 +79,12 @@ pub fn settle(definition: &mut Value, live: Option<&Value>, objects: &dyn Object
 }
 
 /// Returns the entry of `spec.versions` with that name.
-pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
-    versions(definition).find(|version| version.get("name").and_then(Value::as_str) == Some(name))
+pub fn find_version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
+    list_versions(definition).find(|version| version.get("name").and_then(Value::as_str) == Some(name))
 }
 
 /// Returns the entries of `spec.versions`.
-pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
+pub fn list_versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition
         .pointer("/spec/versions")
         .and_then(Value::as_array)
@@ -93,11 +93,13 @@ pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Returns the columns of a version's tables.
-pub fn columns(definition: &Value, version_name: &str) -> CustomColumns {
-    CustomColumns::new(version(definition, version_name).and_then(|version| version.get("additionalPrinterColumns")))
+pub fn make_columns(definition: &Value, version_name: &str) -> CustomColumns {
+    CustomColumns::new(
+        find_version(definition, version_name).and_then(|version| version.get("additionalPrinterColumns")),
+    )
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+fn get_text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 

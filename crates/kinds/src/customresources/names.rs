@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::get_text;
 use crate::schema::validation::CLEANUP_FINALIZER;
 
 /// Writes the server's part of a new definition: an empty status with the stored version.
@@ -35,19 +35,19 @@ pub fn prepare_update(definition: &mut Value, old: &Value) {
 }
 
 fn storage_version(definition: &Value) -> Option<&str> {
-    super::versions(definition)
+    super::list_versions(definition)
         .find(|version| version.get("storage") == Some(&Value::Bool(true)))
-        .map(|version| text(version, "name"))
+        .map(|version| get_text(version, "name"))
 }
 
 /// Returns whether a definition's resources are served.
 pub fn is_established(definition: &Value) -> bool {
-    condition(definition, "Established").is_some_and(|one| text(one, "status") == "True")
+    find_condition(definition, "Established").is_some_and(|one| get_text(one, "status") == "True")
 }
 
-fn condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
+fn find_condition<'a>(definition: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = definition.pointer("/status/conditions").and_then(Value::as_array)?;
-    conditions.iter().find(|one| text(one, "type") == kind)
+    conditions.iter().find(|one| get_text(one, "type") == kind)
 }
 
 /// Decides a definition's accepted names and the conditions NamesAccepted and Established, against the names that
@@ -68,7 +68,7 @@ pub fn accept_names<'a>(definition: &Value, others: impl IntoIterator<Item = &'a
             continue;
         }
         let accepted = other.pointer("/status/acceptedNames").unwrap_or(&Value::Null);
-        resources.extend(["plural", "singular"].map(|field| text(accepted, field)));
+        resources.extend(["plural", "singular"].map(|field| get_text(accepted, field)));
         resources.extend(
             accepted
                 .get("shortNames")
@@ -77,9 +77,9 @@ pub fn accept_names<'a>(definition: &Value, others: impl IntoIterator<Item = &'a
                 .flatten()
                 .filter_map(Value::as_str),
         );
-        kinds.extend(["kind", "listKind"].map(|field| text(accepted, field)));
+        kinds.extend(["kind", "listKind"].map(|field| get_text(accepted, field)));
     }
-    let (accepted, conflict) = decide(definition, &resources, &kinds);
+    let (accepted, conflict) = decide_names(definition, &resources, &kinds);
     let mut result = definition.clone();
     if let Some(status) = result
         .as_object_mut()
@@ -126,7 +126,7 @@ pub fn accept_names<'a>(definition: &Value, others: impl IntoIterator<Item = &'a
 
 type Conflict = (&'static str, String);
 
-fn decide(
+fn decide_names(
     definition: &Value,
     resources: &BTreeSet<&str>,
     kinds: &BTreeSet<&str>,
@@ -167,8 +167,8 @@ fn decide(
             }
             continue;
         }
-        let wanted = text(requested, field);
-        if wanted != text(before, field) && used.contains(wanted) {
+        let wanted = get_text(requested, field);
+        if wanted != get_text(before, field) && used.contains(wanted) {
             conflict = Some((reason, format!("\"{wanted}\" is already in use")));
         } else if wanted.is_empty() {
             accepted.remove(field);
@@ -213,11 +213,11 @@ pub fn set_condition(definition: &mut Value, kind: &str, status: &str, reason: &
         *conditions = json!([]);
     }
     let Value::Array(conditions) = conditions else { return };
-    let known = conditions.iter_mut().find(|one| text(one, "type") == kind);
+    let known = conditions.iter_mut().find(|one| get_text(one, "type") == kind);
     let time = known
         .as_ref()
-        .filter(|one| text(one, "status") == status)
-        .map_or(now, |one| text(one, "lastTransitionTime"))
+        .filter(|one| get_text(one, "status") == status)
+        .map_or(now, |one| get_text(one, "lastTransitionTime"))
         .to_owned();
     let set = json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": time});
     match known {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{text, version};
+use super::{find_version, get_text};
 use crate::schema::BuiltinSchemas;
 
 /// Makes the document for `group/version_name` out of the established definitions that serve it.
@@ -18,9 +18,9 @@ pub fn openapi_document<'a>(
             continue;
         }
         if let Some(version) =
-            version(definition, version_name).filter(|version| version.get("served") == Some(&Value::Bool(true)))
+            find_version(definition, version_name).filter(|version| version.get("served") == Some(&Value::Bool(true)))
         {
-            add(group, version_name, definition, version, &mut paths, &mut schemas);
+            add_version(group, version_name, definition, version, &mut paths, &mut schemas);
         }
     }
     for name in ["DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status"] {
@@ -57,7 +57,7 @@ fn strip_facts(schema: &mut Value) {
     }
 }
 
-fn add(
+fn add_version(
     group: &str,
     version_name: &str,
     definition: &Value,
@@ -66,7 +66,11 @@ fn add(
     schemas: &mut Map<String, Value>,
 ) {
     let names = definition.pointer("/spec/names").unwrap_or(&Value::Null);
-    let (kind, list_kind, plural) = (text(names, "kind"), text(names, "listKind"), text(names, "plural"));
+    let (kind, list_kind, plural) = (
+        get_text(names, "kind"),
+        get_text(names, "listKind"),
+        get_text(names, "plural"),
+    );
     let namespaced = definition.pointer("/spec/scope").and_then(Value::as_str) == Some("Namespaced");
     let gvk = |kind: &str| json!({"group": group, "version": version_name, "kind": kind});
     let reversed: Vec<&str> = group.split('.').rev().collect();
@@ -121,15 +125,18 @@ fn add(
         namespaced,
     };
     if namespaced {
-        let mut everywhere = json!({"get": route.operation("list", &route.list, &[])});
-        parameters(&mut everywhere, &[]);
+        let mut everywhere = json!({"get": route.make_operation("list", &route.list, &[])});
+        set_parameters(&mut everywhere, &[]);
         paths.insert(format!("{base}/{plural}"), everywhere);
     }
-    paths.insert(collection.clone(), route.collection());
-    paths.insert(format!("{collection}/{{name}}"), route.item(true));
+    paths.insert(collection.clone(), route.make_collection_path());
+    paths.insert(format!("{collection}/{{name}}"), route.make_item_path(true));
     for subresource in ["status", "scale"] {
         if version.pointer(&format!("/subresources/{subresource}")).is_some() {
-            paths.insert(format!("{collection}/{{name}}/{subresource}"), route.item(false));
+            paths.insert(
+                format!("{collection}/{{name}}/{subresource}"),
+                route.make_item_path(false),
+            );
         }
     }
 }
@@ -158,18 +165,18 @@ const WRITE: [(&str, &str); 3] = [
 ];
 
 impl Route {
-    fn operation(&self, action: &str, answer: &Value, query: &[(&str, &str)]) -> Value {
+    fn make_operation(&self, action: &str, answer: &Value, query: &[(&str, &str)]) -> Value {
         let mut operation = json!({
             "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": answer}}}},
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": self.gvk,
         });
-        parameters(&mut operation, query);
+        set_parameters(&mut operation, query);
         operation
     }
 
-    fn write(&self, action: &str, content_types: &[&str], query: &[(&str, &str)]) -> Value {
-        let mut operation = self.operation(action, &self.schema, query);
+    fn make_write_operation(&self, action: &str, content_types: &[&str], query: &[(&str, &str)]) -> Value {
+        let mut operation = self.make_operation(action, &self.schema, query);
         let body = if content_types == ["*/*"] {
             self.schema.clone()
         } else {
@@ -185,26 +192,26 @@ impl Route {
         operation
     }
 
-    fn collection(&self) -> Value {
+    fn make_collection_path(&self) -> Value {
         let mut path = json!({
-            "get": self.operation("list", &self.list, &[]),
-            "post": self.write("post", &["*/*"], &WRITE),
-            "delete": self.operation("deletecollection", &status(), &[]),
+            "get": self.make_operation("list", &self.list, &[]),
+            "post": self.make_write_operation("post", &["*/*"], &WRITE),
+            "delete": self.make_operation("deletecollection", &status_reference(), &[]),
         });
         self.path_parameters(&mut path, false);
         path
     }
 
-    fn item(&self, whole: bool) -> Value {
+    fn make_item_path(&self, whole: bool) -> Value {
         let force = ("force", "Force is going to \"force\" Apply requests.");
         let patch: Vec<(&str, &str)> = WRITE.iter().copied().chain([force]).collect();
         let mut path = json!({
-            "get": self.operation("get", &self.schema, &[]),
-            "put": self.write("put", &["*/*"], &WRITE),
-            "patch": self.write("patch", &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"], &patch),
+            "get": self.make_operation("get", &self.schema, &[]),
+            "put": self.make_write_operation("put", &["*/*"], &WRITE),
+            "patch": self.make_write_operation("patch", &["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"], &patch),
         });
         if whole && let Some(map) = path.as_object_mut() {
-            map.insert("delete".into(), self.operation("delete", &status(), &[]));
+            map.insert("delete".into(), self.make_operation("delete", &status_reference(), &[]));
         }
         self.path_parameters(&mut path, true);
         path
@@ -224,11 +231,11 @@ impl Route {
     }
 }
 
-fn status() -> Value {
+fn status_reference() -> Value {
     json!({"$ref": format!("#/components/schemas/{META}.Status")})
 }
 
-fn parameters(operation: &mut Value, query: &[(&str, &str)]) {
+fn set_parameters(operation: &mut Value, query: &[(&str, &str)]) {
     let list: Vec<Value> = query
         .iter()
         .map(|(name, description)| {

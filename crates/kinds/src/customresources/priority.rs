@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 /// Sorts versions, the preferred one first.
 #[must_use]
-pub fn priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, String) {
+pub fn version_priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, String) {
     match parse(version) {
         Some((stage, major, minor)) => (stage, Reverse(major), Reverse(minor), String::new()),
         None => (3, Reverse(0), Reverse(0), version.to_owned()),
@@ -44,7 +44,7 @@ mod tests {
             "foo1",
             "v12alpha1",
         ];
-        versions.sort_by_key(|version| priority(version));
+        versions.sort_by_key(|version| version_priority(version));
         assert_eq!(
             versions,
             [

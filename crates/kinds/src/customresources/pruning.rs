@@ -19,14 +19,14 @@ pub(super) fn prune_object(root: &Node, object: &mut Map<String, Value>, unknown
         .filter_map(|field| object.remove_entry(*field))
         .collect();
     let (mut first, mut later) = (Faults::default(), Faults::default());
-    fields(root, object, &ValuePath::ROOT, &mut first, &mut later);
+    prune_fields(root, object, &ValuePath::ROOT, &mut first, &mut later);
     // Unknown fields in the metadata of embedded objects are reported last.
     unknown.append(&mut first.texts);
     unknown.append(&mut later.texts);
     object.extend(kept);
 }
 
-fn fields(
+fn prune_fields(
     node: &Node,
     object: &mut Map<String, Value>,
     path: &ValuePath<'_>,
@@ -38,9 +38,9 @@ fn fields(
         checkpoint();
         let at = path.field(name);
         if let Some(property) = node.properties.get(name) {
-            prune(property, value, &at, unknown, later);
+            prune_value(property, value, &at, unknown, later);
         } else if let Some(Additional::Schema(inner)) = &node.additional {
-            prune(inner, value, &at, unknown, later);
+            prune_value(inner, value, &at, unknown, later);
         } else if node.additional.is_none() && !node.preserve {
             unknown.add(|| format!("unknown field \"{at}\""));
             dropped.insert(name.clone());
@@ -49,14 +49,14 @@ fn fields(
     object.retain(|name, _| !dropped.contains(name));
 }
 
-fn prune(node: &Node, value: &mut Value, path: &ValuePath<'_>, unknown: &mut Faults, later: &mut Faults) {
+fn prune_value(node: &Node, value: &mut Value, path: &ValuePath<'_>, unknown: &mut Faults, later: &mut Faults) {
     match value {
         Value::Object(object) if node.embedded => {
             let kept: Vec<(String, Value)> = ["apiVersion", "kind", "metadata"]
                 .iter()
                 .filter_map(|field| object.remove_entry(*field))
                 .collect();
-            fields(node, object, path, unknown, later);
+            prune_fields(node, object, path, unknown, later);
             for (name, mut value) in kept {
                 if name == "metadata" {
                     embedded_metadata(&mut value, &path.field("metadata"), later);
@@ -64,12 +64,12 @@ fn prune(node: &Node, value: &mut Value, path: &ValuePath<'_>, unknown: &mut Fau
                 object.insert(name, value);
             }
         }
-        Value::Object(object) => fields(node, object, path, unknown, later),
+        Value::Object(object) => prune_fields(node, object, path, unknown, later),
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter_mut().enumerate() {
                     checkpoint();
-                    prune(inner, item, &path.item(index), unknown, later);
+                    prune_value(inner, item, &path.item(index), unknown, later);
                 }
             }
         }

@@ -4,8 +4,8 @@
 use kubernetes_cel::Shape;
 use serde_json::{Value, json};
 
+use super::get_text;
 use super::rules::{self, Rule};
-use super::text;
 use crate::schema::{FieldError, FieldPath, Shown, fit_for_html};
 
 /// The maximum cost of one rule.
@@ -27,7 +27,7 @@ pub(super) fn check(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>
         total: 0,
         expensive: Vec::new(),
     };
-    checker.schema(schema, at, true, Some(1), None);
+    checker.check_schema(schema, at, true, Some(1), None);
     let Checker {
         errors: found,
         total,
@@ -54,18 +54,18 @@ struct Checker {
 impl Checker {
     /// Checks a schema and the schemas below it. `most` is the maximum number of values of this schema, if it is bounded. `unordered` is
     /// the nearest list or map above whose values have no counterparts in an older object.
-    fn schema(&mut self, schema: &Value, at: &FieldPath, root: bool, most: Option<u64>, unordered: Option<&str>) {
-        let list_type = text(schema, "x-kubernetes-list-type");
-        let map_type = text(schema, "x-kubernetes-map-type");
+    fn check_schema(&mut self, schema: &Value, at: &FieldPath, root: bool, most: Option<u64>, unordered: Option<&str>) {
+        let list_type = get_text(schema, "x-kubernetes-list-type");
+        let map_type = get_text(schema, "x-kubernetes-map-type");
         let here = at.to_string();
-        let below = most.and_then(|most| Some(most.saturating_mul(factor(schema)?)));
+        let below = most.and_then(|most| Some(most.saturating_mul(max_values(schema)?)));
         let in_map = if matches!(map_type, "" | "granular" | "atomic") {
             unordered
         } else {
             Some(here.as_str())
         };
         if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
-            self.schema(values, &at.child("additionalProperties"), false, below, in_map);
+            self.check_schema(values, &at.child("additionalProperties"), false, below, in_map);
         }
         let properties = schema
             .get("properties")
@@ -73,7 +73,7 @@ impl Checker {
             .into_iter()
             .flatten();
         for (name, inner) in properties {
-            self.schema(inner, &at.child("properties").key(name), false, below, in_map);
+            self.check_schema(inner, &at.child("properties").key(name), false, below, in_map);
         }
         if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
             let in_list = if list_type == "map" {
@@ -81,7 +81,7 @@ impl Checker {
             } else {
                 Some(here.as_str())
             };
-            self.schema(items, &at.child("items"), false, below, in_list);
+            self.check_schema(items, &at.child("items"), false, below, in_list);
         }
         let rules = schema
             .get(FIELD)
@@ -98,13 +98,13 @@ impl Checker {
             return;
         }
         let most = most.unwrap_or_else(|| shape.most_in_request());
-        let compiled = rules::compile(schema, schema, &shape);
+        let compiled = rules::compile_rules(schema, schema, &shape);
         for (index, (rule, compiled)) in rules.iter().zip(&compiled).enumerate() {
-            self.rule(rule, compiled, &at.child(FIELD).index(index), &shape, most, unordered);
+            self.check_rule(rule, compiled, &at.child(FIELD).index(index), &shape, most, unordered);
         }
     }
 
-    fn rule(
+    fn check_rule(
         &mut self,
         rule: &Value,
         compiled: &Rule,
@@ -121,15 +121,16 @@ impl Checker {
             let detail = too_costly("estimated rule cost", cost, RULE_LIMIT);
             self.errors.push(FieldError::forbidden(at.child("rule"), detail));
         }
-        self.observe(at.child("rule").to_string(), cost);
+        self.record_cost(at.child("rule").to_string(), cost);
         if let Err(problem) = &compiled.program {
             self.errors
-                .push(FieldError::invalid(at.child("rule"), shown(rule), problem.as_str()));
+                .push(FieldError::invalid(at.child("rule"), show_rule(rule), problem.as_str()));
         }
         match &compiled.message_program {
             Some(Err(problem)) => {
                 let at = at.child("messageExpression");
-                self.errors.push(FieldError::invalid(at, shown(rule), problem.as_str()));
+                self.errors
+                    .push(FieldError::invalid(at, show_rule(rule), problem.as_str()));
             }
             Some(Ok(program)) => {
                 let at = at.child("messageExpression");
@@ -138,7 +139,7 @@ impl Checker {
                     let detail = too_costly("estimated messageExpression cost", cost, RULE_LIMIT);
                     self.errors.push(FieldError::forbidden(&at, detail));
                 }
-                self.observe(at.to_string(), cost);
+                self.record_cost(at.to_string(), cost);
             }
             None => {}
         }
@@ -147,7 +148,7 @@ impl Checker {
                 let detail =
                     format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
                 self.errors
-                    .push(FieldError::invalid(at.child("rule"), text(rule, "rule"), detail));
+                    .push(FieldError::invalid(at.child("rule"), get_text(rule, "rule"), detail));
             }
         } else if let Some(optional) = rule.get("optionalOldSelf").filter(|optional| optional.is_boolean()) {
             let detail = "may not be set if oldSelf is not used in rule";
@@ -159,7 +160,7 @@ impl Checker {
         }
     }
 
-    fn observe(&mut self, path: String, cost: u64) {
+    fn record_cost(&mut self, path: String, cost: u64) {
         self.total = self.total.saturating_add(cost);
         if cost < SCHEMA_LIMIT / 100 {
             return;
@@ -171,9 +172,9 @@ impl Checker {
 }
 
 /// Returns the maximum number of values below one value of this schema; `None` if it is unbounded.
-fn factor(schema: &Value) -> Option<u64> {
+fn max_values(schema: &Value) -> Option<u64> {
     let count = |field: &str| schema.get(field).and_then(Value::as_u64);
-    match text(schema, "type") {
+    match get_text(schema, "type") {
         "object"
             if schema
                 .get("additionalProperties")
@@ -201,9 +202,9 @@ fn too_costly(what: &str, cost: u64, limit: u64) -> String {
 }
 
 /// Returns a rule as the real server's internal type prints it.
-fn shown(rule: &Value) -> Shown {
+fn show_rule(rule: &Value) -> Shown {
     let given = |field: &str| rule.get(field).cloned().unwrap_or_default();
-    let words = |field: &str| json!(text(rule, field)).to_string();
+    let words = |field: &str| json!(get_text(rule, field)).to_string();
     let printed = format!(
         "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
         words("rule"),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 
 use super::value_path::ValuePath;
-use super::{field_paths, text};
+use super::{field_paths, get_text};
 use crate::schema::{FieldError, FieldErrorKind, Shown};
 
 /// The name of the type of `self`; types below it are named after it.
@@ -39,7 +39,7 @@ impl Rule {
     }
 
     /// Returns the name of the rule in errors.
-    fn shown(&self) -> &str {
+    fn name_in_errors(&self) -> &str {
         if self.message.is_empty() {
             self.expression.trim()
         } else {
@@ -58,7 +58,7 @@ pub(super) fn shape_of(schema: &Value, root: bool) -> Shape {
 }
 
 /// Compiles the rules of `validation` for values of `schema`; rules without text are left out.
-pub(super) fn compile(validation: &Value, schema: &Value, shape: &Shape) -> Vec<Rule> {
+pub(super) fn compile_rules(validation: &Value, schema: &Value, shape: &Shape) -> Vec<Rule> {
     let rules = validation
         .get("x-kubernetes-validations")
         .and_then(Value::as_array)
@@ -75,25 +75,25 @@ pub(super) fn compile(validation: &Value, schema: &Value, shape: &Shape) -> Vec<
         .map(|rule| {
             let optional_old = rule.get("optionalOldSelf") == Some(&Value::Bool(true));
             let environment = if optional_old { &optional } else { &plain };
-            let program = expression(environment, text(rule, "rule"), &Type::Bool, "");
-            let message = text(rule, "messageExpression");
+            let program = compile_expression(environment, get_text(rule, "rule"), &Type::Bool, "");
+            let message = get_text(rule, "messageExpression");
             let message_program = (!message.is_empty() && program.is_ok())
-                .then(|| expression(environment, message, &Type::String, "messageExpression "));
-            let path = text(rule, "fieldPath");
+                .then(|| compile_expression(environment, message, &Type::String, "messageExpression "));
+            let path = get_text(rule, "fieldPath");
             Rule {
                 program,
                 message_program,
-                expression: text(rule, "rule").to_owned(),
-                message: text(rule, "message").to_owned(),
+                expression: get_text(rule, "rule").to_owned(),
+                message: get_text(rule, "message").to_owned(),
                 reason: rule.get("reason").and_then(Value::as_str).map(str::to_owned),
-                field_path: field_paths::normalized(path, schema),
+                field_path: field_paths::normalize_path(path, schema),
                 optional_old,
             }
         })
         .collect()
 }
 
-fn expression(environment: &Environment, source: &str, wanted: &Type, what: &str) -> Result<Program, String> {
+fn compile_expression(environment: &Environment, source: &str, wanted: &Type, what: &str) -> Result<Program, String> {
     let program = environment
         .compile(source)
         .map_err(|problem| format!("{what}compilation failed: {problem}"))?;
@@ -143,7 +143,7 @@ impl RuleTree {
     fn build(validation: &Value, schema: &Value, root: bool) -> Option<Self> {
         let root = root || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
         let shape = shape_of(schema, root);
-        let rules = compile(validation, schema, &shape);
+        let rules = compile_rules(validation, schema, &shape);
         let inner = |field: &str| {
             let validation = validation.get(field).filter(|inner| inner.is_object())?;
             let schema = schema.get(field).filter(|inner| inner.is_object())?;
@@ -178,10 +178,10 @@ impl RuleTree {
             let keys = keys.into_iter().flatten().filter_map(Value::as_str);
             keys.map(str::to_owned).collect()
         };
-        let list_type = text(schema, "x-kubernetes-list-type");
+        let list_type = get_text(schema, "x-kubernetes-list-type");
         Some(Self {
             shape,
-            kind: text(schema, "type").to_owned(),
+            kind: get_text(schema, "type").to_owned(),
             rules,
             items,
             properties: found,
@@ -231,13 +231,13 @@ impl RuleTree {
         match value {
             Value::Array(items) => {
                 let Some(rules) = &self.items else { return };
-                let counterparts = self.counterparts(old);
+                let counterparts = self.map_old_items(old);
                 for (index, item) in items.iter().enumerate() {
                     checkpoint();
                     if run.left.is_none() {
                         return;
                     }
-                    let counterpart = self.identity(item).and_then(|keys| counterparts.get(&keys).copied());
+                    let counterpart = self.item_key(item).and_then(|keys| counterparts.get(&keys).copied());
                     let before = before.below(item, counterpart, self.list_keys.is_some());
                     rules.check_at(item, counterpart, &at.item(index), before, run);
                 }
@@ -262,17 +262,17 @@ impl RuleTree {
     }
 
     /// Returns the key by which an item of a list is found in an older list.
-    fn identity<'a>(&self, item: &'a Value) -> Option<Vec<Option<&'a Value>>> {
+    fn item_key<'a>(&self, item: &'a Value) -> Option<Vec<Option<&'a Value>>> {
         let keys = self.list_keys.as_ref()?;
         Some(keys.iter().map(|key| item.get(key)).collect())
     }
 
     /// Returns the items of an older list by their keys; of several with the same, the first.
-    fn counterparts<'a>(&self, old: Option<&'a Value>) -> HashMap<Vec<Option<&'a Value>>, &'a Value> {
+    fn map_old_items<'a>(&self, old: Option<&'a Value>) -> HashMap<Vec<Option<&'a Value>>, &'a Value> {
         let mut found = HashMap::new();
         for item in old.and_then(Value::as_array).into_iter().flatten() {
             checkpoint();
-            if let Some(keys) = self.identity(item) {
+            if let Some(keys) = self.item_key(item) {
                 found.entry(keys).or_insert(item);
             }
         }
@@ -306,8 +306,8 @@ impl RuleTree {
             if rule.uses_old() && old.is_none() && !rule.optional_old {
                 continue;
             }
-            let variables = variables(&own, old_view.as_ref(), rule.optional_old);
-            let (result, cost) = evaluate(program, &variables);
+            let variables = make_variables(&own, old_view.as_ref(), rule.optional_old);
+            let (result, cost) = evaluate_program(program, &variables);
             if cost > left {
                 run.errors.push(of_kind(SPENT.to_owned()));
                 run.left = None;
@@ -317,14 +317,14 @@ impl RuleTree {
             match result {
                 Ok(CelValue::Bool(true)) => {}
                 Ok(_) => {
-                    let variables = self::variables(&own, old_view.as_ref(), false);
-                    let complaint = self.complaint(rule, value, at, &variables, run);
+                    let variables = self::make_variables(&own, old_view.as_ref(), false);
+                    let complaint = self.make_error(rule, value, at, &variables, run);
                     // A violation that existed before does not block changes elsewhere.
                     let tolerated = !rule.uses_old() && before.is_same(self);
                     run.errors.push(FieldError { tolerated, ..complaint });
                 }
                 Err(failure) => {
-                    let shown = rule.shown();
+                    let shown = rule.name_in_errors();
                     let message = failure.to_string();
                     run.errors.push(of_kind(if failure.is_too_costly() {
                         format!(
@@ -347,7 +347,7 @@ impl RuleTree {
     }
 
     /// Returns the error of a rule that does not hold.
-    fn complaint(
+    fn make_error(
         &self,
         rule: &Rule,
         value: &Value,
@@ -361,7 +361,7 @@ impl RuleTree {
         };
         let mut detail = None;
         if let Some(Ok(program)) = &rule.message_program {
-            let (result, cost) = evaluate(program, variables);
+            let (result, cost) = evaluate_program(program, variables);
             match run.left.and_then(|left| left.checked_sub(cost)) {
                 Some(left) => run.left = Some(left),
                 None => {
@@ -371,15 +371,15 @@ impl RuleTree {
                 }
             }
             detail = match result {
-                Ok(CelValue::String(message)) => usable(&message),
+                Ok(CelValue::String(message)) => trim_message(&message),
                 _ => None,
             };
         }
         let detail = detail.unwrap_or_else(|| {
             if rule.message.is_empty() {
-                format!("failed rule: {}", rule.shown())
+                format!("failed rule: {}", rule.name_in_errors())
             } else {
-                rule.shown().to_owned()
+                rule.name_in_errors().to_owned()
             }
         });
         let shown = match self.kind.as_str() {
@@ -395,7 +395,7 @@ impl RuleTree {
     }
 
     /// Returns whether two values are equal, apart from the order of sets and of lists by keys.
-    fn same(&self, left: &Value, right: &Value) -> bool {
+    fn is_same_value(&self, left: &Value, right: &Value) -> bool {
         if left == right {
             return true;
         }
@@ -412,7 +412,7 @@ impl RuleTree {
 }
 
 /// Returns a message that can be shown: one line, not empty, not too long.
-fn usable(message: &str) -> Option<String> {
+fn trim_message(message: &str) -> Option<String> {
     let message = message.trim();
     let fine = !message.is_empty() && message.len() <= LONGEST_MESSAGE && !message.contains('\n');
     fine.then(|| message.to_owned())
@@ -436,7 +436,7 @@ impl<'a> Before<'a> {
     fn is_same(self, rules: &RuleTree) -> bool {
         self.own
             .or(self.parent)
-            .is_some_and(|(value, old)| old.is_some_and(|old| rules.same(value, old)))
+            .is_some_and(|(value, old)| old.is_some_and(|old| rules.is_same_value(value, old)))
     }
 }
 
@@ -450,7 +450,7 @@ struct Run<'e> {
 /// The variables of an expression.
 type Variables<'a> = BTreeMap<String, CelValue<'a>>;
 
-fn variables<'a>(
+fn make_variables<'a>(
     own: &Result<CelValue<'a>, Failure>,
     old: Option<&Result<CelValue<'a>, Failure>>,
     optional: bool,
@@ -468,7 +468,7 @@ fn variables<'a>(
     variables
 }
 
-fn evaluate<'a>(program: &Program, variables: &Variables<'a>) -> (Result<CelValue<'a>, Failure>, u64) {
+fn evaluate_program<'a>(program: &Program, variables: &Variables<'a>) -> (Result<CelValue<'a>, Failure>, u64) {
     let evaluation = program.evaluate(variables, EXPRESSION_BUDGET);
     (evaluation.result, evaluation.cost)
 }

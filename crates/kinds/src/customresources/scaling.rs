@@ -35,9 +35,9 @@ impl ScaleChecks {
     pub(super) fn check_status(&self, object: &Value, errors: &mut Vec<FieldError>) {
         check_replicas(object, &self.status, errors);
         if let Some(path) = &self.selector {
-            let checked = found(object, path).and_then(|value| match value {
+            let checked = find_at_path(object, path).and_then(|value| match value {
                 Some(Value::String(_)) | None => Ok(()),
-                Some(other) => Err(mismatch(other, "string")),
+                Some(other) => Err(describe_mismatch(other, "string")),
             });
             if let Err(why) = checked {
                 errors.push(FieldError::invalid(path, "", format!("{path} {why}")));
@@ -47,9 +47,9 @@ impl ScaleChecks {
 }
 
 fn check_replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let number = found(object, path).and_then(|value| match value {
+    let number = find_at_path(object, path).and_then(|value| match value {
         None => Ok(0),
-        Some(value) => value.as_i64().ok_or_else(|| mismatch(value, "int64")),
+        Some(value) => value.as_i64().ok_or_else(|| describe_mismatch(value, "int64")),
     });
     let fault = match number {
         Err(why) => FieldError::invalid(path, 0, format!("{path} {why}")),
@@ -63,13 +63,13 @@ fn check_replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// Returns the value at a path of fields; an error if something on the way has no fields.
-fn found<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
+fn find_at_path<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut at = object;
     for name in path.split('.').filter(|name| !name.is_empty()) {
         let inner = match at {
             Value::Null => None,
             Value::Object(map) => map.get(name),
-            other => return Err(mismatch(other, "map[string]interface{}")),
+            other => return Err(describe_mismatch(other, "map[string]interface{}")),
         };
         match inner {
             Some(inner) => at = inner,
@@ -79,7 +79,7 @@ fn found<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String>
     Ok(Some(at))
 }
 
-fn mismatch(value: &Value, wanted: &str) -> String {
+fn describe_mismatch(value: &Value, wanted: &str) -> String {
     let (text, found) = (print(value), type_name(value));
     format!("accessor error: {text} is of the type {found}, expected {wanted}")
 }

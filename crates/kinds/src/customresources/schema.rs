@@ -6,9 +6,9 @@ use super::rules::RuleTree;
 use super::scaling::ScaleChecks;
 use super::structural::{Additional, Node};
 use super::value_path::ValuePath;
-use super::{defaulting, lists, pruning, text, values, version};
+use super::{defaulting, find_version, get_text, lists, pruning, values};
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::{labels, object_meta, object_meta_update};
+use crate::schema::validation::{object_meta, object_meta_update, validate_labels};
 use crate::schema::{BuiltinSchemas, DecodeError, Decoded, FieldError, FieldErrorKind, FieldPath, ObjectSchema};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -26,7 +26,7 @@ pub struct CustomSchema {
 impl CustomSchema {
     /// Parses a version's schema; `None` if the definition has no such version.
     pub fn new(definition: &Value, version_name: &str) -> Option<Self> {
-        let version = version(definition, version_name)?;
+        let version = find_version(definition, version_name)?;
         let schema = version
             .pointer("/schema/openAPIV3Schema")
             .cloned()
@@ -48,16 +48,16 @@ impl CustomSchema {
     }
 
     /// Returns the errors in an object. An object of another kind is not checked further.
-    fn of_another_kind(&self, value: &Value) -> Vec<FieldError> {
-        let found = text(value, "kind");
+    fn find_kind_error(&self, value: &Value) -> Vec<FieldError> {
+        let found = get_text(value, "kind");
         let fault = || FieldError::invalid("kind", found, format!("must be {}", self.kind));
         (found != self.kind).then(fault).into_iter().collect()
     }
 
-    fn values(&self, value: &Value, old: Option<&Value>, only_status: bool, errors: &mut Vec<FieldError>) {
+    fn validate_values(&self, value: &Value, old: Option<&Value>, only_status: bool, errors: &mut Vec<FieldError>) {
         // The whole object is checked, because a schema may require metadata, or restrict the name.
         if only_status {
-            self.status(value, old, errors);
+            self.validate_status(value, old, errors);
         } else {
             values::check(&self.root, value, old, &ValuePath::ROOT, errors);
         }
@@ -67,24 +67,24 @@ impl CustomSchema {
             }
             scale.check_status(value, errors);
         }
-        embedded(&self.root, value, &ValuePath::ROOT, errors);
-        let duplicates = self.duplicates(value);
+        validate_embedded(&self.root, value, &ValuePath::ROOT, errors);
+        let duplicates = self.find_duplicates(value);
         // Duplicates of the old object may stay.
-        if !duplicates.is_empty() && old.is_none_or(|old| self.duplicates(old).is_empty()) {
+        if !duplicates.is_empty() && old.is_none_or(|old| self.find_duplicates(old).is_empty()) {
             errors.extend(duplicates);
         }
-        self.rules(value, old, errors);
+        self.check_rules(value, old, errors);
     }
 
     /// Returns the duplicates in sets and maps.
-    fn duplicates(&self, value: &Value) -> Vec<FieldError> {
+    fn find_duplicates(&self, value: &Value) -> Vec<FieldError> {
         let mut found = Vec::new();
         lists::check(&self.root, value, &ValuePath::ROOT, &mut found);
         found
     }
 
     /// Checks the status alone. Errors name the whole field, and their text contains the path below it.
-    fn status(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    fn validate_status(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let (Some(node), Some(status)) = (self.root.properties.get("status"), value.get("status")) else {
             return;
         };
@@ -108,7 +108,7 @@ impl CustomSchema {
     }
 
     /// Rules are evaluated on objects that are of their types.
-    fn rules(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    fn check_rules(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let Some(rules) = &self.rules else { return };
         let blocking = |error: &FieldError| {
             use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
@@ -136,7 +136,7 @@ pub fn read_metadata(kind: &str, version: &str, object: &mut Map<String, Value>)
 }
 
 /// Checks that embedded objects have a type and valid metadata.
-fn embedded(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
+fn validate_embedded(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     if !node.has_embedded {
         return;
     }
@@ -144,12 +144,12 @@ fn embedded(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<F
         Value::Object(object) => {
             if node.embedded {
                 for field in ["apiVersion", "kind"] {
-                    if text(value, field).is_empty() {
+                    if get_text(value, field).is_empty() {
                         errors.push(FieldError::required(path.field(field), ""));
                     }
                 }
                 if let Some(Value::Object(map)) = value.pointer("/metadata/labels") {
-                    labels(
+                    validate_labels(
                         map,
                         &FieldPath::new(&path.to_string()).child("metadata").child("labels"),
                         errors,
@@ -159,16 +159,16 @@ fn embedded(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<F
             for (name, value) in object {
                 let at = path.field(name);
                 if let Some(property) = node.properties.get(name) {
-                    embedded(property, value, &at, errors);
+                    validate_embedded(property, value, &at, errors);
                 } else if let Some(Additional::Schema(inner)) = &node.additional {
-                    embedded(inner, value, &at, errors);
+                    validate_embedded(inner, value, &at, errors);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(inner) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    embedded(inner, item, &path.item(index), errors);
+                    validate_embedded(inner, item, &path.item(index), errors);
                 }
             }
         }
@@ -219,32 +219,32 @@ impl ObjectSchema for CustomSchema {
     }
 
     fn validate(&self, value: &Value) -> Vec<FieldError> {
-        let mut errors = self.of_another_kind(value);
+        let mut errors = self.find_kind_error(value);
         if !errors.is_empty() {
             return errors;
         }
         object_meta(value, NameRule::Subdomain, &FieldPath::new("metadata"), &mut errors);
-        self.values(value, None, false, &mut errors);
+        self.validate_values(value, None, false, &mut errors);
         errors
     }
 
     fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.of_another_kind(value);
+        let mut errors = self.find_kind_error(value);
         if !errors.is_empty() {
             return errors;
         }
         object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
-        self.values(value, Some(old), false, &mut errors);
+        self.validate_values(value, Some(old), false, &mut errors);
         errors
     }
 
     fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.of_another_kind(value);
+        let mut errors = self.find_kind_error(value);
         if !errors.is_empty() {
             return errors;
         }
         object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
-        self.values(value, Some(old), true, &mut errors);
+        self.validate_values(value, Some(old), true, &mut errors);
         errors
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::structural::Node;
 use super::value_path::ValuePath;
-use super::{defaulting, field_paths, pruning, text, values};
+use super::{defaulting, field_paths, get_text, pruning, values};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 /// Fields that are invalid in schemas of custom resources. All have one error text.
@@ -48,7 +48,7 @@ const WITH_STATUS_WORDS: &str = "[Description Type Format Title Maximum Exclusiv
 
 /// Checks the root of a schema whose version has a status subresource.
 pub(super) fn root_with_status(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let kind = text(schema, "type");
+    let kind = get_text(schema, "type");
     if !kind.is_empty() && kind != "object" {
         let detail =
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
@@ -72,11 +72,11 @@ pub(super) fn is_parsable(schema: &Value) -> bool {
     let Some(map) = schema.as_object() else { return true };
     let fine =
         !UNSUPPORTED.iter().any(|field| map.contains_key(*field)) && !schema.get("items").is_some_and(Value::is_array);
-    fine && subschemas(schema).all(|(_, inner)| is_parsable(inner))
+    fine && list_subschemas(schema).all(|(_, inner)| is_parsable(inner))
 }
 
 /// Returns the schemas directly below a schema, with their paths relative to it.
-pub(super) fn subschemas(schema: &Value) -> impl Iterator<Item = (Vec<Segment<'_>>, &Value)> {
+pub(super) fn list_subschemas(schema: &Value) -> impl Iterator<Item = (Vec<Segment<'_>>, &Value)> {
     let maps = ["properties"].into_iter().flat_map(|field| {
         schema
             .get(field)
@@ -121,18 +121,18 @@ pub(super) fn extend(path: &FieldPath, segments: &[Segment<'_>]) -> FieldPath {
 
 /// Checks a schema and all below it.
 pub(super) fn check(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    features(schema, at, errors);
+    validate_features(schema, at, errors);
     lists_and_maps(schema, at, errors);
     keys_have_values(schema, at, errors);
-    rules(schema, at, errors);
-    for (segments, inner) in subschemas(schema) {
+    validate_rules(schema, at, errors);
+    for (segments, inner) in list_subschemas(schema) {
         check(inner, &extend(at, &segments), errors);
     }
 }
 
-fn features(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_features(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-    let kind = text(schema, "type");
+    let kind = get_text(schema, "type");
     if !kind.is_empty() && !TYPES.contains(&kind) {
         errors.push(FieldError::not_supported(at.child("type"), kind, &TYPES));
     }
@@ -183,7 +183,7 @@ fn features(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn must_be(schema: &Value, wanted: &str, because: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let kind = text(schema, "type");
+    let kind = get_text(schema, "type");
     let detail = format!("must be {wanted} if {because} is specified");
     if kind.is_empty() {
         errors.push(FieldError::required(at.child("type"), detail));
@@ -217,9 +217,9 @@ fn lists_and_maps(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
         .unwrap_or_default();
     if let Some(list_type) = list_type {
         must_be(schema, "array", list, at, errors);
-        if list_type == "set" && text(schema, "type") == "array" {
+        if list_type == "set" && get_text(schema, "type") == "array" {
             let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-            let (kind, field) = match items.map(|items| text(items, "type")) {
+            let (kind, field) = match items.map(|items| get_text(items, "type")) {
                 Some("array") => ("array", list),
                 Some("object") => ("object", map),
                 _ => ("", ""),
@@ -263,7 +263,7 @@ fn lists_and_maps(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
         ));
         return;
     };
-    let item_type = text(items, "type");
+    let item_type = get_text(items, "type");
     if item_type != "object" {
         let detail = "must be object if parent array's x-kubernetes-list-type is map";
         errors.push(FieldError::invalid(at.child("items").child("type"), item_type, detail));
@@ -272,7 +272,7 @@ fn lists_and_maps(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
     for (index, key) in listed.iter().enumerate() {
         let name = key.as_str().unwrap_or_default();
         match items.get("properties").and_then(|properties| properties.get(name)) {
-            Some(property) if matches!(text(property, "type"), "array" | "object") => {
+            Some(property) if matches!(get_text(property, "type"), "array" | "object") => {
                 let at = at.child("items").child("properties").key(name).child("type");
                 // The real server shows the item's type, not the key's.
                 errors.push(FieldError::invalid(
@@ -300,7 +300,7 @@ fn lists_and_maps(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
 
 /// Keys of a map are required or have a default, and are never null; so are the items.
 fn keys_have_values(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let list_type = text(schema, "x-kubernetes-list-type");
+    let list_type = get_text(schema, "x-kubernetes-list-type");
     let Some(items) = schema
         .get("items")
         .filter(|items| items.is_object() && matches!(list_type, "map" | "set"))
@@ -346,7 +346,7 @@ fn keys_have_values(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 /// Checks the form of validation rules. [`super::rule_checks`] checks their expressions.
-fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     const FIELD: &str = "x-kubernetes-validations";
     const LINE_ENDS: [char; 2] = ['\n', '\r'];
     const REASONS: [&str; 4] = [
@@ -363,7 +363,7 @@ fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         .enumerate()
     {
         let at = at.child(FIELD).index(index);
-        let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
+        let (expression, message) = (get_text(rule, "rule").trim(), get_text(rule, "message"));
         if expression.is_empty() {
             errors.push(FieldError::required(at.child("rule"), "rule is not specified"));
         } else if !message.is_empty() && message.trim().is_empty() {
@@ -384,7 +384,7 @@ fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
                 "message must be specified if rule contains line breaks",
             ));
         }
-        let computed = text(rule, "messageExpression");
+        let computed = get_text(rule, "messageExpression");
         if !computed.is_empty() && computed.trim().is_empty() {
             let detail = "messageExpression must be non-empty if specified";
             errors.push(FieldError::required(at.child("messageExpression"), detail));
@@ -393,21 +393,21 @@ fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         if let Some(reason) = reason.filter(|reason| !REASONS.contains(reason)) {
             errors.push(FieldError::not_supported(at.child("reason"), reason, &REASONS));
         }
-        let (path, at) = (text(rule, "fieldPath"), at.child("fieldPath"));
+        let (path, at) = (get_text(rule, "fieldPath"), at.child("fieldPath"));
         if !path.is_empty() && path.trim().is_empty() {
             errors.push(FieldError::invalid(&at, path, "must be non-empty if specified"));
         }
         if path.contains(LINE_ENDS) {
             errors.push(FieldError::invalid(&at, path, "must not contain line breaks"));
         }
-        if !path.is_empty() && field_paths::normalized(path, schema).is_none() {
+        if !path.is_empty() && field_paths::normalize_path(path, schema).is_none() {
             errors.push(FieldError::invalid(&at, path, "must be a valid path"));
         }
     }
 }
 
 /// Defaults satisfy their own schema, and have no unknown fields.
-pub(super) fn defaults(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_defaults(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
         let at = at.child("default");
         let node = Node::parse(schema);
@@ -431,7 +431,7 @@ pub(super) fn defaults(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldErr
             error
         }));
     }
-    for (segments, inner) in subschemas(schema) {
-        defaults(inner, &extend(at, &segments), errors);
+    for (segments, inner) in list_subschemas(schema) {
+        validate_defaults(inner, &extend(at, &segments), errors);
     }
 }

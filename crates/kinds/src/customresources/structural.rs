@@ -114,7 +114,7 @@ impl Node {
         Self {
             has_correlated_lists: correlated || below(|node| node.has_correlated_lists),
             has_embedded: embedded || below(|node| node.has_embedded),
-            kind: kind(text("type")),
+            kind: parse_kind(text("type")),
             nullable: flag("nullable"),
             int_or_string: flag("x-kubernetes-int-or-string"),
             preserve: flag("x-kubernetes-preserve-unknown-fields"),
@@ -127,7 +127,7 @@ impl Node {
                 .filter(|default| !default.is_null() || flag("nullable"))
                 .cloned(),
             list_type,
-            list_keys: strings(schema.get("x-kubernetes-list-map-keys")),
+            list_keys: list_strings(schema.get("x-kubernetes-list-map-keys")),
             checks,
         }
     }
@@ -152,7 +152,7 @@ impl Checks {
             .and_then(Value::as_str)
             .filter(|pattern| !pattern.is_empty());
         Self {
-            required: strings(schema.get("required")),
+            required: list_strings(schema.get("required")),
             allowed: schema
                 .get("enum")
                 .and_then(Value::as_array)
@@ -185,7 +185,7 @@ impl Checks {
     }
 }
 
-fn kind(text: &str) -> Option<Kind> {
+fn parse_kind(text: &str) -> Option<Kind> {
     Some(match text {
         "object" => Kind::Object,
         "array" => Kind::Array,
@@ -197,7 +197,7 @@ fn kind(text: &str) -> Option<Kind> {
     })
 }
 
-fn strings(value: Option<&Value>) -> Vec<String> {
+fn list_strings(value: Option<&Value>) -> Vec<String> {
     value
         .and_then(Value::as_array)
         .into_iter()

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::schema_rules::{Segment, extend, subschemas};
-use super::text;
+use super::get_text;
+use super::schema_rules::{Segment, extend, list_subschemas};
 use crate::schema::{FieldError, FieldPath};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -15,11 +15,11 @@ enum Level {
 
 /// Checks a version's schema.
 pub(super) fn check(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    structure(schema, Level::Root, at, errors);
-    complete(schema, schema, at, errors);
+    validate_structure(schema, Level::Root, at, errors);
+    validate_completeness(schema, schema, at, errors);
 }
 
-fn flag(schema: &Value, field: &str) -> bool {
+fn has_flag(schema: &Value, field: &str) -> bool {
     schema.get(field) == Some(&Value::Bool(true))
 }
 
@@ -27,14 +27,14 @@ const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-fn structure(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let kind = text(schema, "type");
+fn validate_structure(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = get_text(schema, "type");
     let items = schema.get("items").filter(|items| items.is_object());
     if kind == "array" && items.is_none() {
         errors.push(FieldError::required(at.child("items"), "must be specified"));
     }
     if let Some(items) = items {
-        structure(items, Level::Item, &at.child("items"), errors);
+        validate_structure(items, Level::Item, &at.child("items"), errors);
     }
     for (name, property) in schema
         .get("properties")
@@ -42,7 +42,7 @@ fn structure(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<Fiel
         .into_iter()
         .flatten()
     {
-        structure(property, Level::Field, &at.child("properties").key(name), errors);
+        validate_structure(property, Level::Field, &at.child("properties").key(name), errors);
     }
     if let Some(additional) = schema.get("additionalProperties") {
         if level == Level::Root {
@@ -52,11 +52,11 @@ fn structure(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<Fiel
             ));
         }
         if additional.is_object() {
-            structure(additional, Level::Field, &at.child("additionalProperties"), errors);
+            validate_structure(additional, Level::Field, &at.child("additionalProperties"), errors);
         }
     }
     for other in [PRESERVE, EMBEDDED] {
-        if flag(schema, INT_OR_STRING) && flag(schema, other) {
+        if has_flag(schema, INT_OR_STRING) && has_flag(schema, other) {
             errors.push(FieldError::invalid(
                 at.child(other),
                 true,
@@ -65,21 +65,21 @@ fn structure(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<Fiel
         }
     }
     value_validations(schema, at, errors);
-    types(schema, level, at, errors);
+    validate_types(schema, level, at, errors);
     object_fields(schema, level, at, errors);
 }
 
-fn types(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let kind = text(schema, "type");
+fn validate_types(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = get_text(schema, "type");
     let path = at.child("type");
-    if flag(schema, EMBEDDED) && kind != "object" {
+    if has_flag(schema, EMBEDDED) && kind != "object" {
         let detail = format!("must be object if {EMBEDDED} is true");
         errors.push(if kind.is_empty() {
             FieldError::required(path, detail)
         } else {
             FieldError::invalid(path, kind, detail)
         });
-    } else if kind.is_empty() && !flag(schema, INT_OR_STRING) && !flag(schema, PRESERVE) {
+    } else if kind.is_empty() && !has_flag(schema, INT_OR_STRING) && !has_flag(schema, PRESERVE) {
         let detail = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
@@ -89,7 +89,7 @@ fn types(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldErr
     } else if level == Level::Root && !kind.is_empty() && kind != "object" {
         errors.push(FieldError::invalid(path, kind, "must be object at the root"));
     }
-    if flag(schema, EMBEDDED) && schema.get("additionalProperties").is_some() {
+    if has_flag(schema, EMBEDDED) && schema.get("additionalProperties").is_some() {
         let detail = format!("must not be used if {EMBEDDED} is set");
         errors.push(FieldError::forbidden(at.child("additionalProperties"), detail));
     }
@@ -97,42 +97,42 @@ fn types(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldErr
 
 /// Checks the fields that every object has. A schema may contain little about them.
 fn object_fields(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let object = level == Level::Root || flag(schema, EMBEDDED);
+    let object = level == Level::Root || has_flag(schema, EMBEDDED);
     let properties = schema.get("properties").and_then(Value::as_object);
     let at_properties = at.child("properties");
     if let Some(properties) = properties.filter(|_| object) {
         for field in ["kind", "apiVersion"] {
             if let Some(property) = properties
                 .get(field)
-                .filter(|property| text(property, "type") != "string")
+                .filter(|property| get_text(property, "type") != "string")
             {
                 let at = at_properties.key(field).child("type");
-                errors.push(FieldError::invalid(at, text(property, "type"), "must be string"));
+                errors.push(FieldError::invalid(at, get_text(property, "type"), "must be string"));
             }
         }
         if let Some(metadata) = properties.get("metadata") {
             let at = at_properties.key("metadata");
-            if text(metadata, "type") != "object" {
+            if get_text(metadata, "type") != "object" {
                 errors.push(FieldError::invalid(
                     at.child("type"),
-                    text(metadata, "type"),
+                    get_text(metadata, "type"),
                     "must be object",
                 ));
             }
-            if level == Level::Root && !says_only_names(metadata) {
+            if level == Level::Root && !restricts_only_names(metadata) {
                 let detail =
                     "must not specify anything other than name and generateName, but metadata is implicitly specified";
                 errors.push(FieldError::forbidden(at, detail));
             }
         }
     }
-    if flag(schema, EMBEDDED) && !flag(schema, PRESERVE) && properties.is_none_or(serde_json::Map::is_empty) {
+    if has_flag(schema, EMBEDDED) && !has_flag(schema, PRESERVE) && properties.is_none_or(serde_json::Map::is_empty) {
         let detail = format!("must not be empty if {EMBEDDED} is true without {PRESERVE}");
         errors.push(FieldError::required(at_properties, detail));
     }
 }
 
-fn says_only_names(metadata: &Value) -> bool {
+fn restricts_only_names(metadata: &Value) -> bool {
     metadata
         .as_object()
         .into_iter()
@@ -154,7 +154,7 @@ fn spells_int_or_string(schemas: Option<&Value>) -> bool {
 fn value_validations(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let skip_any = spells_int_or_string(schema.get("anyOf"));
     let skip_first = spells_int_or_string(schema.pointer("/allOf/0/anyOf"));
-    for (segments, inner) in subschemas(schema) {
+    for (segments, inner) in list_subschemas(schema) {
         let (nested, skipped) = match segments.first() {
             Some(Segment::Field("anyOf")) => (true, skip_any),
             Some(Segment::Field("allOf")) => (true, skip_first && matches!(segments.get(1), Some(Segment::Index(0)))),
@@ -162,10 +162,10 @@ fn value_validations(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError
             _ => (false, false),
         };
         if nested && !skipped {
-            self::nested(inner, &extend(at, &segments), errors);
+            self::validate_nested(inner, &extend(at, &segments), errors);
         }
     }
-    let pattern = text(schema, "pattern");
+    let pattern = get_text(schema, "pattern");
     if !pattern.is_empty()
         && let Err(reason) = kubernetes_cel::pattern::compile(pattern)
     {
@@ -178,11 +178,11 @@ fn value_validations(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError
 }
 
 /// Checks that a schema inside a combination only restricts values and adds no structure.
-fn nested(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_nested(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     value_validations(schema, at, errors);
-    for (segments, inner) in subschemas(schema) {
+    for (segments, inner) in list_subschemas(schema) {
         if matches!(segments.first(), Some(Segment::Field("items" | "properties"))) {
-            nested(inner, &extend(at, &segments), errors);
+            validate_nested(inner, &extend(at, &segments), errors);
         }
     }
     let present = |field: &str| schema.get(field).is_some_and(|value| !value.is_null());
@@ -211,7 +211,7 @@ fn nested(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         }
     }
     for field in ["nullable", PRESERVE, EMBEDDED, INT_OR_STRING] {
-        if flag(schema, field) {
+        if has_flag(schema, field) {
             forbid(field, "must be false to be structural");
         }
     }
@@ -228,34 +228,39 @@ fn nested(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks that the structure itself describes every property and item in a combination.
-fn complete(structure: &Value, schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    for (segments, inner) in subschemas(schema) {
+fn validate_completeness(structure: &Value, schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (segments, inner) in list_subschemas(schema) {
         let path = extend(at, &segments);
         match segments.first() {
-            Some(Segment::Field("allOf" | "anyOf" | "oneOf" | "not")) => mentioned(structure, inner, &path, at, errors),
+            Some(Segment::Field("allOf" | "anyOf" | "oneOf" | "not")) => {
+                validate_mentioned(structure, inner, &path, at, errors)
+            }
             _ => {
-                let below = subschemas(structure).find(|(other, _)| extend(at, other).to_string() == path.to_string());
+                let below =
+                    list_subschemas(structure).find(|(other, _)| extend(at, other).to_string() == path.to_string());
                 if let Some((_, below)) = below {
-                    complete(below, inner, &path, errors);
+                    validate_completeness(below, inner, &path, errors);
                 }
             }
         }
     }
 }
 
-fn mentioned(
+fn validate_mentioned(
     structure: &Value,
     combination: &Value,
     at: &FieldPath,
     structure_at: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
-    for (segments, inner) in subschemas(combination) {
+    for (segments, inner) in list_subschemas(combination) {
         match segments.as_slice() {
             [Segment::Field("properties"), Segment::Key(name)] => {
                 let at_structure = structure_at.child("properties").key(name);
                 match structure.get("properties").and_then(|properties| properties.get(*name)) {
-                    Some(described) => mentioned(described, inner, &extend(at, &segments), &at_structure, errors),
+                    Some(described) => {
+                        validate_mentioned(described, inner, &extend(at, &segments), &at_structure, errors)
+                    }
                     None => {
                         let detail = format!("because it is defined in {}", extend(at, &segments));
                         errors.push(FieldError::required(at_structure, detail));
@@ -265,7 +270,9 @@ fn mentioned(
             [Segment::Field("items")] => {
                 let at_structure = structure_at.child("items");
                 match structure.get("items") {
-                    Some(described) => mentioned(described, inner, &extend(at, &segments), &at_structure, errors),
+                    Some(described) => {
+                        validate_mentioned(described, inner, &extend(at, &segments), &at_structure, errors)
+                    }
                     None => {
                         let detail = format!("because it is defined in {}", extend(at, &segments));
                         errors.push(FieldError::required(at_structure, detail));
@@ -273,7 +280,7 @@ fn mentioned(
                 }
             }
             [Segment::Field("allOf" | "anyOf" | "oneOf" | "not"), ..] => {
-                mentioned(structure, inner, &extend(at, &segments), structure_at, errors);
+                validate_mentioned(structure, inner, &extend(at, &segments), structure_at, errors);
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{CustomSchema, warnings};
+use super::{CustomSchema, list_warnings};
 use crate::schema::{FieldError, ObjectSchema};
 
 fn text(value: &Value, pointer: &str) -> String {
@@ -40,7 +40,7 @@ fn names_are_accepted_once() {
         "status": {"acceptedNames": {"plural": "others", "kind": "Widget", "shortNames": ["w"]}},
     });
     let now = "2026-01-01T00:00:00Z";
-    assert_eq!(warnings(&definition), Vec::<String>::new());
+    assert_eq!(list_warnings(&definition), Vec::<String>::new());
     let accepted = super::accept_names(&definition, [], now).unwrap();
     assert_eq!(conditions(&accepted), ["NamesAccepted=True", "Established=True"]);
     // Nothing changes twice.

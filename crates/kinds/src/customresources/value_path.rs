@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::schema::{LONGEST_PATH, shortened};
+use crate::schema::{LONGEST_PATH, shorten_key};
 
 /// The way from an object's root to a value. Each step borrows the one above it.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ impl<'a> ValuePath<'a> {
 
     /// Returns the path of a field. Below a path that is already long, the path stays the same, so that a long key costs nothing below it.
     pub(super) fn field(&'a self, name: &'a str) -> Self {
-        let name = shortened(name);
+        let name = shorten_key(name);
         self.step(Step::Field(name), name.len() + usize::from(self.length > 0))
     }
 
@@ -46,7 +46,7 @@ impl<'a> ValuePath<'a> {
 
     /// Returns the path of a map entry, in brackets, as schema rules write it.
     pub(super) fn key(&'a self, name: &'a str) -> Self {
-        let name = shortened(name);
+        let name = shorten_key(name);
         self.step(Step::Key(name), name.len() + 2)
     }
 

@@ -201,7 +201,7 @@ fn check_string(checks: &Checks, text: &str, path: &ValuePath<'_>, errors: &mut 
 }
 
 fn check_format(checks: &Checks, text: &str, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
-    if !checks.format.is_empty() && !formats::matches(&checks.format, text) {
+    if !checks.format.is_empty() && !formats::matches_format(&checks.format, text) {
         let shown = crate::schema::go_quoted(text);
         let detail = format!("{path} in body must be of type {}: {shown}", checks.format);
         errors.push(FieldError::new(FieldErrorKind::TypeInvalid, path, text, detail));
@@ -222,7 +222,7 @@ fn check_number(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut V
         errors.push(FieldError::invalid(
             path,
             value.clone(),
-            format!("{path} in body should be {words} {}", plain(least)),
+            format!("{path} in body should be {words} {}", format_plain(least)),
         ));
     }
     if let Some((most, exclusive)) = checks.maximum
@@ -236,7 +236,7 @@ fn check_number(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut V
         errors.push(FieldError::invalid(
             path,
             value.clone(),
-            format!("{path} in body should be {words} {}", plain(most)),
+            format!("{path} in body should be {words} {}", format_plain(most)),
         ));
     }
     if let Some(factor) = checks.multiple_of
@@ -246,7 +246,7 @@ fn check_number(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut V
         errors.push(FieldError::invalid(
             path,
             value.clone(),
-            format!("{path} in body should be a multiple of {}", plain(factor)),
+            format!("{path} in body should be a multiple of {}", format_plain(factor)),
         ));
     }
     let narrow = (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number);
@@ -304,7 +304,7 @@ fn check_combinations(
     }
 }
 
-fn plain(number: f64) -> String {
+fn format_plain(number: f64) -> String {
     serde_json::Number::from_f64(number)
         .map_or_else(String::new, |shown| shown.to_string().trim_end_matches(".0").to_owned())
 }

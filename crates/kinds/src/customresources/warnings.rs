@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{formats, text, versions};
+use super::{formats, get_text, list_versions};
 
 /// The condition of a definition that was stored when validation rules were not enforced yet.
 const UNENFORCED_CONDITION: &str = "ValidationRulesNotEnforced";
@@ -13,9 +13,9 @@ const UNENFORCED_CONDITION: &str = "ValidationRulesNotEnforced";
 const UNCALLED_CONDITION: &str = "ConversionWebhookNotCalled";
 
 /// Returns warnings about a definition: unknown formats.
-pub fn warnings(definition: &Value) -> Vec<String> {
+pub fn list_warnings(definition: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    for version in versions(definition) {
+    for version in list_versions(definition) {
         let Some(schema) = version.pointer("/schema/openAPIV3Schema") else {
             continue;
         };
@@ -56,12 +56,12 @@ pub(super) fn drop_old_conditions(definition: &mut Value) {
 
 fn drop_condition(definition: &mut Value, kind: &str) {
     if let Some(Value::Array(conditions)) = definition.pointer_mut("/status/conditions") {
-        conditions.retain(|one| text(one, "type") != kind);
+        conditions.retain(|one| get_text(one, "type") != kind);
     }
 }
 
 fn unknown_formats(schema: &Value, found: &mut Vec<String>) {
-    let format = text(schema, "format");
+    let format = get_text(schema, "format");
     let numeric = ["int32", "int64", "float", "double", "k8s-short-name", "k8s-long-name"];
     let message = format!("unrecognized format \"{format}\"");
     if !format.is_empty()

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::core_group::event::{self, reporter, required, validate_namespace};
+use crate::core_group::event::{self, validate_namespace, validate_reporter, validate_required};
 use crate::kind::Kind;
 use crate::schema::FieldError;
-use crate::schema::validation::text;
+use crate::schema::validation::get_text;
 
 /// Events of the group `events.k8s.io`.
 pub(super) static EVENT: Kind = Kind {
@@ -32,10 +32,10 @@ pub(super) static EVENT: Kind = Kind {
 
 /// Checks an Event of `events.k8s.io`. Errors use the older names of renamed fields.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
-    required(value, &["eventTime"], errors);
+    validate_required(value, &["eventTime"], errors);
     validate_namespace(value, "regarding", errors);
-    reporter(value, "reportingController", errors);
-    required(value, &["reportingInstance", "action", "reason"], errors);
+    validate_reporter(value, "reportingController", errors);
+    validate_required(value, &["reportingInstance", "action", "reason"], errors);
     let mut refuse = |field: &str, why: &str| errors.push(FieldError::invalid(field, "", why.to_owned()));
     for (field, name, most) in [
         ("reportingInstance", "reportingIntance", 128),
@@ -43,11 +43,11 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         ("reason", "reason", 128),
         ("note", "message", 1024),
     ] {
-        if text(value, field).len() > most {
+        if get_text(value, field).len() > most {
             refuse(name, &format!("can have at most {most} characters"));
         }
     }
-    let kind = text(value, "type");
+    let kind = get_text(value, "type");
     if !matches!(kind, "Normal" | "Warning") {
         refuse("type", &format!("has invalid value: {kind}"));
     }
@@ -55,7 +55,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         if series.get("count").and_then(Value::as_i64).unwrap_or_default() < 2 {
             refuse("series.count", "should be at least 2");
         }
-        if text(series, "lastObservedTime").is_empty() {
+        if get_text(series, "lastObservedTime").is_empty() {
             refuse("series.lastObservedTime", "needs to be set");
         }
     }
@@ -63,7 +63,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         ("deprecatedFirstTimestamp", "firstTimestamp"),
         ("deprecatedLastTimestamp", "lastTimestamp"),
     ] {
-        if !text(value, field).is_empty() {
+        if !get_text(value, field).is_empty() {
             refuse(name, "needs to be unset");
         }
     }

@@ -59,7 +59,7 @@ pub struct Activation<'a> {
 
 /// Returns the approximate position of the stack.
 #[inline(never)]
-fn stack() -> usize {
+fn stack_size() -> usize {
     let here = 0_u8;
     std::ptr::from_ref(std::hint::black_box(&here)).addr()
 }
@@ -86,7 +86,7 @@ impl<'a> Activation<'a> {
             Ok(program) => program,
             Err(problem) => return Ok(Err(format!("compilation error: {problem}"))),
         };
-        self.stack.set(stack());
+        self.stack.set(stack_size());
         let evaluation = program.evaluate(self, EXPRESSION_BUDGET);
         let spent = self.cost.take().saturating_add(evaluation.cost);
         *budget = budget.checked_sub(spent).ok_or(OutOfBudget)?;
@@ -95,7 +95,7 @@ impl<'a> Activation<'a> {
             .map_err(|failure| format!("expression '{}' resulted in error: {failure}", expression.source)))
     }
 
-    fn compose(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
+    fn evaluate_variable(&self, name: &str) -> Option<Result<Value<'a>, Failure>> {
         let expression = self.composed.get(name)?;
         if let Some(known) = self.known.borrow().get(name) {
             return Some(known.clone());
@@ -111,7 +111,7 @@ impl<'a> Activation<'a> {
                 return Some(Err(failed));
             }
         };
-        if self.stack.get().abs_diff(stack()) > MOST_STACK {
+        if self.stack.get().abs_diff(stack_size()) > MOST_STACK {
             return Some(Err(Failure::new(format!(
                 "composited variable {name:?} nests too deep"
             ))));
@@ -130,18 +130,18 @@ impl<'a> Activation<'a> {
     }
 }
 
-fn value(json: Option<&Json>) -> Value<'_> {
+fn value_of_json(json: Option<&Json>) -> Value<'_> {
     json.map_or(Value::Null, Value::json)
 }
 
 impl<'a> Variables<'a> for Activation<'a> {
     fn get(&self, name: &str) -> Option<Value<'a>> {
         Some(match name {
-            "object" => value(self.inputs.object),
-            "oldObject" => value(self.inputs.old_object),
-            "request" => value(self.inputs.request),
-            "namespaceObject" => value(self.inputs.namespace),
-            "params" => value(self.inputs.params),
+            "object" => value_of_json(self.inputs.object),
+            "oldObject" => value_of_json(self.inputs.old_object),
+            "request" => value_of_json(self.inputs.request),
+            "namespaceObject" => value_of_json(self.inputs.namespace),
+            "params" => value_of_json(self.inputs.params),
             "authorizer" => {
                 self.inputs.authorizer?;
                 Check::authorizer().into_value()
@@ -152,7 +152,9 @@ impl<'a> Variables<'a> for Activation<'a> {
     }
 
     fn field(&self, variable: &str, field: &str) -> Option<Result<Value<'a>, Failure>> {
-        (variable == "variables").then(|| self.compose(field)).flatten()
+        (variable == "variables")
+            .then(|| self.evaluate_variable(field))
+            .flatten()
     }
 
     fn authorize(&self, check: &Check) -> Decision {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kubernetes_cel::{Environment, Program, Type};
 
-use super::environment::{COMPOSED, Scope, environment};
+use super::environment::{COMPOSED, Scope, make_environment};
 
 /// Why an expression is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,17 +49,17 @@ impl Compiler {
     /// Compiles an expression that must return one of these types. Without types, every type is valid.
     pub fn check(&self, source: &str, scope: Scope, wanted: &[Type]) -> Result<Program, Problem> {
         let program = self
-            .within(environment(scope))
+            .add_variables_to(make_environment(scope))
             .compile(source)
             .map_err(|problem| Problem::Invalid(format!("compilation failed: {problem}")))?;
         let found = program.output_type();
         if !wanted.is_empty() && !wanted.contains(found) {
-            let names: Vec<String> = wanted.iter().map(spelled).collect();
+            let names: Vec<String> = wanted.iter().map(format_type).collect();
             let wanted = match names.as_slice() {
                 [only] => only.clone(),
                 many => format!("one of [{}]", many.join(" ")),
             };
-            let found = spelled(found);
+            let found = format_type(found);
             return Err(Problem::Invalid(format!("must evaluate to {wanted} but got {found}")));
         }
         match program.instantiation_failure() {
@@ -79,12 +79,12 @@ impl Compiler {
     /// Declares a variable of this type for later expressions; of any type, if its own expression does not compile.
     pub fn declare(&mut self, name: &str, of: Option<&Type>) {
         if let Some(composed) = &mut self.composed {
-            Arc::make_mut(composed).insert(name.to_owned(), of.map_or(Type::Dyn, kept));
+            Arc::make_mut(composed).insert(name.to_owned(), of.map_or(Type::Dyn, keep_simple_type));
         }
     }
 
     /// Adds the declared variables to an environment.
-    pub fn within(&self, environment: Environment) -> Environment {
+    pub fn add_variables_to(&self, environment: Environment) -> Environment {
         match &self.composed {
             None => environment,
             Some(fields) => environment
@@ -102,7 +102,7 @@ impl Expression {
 }
 
 /// Returns the part of a type that a variable keeps: simple types, and lists and maps of them. Other types become dynamic.
-fn kept(of: &Type) -> Type {
+fn keep_simple_type(of: &Type) -> Type {
     match of {
         Type::Bool
         | Type::Bytes
@@ -113,19 +113,19 @@ fn kept(of: &Type) -> Type {
         | Type::String
         | Type::Timestamp
         | Type::Uint => of.clone(),
-        Type::List(items) => Type::list(kept(items)),
-        Type::Map(both) => Type::map(kept(&both.0), kept(&both.1)),
+        Type::List(items) => Type::list(keep_simple_type(items)),
+        Type::Map(both) => Type::map(keep_simple_type(&both.0), keep_simple_type(&both.1)),
         _ => Type::Dyn,
     }
 }
 
 /// Returns a type with its full name.
-fn spelled(of: &Type) -> String {
+fn format_type(of: &Type) -> String {
     match of {
-        Type::List(items) => format!("list({})", spelled(items)),
-        Type::Map(both) => format!("map({}, {})", spelled(&both.0), spelled(&both.1)),
-        Type::Optional(inner) => format!("optional_type({})", spelled(inner)),
-        Type::Type(Some(inner)) => format!("type({})", spelled(inner)),
+        Type::List(items) => format!("list({})", format_type(items)),
+        Type::Map(both) => format!("map({}, {})", format_type(&both.0), format_type(&both.1)),
+        Type::Optional(inner) => format!("optional_type({})", format_type(inner)),
+        Type::Type(Some(inner)) => format!("type({})", format_type(inner)),
         other => other.name().to_owned(),
     }
 }

@@ -36,44 +36,44 @@ impl Scope {
 }
 
 static EVERYWHERE: LazyLock<Environment> = LazyLock::new(|| {
-    typed(Environment::new())
+    declare_fixed_types(Environment::new())
         .with_variable("object", Type::Dyn)
         .with_variable("oldObject", Type::Dyn)
 });
 
 /// Declares the variables whose types never change.
-fn typed(environment: Environment) -> Environment {
-    objects(environment)
+fn declare_fixed_types(environment: Environment) -> Environment {
+    declare_objects(environment)
         .with_variable("namespaceObject", Type::object("kubernetes.Namespace"))
         .with_variable("request", Type::object("kubernetes.AdmissionRequest"))
 }
 
 /// Returns the environment for expressions of this scope.
-pub(super) fn environment(scope: Scope) -> Environment {
+pub(super) fn make_environment(scope: Scope) -> Environment {
     let mut environment = EVERYWHERE.clone();
     if scope.params {
         environment = environment.with_variable("params", Type::Dyn);
     }
     if scope.authorizer {
         let resource = Type::object("kubernetes.authorization.ResourceCheck");
-        environment = authorizer(environment).with_variable("authorizer.requestResource", resource);
+        environment = declare_authorizer(environment).with_variable("authorizer.requestResource", resource);
     }
     environment
 }
 
-fn authorizer(environment: Environment) -> Environment {
+fn declare_authorizer(environment: Environment) -> Environment {
     environment.with_variable("authorizer", Type::object("kubernetes.authorization.Authorizer"))
 }
 
 /// Returns the environment that checks expressions against the types of `declare`. As in Kubernetes, `authorizer.requestResource` is
 /// unknown in this environment.
-pub fn checking(
+pub fn make_checking_environment(
     has_params: bool,
     declare: impl FnOnce(Environment) -> Environment,
     object: Type,
     params: Type,
 ) -> Environment {
-    let environment = authorizer(declare(typed(Environment::new())))
+    let environment = declare_authorizer(declare(declare_fixed_types(Environment::new())))
         .with_variable("object", object.clone())
         .with_variable("oldObject", object);
     if has_params {
@@ -83,7 +83,7 @@ pub fn checking(
     }
 }
 
-fn objects(environment: Environment) -> Environment {
+fn declare_objects(environment: Environment) -> Environment {
     let texts = || Type::list(Type::String);
     let labels = || Type::map(Type::String, Type::String);
     let declared: [(&str, &[(&str, Type)]); 8] = [

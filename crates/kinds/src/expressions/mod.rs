@@ -12,4 +12,4 @@ mod environment;
 pub use activation::{Activation, Authorizer, Inputs, OUT_OF_BUDGET};
 pub use compiler::{Compiler, Expression, Problem};
 pub use conditions::{Conditions, Match};
-pub use environment::{Scope, checking};
+pub use environment::{Scope, make_checking_environment};

@@ -40,7 +40,7 @@ impl Resource {
         let counted = self.behavior.counted_metadata;
         let annotated = counted.is_some_and(|field| metadata(live, field) != metadata(new, field));
         let with_status = !self.has_status();
-        if annotated || wanted(live, with_status) != wanted(new, with_status) {
+        if annotated || list_counted_fields(live, with_status) != list_counted_fields(new, with_status) {
             let generation = live
                 .metadata()
                 .and_then(|metadata| metadata.get("generation"))
@@ -52,7 +52,7 @@ impl Resource {
 }
 
 /// Returns the fields that the user controls: everything except metadata, and except a status with its own endpoint.
-fn wanted(object: &Value, with_status: bool) -> Vec<(&String, &Value)> {
+fn list_counted_fields(object: &Value, with_status: bool) -> Vec<(&String, &Value)> {
     object
         .as_object()
         .into_iter()

@@ -34,7 +34,7 @@ pub use scale::selector_text;
 pub use schema::KindSchema;
 pub use service_range::{InvalidRange, ServiceRange};
 pub use usage::{IsNamed, Usage};
-pub use versions::{BuiltinVersions, Renaming, Types, rename, version_of};
+pub use versions::{BuiltinVersions, Renaming, Types, set_api_version, version_of};
 
 /// The finite values that creates and updates of a kind share. Such writes run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

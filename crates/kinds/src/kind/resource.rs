@@ -128,7 +128,7 @@ impl Resource {
 
     /// Returns the name in error messages: `deployments.apps`, or `configmaps` for the core group.
     #[must_use]
-    pub fn qualified(&self) -> String {
+    pub fn qualified_name(&self) -> String {
         if self.group.is_empty() {
             self.plural.clone()
         } else {

@@ -59,7 +59,7 @@ impl Convert for Renaming {
             return Ok(Cow::Borrowed(object));
         }
         let mut object = object.clone();
-        rename(&mut object, api_version);
+        set_api_version(&mut object, api_version);
         Ok(Cow::Owned(object))
     }
 }
@@ -95,7 +95,7 @@ impl Convert for BuiltinVersions {
 }
 
 /// Sets the version of an object.
-pub fn rename(object: &mut Value, api_version: &str) {
+pub fn set_api_version(object: &mut Value, api_version: &str) {
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), Value::from(api_version));
     }

@@ -9,7 +9,7 @@ use crate::schema::FieldError;
 impl Resource {
     /// Returns whether the versions of the kind have different fields, and this one is not the stored version.
     #[must_use]
-    pub fn says_otherwise(&self) -> bool {
+    pub fn has_other_versions(&self) -> bool {
         !self.behavior.versions.is_empty() && !self.is_storage_version()
     }
 
@@ -54,7 +54,7 @@ impl Resource {
     /// on the status endpoint.
     #[must_use]
     pub fn reset_fields(&self, subresource: Option<&str>, live: &Value, new: Value) -> Value {
-        if self.says_otherwise() {
+        if self.has_other_versions() {
             // Spec and status may share the annotations of this version.
             let stored = |object: Value| self.convert_or_keep(object, &self.storage_api_version);
             let reset = self.reset_parts(subresource, &stored(live.clone()), stored(new));

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::kind::{Generation, Kind};
 use crate::schema::validation::names::{self, prefixed_path};
-use crate::schema::validation::{named, one_of, text};
+use crate::schema::validation::{get_text, one_of, validate_name};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, defaults};
 use crate::table::cells;
 
@@ -30,20 +30,20 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         .pointer("/spec/parameters")
         .filter(|parameters| !parameters.is_null());
     let parameters = parameters.map_or(cells::NONE.to_owned(), |parameters| {
-        let group = cells::text(parameters, "/apiGroup");
-        let kind = cells::text(parameters, "/kind");
+        let group = cells::get_text(parameters, "/apiGroup");
+        let kind = cells::get_text(parameters, "/kind");
         let kind = if group.is_empty() {
             kind.to_owned()
         } else {
             format!("{kind}.{group}")
         };
-        format!("{kind}/{}", cells::text(parameters, "/name"))
+        format!("{kind}/{}", cells::get_text(parameters, "/name"))
     });
     vec![
-        cells::name(object),
-        cells::text(object, "/spec/controller").into(),
+        cells::name_cell(object),
+        cells::get_text(object, "/spec/controller").into(),
         parameters.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }
 
@@ -55,7 +55,7 @@ const LONGEST_CONTROLLER: usize = 250;
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
-    let controller = text(spec, "controller");
+    let controller = get_text(spec, "controller");
     let at = path.child("controller");
     if controller.len() > LONGEST_CONTROLLER {
         let detail = format!("may not be more than {LONGEST_CONTROLLER} bytes");
@@ -67,19 +67,19 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     };
     let path = path.child("parameters");
     if parameters.get("apiGroup").is_some() {
-        named(
-            names::subdomain,
-            text(parameters, "apiGroup"),
+        validate_name(
+            names::find_subdomain_errors,
+            get_text(parameters, "apiGroup"),
             &path.child("apiGroup"),
             errors,
         );
     }
     for field in ["kind", "name"] {
-        let found = text(parameters, field);
+        let found = get_text(parameters, field);
         if found.is_empty() {
             errors.push(FieldError::required(path.child(field), ""));
         } else {
-            named(
+            validate_name(
                 |name| names::path_segment(name, false),
                 found,
                 &path.child(field),
@@ -88,13 +88,13 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     one_of(parameters, "scope", &["Cluster", "Namespace"], true, &path, errors);
-    let namespace = parameters.get("namespace").map(|_| text(parameters, "namespace"));
+    let namespace = parameters.get("namespace").map(|_| get_text(parameters, "namespace"));
     let path = path.child("namespace");
-    match (text(parameters, "scope"), namespace) {
+    match (get_text(parameters, "scope"), namespace) {
         ("Namespace", None | Some("")) => {
             errors.push(FieldError::required(path, "`parameters.scope` is set to 'Namespace'"));
         }
-        ("Namespace", Some(namespace)) => named(names::label, namespace, &path, errors),
+        ("Namespace", Some(namespace)) => validate_name(names::find_label_errors, namespace, &path, errors),
         ("Cluster", Some(_)) => {
             errors.push(FieldError::forbidden(path, "`parameters.scope` is set to 'Cluster'"));
         }

@@ -15,7 +15,7 @@ pub(super) static IP_ADDRESS: Kind = Kind {
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let parent = object.pointer("/spec/parentRef").filter(|parent| !parent.is_null());
     let parent = parent.map_or(cells::NONE.to_owned(), |parent| {
-        let parts = ["/group", "/resource", "/namespace", "/name"].map(|pointer| cells::text(parent, pointer));
+        let parts = ["/group", "/resource", "/namespace", "/name"].map(|pointer| cells::get_text(parent, pointer));
         let [group, resource, namespace, name] = parts;
         let resource = if group.is_empty() {
             resource.to_owned()
@@ -29,5 +29,5 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         }
     });
     // The real server has no column for the age, but sends the value.
-    vec![cells::name(object), parent.into(), cells::age(object, now)]
+    vec![cells::name_cell(object), parent.into(), cells::format_age(object, now)]
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::kind::{Generation, Kind};
 use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::ports::port_or_name;
-use crate::schema::validation::{addresses, items, names, one_of, text};
+use crate::schema::validation::{addresses, get_text, list_items, names, one_of};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
@@ -25,8 +25,12 @@ pub(super) static NETWORK_POLICY: Kind = Kind {
     },
     validate,
     cells: |object, now| {
-        let selected = cells::selector(object, "/spec/podSelector");
-        vec![cells::name(object), selected.into(), cells::age(object, now)]
+        let selected = cells::format_selector(object, "/spec/podSelector");
+        vec![
+            cells::name_cell(object),
+            selected.into(),
+            cells::format_age(object, now),
+        ]
     },
     ..Kind::named("networking.k8s.io", "NetworkPolicy", "networkpolicies")
 };
@@ -41,14 +45,14 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         label_selector(selector, &path.child("podSelector"), errors);
     }
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
-        for (rule, at) in items(spec, direction, &path) {
-            for (port, at) in items(rule, "ports", &at) {
+        for (rule, at) in list_items(spec, direction, &path) {
+            for (port, at) in list_items(rule, "ports", &at) {
                 one_of(port, "protocol", &["TCP", "UDP", "SCTP"], false, &at, errors);
                 port_or_name(port, "port", &at, errors);
                 end_port(port, &at, errors);
             }
-            for (peer, at) in items(rule, peers, &at) {
-                self::peer(peer, &at, errors);
+            for (peer, at) in list_items(rule, peers, &at) {
+                self::validate_peer(peer, &at, errors);
             }
         }
     }
@@ -58,7 +62,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::invalid(path.child("policyTypes"), kinds.clone(), why));
         return;
     }
-    for (kind, at) in items(spec, "policyTypes", &path) {
+    for (kind, at) in list_items(spec, "policyTypes", &path) {
         let kind = kind.as_str().unwrap_or_default();
         if !matches!(kind, "Ingress" | "Egress") {
             errors.push(FieldError::not_supported(at, kind, &["Ingress", "Egress"]));
@@ -66,7 +70,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn peer(peer: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_peer(peer: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut selectors = 0;
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = peer.get(field) {
@@ -89,17 +93,17 @@ fn peer(peer: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn ip_block(block: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let cidr = text(block, "cidr");
+    let cidr = get_text(block, "cidr");
     if cidr.is_empty() {
         errors.push(FieldError::required(at.child("cidr"), ""));
         return;
     }
-    let Some(range) = addresses::range(cidr, &at.child("cidr"), errors) else {
+    let Some(range) = addresses::parse_range(cidr, &at.child("cidr"), errors) else {
         return;
     };
-    for (except, at) in items(block, "except", at) {
+    for (except, at) in list_items(block, "except", at) {
         let except = except.as_str().unwrap_or_default();
-        let inner = addresses::range(except, &at, errors);
+        let inner = addresses::parse_range(except, &at, errors);
         if inner.is_some_and(|inner| !range.strictly_contains(inner)) {
             errors.push(FieldError::invalid(at, except, "must be a strict subset of `cidr`"));
         }

@@ -6,8 +6,8 @@ use crate::table::cells;
 /// ServiceCIDRs.
 pub(super) static SERVICE_CIDR: Kind = Kind {
     cells: |object, now| {
-        let ranges = cells::joined(object, "/spec/cidrs");
-        vec![cells::name(object), ranges.into(), cells::age(object, now)]
+        let ranges = cells::join_texts(object, "/spec/cidrs");
+        vec![cells::name_cell(object), ranges.into(), cells::format_age(object, now)]
     },
     ..Kind::named("networking.k8s.io", "ServiceCIDR", "servicecidrs")
 };

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::core_group::pod::validation as pods;
-use crate::core_group::pod::warnings::deprecated;
+use crate::core_group::pod::warnings::find_deprecation;
 use crate::kind::Kind;
-use crate::schema::validation::{immutable, internal, items, metadata, named, names, text};
+use crate::schema::validation::{
+    get_text, list_items, metadata, names, show_go_struct, validate_immutable, validate_name,
+};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 use crate::table::cells;
 
@@ -17,10 +19,10 @@ pub(super) static RUNTIME_CLASS: Kind = Kind {
     needs_resource_version: true,
     validate,
     validate_update,
-    warnings: |object, _| warnings(object),
+    warnings: |object, _| list_warnings(object),
     cells: |object, now| {
-        let handler = cells::text(object, "/handler");
-        vec![cells::name(object), handler.into(), cells::age(object, now)]
+        let handler = cells::get_text(object, "/handler");
+        vec![cells::name_cell(object), handler.into(), cells::format_age(object, now)]
     },
     ..Kind::named("node.k8s.io", "RuntimeClass", "runtimeclasses")
 };
@@ -29,28 +31,28 @@ static NOTHING: Value = Value::Null;
 
 /// Checks a RuntimeClass.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
-    let handler = text(value, "handler");
+    let handler = get_text(value, "handler");
     if handler.is_empty() {
         errors.push(FieldError::required("handler", ""));
     } else {
-        named(names::label, handler, &FieldPath::new("handler"), errors);
+        validate_name(names::find_label_errors, handler, &FieldPath::new("handler"), errors);
     }
     if let Some(fixed) = value.pointer("/overhead/podFixed") {
-        pods::overhead(&json!({"overhead": fixed}), &FieldPath::default(), errors);
+        pods::validate_overhead(&json!({"overhead": fixed}), &FieldPath::default(), errors);
     }
     let scheduling = value.get("scheduling").unwrap_or(&NOTHING);
     let at = FieldPath::new("scheduling");
     if let Some(Value::Object(selector)) = scheduling.get("nodeSelector") {
-        metadata::labels(selector, &at.child("nodeSelector"), errors);
+        metadata::validate_labels(selector, &at.child("nodeSelector"), errors);
     }
-    pods::tolerations(scheduling, &at, errors);
+    pods::validate_tolerations(scheduling, &at, errors);
     let mut seen = BTreeSet::new();
-    for (toleration, at) in items(scheduling, "tolerations", &at) {
+    for (toleration, at) in list_items(scheduling, "tolerations", &at) {
         let [key, operator, taint, effect] =
-            ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
+            ["key", "operator", "value", "effect"].map(|field| get_text(toleration, field));
         if !seen.insert((key, operator, taint, effect)) {
             let seconds = toleration.get("tolerationSeconds").unwrap_or(&NOTHING);
-            let shown = internal(&[
+            let shown = show_go_struct(&[
                 ("Key", &json!(key)),
                 ("Operator", &json!(operator)),
                 ("Value", &json!(taint)),
@@ -64,16 +66,16 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
 
 /// Checks that the handler of a class stays unchanged.
 fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    immutable(value, old, "handler", &FieldPath::default(), errors);
+    validate_immutable(value, old, "handler", &FieldPath::default(), errors);
 }
 
 /// Labels of nodes by which a RuntimeClass finds its nodes.
-fn warnings(class: &Value) -> Vec<String> {
+fn list_warnings(class: &Value) -> Vec<String> {
     let selector = class.pointer("/scheduling/nodeSelector").and_then(Value::as_object);
     let labels = selector
         .into_iter()
         .flatten()
-        .filter_map(|(label, _)| deprecated(label));
+        .filter_map(|(label, _)| find_deprecation(label));
     labels
         .map(|message| format!("scheduling.nodeSelector: {message}"))
         .collect()

@@ -6,14 +6,14 @@ const REFERENCE: &str = "#/components/schemas/";
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// Adds a document's paths and definitions.
-pub(super) fn add(document: &Value, paths: &mut Map<String, Value>, definitions: &mut Map<String, Value>) {
-    for (name, item) in entries(document, "/paths") {
+pub(super) fn add_document(document: &Value, paths: &mut Map<String, Value>, definitions: &mut Map<String, Value>) {
+    for (name, item) in list_entries(document, "/paths") {
         paths.entry(name).or_insert_with(|| path_item(item));
     }
-    for (name, given) in entries(document, "/components/schemas") {
+    for (name, given) in list_entries(document, "/components/schemas") {
         match definitions.get_mut(name) {
             None => {
-                definitions.insert(name.clone(), schema(given));
+                definitions.insert(name.clone(), convert_schema(given));
             }
             // Each group's document lists only its own kinds in a definition that all groups share.
             Some(known) => add_kinds(known, given),
@@ -21,7 +21,7 @@ pub(super) fn add(document: &Value, paths: &mut Map<String, Value>, definitions:
     }
 }
 
-fn entries<'a>(document: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+fn list_entries<'a>(document: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
     document
         .pointer(pointer)
         .and_then(Value::as_object)
@@ -40,7 +40,7 @@ fn add_kinds(known: &mut Value, given: &Value) {
     }
 }
 
-fn reference(text: &Value) -> Value {
+fn convert_reference(text: &Value) -> Value {
     match text.as_str().and_then(|text| text.strip_prefix(REFERENCE)) {
         Some(name) => Value::from(format!("#/definitions/{name}")),
         None => text.clone(),
@@ -48,7 +48,7 @@ fn reference(text: &Value) -> Value {
 }
 
 /// Converts a schema and drops the parts that version 2 can't express: alternatives, nulls, and defaults beside references.
-fn schema(given: &Value) -> Value {
+fn convert_schema(given: &Value) -> Value {
     let Some(given) = given.as_object() else {
         return given.clone();
     };
@@ -57,24 +57,28 @@ fn schema(given: &Value) -> Value {
     let mut schema_of = Map::new();
     for (key, value) in given {
         let converted = match key.as_str() {
-            "$ref" => reference(value),
+            "$ref" => convert_reference(value),
             "allOf" => match value.as_array().map(Vec::as_slice) {
                 // A reference with a description is wrapped in version 3.
                 Some([Value::Object(only)]) if only.len() == 1 && only.contains_key("$ref") => {
-                    let target = only.get("$ref").map(reference).unwrap_or_default();
+                    let target = only.get("$ref").map(convert_reference).unwrap_or_default();
                     schema_of.insert("$ref".to_owned(), target);
                     continue;
                 }
-                _ => schemas(value),
+                _ => convert_schemas(value),
             },
             "oneOf" | "anyOf" | "not" | "nullable" | "default" => continue,
             "type" if is_set("nullable") || is_set("x-kubernetes-int-or-string") => continue,
             "properties" | "items" if is_open => continue,
             "properties" => {
                 let properties = value.as_object().into_iter().flatten();
-                Value::Object(properties.map(|(name, value)| (name.clone(), schema(value))).collect())
+                Value::Object(
+                    properties
+                        .map(|(name, value)| (name.clone(), convert_schema(value)))
+                        .collect(),
+                )
             }
-            "items" | "additionalProperties" => schema(value),
+            "items" | "additionalProperties" => convert_schema(value),
             _ => value.clone(),
         };
         schema_of.insert(key.clone(), converted);
@@ -87,16 +91,16 @@ fn schema(given: &Value) -> Value {
     Value::Object(schema_of)
 }
 
-fn schemas(list: &Value) -> Value {
-    list.as_array().into_iter().flatten().map(schema).collect()
+fn convert_schemas(list: &Value) -> Value {
+    list.as_array().into_iter().flatten().map(convert_schema).collect()
 }
 
 fn path_item(item: &Value) -> Value {
     let mut converted = Map::new();
     for (key, value) in item.as_object().into_iter().flatten() {
         let value = match key.as_str() {
-            "get" | "put" | "post" | "delete" | "options" | "head" | "patch" => operation(value),
-            "parameters" => parameters(value),
+            "get" | "put" | "post" | "delete" | "options" | "head" | "patch" => convert_operation(value),
+            "parameters" => convert_parameters(value),
             key if key.starts_with("x-") => value.clone(),
             _ => continue,
         };
@@ -105,16 +109,16 @@ fn path_item(item: &Value) -> Value {
     Value::Object(converted)
 }
 
-fn parameters(list: &Value) -> Value {
-    list.as_array().into_iter().flatten().map(parameter).collect()
+fn convert_parameters(list: &Value) -> Value {
+    list.as_array().into_iter().flatten().map(convert_parameter).collect()
 }
 
 /// Converts a parameter. In version 3 its schema contains facts that version 2 puts into the parameter itself.
-fn parameter(given: &Value) -> Value {
+fn convert_parameter(given: &Value) -> Value {
     let mut converted = Map::new();
     for (key, value) in given.as_object().into_iter().flatten() {
         if key == "schema" {
-            let schema = schema(value);
+            let schema = convert_schema(value);
             converted.extend(schema.as_object().cloned().unwrap_or_default());
         } else {
             converted.insert(key.clone(), value.clone());
@@ -123,13 +127,13 @@ fn parameter(given: &Value) -> Value {
     Value::Object(converted)
 }
 
-fn content(given: &Value) -> Option<&Map<String, Value>> {
+fn find_content(given: &Value) -> Option<&Map<String, Value>> {
     given.get("content").and_then(Value::as_object)
 }
 
 fn content_schema(given: &Value) -> Option<Value> {
-    let first = content(given)?.values().next()?;
-    first.get("schema").map(schema)
+    let first = find_content(given)?.values().next()?;
+    first.get("schema").map(convert_schema)
 }
 
 fn media_types(given: Option<&Map<String, Value>>) -> Option<Value> {
@@ -137,7 +141,7 @@ fn media_types(given: Option<&Map<String, Value>>) -> Option<Value> {
     (!types.is_empty()).then(|| json!(types))
 }
 
-fn operation(given: &Value) -> Value {
+fn convert_operation(given: &Value) -> Value {
     let mut converted = Map::new();
     for (key, value) in given.as_object().into_iter().flatten() {
         if matches!(
@@ -149,9 +153,12 @@ fn operation(given: &Value) -> Value {
         }
     }
     converted.insert("schemes".to_owned(), json!(["https"]));
-    let mut list = given.get("parameters").map(parameters).unwrap_or_else(|| json!([]));
+    let mut list = given
+        .get("parameters")
+        .map(convert_parameters)
+        .unwrap_or_else(|| json!([]));
     if let Some(body) = given.get("requestBody") {
-        let consumes = media_types(content(body)).unwrap_or_else(|| json!(["*/*"]));
+        let consumes = media_types(find_content(body)).unwrap_or_else(|| json!(["*/*"]));
         converted.insert("consumes".to_owned(), consumes);
         let mut parameter = json!({"name": "body", "in": "body"});
         if let Some(parameter) = parameter.as_object_mut() {
@@ -172,8 +179,8 @@ fn operation(given: &Value) -> Value {
         converted.insert("parameters".to_owned(), list);
     }
     let mut responses = Map::new();
-    for (code, response) in entries(given, "/responses") {
-        if let Some(produces) = media_types(content(response)) {
+    for (code, response) in list_entries(given, "/responses") {
+        if let Some(produces) = media_types(find_content(response)) {
             // For an operation of the discovery API, both lists contain the media types of its answers.
             converted.entry("consumes").or_insert_with(|| produces.clone());
             converted.entry("produces").or_insert(produces);
@@ -212,7 +219,7 @@ mod tests {
                 json!({"type": "object", "properties": {"default": {}}}),
             ),
         ] {
-            assert_eq!(schema(&given), expect, "{given}");
+            assert_eq!(convert_schema(&given), expect, "{given}");
         }
     }
 }

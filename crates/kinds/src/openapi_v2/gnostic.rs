@@ -29,7 +29,7 @@ impl Message {
     }
 
     fn texts(&mut self, number: u32, list: Option<&Value>) -> &mut Self {
-        for text in items(list).iter().filter_map(Value::as_str) {
+        for text in list_items(list).iter().filter_map(Value::as_str) {
             self.bytes(number, text.as_bytes());
         }
         self
@@ -79,7 +79,7 @@ impl Message {
     }
 
     /// Writes a map as a list of named values.
-    fn named(&mut self, number: u32, map: Option<&Value>, write: impl Fn(&Value) -> Self) -> &mut Self {
+    fn named_entries(&mut self, number: u32, map: Option<&Value>, write: impl Fn(&Value) -> Self) -> &mut Self {
         let empty = Map::new();
         for (name, value) in map.and_then(Value::as_object).unwrap_or(&empty) {
             let mut named = Self::default();
@@ -90,22 +90,22 @@ impl Message {
     }
 }
 
-fn items(list: Option<&Value>) -> &[Value] {
+fn list_items(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Returns the whole document.
-pub(super) fn document(document: &Value) -> Vec<u8> {
+pub(super) fn encode_document(document: &Value) -> Vec<u8> {
     let get = |key: &str| document.get(key);
     let mut info = Message::default();
     info.text(1, document.pointer("/info/title"))
         .text(2, document.pointer("/info/version"));
     let mut paths = Message::default();
-    paths.named(2, get("paths"), path_item);
+    paths.named_entries(2, get("paths"), path_item);
     let mut definitions = Message::default();
-    definitions.named(1, get("definitions"), schema);
+    definitions.named_entries(1, get("definitions"), encode_schema);
     let mut security = Message::default();
-    security.named(1, get("securityDefinitions"), |definition| {
+    security.named_entries(1, get("securityDefinitions"), |definition| {
         let mut key = Message::default();
         key.text(1, definition.get("type"))
             .text(2, definition.get("name"))
@@ -121,9 +121,9 @@ pub(super) fn document(document: &Value) -> Vec<u8> {
         .message(2, &info)
         .message(8, &paths)
         .message(9, &definitions);
-    for requirement in items(get("security")) {
+    for requirement in list_items(get("security")) {
         let mut required = Message::default();
-        required.named(1, Some(requirement), |scopes| {
+        required.named_entries(1, Some(requirement), |scopes| {
             let mut array = Message::default();
             array.texts(1, Some(scopes));
             array
@@ -146,17 +146,17 @@ fn path_item(item: &Value) -> Message {
         ("patch", 8),
     ] {
         if let Some(given) = item.get(key) {
-            message.message(number, &operation(given));
+            message.message(number, &encode_operation(given));
         }
     }
-    for given in items(item.get("parameters")) {
-        message.message(9, &parameter(given));
+    for given in list_items(item.get("parameters")) {
+        message.message(9, &encode_parameter(given));
     }
     message.extensions(10, item);
     message
 }
 
-fn operation(given: &Value) -> Message {
+fn encode_operation(given: &Value) -> Message {
     let mut message = Message::default();
     message
         .texts(1, given.get("tags"))
@@ -165,16 +165,16 @@ fn operation(given: &Value) -> Message {
         .text(5, given.get("operationId"))
         .texts(6, given.get("produces"))
         .texts(7, given.get("consumes"));
-    for one in items(given.get("parameters")) {
-        message.message(8, &parameter(one));
+    for one in list_items(given.get("parameters")) {
+        message.message(8, &encode_parameter(one));
     }
     let mut responses = Message::default();
-    responses.named(1, given.get("responses"), |response| {
+    responses.named_entries(1, given.get("responses"), |response| {
         let mut answer = Message::default();
         answer.text(1, response.get("description"));
         if let Some(given) = response.get("schema") {
             let mut item = Message::default();
-            item.message(1, &schema(given));
+            item.message(1, &encode_schema(given));
             answer.message(2, &item);
         }
         let mut value = Message::default();
@@ -190,7 +190,7 @@ fn operation(given: &Value) -> Message {
 }
 
 /// Returns a parameter in its two wrappings.
-fn parameter(given: &Value) -> Message {
+fn encode_parameter(given: &Value) -> Message {
     let mut inner = Message::default();
     let mut wrapped = Message::default();
     match given.get("in").and_then(Value::as_str) {
@@ -201,7 +201,7 @@ fn parameter(given: &Value) -> Message {
                 .text(3, given.get("in"))
                 .flag(4, given.get("required"));
             if let Some(given) = given.get("schema") {
-                inner.message(5, &schema(given));
+                inner.message(5, &encode_schema(given));
             }
             wrapped.message(1, &inner);
         }
@@ -230,7 +230,7 @@ fn parameter(given: &Value) -> Message {
     item
 }
 
-fn schema(given: &Value) -> Message {
+fn encode_schema(given: &Value) -> Message {
     let get = |key: &str| given.get(key);
     let mut message = Message::default();
     message
@@ -252,7 +252,7 @@ fn schema(given: &Value) -> Message {
         .integer(17, get("maxProperties"))
         .integer(18, get("minProperties"))
         .texts(19, get("required"));
-    for value in items(get("enum")) {
+    for value in list_items(get("enum")) {
         message.any(20, value);
     }
     match get("additionalProperties") {
@@ -264,7 +264,7 @@ fn schema(given: &Value) -> Message {
         }
         Some(given) => {
             let mut item = Message::default();
-            item.message(1, &schema(given));
+            item.message(1, &encode_schema(given));
             message.message(21, &item);
         }
         None => {}
@@ -279,15 +279,15 @@ fn schema(given: &Value) -> Message {
     }
     if let Some(given) = get("items") {
         let mut item = Message::default();
-        item.message(1, &schema(given));
+        item.message(1, &encode_schema(given));
         message.message(23, &item);
     }
-    for one in items(get("allOf")) {
-        message.message(24, &schema(one));
+    for one in list_items(get("allOf")) {
+        message.message(24, &encode_schema(one));
     }
     if get("properties").is_some() {
         let mut properties = Message::default();
-        properties.named(1, get("properties"), schema);
+        properties.named_entries(1, get("properties"), encode_schema);
         message.message(25, &properties);
     }
     message.flag(27, get("readOnly"));

@@ -17,10 +17,10 @@ pub struct Rendered {
 }
 
 /// Joins documents of version 3. For a duplicate definition, the first one counts.
-pub fn render(documents: impl IntoIterator<Item = Value>, minor: &str) -> Rendered {
+pub fn render_openapi(documents: impl IntoIterator<Item = Value>, minor: &str) -> Rendered {
     let (mut paths, mut definitions) = Default::default();
     for document in documents {
-        convert::add(&document, &mut paths, &mut definitions);
+        convert::add_document(&document, &mut paths, &mut definitions);
     }
     let document = json!({
         "swagger": "2.0",
@@ -36,6 +36,6 @@ pub fn render(documents: impl IntoIterator<Item = Value>, minor: &str) -> Render
     });
     Rendered {
         json: Bytes::from(document.to_string()),
-        protobuf: Bytes::from(gnostic::document(&document)),
+        protobuf: Bytes::from(gnostic::encode_document(&document)),
     }
 }

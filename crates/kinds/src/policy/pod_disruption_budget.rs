@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::core_group::pod::owners::{at_most_all, int_or_percent};
+use crate::core_group::pod::owners::{int_or_percent, validate_percentage};
 use crate::kind::{Generation, Kind};
-use crate::schema::validation::conditions::conditions;
+use crate::schema::validation::conditions::validate_conditions;
 use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::{internal, non_negative, one_of};
+use crate::schema::validation::{non_negative, one_of, show_go_struct};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 use crate::table::cells;
 
@@ -30,11 +30,11 @@ pub(super) static POD_DISRUPTION_BUDGET: Kind = Kind {
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let part = |pointer: &str| Value::from(cells::int_or_string(object, pointer).unwrap_or_else(|| "N/A".to_owned()));
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         part("/spec/minAvailable"),
         part("/spec/maxUnavailable"),
-        cells::number(object, "/status/disruptionsAllowed").into(),
-        cells::age(object, now),
+        cells::get_number(object, "/status/disruptionsAllowed").into(),
+        cells::format_age(object, now),
     ]
 }
 
@@ -52,7 +52,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
             "unhealthyPodEvictionPolicy",
         ];
         let [least, selector, most, policy] = fields.map(|field| spec.get(field).unwrap_or(&NOTHING));
-        let shown = internal(&[
+        let shown = show_go_struct(&[
             ("MinAvailable", least),
             ("Selector", selector),
             ("MaxUnavailable", most),
@@ -63,7 +63,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     }
     for field in ["minAvailable", "maxUnavailable"] {
         int_or_percent(spec, field, &path, errors);
-        at_most_all(spec, field, &path, errors);
+        validate_percentage(spec, field, &path, errors);
     }
     if let Some(selector) = spec.get("selector") {
         label_selector(selector, &path.child("selector"), errors);
@@ -82,7 +82,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
 fn validate_status(value: &Value, errors: &mut Vec<FieldError>) {
     let status = value.get("status").unwrap_or(&NOTHING);
     let path = FieldPath::new("status");
-    conditions(status, &path, errors);
+    validate_conditions(status, &path, errors);
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         non_negative(status, field, &path, errors);
     }

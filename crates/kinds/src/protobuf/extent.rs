@@ -1,7 +1,7 @@
 //! The size of a body after decoding, counted in one pass that allocates nothing. The pass follows the steps of [`super::messages`].
 
 use super::ProtobufError;
-use super::messages::{DEEPEST, fields_of, member};
+use super::messages::{DEEPEST, fields_of, find_member};
 use super::wire::{Reader, Wire};
 
 /// The number of parts in a decoded body. Each part is counted at least as often as it occurs.
@@ -23,19 +23,19 @@ pub struct Extent {
 const PRINTED: usize = 48;
 
 impl Extent {
-    fn text(&mut self, length: usize) {
+    fn add_text(&mut self, length: usize) {
         self.texts += 1;
         self.bytes += length;
     }
 
-    fn entry(&mut self, name: usize) {
+    fn add_entry(&mut self, name: usize) {
         self.entries += 1;
-        self.text(name);
+        self.add_text(name);
     }
 }
 
 /// Counts a message of that definition. JSON inside it is passed to `json`.
-pub(super) fn message<'a>(
+pub(super) fn measure_message<'a>(
     sum: &mut Extent,
     json: &mut dyn FnMut(&'a [u8]),
     definition: &str,
@@ -47,7 +47,7 @@ pub(super) fn message<'a>(
     }
     match definition.rsplit('.').next().unwrap_or_default() {
         "RawExtension" | "FieldsV1" | "JSON" => {
-            while let Some((number, wire)) = reader.field()? {
+            while let Some((number, wire)) = reader.read_field()? {
                 if number == 1 {
                     wire.bytes().into_iter().for_each(&mut *json);
                 }
@@ -55,25 +55,25 @@ pub(super) fn message<'a>(
             return Ok(());
         }
         "Time" | "Timestamp" | "MicroTime" | "Duration" if definition.contains(".meta.v1.") => {
-            sum.text(PRINTED);
+            sum.add_text(PRINTED);
             return Ok(());
         }
         "Quantity" | "IntOrString" | "ExtraValue" | "Verbs" => {
-            while let Some((_, wire)) = reader.field()? {
+            while let Some((_, wire)) = reader.read_field()? {
                 sum.items += 1;
-                sum.text(wire.bytes().map_or(0, lossy));
+                sum.add_text(wire.bytes().map_or(0, lossy_length));
             }
             return Ok(());
         }
         "JSONSchemaPropsOrBool" | "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
             let (package, name) = definition.rsplit_once('.').unwrap_or_default();
             let schema = format!("{package}.JSONSchemaProps");
-            while let Some((number, wire)) = reader.field()? {
+            while let Some((number, wire)) = reader.read_field()? {
                 sum.items += 1;
                 match (name, number) {
                     ("JSONSchemaPropsOrBool", 1) => {}
-                    ("JSONSchemaPropsOrStringArray", 2) => sum.text(wire.bytes().map_or(0, <[u8]>::len)),
-                    (_, 1 | 2) => message(sum, json, &schema, wire.message()?, depth + 1)?,
+                    ("JSONSchemaPropsOrStringArray", 2) => sum.add_text(wire.bytes().map_or(0, <[u8]>::len)),
+                    (_, 1 | 2) => measure_message(sum, json, &schema, wire.message()?, depth + 1)?,
                     _ => {}
                 }
             }
@@ -85,22 +85,22 @@ pub(super) fn message<'a>(
         return Ok(());
     };
     let mut before = None;
-    while let Some((number, wire)) = reader.field()? {
-        let Some((name, kind)) = member(fields, number) else {
+    while let Some((number, wire)) = reader.read_field()? {
+        let Some((name, kind)) = find_member(fields, number) else {
             continue;
         };
         sum.maps += usize::from(before.is_none());
         // The items of a list come one after the other; where they don't, its field is counted again.
         if before != Some(number) {
-            sum.entry(name.len());
+            sum.add_entry(name.len());
         }
         before = Some(number);
-        field(sum, json, kind, wire, depth)?;
+        measure_field(sum, json, kind, wire, depth)?;
     }
     Ok(())
 }
 
-fn field<'a>(
+fn measure_field<'a>(
     sum: &mut Extent,
     json: &mut dyn FnMut(&'a [u8]),
     kind: &str,
@@ -114,28 +114,28 @@ fn field<'a>(
             }
             wire => {
                 sum.items += 1;
-                value(sum, json, item, wire, depth)?;
+                measure_value(sum, json, item, wire, depth)?;
             }
         }
     } else if let Some(item) = kind.strip_prefix("{}") {
         // The first entry of a map is not distinguishable from the others here.
         sum.maps += 1;
-        sum.entry(0);
+        sum.add_entry(0);
         let mut entry = wire.message()?;
-        while let Some((number, wire)) = entry.field()? {
+        while let Some((number, wire)) = entry.read_field()? {
             match number {
                 1 => sum.bytes += wire.bytes().map_or(0, <[u8]>::len),
-                2 => value(sum, json, item, wire, depth)?,
+                2 => measure_value(sum, json, item, wire, depth)?,
                 _ => {}
             }
         }
     } else {
-        value(sum, json, kind, wire, depth)?;
+        measure_value(sum, json, kind, wire, depth)?;
     }
     Ok(())
 }
 
-fn value<'a>(
+fn measure_value<'a>(
     sum: &mut Extent,
     json: &mut dyn FnMut(&'a [u8]),
     kind: &str,
@@ -143,16 +143,16 @@ fn value<'a>(
     depth: usize,
 ) -> Result<(), ProtobufError> {
     match kind.strip_prefix('@') {
-        Some(definition) => message(sum, json, definition, wire.message()?, depth + 1)?,
-        None if kind == "string" => sum.text(wire.bytes().map_or(0, <[u8]>::len)),
+        Some(definition) => measure_message(sum, json, definition, wire.message()?, depth + 1)?,
+        None if kind == "string" => sum.add_text(wire.bytes().map_or(0, <[u8]>::len)),
         // The text is base64.
-        None if kind == "bytes" => sum.text(wire.bytes().map_or(0, |bytes| bytes.len() / 3 * 4 + 4)),
+        None if kind == "bytes" => sum.add_text(wire.bytes().map_or(0, |bytes| bytes.len() / 3 * 4 + 4)),
         None => {}
     }
     Ok(())
 }
 
 /// Bytes of a text in which each byte that is no UTF-8 becomes a character of three.
-fn lossy(bytes: &[u8]) -> usize {
+fn lossy_length(bytes: &[u8]) -> usize {
     bytes.len() * 3
 }

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::wire::{Reader, Wire};
-use super::{ProtobufError, empty};
+use super::{ProtobufError, empty_object};
 use crate::schema::plain_number;
 
 /// The table: definition, then field number, then `name type`.
@@ -37,38 +37,38 @@ pub(super) fn fields_of(definition: &str) -> Option<&'static Fields> {
 }
 
 /// Returns the name and the type of a field.
-pub(super) fn member(fields: &Fields, number: u64) -> Option<(&str, &str)> {
+pub(super) fn find_member(fields: &Fields, number: u64) -> Option<(&str, &str)> {
     let text = fields.get(number.to_string().as_str())?;
     text.split_once(' ')
 }
 
 /// Decodes a message of that definition.
 pub(super) fn decode(definition: &str, bytes: &[u8]) -> Result<Value, ProtobufError> {
-    message(definition, Reader::new(bytes, 0), 0)
+    decode_message(definition, Reader::new(bytes, 0), 0)
 }
 
-fn message(definition: &str, mut reader: Reader<'_>, depth: usize) -> Result<Value, ProtobufError> {
+fn decode_message(definition: &str, mut reader: Reader<'_>, depth: usize) -> Result<Value, ProtobufError> {
     if depth > DEEPEST {
         return Err(ProtobufError::TooDeep);
     }
-    if let Some(value) = special(definition, &mut reader, depth)? {
+    if let Some(value) = decode_special(definition, &mut reader, depth)? {
         return Ok(value);
     }
     let Some(fields) = fields_of(definition) else {
-        return Ok(empty());
+        return Ok(empty_object());
     };
     let mut object = Map::new();
-    while let Some((number, wire)) = reader.field()? {
-        let Some((name, kind)) = member(fields, number) else {
+    while let Some((number, wire)) = reader.read_field()? {
+        let Some((name, kind)) = find_member(fields, number) else {
             // A field of a newer client: Kubernetes drops those too.
             continue;
         };
-        field(&mut object, name, kind, wire, depth)?;
+        decode_field(&mut object, name, kind, wire, depth)?;
     }
     Ok(Value::Object(object))
 }
 
-fn field(
+fn decode_field(
     object: &mut Map<String, Value>,
     name: &str,
     kind: &str,
@@ -77,7 +77,7 @@ fn field(
 ) -> Result<(), ProtobufError> {
     if let Some(inner) = name.strip_prefix('^') {
         // The type is embedded in Go, so its fields belong to the outer object.
-        let value = value(kind, wire, depth)?;
+        let value = decode_value(kind, wire, depth)?;
         if let Value::Object(fields) = value {
             object.extend(fields);
         } else {
@@ -91,39 +91,39 @@ fn field(
             Wire::Bytes(bytes, offset) if number => {
                 list.extend(
                     Reader::new(bytes, offset)
-                        .packed()?
+                        .read_packed()?
                         .into_iter()
                         .map(|number| Value::from(number.cast_signed())),
                 );
             }
-            wire => list.push(value(item, wire, depth)?),
+            wire => list.push(decode_value(item, wire, depth)?),
         }
     } else if let Some(item) = kind.strip_prefix("{}") {
         let mut key = String::new();
         let mut found = None;
         let mut entry = wire.message()?;
-        while let Some((number, wire)) = entry.field()? {
+        while let Some((number, wire)) = entry.read_field()? {
             match number {
                 1 => key = wire.text()?.to_owned(),
-                2 => found = Some(value(item, wire, depth)?),
+                2 => found = Some(decode_value(item, wire, depth)?),
                 _ => {}
             }
         }
         let found = match (found, item) {
             (Some(found), _) => found,
             (None, "string" | "bytes") => Value::from(""),
-            (None, _) => empty(),
+            (None, _) => empty_object(),
         };
-        if let Value::Object(map) = object.entry(name).or_insert_with(empty) {
+        if let Value::Object(map) = object.entry(name).or_insert_with(empty_object) {
             map.insert(key, found);
         }
     } else {
-        object.insert(name.to_owned(), value(kind, wire, depth)?);
+        object.insert(name.to_owned(), decode_value(kind, wire, depth)?);
     }
     Ok(())
 }
 
-fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufError> {
+fn decode_value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufError> {
     Ok(match kind {
         "string" => Value::from(wire.text()?),
         "bytes" => Value::from(base64::engine::general_purpose::STANDARD.encode(wire.bytes()?)),
@@ -137,24 +137,24 @@ fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufErro
             _ => return Err(ProtobufError::Malformed(0)),
         },
         _ => match kind.strip_prefix('@') {
-            Some(definition) => message(definition, wire.message()?, depth + 1)?,
+            Some(definition) => decode_message(definition, wire.message()?, depth + 1)?,
             None => Value::from(wire.integer()?),
         },
     })
 }
 
 /// Reads the types with a special printed form in Kubernetes.
-fn special(definition: &str, reader: &mut Reader<'_>, depth: usize) -> Result<Option<Value>, ProtobufError> {
+fn decode_special(definition: &str, reader: &mut Reader<'_>, depth: usize) -> Result<Option<Value>, ProtobufError> {
     let name = definition.rsplit('.').next().unwrap_or_default();
     let mut first = None;
     let mut second = None;
     let mut third = None;
     let mut read = |reader: &mut Reader<'_>| -> Result<(), ProtobufError> {
-        while let Some((number, wire)) = reader.field()? {
+        while let Some((number, wire)) = reader.read_field()? {
             match number {
-                1 => first = Some(owned(wire)),
-                2 => second = Some(owned(wire)),
-                3 => third = Some(owned(wire)),
+                1 => first = Some(copy_wire(wire)),
+                2 => second = Some(copy_wire(wire)),
+                3 => third = Some(copy_wire(wire)),
                 _ => {}
             }
         }
@@ -169,7 +169,7 @@ fn special(definition: &str, reader: &mut Reader<'_>, depth: usize) -> Result<Op
             }
             let seconds = first.map_or(0, |field| field.number);
             let nanos = second.map_or(0, |field| field.number);
-            time(seconds, nanos, name == "MicroTime")
+            format_time(seconds, nanos, name == "MicroTime")
         }
         "Duration" if definition.contains(".meta.v1.") => {
             read(reader)?;
@@ -191,14 +191,14 @@ fn special(definition: &str, reader: &mut Reader<'_>, depth: usize) -> Result<Op
             let text = first.map_or_else(String::new, |field| field.text);
             serde_json::from_str(&text).unwrap_or(Value::Null)
         }
-        "JSONSchemaPropsOrBool" => return either(definition, reader, depth, false).map(Some),
+        "JSONSchemaPropsOrBool" => return decode_either(definition, reader, depth, false).map(Some),
         "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrStringArray" => {
-            return either(definition, reader, depth, true).map(Some);
+            return decode_either(definition, reader, depth, true).map(Some);
         }
         // A named list of strings.
         "ExtraValue" | "Verbs" => {
             let mut items = Vec::new();
-            while let Some((_, wire)) = reader.field()? {
+            while let Some((_, wire)) = reader.read_field()? {
                 items.push(Value::from(wire.text()?));
             }
             Value::Array(items)
@@ -212,7 +212,7 @@ struct Owned {
     text: String,
 }
 
-fn owned(wire: Wire<'_>) -> Owned {
+fn copy_wire(wire: Wire<'_>) -> Owned {
     let text = wire
         .bytes()
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -224,19 +224,19 @@ fn owned(wire: Wire<'_>) -> Owned {
 }
 
 /// Reads a schema, a flag, or a list of schemas or names.
-fn either(definition: &str, reader: &mut Reader<'_>, depth: usize, list: bool) -> Result<Value, ProtobufError> {
+fn decode_either(definition: &str, reader: &mut Reader<'_>, depth: usize, list: bool) -> Result<Value, ProtobufError> {
     let (package, _) = definition.rsplit_once('.').unwrap_or_default();
     let schema = format!("{package}.JSONSchemaProps");
     let names = definition.ends_with("OrStringArray");
     let mut found = None;
     let mut allowed = false;
     let mut items = Vec::new();
-    while let Some((number, wire)) = reader.field()? {
+    while let Some((number, wire)) = reader.read_field()? {
         match (list, number) {
             (false, 1) => allowed = wire.integer()? != 0,
-            (false, 2) | (true, 1) => found = Some(message(&schema, wire.message()?, depth + 1)?),
+            (false, 2) | (true, 1) => found = Some(decode_message(&schema, wire.message()?, depth + 1)?),
             (true, 2) if names => items.push(Value::from(wire.text()?)),
-            (true, 2) => items.push(message(&schema, wire.message()?, depth + 1)?),
+            (true, 2) => items.push(decode_message(&schema, wire.message()?, depth + 1)?),
             _ => {}
         }
     }
@@ -248,7 +248,7 @@ fn either(definition: &str, reader: &mut Reader<'_>, depth: usize, list: bool) -
 }
 
 /// Returns a time in RFC 3339. The zero time, which Go writes as year one, and the Unix epoch become null.
-fn time(seconds: i64, nanos: i64, micro: bool) -> Value {
+fn format_time(seconds: i64, nanos: i64, micro: bool) -> Value {
     const YEAR_ONE: i64 = -62_135_596_800;
     let nanos = i32::try_from(nanos).unwrap_or(0);
     if seconds == YEAR_ONE || (seconds == 0 && nanos == 0) {

@@ -55,7 +55,7 @@ pub fn is_framed(body: &[u8]) -> bool {
 /// A body that is not a frame, of an unknown kind, or malformed; the server answers 400.
 pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     let Frame { api_version, kind, raw } = Frame::read(body)?;
-    let definition = definition(api_version, kind)?;
+    let definition = find_definition(api_version, kind)?;
     let mut object = messages::decode(&definition, raw)?;
     if let Value::Object(map) = &mut object {
         map.insert("apiVersion".into(), api_version.into());
@@ -66,14 +66,14 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
 
 /// Returns the maximum number of parts that [`decode`] makes of a body. For a body that it refuses, the result covers the parts made before
 /// the error. JSON inside the body is passed to `json` and not counted.
-pub fn extent<'a>(body: &'a [u8], json: &mut dyn FnMut(&'a [u8])) -> Extent {
+pub fn measure_extent<'a>(body: &'a [u8], json: &mut dyn FnMut(&'a [u8])) -> Extent {
     let mut sum = Extent::default();
     let Ok(Frame { api_version, kind, raw }) = Frame::read(body) else {
         return sum;
     };
-    if let Ok(definition) = definition(api_version, kind) {
+    if let Ok(definition) = find_definition(api_version, kind) {
         // A malformed part ends the count, as it ends the decoding.
-        let _counted = extent::message(&mut sum, json, &definition, Reader::new(raw, 0), 0);
+        let _counted = extent::measure_message(&mut sum, json, &definition, Reader::new(raw, 0), 0);
         sum.maps += 1;
         sum.entries += 2;
         sum.texts += 4;
@@ -95,11 +95,11 @@ impl<'a> Frame<'a> {
         let (mut api_version, mut kind, mut content_type) = ("", "", "");
         let mut raw: &[u8] = &[];
         let mut reader = Reader::new(frame, MAGIC.len());
-        while let Some((number, value)) = reader.field()? {
+        while let Some((number, value)) = reader.read_field()? {
             match number {
                 1 => {
                     let mut meta = value.message()?;
-                    while let Some((number, value)) = meta.field()? {
+                    while let Some((number, value)) = meta.read_field()? {
                         match number {
                             1 => api_version = value.text()?,
                             2 => kind = value.text()?,
@@ -119,7 +119,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-fn definition(api_version: &str, kind: &str) -> Result<String, ProtobufError> {
+fn find_definition(api_version: &str, kind: &str) -> Result<String, ProtobufError> {
     if kind == "DeleteOptions" {
         return Ok("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions".to_owned());
     }
@@ -133,7 +133,7 @@ fn definition(api_version: &str, kind: &str) -> Result<String, ProtobufError> {
 }
 
 /// Returns an empty object, for messages without fields.
-fn empty() -> Value {
+fn empty_object() -> Value {
     Value::Object(Map::new())
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{ProtobufError, decode};
 
-fn body(case: &Value) -> Vec<u8> {
+fn decode_body(case: &Value) -> Vec<u8> {
     let text = case.get("body").and_then(Value::as_str).unwrap();
     base64::engine::general_purpose::STANDARD.decode(text).unwrap()
 }
@@ -16,7 +16,7 @@ fn damaged_bodies_are_refused() {
     let recorded = include_str!("../../tests/recorded/protobuf.jsonl");
     for line in recorded.lines().take(20) {
         let case: Value = serde_json::from_str(line).unwrap();
-        let whole = body(&case);
+        let whole = decode_body(&case);
         // Every cut and every flipped byte either fails or yields some object; nothing panics.
         for cut in 4..whole.len() {
             let _ = decode(whole.get(..cut).unwrap());

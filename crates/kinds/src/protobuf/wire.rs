@@ -24,15 +24,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the next field's number and value; `None` at the end.
-    pub(super) fn field(&mut self) -> Result<Option<(u64, Wire<'a>)>, ProtobufError> {
+    pub(super) fn read_field(&mut self) -> Result<Option<(u64, Wire<'a>)>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let tag = self.varint()?;
+        let tag = self.read_varint()?;
         let value = match tag & 7 {
-            0 => Wire::Varint(self.varint()?),
+            0 => Wire::Varint(self.read_varint()?),
             1 => {
-                let bytes = self.take(8)?;
+                let bytes = self.take_bytes(8)?;
                 Wire::Fixed64(
                     bytes
                         .iter()
@@ -41,12 +41,12 @@ impl<'a> Reader<'a> {
                 )
             }
             2 => {
-                let length = usize::try_from(self.varint()?).map_err(|_| self.malformed())?;
+                let length = usize::try_from(self.read_varint()?).map_err(|_| self.malformed_error())?;
                 let start = self.offset;
-                Wire::Bytes(self.take(length)?, start)
+                Wire::Bytes(self.take_bytes(length)?, start)
             }
             5 => {
-                let bytes = self.take(4)?;
+                let bytes = self.take_bytes(4)?;
                 Wire::Fixed32(
                     bytes
                         .iter()
@@ -55,40 +55,47 @@ impl<'a> Reader<'a> {
                 )
             }
             // Groups are long deprecated, and Kubernetes uses none.
-            _ => return Err(self.malformed()),
+            _ => return Err(self.malformed_error()),
         };
         Ok(Some((tag >> 3, value)))
     }
 
     /// Varints until the end: a packed list.
-    pub(super) fn packed(mut self) -> Result<Vec<u64>, ProtobufError> {
+    pub(super) fn read_packed(mut self) -> Result<Vec<u64>, ProtobufError> {
         let mut numbers = Vec::new();
         while !self.rest.is_empty() {
-            numbers.push(self.varint()?);
+            numbers.push(self.read_varint()?);
         }
         Ok(numbers)
     }
 
-    fn varint(&mut self) -> Result<u64, ProtobufError> {
+    fn read_varint(&mut self) -> Result<u64, ProtobufError> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
-            let byte = self.take(1)?.first().copied().ok_or_else(|| self.malformed())?;
+            let byte = self
+                .take_bytes(1)?
+                .first()
+                .copied()
+                .ok_or_else(|| self.malformed_error())?;
             number |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Ok(number);
             }
         }
-        Err(self.malformed())
+        Err(self.malformed_error())
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], ProtobufError> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(|| self.malformed())?;
+    fn take_bytes(&mut self, length: usize) -> Result<&'a [u8], ProtobufError> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(length)
+            .ok_or_else(|| self.malformed_error())?;
         self.rest = rest;
         self.offset += length;
         Ok(taken)
     }
 
-    fn malformed(&self) -> ProtobufError {
+    fn malformed_error(&self) -> ProtobufError {
         ProtobufError::Malformed(self.offset)
     }
 }

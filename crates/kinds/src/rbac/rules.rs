@@ -3,20 +3,20 @@
 use serde_json::Value;
 
 use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::{empty, items};
+use crate::schema::validation::{is_empty_field, list_items};
 use crate::schema::{FieldError, FieldPath};
 
 /// Checks the rules of a role.
 pub(super) fn validate(value: &Value, namespaced: bool, errors: &mut Vec<FieldError>) {
-    for (rule, at) in items(value, "rules", &FieldPath::default()) {
-        if empty(rule, "verbs") {
+    for (rule, at) in list_items(value, "rules", &FieldPath::default()) {
+        if is_empty_field(rule, "verbs") {
             errors.push(FieldError::required(
                 at.child("verbs"),
                 "verbs must contain at least one value",
             ));
         }
         let urls = rule.get("nonResourceURLs").cloned().unwrap_or_default();
-        if !empty(rule, "nonResourceURLs") {
+        if !is_empty_field(rule, "nonResourceURLs") {
             let at = at.child("nonResourceURLs");
             if namespaced {
                 errors.push(FieldError::invalid(
@@ -27,7 +27,7 @@ pub(super) fn validate(value: &Value, namespaced: bool, errors: &mut Vec<FieldEr
             }
             if ["apiGroups", "resources", "resourceNames"]
                 .iter()
-                .any(|field| !empty(rule, field))
+                .any(|field| !is_empty_field(rule, field))
             {
                 errors.push(FieldError::invalid(
                     &at,
@@ -37,13 +37,13 @@ pub(super) fn validate(value: &Value, namespaced: bool, errors: &mut Vec<FieldEr
             }
             continue;
         }
-        if empty(rule, "apiGroups") {
+        if is_empty_field(rule, "apiGroups") {
             errors.push(FieldError::required(
                 at.child("apiGroups"),
                 "resource rules must supply at least one api group",
             ));
         }
-        if empty(rule, "resources") {
+        if is_empty_field(rule, "resources") {
             errors.push(FieldError::required(
                 at.child("resources"),
                 "resource rules must supply at least one resource",
@@ -52,11 +52,11 @@ pub(super) fn validate(value: &Value, namespaced: bool, errors: &mut Vec<FieldEr
     }
     if let Some(aggregation) = value.get("aggregationRule").filter(|_| !namespaced) {
         let path = FieldPath::new("aggregationRule");
-        if empty(aggregation, "clusterRoleSelectors") {
+        if is_empty_field(aggregation, "clusterRoleSelectors") {
             let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
             errors.push(FieldError::required(path.child("clusterRoleSelectors"), detail));
         }
-        for (selector, at) in items(aggregation, "clusterRoleSelectors", &path) {
+        for (selector, at) in list_items(aggregation, "clusterRoleSelectors", &path) {
             let before = errors.len();
             label_selector(selector, &at, errors);
             if errors.len() > before {

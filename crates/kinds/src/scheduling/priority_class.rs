@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::kind::{Admitted, Generation, Kind, Objects, Plugin, Rule};
 use crate::object::ObjectExt as _;
-use crate::schema::validation::{immutable, one_of};
+use crate::schema::validation::{one_of, validate_immutable};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
@@ -29,11 +29,11 @@ pub(super) static PRIORITY_CLASS: Kind = Kind {
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let is_default = object.get("globalDefault") == Some(&Value::Bool(true));
     vec![
-        cells::name(object),
-        cells::number(object, "/value").into(),
+        cells::name_cell(object),
+        cells::get_number(object, "/value").into(),
         is_default.into(),
-        cells::age(object, now),
-        cells::text(object, "/preemptionPolicy").into(),
+        cells::format_age(object, now),
+        cells::get_text(object, "/preemptionPolicy").into(),
     ]
 }
 
@@ -109,5 +109,5 @@ fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if number(value) != number(old) {
         errors.push(FieldError::forbidden("value", "may not be changed in an update."));
     }
-    immutable(value, old, "preemptionPolicy", &FieldPath::default(), errors);
+    validate_immutable(value, old, "preemptionPolicy", &FieldPath::default(), errors);
 }

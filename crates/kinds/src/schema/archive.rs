@@ -50,14 +50,14 @@ impl Archive {
     }
 
     /// Returns a member as stored: gzip.
-    pub(super) fn compressed(&self, name: &str) -> Option<&'static [u8]> {
+    pub(super) fn find_compressed(&self, name: &str) -> Option<&'static [u8]> {
         let member = self.members.get(name)?;
         self.body.get(member.offset..member.offset.checked_add(member.length)?)
     }
 
     /// Returns a member's text.
     pub(super) fn text(&self, name: &str) -> Option<Vec<u8>> {
-        inflate(self.compressed(name)?)
+        inflate(self.find_compressed(name)?)
     }
 }
 

@@ -63,7 +63,7 @@ impl BuiltinSchemas {
         if let Some(loaded) = self.packages.read().get(package) {
             return loaded.get(name).cloned();
         }
-        let definitions = self.load(package)?;
+        let definitions = self.load_package(package)?;
         let parsed: Package = definitions
             .iter()
             .filter_map(|(name, schema)| Some((name.clone(), Arc::new(Definition::parse(name, schema.as_object()?)))))
@@ -88,15 +88,15 @@ impl BuiltinSchemas {
             .filter(|(kind, _)| kind.starts_with(&prefix))
             .map(|(_, name)| name.clone())
             .collect();
-        self.closure(wanted)
+        self.collect_referenced(wanted)
     }
 
     /// Returns one definition with all definitions that it refers to, in OpenAPI form without descriptions.
     pub fn openapi_definition(&self, name: &str) -> Map<String, Value> {
-        self.closure(vec![name.to_owned()])
+        self.collect_referenced(vec![name.to_owned()])
     }
 
-    fn closure(&self, mut wanted: Vec<String>) -> Map<String, Value> {
+    fn collect_referenced(&self, mut wanted: Vec<String>) -> Map<String, Value> {
         let mut packages: HashMap<String, Map<String, Value>> = HashMap::new();
         let mut found = Map::new();
         while let Some(name) = wanted.pop() {
@@ -107,17 +107,17 @@ impl BuiltinSchemas {
                 continue;
             }
             if !packages.contains_key(package) {
-                packages.insert(package.to_owned(), self.load(package).unwrap_or_default());
+                packages.insert(package.to_owned(), self.load_package(package).unwrap_or_default());
             }
             if let Some(definition) = packages.get_mut(package).and_then(|loaded| loaded.remove(&name)) {
-                references(&definition, &mut wanted);
+                collect_references(&definition, &mut wanted);
                 found.insert(name, definition);
             }
         }
         found
     }
 
-    fn load(&self, package: &str) -> Option<Map<String, Value>> {
+    fn load_package(&self, package: &str) -> Option<Map<String, Value>> {
         serde_json::from_slice(&self.archive.text(package)?).ok()
     }
 
@@ -133,7 +133,7 @@ impl BuiltinSchemas {
     }
 }
 
-fn references(schema: &Value, found: &mut Vec<String>) {
+fn collect_references(schema: &Value, found: &mut Vec<String>) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::String(reference)) = map.get("$ref")
@@ -141,9 +141,9 @@ fn references(schema: &Value, found: &mut Vec<String>) {
             {
                 found.push(name.to_owned());
             }
-            map.values().for_each(|value| references(value, found));
+            map.values().for_each(|value| collect_references(value, found));
         }
-        Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+        Value::Array(items) => items.iter().for_each(|value| collect_references(value, found)),
         _ => {}
     }
 }

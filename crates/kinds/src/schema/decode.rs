@@ -40,7 +40,7 @@ pub fn decode(definition: &Definition, kind: &str, version: &str, value: Value) 
         unknown_fields: Faults::default(),
         first: None,
     };
-    let read = reader.structure(definition, value);
+    let read = reader.decode_struct(definition, value);
     let problem = match (read, reader.first) {
         (Ok(value), None) => {
             return Ok(Decoded {
@@ -94,7 +94,7 @@ impl Reader {
         }
     }
 
-    fn structure(&mut self, definition: &Definition, value: Value) -> Result<Value, Fault> {
+    fn decode_struct(&mut self, definition: &Definition, value: Value) -> Result<Value, Fault> {
         let mut object = match value {
             Value::Object(object) => object,
             Value::Null => Map::new(),
@@ -103,7 +103,7 @@ impl Reader {
                     owner: &definition.name,
                     go_type: &definition.name,
                 };
-                return Err(Fault::Waits(self.mismatch(&other, &place)));
+                return Err(Fault::Waits(self.describe_mismatch(&other, &place)));
             }
         };
         let mut printed = Map::new();
@@ -114,7 +114,7 @@ impl Reader {
         for (name, field) in &definition.fields {
             // The errors follow the order of the keys, as for a client that sorts its keys.
             while let Some(other) = unknown.next_if(|other| other.as_str() < &**name) {
-                self.unknown(&other);
+                self.report_unknown(&other);
             }
             let value = object.remove(&**name).unwrap_or(Value::Null);
             self.go_path.push(name.clone());
@@ -122,24 +122,24 @@ impl Reader {
                 self.path.push('.');
             }
             self.path.push_str(name);
-            let read = self.field(definition, field, value);
+            let read = self.decode_field(definition, field, value);
             self.path.truncate(length);
             self.go_path.pop();
             if let Some(value) = self.go_on(read)?.flatten() {
                 printed.insert(String::from(&**name), value);
             }
         }
-        unknown.for_each(|other| self.unknown(&other));
+        unknown.for_each(|other| self.report_unknown(&other));
         Ok(Value::Object(printed))
     }
 
-    fn unknown(&mut self, name: &str) {
+    fn report_unknown(&mut self, name: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
         self.unknown_fields
             .add(|| format!("unknown field \"{}{dot}{name}\"", self.path));
     }
 
-    fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, Fault> {
+    fn decode_field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, Fault> {
         if value.is_null() {
             // Go prints this text even if it is missing; a default is added later.
             let printed = field.pointer && !field.omit_empty && field.default.is_none();
@@ -148,14 +148,14 @@ impl Reader {
             } else if field.pointer || field.omit_zero {
                 None
             } else {
-                self.zero(field)?
+                self.zero_value(field)?
             });
         }
         let place = Place {
             owner: &definition.name,
             go_type: &field.go_type,
         };
-        let value = self.value(&field.shape, value, &place)?;
+        let value = self.decode_value(&field.shape, value, &place)?;
         let dropped = match &value {
             Value::Null => true,
             // A pointer keeps its zero; a struct that is not a pointer is printed even when empty.
@@ -171,9 +171,9 @@ impl Reader {
     }
 
     /// Returns the value that Go prints for a missing field.
-    fn zero(&mut self, field: &Field) -> Result<Option<Value>, Fault> {
+    fn zero_value(&mut self, field: &Field) -> Result<Option<Value>, Fault> {
         Ok(match &field.shape {
-            Shape::Struct(reference) => self.reference(reference, Value::Null).map(Some)?,
+            Shape::Struct(reference) => self.decode_reference(reference, Value::Null).map(Some)?,
             Shape::IntOrString => Some(Value::from(0)),
             // A struct to Go, and never empty.
             Shape::Time | Shape::MicroTime => Some(Value::Null),
@@ -186,25 +186,25 @@ impl Reader {
         })
     }
 
-    fn reference(&mut self, reference: &Reference, value: Value) -> Result<Value, Fault> {
+    fn decode_reference(&mut self, reference: &Reference, value: Value) -> Result<Value, Fault> {
         match reference.get() {
-            Some(definition) => self.structure(definition, value),
+            Some(definition) => self.decode_struct(definition, value),
             None => Ok(value),
         }
     }
 
-    fn value(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, Fault> {
+    fn decode_value(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, Fault> {
         match (shape, value) {
             (Shape::Raw, value) => Ok(value),
             (Shape::ObjectOrRaw(reference) | Shape::Struct(reference), value @ Value::Object(_)) => {
-                self.reference(reference, value)
+                self.decode_reference(reference, value)
             }
             (Shape::ObjectOrRaw(_), value) => Ok(value),
             (Shape::Boolean, value @ Value::Bool(_)) => Ok(value),
             (Shape::Number, Value::Number(number)) => Ok(number.as_f64().map_or(Value::Number(number), plain_number)),
             (Shape::String, value @ Value::String(_)) => Ok(value),
-            (Shape::Integer { bits }, Value::Number(number)) => self.integer(*bits, &number, place),
-            (Shape::Bytes, Value::String(text)) => bytes(text).map_err(Fault::Waits),
+            (Shape::Integer { bits }, Value::Number(number)) => self.decode_integer(*bits, &number, place),
+            (Shape::Bytes, Value::String(text)) => normalize_base64(text).map_err(Fault::Waits),
             (Shape::Time, Value::String(text)) => time::canonical_time(&text).map(Value::from).map_err(Fault::Ends),
             (Shape::MicroTime, Value::String(text)) => {
                 time::canonical_micro_time(&text).map(Value::from).map_err(Fault::Ends)
@@ -216,16 +216,16 @@ impl Reader {
                     go_type: "int32",
                     ..*place
                 };
-                self.integer(32, &number, &place).map_err(|fault| match fault {
+                self.decode_integer(32, &number, &place).map_err(|fault| match fault {
                     Fault::Waits(problem) | Fault::Ends(problem) => Fault::Ends(problem),
                 })
             }
             (Shape::List(item), Value::Array(items)) => self.list(item, items, place),
-            (Shape::Map(item), Value::Object(entries)) => self.map(item, entries, place),
+            (Shape::Map(item), Value::Object(entries)) => self.decode_map(item, entries, place),
             (Shape::Time | Shape::MicroTime | Shape::IntOrString, value) => {
-                Err(Fault::Ends(self.mismatch(&value, place)))
+                Err(Fault::Ends(self.describe_mismatch(&value, place)))
             }
-            (_, value) => Err(Fault::Waits(self.mismatch(&value, place))),
+            (_, value) => Err(Fault::Waits(self.describe_mismatch(&value, place))),
         }
     }
 
@@ -239,14 +239,14 @@ impl Reader {
         for (index, value) in items.into_iter().enumerate() {
             checkpoint();
             self.path.push_str(&format!("[{index}]"));
-            let value = self.item(item, value, &place);
+            let value = self.decode_item(item, value, &place);
             self.path.truncate(length);
             read.extend(self.go_on(value)?);
         }
         Ok(Value::Array(read))
     }
 
-    fn map(&mut self, item: &Shape, entries: Map<String, Value>, place: &Place<'_>) -> Result<Value, Fault> {
+    fn decode_map(&mut self, item: &Shape, entries: Map<String, Value>, place: &Place<'_>) -> Result<Value, Fault> {
         let go_type = place
             .go_type
             .strip_prefix("map[")
@@ -261,7 +261,7 @@ impl Reader {
         for (key, value) in entries {
             self.path.push('.');
             self.path.push_str(&key);
-            let value = self.item(item, value, &place);
+            let value = self.decode_item(item, value, &place);
             self.path.truncate(length);
             if let Some(value) = self.go_on(value)? {
                 read.insert(key, value);
@@ -271,12 +271,12 @@ impl Reader {
     }
 
     /// Returns an item or entry: null is the zero value.
-    fn item(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, Fault> {
+    fn decode_item(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, Fault> {
         if !value.is_null() {
-            return self.value(shape, value, place);
+            return self.decode_value(shape, value, place);
         }
         Ok(match shape {
-            Shape::Struct(reference) => self.reference(reference, Value::Null)?,
+            Shape::Struct(reference) => self.decode_reference(reference, Value::Null)?,
             Shape::String | Shape::Bytes => Value::from(""),
             Shape::Boolean => Value::Bool(false),
             Shape::Integer { .. } | Shape::Number | Shape::IntOrString => Value::from(0),
@@ -285,7 +285,7 @@ impl Reader {
         })
     }
 
-    fn integer(&self, bits: u8, number: &Number, place: &Place<'_>) -> Result<Value, Fault> {
+    fn decode_integer(&self, bits: u8, number: &Number, place: &Place<'_>) -> Result<Value, Fault> {
         let fits = number
             .as_i64()
             .filter(|whole| bits == 64 || i32::try_from(*whole).is_ok());
@@ -300,8 +300,8 @@ impl Reader {
         }
     }
 
-    fn mismatch(&self, value: &Value, place: &Place<'_>) -> String {
-        let found = found(value);
+    fn describe_mismatch(&self, value: &Value, place: &Place<'_>) -> String {
+        let found = json_type_name(value);
         // Go has two names for this type.
         let go_type = if place.go_type == "[]byte" {
             "[]uint8"
@@ -343,7 +343,7 @@ fn scalar_name(shape: &Shape) -> &'static str {
 }
 
 /// Returns the type of a value, in the words of Go's JSON reader.
-pub fn found(value: &Value) -> &'static str {
+pub fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -365,7 +365,7 @@ pub fn base64_fault(text: &str, error: &base64::DecodeError) -> String {
     format!("illegal base64 data at input byte {offset}")
 }
 
-fn bytes(text: String) -> Result<Value, String> {
+fn normalize_base64(text: String) -> Result<Value, String> {
     // Go's decoder skips line breaks.
     let text: String = text.chars().filter(|letter| !matches!(letter, '\n' | '\r')).collect();
     match base64::engine::general_purpose::STANDARD.decode(&text) {

@@ -228,7 +228,7 @@ pub fn fit_for_html(json: &str) -> String {
 }
 
 /// Texts in their order, each of them once.
-pub fn once(texts: impl IntoIterator<Item = String>) -> Vec<String> {
+pub fn remove_duplicates(texts: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let mut texts: Vec<String> = texts.into_iter().inspect(|_| checkpoint()).collect();
     let new: Vec<bool> = texts.iter().map(|text| known.insert(text.as_str())).collect();
@@ -238,8 +238,8 @@ pub fn once(texts: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 /// Joins several errors into one text, as Go's aggregates print them: the only one, or all in brackets without repetitions.
-pub fn aggregate(errors: &[FieldError]) -> String {
-    let messages = once(errors.iter().map(FieldError::to_string));
+pub fn aggregate_errors(errors: &[FieldError]) -> String {
+    let messages = remove_duplicates(errors.iter().map(FieldError::to_string));
     match messages.as_slice() {
         [only] => only.clone(),
         many => format!("[{}]", many.join(", ")),
@@ -249,7 +249,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 /// Returns the 422 Status for an object, as `errors.NewInvalid` words it: one message, or all of them in brackets without
 /// repetitions.
 pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Value {
-    let all = aggregate(errors);
+    let all = aggregate_errors(errors);
     let qualified = if group.is_empty() {
         kind.to_owned()
     } else {
@@ -275,7 +275,7 @@ pub struct FieldPath(String);
 pub const LONGEST_PATH: usize = 4096;
 
 /// Returns a key as paths show it.
-pub fn shortened(key: &str) -> &str {
+pub fn shorten_key(key: &str) -> &str {
     let end = (0..=LONGEST_PATH.min(key.len()))
         .rev()
         .find(|end| key.is_char_boundary(*end));
@@ -298,7 +298,7 @@ impl FieldPath {
         if self.is_long() {
             return self.clone();
         }
-        let field = shortened(field);
+        let field = shorten_key(field);
         if self.0.is_empty() {
             Self::new(field)
         } else {
@@ -322,7 +322,7 @@ impl FieldPath {
         if self.is_long() {
             return self.clone();
         }
-        Self(format!("{}[{}]", self.0, shortened(key)))
+        Self(format!("{}[{}]", self.0, shorten_key(key)))
     }
 }
 

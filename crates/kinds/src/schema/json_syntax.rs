@@ -7,16 +7,16 @@ use super::go_quoted;
 const DEEPEST: usize = 10_000;
 
 /// Returns the first syntax error, in Go's words; `None` if the text is JSON.
-pub fn fault(body: &[u8]) -> Option<String> {
+pub fn find_syntax_error(body: &[u8]) -> Option<String> {
     let mut scanner = Scanner { body, at: 0 };
-    scanner.document().err().map(|fault| match fault {
+    scanner.scan_document().err().map(|fault| match fault {
         Fault::End => "unexpected end of JSON input".to_owned(),
-        Fault::Byte(byte, context) => format!("invalid character {} {context}", quoted(byte)),
+        Fault::Byte(byte, context) => format!("invalid character {} {context}", quote_byte(byte)),
     })
 }
 
 /// Returns the text as Go reads it: bytes that are no UTF-8, and halves of surrogate pairs, are U+FFFD to it.
-pub fn readable(body: &[u8]) -> Vec<u8> {
+pub fn replace_invalid_text(body: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(body);
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -52,7 +52,7 @@ pub fn readable(body: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a byte as Go shows it: as a character of Latin-1, escaped if it can't be printed.
-fn quoted(byte: u8) -> String {
+fn quote_byte(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),
         b'"' => "'\"'".to_owned(),
@@ -105,7 +105,7 @@ impl Scanner<'_> {
     }
 
     /// Reads a value with a loop instead of recursion, because the sender chooses the depth of nesting.
-    fn document(&mut self) -> Result<(), Fault> {
+    fn scan_document(&mut self) -> Result<(), Fault> {
         // For each open container, whether it is an object.
         let mut open: Vec<bool> = Vec::new();
         let mut expected = Expected::Value;
@@ -151,7 +151,7 @@ impl Scanner<'_> {
                 (Expected::Colon, b':') => Expected::Value,
                 (Expected::Colon, _) => return Err(Fault::Byte(byte, "after object key".to_owned())),
                 (Expected::Key | Expected::KeyOrEnd, b'"') => {
-                    self.string()?;
+                    self.scan_string()?;
                     Expected::Colon
                 }
                 (Expected::Key | Expected::KeyOrEnd, _) => {
@@ -170,51 +170,51 @@ impl Scanner<'_> {
                     }
                 }
                 (Expected::Value | Expected::ValueOrEnd, _) => {
-                    self.scalar(byte)?;
+                    self.scan_scalar(byte)?;
                     Expected::Separator
                 }
             };
         }
     }
 
-    fn scalar(&mut self, first: u8) -> Result<(), Fault> {
+    fn scan_scalar(&mut self, first: u8) -> Result<(), Fault> {
         match first {
-            b'"' => self.string(),
-            b't' => self.literal("true"),
-            b'f' => self.literal("false"),
-            b'n' => self.literal("null"),
+            b'"' => self.scan_string(),
+            b't' => self.scan_literal("true"),
+            b'f' => self.scan_literal("false"),
+            b'n' => self.scan_literal("null"),
             b'-' => {
                 let digit = self.next()?;
                 if !digit.is_ascii_digit() {
                     return Err(Fault::Byte(digit, "in numeric literal".to_owned()));
                 }
-                self.number(digit)
+                self.scan_number(digit)
             }
-            b'0'..=b'9' => self.number(first),
+            b'0'..=b'9' => self.scan_number(first),
             _ => Err(Fault::Byte(first, "looking for beginning of value".to_owned())),
         }
     }
 
-    fn literal(&mut self, word: &str) -> Result<(), Fault> {
+    fn scan_literal(&mut self, word: &str) -> Result<(), Fault> {
         for wanted in word.bytes().skip(1) {
             let byte = self.next()?;
             if byte != wanted {
-                let context = format!("in literal {word} (expecting {})", quoted(wanted));
+                let context = format!("in literal {word} (expecting {})", quote_byte(wanted));
                 return Err(Fault::Byte(byte, context));
             }
         }
         Ok(())
     }
 
-    fn digits(&mut self) {
+    fn scan_digits(&mut self) {
         while self.body.get(self.at).is_some_and(u8::is_ascii_digit) {
             self.at += 1;
         }
     }
 
-    fn number(&mut self, first: u8) -> Result<(), Fault> {
+    fn scan_number(&mut self, first: u8) -> Result<(), Fault> {
         if first != b'0' {
-            self.digits();
+            self.scan_digits();
         }
         if self.body.get(self.at) == Some(&b'.') {
             self.at += 1;
@@ -222,7 +222,7 @@ impl Scanner<'_> {
             if !digit.is_ascii_digit() {
                 return Err(Fault::Byte(digit, "after decimal point in numeric literal".to_owned()));
             }
-            self.digits();
+            self.scan_digits();
         }
         if matches!(self.body.get(self.at), Some(b'e' | b'E')) {
             self.at += 1;
@@ -233,12 +233,12 @@ impl Scanner<'_> {
             if !digit.is_ascii_digit() {
                 return Err(Fault::Byte(digit, "in exponent of numeric literal".to_owned()));
             }
-            self.digits();
+            self.scan_digits();
         }
         Ok(())
     }
 
-    fn string(&mut self) -> Result<(), Fault> {
+    fn scan_string(&mut self) -> Result<(), Fault> {
         loop {
             match self.next()? {
                 b'"' => return Ok(()),
@@ -299,7 +299,7 @@ mod tests {
             ("{}\u{7f}", r"invalid character '\x7f' after top-level value"),
             ("ä", "invalid character 'Ã' looking for beginning of value"),
         ] {
-            assert_eq!(fault(text.as_bytes()).as_deref(), Some(want), "{text:?}");
+            assert_eq!(find_syntax_error(text.as_bytes()).as_deref(), Some(want), "{text:?}");
         }
         for text in [
             "{}",
@@ -307,11 +307,11 @@ mod tests {
             "\"ä\"",
             "0",
         ] {
-            assert_eq!(fault(text.as_bytes()), None, "{text}");
+            assert_eq!(find_syntax_error(text.as_bytes()), None, "{text}");
         }
         let deep = "[".repeat(20_000);
         assert_eq!(
-            fault(deep.as_bytes()).as_deref(),
+            find_syntax_error(deep.as_bytes()).as_deref(),
             Some("invalid character '[' exceeded max depth")
         );
     }
@@ -325,8 +325,8 @@ mod tests {
             (r#""\\ud800""#, r#""\\ud800""#),
             (r#""\ud800\n""#, r#""\ufffd\n""#),
         ] {
-            assert_eq!(readable(text.as_bytes()), want.as_bytes(), "{text}");
+            assert_eq!(replace_invalid_text(text.as_bytes()), want.as_bytes(), "{text}");
         }
-        assert_eq!(readable(b"\"\xff\""), "\"\u{fffd}\"".as_bytes());
+        assert_eq!(replace_invalid_text(b"\"\xff\""), "\"\u{fffd}\"".as_bytes());
     }
 }

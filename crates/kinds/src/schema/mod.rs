@@ -26,12 +26,12 @@ use serde_json::Value;
 
 pub use builtin::BuiltinSchemas;
 pub use decode::{DecodeError, Decoded};
-pub use decode::{base64_fault, decode as decode_struct, found, plain_number};
-pub(crate) use defaults::declared as fill_declared;
+pub use decode::{base64_fault, decode as decode_struct, json_type_name, plain_number};
+pub(crate) use defaults::fill_declared_defaults as fill_declared;
 pub use definition::{Definition, Field, ListKind, PatchStrategy, Shape};
 pub use field_error::LONGEST_PATH;
 pub use field_error::{FieldError, FieldErrorKind, FieldPath, invalid_status};
-pub use field_error::{Shown, aggregate, fit_for_html, go_quoted, once, shortened};
+pub use field_error::{Shown, aggregate_errors, fit_for_html, go_quoted, remove_duplicates, shorten_key};
 pub use go_words::quantity;
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.

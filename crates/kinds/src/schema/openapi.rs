@@ -27,17 +27,17 @@ impl Document {
 }
 
 /// Returns the documents by path.
-pub fn documents() -> impl Iterator<Item = Document> {
-    DOCUMENTS.members().filter_map(|(path, _)| document(path))
+pub fn list_documents() -> impl Iterator<Item = Document> {
+    DOCUMENTS.members().filter_map(|(path, _)| find_document(path))
 }
 
 /// Returns the document of a path.
-pub fn document(path: &str) -> Option<Document> {
+pub fn find_document(path: &str) -> Option<Document> {
     let archive: &'static Archive = &DOCUMENTS;
     let (path, member) = archive.members().find(|(name, _)| *name == path)?;
     Some(Document {
         path,
-        gzip: archive.compressed(path)?,
+        gzip: archive.find_compressed(path)?,
         hash: &member.hash,
         text_length: member.text,
     })

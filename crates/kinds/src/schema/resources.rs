@@ -52,7 +52,7 @@ impl Resources {
 
     /// Less the other, and never below nothing.
     #[must_use]
-    pub fn less(&self, other: &Self) -> Self {
+    pub fn subtract(&self, other: &Self) -> Self {
         let left = self.0.iter().map(|(name, amount)| {
             let left = amount.minus(other.get(name).unwrap_or_else(Quantity::zero));
             let left = if left.is_negative() { Quantity::zero() } else { left };
@@ -71,13 +71,13 @@ impl Resources {
 
     /// Returns the amounts for which `keep` is true.
     #[must_use]
-    pub fn only(&self, keep: impl Fn(&str, &Quantity) -> bool) -> Self {
+    pub fn filter(&self, keep: impl Fn(&str, &Quantity) -> bool) -> Self {
         let kept = self.0.iter().filter(|(name, amount)| keep(name, amount));
         Self(kept.map(|(name, amount)| (name.clone(), *amount)).collect())
     }
 
     /// Returns the form `cpu=1,memory=1Gi`.
-    pub fn shown(&self) -> String {
+    pub fn format_amounts(&self) -> String {
         let parts: Vec<String> = self
             .0
             .iter()
@@ -95,8 +95,8 @@ pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
 
 /// Returns the requests or limits of a Pod as a whole: `side` is `requests` or `limits`. An amount that the Pod sets as a whole counts
 /// instead of the sum of its containers.
-pub fn of_pod(pod: &Value, side: &str) -> Resources {
-    let mut all = of_containers(pod.get("spec").unwrap_or(&Value::Null), side);
+pub fn sum_pod_resources(pod: &Value, side: &str) -> Resources {
+    let mut all = sum_container_resources(pod.get("spec").unwrap_or(&Value::Null), side);
     let whole = Resources::read(pod.pointer(&format!("/spec/resources/{side}")));
     for (name, amount) in whole.0 {
         if matches!(name.as_str(), "cpu" | "memory") {
@@ -110,7 +110,7 @@ pub fn of_pod(pod: &Value, side: &str) -> Resources {
 ///
 /// Containers run at the same time as each other and as sidecars. Each other init container runs alone, with the sidecars that were started
 /// before it.
-pub fn of_containers(spec: &Value, side: &str) -> Resources {
+pub fn sum_container_resources(spec: &Value, side: &str) -> Resources {
     let of = |container: &Value| Resources::read(container.pointer(&format!("/resources/{side}")));
     let mut all = Resources::default();
     for container in list(spec, "/containers") {
@@ -148,8 +148,8 @@ mod tests {
             "containers": [container("200m"), container("300m")],
             "initContainers": [container("450m"), sidecar, container("550m")],
         }});
-        assert_eq!(of_pod(&pod, "requests").shown(), "cpu=650m");
+        assert_eq!(sum_pod_resources(&pod, "requests").format_amounts(), "cpu=650m");
         let pod = json!({"spec": {"containers": [container("1")], "resources": {"requests": {"cpu": "3"}}}});
-        assert_eq!(of_pod(&pod, "requests").shown(), "cpu=3");
+        assert_eq!(sum_pod_resources(&pod, "requests").format_amounts(), "cpu=3");
     }
 }

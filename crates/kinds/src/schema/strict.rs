@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{json_syntax, once};
+use super::{json_syntax, remove_duplicates};
 
 /// The depth at which a body is refused. `serde_json` alone stops at 128.
 pub const DEEPEST: usize = 120;
@@ -31,10 +31,10 @@ pub fn read_json(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), Stri
         Ok(read) => return Ok(read),
         Err(error) => error,
     };
-    match json_syntax::fault(body) {
+    match json_syntax::find_syntax_error(body) {
         Some(fault) => Err(fault),
         // `serde_json` refuses some texts that Go accepts, such as half of a surrogate pair.
-        None => read(&json_syntax::readable(body), twice).map_err(|_| error.to_string()),
+        None => read(&json_syntax::replace_invalid_text(body), twice).map_err(|_| error.to_string()),
     }
 }
 
@@ -50,7 +50,7 @@ fn read(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), serde_json::E
     }
     .deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok((value, once(duplicates.texts)))
+    Ok((value, remove_duplicates(duplicates.texts)))
 }
 
 /// The errors about single fields, up to a limit. A path may be as long as a body, and may occur before each of a hundred thousand fields.
@@ -171,7 +171,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             let value = entries.next_value_seed(seed);
             self.path.truncate(length);
             match (map.get_mut(&key), value?) {
-                (Some(before), value) if self.twice == Twice::Filled => fill(before, value),
+                (Some(before), value) if self.twice == Twice::Filled => merge_into(before, value),
                 (_, value) => {
                     map.insert(key, value);
                 }
@@ -182,12 +182,12 @@ impl<'de> Visitor<'de> for Seed<'_> {
 }
 
 /// Fills an object in further; anything else is replaced.
-fn fill(before: &mut Value, value: Value) {
+fn merge_into(before: &mut Value, value: Value) {
     match (before, value) {
         (Value::Object(before), Value::Object(more)) => {
             for (key, value) in more {
                 match before.get_mut(&key) {
-                    Some(before) => fill(before, value),
+                    Some(before) => merge_into(before, value),
                     None => {
                         before.insert(key, value);
                     }

@@ -10,7 +10,7 @@ fn all_data_can_be_read() {
             "{api_version} {kind}"
         );
     }
-    let documents: Vec<_> = super::openapi::documents().collect();
+    let documents: Vec<_> = super::openapi::list_documents().collect();
     assert_eq!(documents.len(), 19);
     for document in documents {
         let text = document.text();

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::kind::{Generation, Kind};
-use crate::schema::validation::{empty, immutable, items, one_of, text};
+use crate::schema::validation::{get_text, is_empty_field, list_items, one_of, validate_immutable};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
@@ -18,7 +18,7 @@ pub(super) static CSI_DRIVER: Kind = Kind {
     defaults: |_, object| defaults::with_spec(object, fill_in),
     validate,
     validate_update,
-    warnings,
+    warnings: list_warnings,
     cells: show,
     ..Kind::named("storage.k8s.io", "CSIDriver", "csidrivers")
 };
@@ -39,39 +39,39 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         let found = object.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
         Value::from(found.unwrap_or(absent))
     };
-    let modes: Vec<&str> = cells::list(object, "/spec/volumeLifecycleModes")
+    let modes: Vec<&str> = cells::list_items(object, "/spec/volumeLifecycleModes")
         .iter()
         .filter_map(Value::as_str)
         .collect();
-    let audiences: Vec<&str> = cells::list(object, "/spec/tokenRequests")
+    let audiences: Vec<&str> = cells::list_items(object, "/spec/tokenRequests")
         .iter()
-        .map(|one| cells::text(one, "/audience"))
+        .map(|one| cells::get_text(one, "/audience"))
         .collect();
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         flag("attachRequired", true),
         flag("podInfoOnMount", false),
         flag("storageCapacity", false),
-        cells::or(&audiences.join(","), "<unset>").into(),
+        cells::non_empty_or(&audiences.join(","), "<unset>").into(),
         flag("requiresRepublish", false),
-        cells::or(&modes.join(","), "<none>").into(),
-        cells::age(object, now),
+        cells::non_empty_or(&modes.join(","), "<none>").into(),
+        cells::format_age(object, now),
     ]
 }
 
 static NOTHING: Value = Value::Null;
 
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
-    driver(value.get("spec").unwrap_or(&NOTHING), errors);
+    validate_driver(value.get("spec").unwrap_or(&NOTHING), errors);
 }
 
-fn driver(spec: &Value, errors: &mut Vec<FieldError>) {
+fn validate_driver(spec: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("spec");
     let policies = ["File", "None", "ReadWriteOnceWithFSType"];
     one_of(spec, "fsGroupPolicy", &policies, false, &at, errors);
     let mut audiences = BTreeSet::new();
-    for (request, at) in items(spec, "tokenRequests", &at) {
-        let audience = text(request, "audience");
+    for (request, at) in list_items(spec, "tokenRequests", &at) {
+        let audience = get_text(request, "audience");
         if !audiences.insert(audience) {
             errors.push(FieldError::duplicate(at.child("audience"), audience));
             continue;
@@ -89,7 +89,7 @@ fn driver(spec: &Value, errors: &mut Vec<FieldError>) {
             _ => {}
         }
     }
-    for (mode, _) in items(spec, "volumeLifecycleModes", &at) {
+    for (mode, _) in list_items(spec, "volumeLifecycleModes", &at) {
         let modes = ["Persistent", "Ephemeral"];
         let mode = mode.as_str().unwrap_or_default();
         if !modes.contains(&mode) {
@@ -107,7 +107,7 @@ fn driver(spec: &Value, errors: &mut Vec<FieldError>) {
     }
     let field = "serviceAccountTokenInSecrets";
     if let Some(set) = spec.get(field).and_then(Value::as_bool)
-        && empty(spec, "tokenRequests")
+        && is_empty_field(spec, "tokenRequests")
     {
         let why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
         errors.push(FieldError::invalid(at.child(field), set, why));
@@ -130,11 +130,11 @@ fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
             "field is immutable",
         ));
     }
-    immutable(spec, before, "volumeLifecycleModes", &at, errors);
+    validate_immutable(spec, before, "volumeLifecycleModes", &at, errors);
 }
 
 /// Returns the warnings about a driver that gets tokens outside of Secrets.
-fn warnings(driver: &Value, live: Option<&Value>) -> Vec<String> {
+fn list_warnings(driver: &Value, live: Option<&Value>) -> Vec<String> {
     let requests = |driver: &Value| driver.pointer("/spec/tokenRequests").cloned();
     let asked = requests(driver);
     let some = asked

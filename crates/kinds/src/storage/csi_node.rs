@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::drivers::driver_name;
 use crate::kind::Kind;
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{internal, items, named, non_negative, text};
+use crate::schema::validation::{get_text, list_items, non_negative, show_go_struct, validate_name};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
@@ -19,8 +19,8 @@ pub(super) static CSI_NODE: Kind = Kind {
     validate,
     validate_update,
     cells: |object, now| {
-        let drivers = cells::list(object, "/spec/drivers").len();
-        vec![cells::name(object), drivers.into(), cells::age(object, now)]
+        let drivers = cells::list_items(object, "/spec/drivers").len();
+        vec![cells::name_cell(object), drivers.into(), cells::format_age(object, now)]
     },
     ..Kind::named("storage.k8s.io", "CSINode", "csinodes")
 };
@@ -41,13 +41,13 @@ static NOTHING: Value = Value::Null;
 const NODE_ID: usize = 256;
 
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
-    node(value.get("spec").unwrap_or(&NOTHING), errors);
+    validate_node(value.get("spec").unwrap_or(&NOTHING), errors);
 }
 
-fn node(spec: &Value, errors: &mut Vec<FieldError>) {
+fn validate_node(spec: &Value, errors: &mut Vec<FieldError>) {
     let mut known = BTreeSet::new();
-    for (driver, at) in items(spec, "drivers", &FieldPath::new("spec")) {
-        let (name, id) = (text(driver, "name"), text(driver, "nodeID"));
+    for (driver, at) in list_items(spec, "drivers", &FieldPath::new("spec")) {
+        let (name, id) = (get_text(driver, "name"), get_text(driver, "nodeID"));
         driver_name(name, &at.child("name"), errors);
         if id.is_empty() {
             errors.push(FieldError::required(at.child("nodeID"), ""));
@@ -63,7 +63,7 @@ fn node(spec: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::duplicate(at.child("name"), name));
         }
         let mut keys = BTreeSet::new();
-        for (key, _) in items(driver, "topologyKeys", &at) {
+        for (key, _) in list_items(driver, "topologyKeys", &at) {
             let key = key.as_str().unwrap_or_default();
             if key.is_empty() {
                 errors.push(FieldError::required(&at, ""));
@@ -71,7 +71,7 @@ fn node(spec: &Value, errors: &mut Vec<FieldError>) {
             if !keys.insert(key) {
                 errors.push(FieldError::duplicate(&at, key));
             }
-            named(qualified_name, key, &at, errors);
+            validate_name(qualified_name, key, &at, errors);
         }
     }
 }
@@ -86,15 +86,15 @@ fn node_update(spec: &Value, before: &Value, errors: &mut Vec<FieldError>) {
         }
         driver
     };
-    for (was, _) in items(before, "drivers", &root) {
-        for (is, _) in items(spec, "drivers", &root) {
-            if text(is, "name") != text(was, "name") || counted(is) == counted(was) {
+    for (was, _) in list_items(before, "drivers", &root) {
+        for (is, _) in list_items(spec, "drivers", &root) {
+            if get_text(is, "name") != get_text(was, "name") || counted(is) == counted(was) {
                 continue;
             }
             let keys = is.get("topologyKeys").unwrap_or(&NOTHING);
-            let shown = internal(&[
-                ("Name", &json!(text(is, "name"))),
-                ("NodeID", &json!(text(is, "nodeID"))),
+            let shown = show_go_struct(&[
+                ("Name", &json!(get_text(is, "name"))),
+                ("NodeID", &json!(get_text(is, "nodeID"))),
                 ("TopologyKeys", keys),
                 ("Allocatable", &NOTHING),
             ]);

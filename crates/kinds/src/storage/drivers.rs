@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 
-use crate::schema::validation::{internal, names};
+use crate::schema::validation::{names, show_go_struct};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 /// The maximum length of driver names, and of the identifiers that drivers give nodes.
 const DRIVER_NAME: usize = 63;
 
 /// Returns a selector with its fields in the real server's order.
-pub(super) fn selector(selector: &Value) -> Shown {
+pub(super) fn show_selector(selector: &Value) -> Shown {
     let fields = ["matchLabels", "matchExpressions"];
     let parts = fields.iter().filter_map(|field| Some((*field, selector.get(field)?)));
     let parts: Vec<(&str, &Value)> = parts.collect();
     if selector.is_null() {
         Shown::Json(Value::Null)
     } else {
-        internal(&parts)
+        show_go_struct(&parts)
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn driver_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldErro
     if name.len() > DRIVER_NAME {
         errors.push(too_long(at, DRIVER_NAME));
     }
-    for why in names::subdomain(&name.to_lowercase()) {
+    for why in names::find_subdomain_errors(&name.to_lowercase()) {
         errors.push(FieldError::invalid(at, name, why));
     }
 }

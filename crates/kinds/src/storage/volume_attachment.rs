@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::drivers::{driver_name, too_long};
 use crate::kind::Kind;
-use crate::schema::validation::{internal, named, names, text};
+use crate::schema::validation::{get_text, names, show_go_struct, validate_name};
 use crate::schema::{FieldError, FieldPath, Shown};
 use crate::table::cells;
 
@@ -25,12 +25,12 @@ pub(super) static VOLUME_ATTACHMENT: Kind = Kind {
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let attached = object.pointer("/status/attached") == Some(&Value::Bool(true));
     vec![
-        cells::name(object),
-        cells::text(object, "/spec/attacher").into(),
-        cells::text(object, "/spec/source/persistentVolumeName").into(),
-        cells::text(object, "/spec/nodeName").into(),
+        cells::name_cell(object),
+        cells::get_text(object, "/spec/attacher").into(),
+        cells::get_text(object, "/spec/source/persistentVolumeName").into(),
+        cells::get_text(object, "/spec/nodeName").into(),
         attached.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }
 
@@ -43,17 +43,17 @@ const FAILURE: usize = 1024;
 
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
-    attachment(spec, errors);
+    validate_attachment(spec, errors);
     attachment_status(value, errors);
     if let Some(volume) = spec.pointer("/source/persistentVolumeName").and_then(Value::as_str) {
         let at = FieldPath::new("spec.source.persistentVolumeName");
-        named(names::subdomain, volume, &at, errors);
+        validate_name(names::find_subdomain_errors, volume, &at, errors);
     }
 }
 
-fn attachment(spec: &Value, errors: &mut Vec<FieldError>) {
+fn validate_attachment(spec: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("spec");
-    driver_name(text(spec, "attacher"), &at.child("attacher"), errors);
+    driver_name(get_text(spec, "attacher"), &at.child("attacher"), errors);
     let source = spec.get("source").unwrap_or(&NOTHING);
     let one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     let inline = source.get("inlineVolumeSpec").is_some_and(|inline| !inline.is_null());
@@ -69,15 +69,20 @@ fn attachment(spec: &Value, errors: &mut Vec<FieldError>) {
         }
         _ => {}
     }
-    named(names::subdomain, text(spec, "nodeName"), &at.child("nodeName"), errors);
+    validate_name(
+        names::find_subdomain_errors,
+        get_text(spec, "nodeName"),
+        &at.child("nodeName"),
+        errors,
+    );
 }
 
 /// Checks the status of an attached volume.
 fn attachment_status(value: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status");
     let status = value.get("status").unwrap_or(&NOTHING);
-    let said = status.get("attachmentMetadata").and_then(Value::as_object);
-    let size: usize = said
+    let attachment_metadata = status.get("attachmentMetadata").and_then(Value::as_object);
+    let size: usize = attachment_metadata
         .into_iter()
         .flatten()
         .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
@@ -88,7 +93,7 @@ fn attachment_status(value: &Value, errors: &mut Vec<FieldError>) {
     for field in ["attachError", "detachError"] {
         let Some(error) = status.get(field) else { continue };
         let at = at.child(field);
-        if text(error, "message").len() > FAILURE {
+        if get_text(error, "message").len() > FAILURE {
             // The real server names the other limit here.
             errors.push(too_long(&at.child("message"), ATTACHED));
         }
@@ -110,11 +115,11 @@ fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
     let source = spec.get("source").unwrap_or(&NOTHING);
     let part = |of: &Value, field: &str| of.get(field).cloned().unwrap_or_default();
-    let shown = internal(&[
+    let shown = show_go_struct(&[
         ("PersistentVolumeName", &part(source, "persistentVolumeName")),
         ("InlineVolumeSpec", &part(source, "inlineVolumeSpec")),
     ]);
-    let text = |field: &str| json!(text(spec, field)).to_string();
+    let text = |field: &str| json!(get_text(spec, field)).to_string();
     let shown = format!(
         "{{\"Attacher\":{},\"Source\":{shown},\"NodeName\":{}}}",
         text("attacher"),

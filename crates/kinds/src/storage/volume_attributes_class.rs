@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::drivers::too_long;
 use crate::kind::Kind;
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{named, text};
+use crate::schema::validation::{get_text, validate_name};
 use crate::schema::{FieldError, FieldPath};
 use crate::table::cells;
 
@@ -15,8 +15,8 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: Kind = Kind {
     validate,
     validate_update,
     cells: |object, now| {
-        let driver = cells::text(object, "/driverName");
-        vec![cells::name(object), driver.into(), cells::age(object, now)]
+        let driver = cells::get_text(object, "/driverName");
+        vec![cells::name_cell(object), driver.into(), cells::format_age(object, now)]
     },
     ..Kind::named("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses")
 };
@@ -25,11 +25,11 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: Kind = Kind {
 const LONGEST: usize = 256 * 1024;
 
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
-    let name = text(value, "driverName").to_lowercase();
+    let name = get_text(value, "driverName").to_lowercase();
     if name.is_empty() {
         errors.push(FieldError::required("driverName", ""));
     } else {
-        named(qualified_name, &name, &FieldPath::new("driverName"), errors);
+        validate_name(qualified_name, &name, &FieldPath::new("driverName"), errors);
     }
     let parameters = value.get("parameters").and_then(Value::as_object);
     let count = parameters.map_or(0, serde_json::Map::len);

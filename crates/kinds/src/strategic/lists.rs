@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 
-use super::order::{self, Positions, identity};
+use super::order::{self, Positions, item_identity};
 use super::{DIRECTIVE, StrategicError, merge_map};
 use crate::schema::{Definition, Field};
 
@@ -38,13 +38,13 @@ pub(super) fn merge(
         let mut known: HashSet<&Value> = original.iter().collect();
         let added = patch.iter().filter(|item| known.insert(item)).cloned();
         let merged = original.iter().cloned().chain(added).collect();
-        return Ok(order::arrange(merged, &patch, &original, None));
+        return Ok(order::arrange_items(merged, &patch, &original, None));
     }
     let Some(key) = key else {
         return Err(StrategicError::NoMergeKey(name.to_owned()));
     };
     let server_order = original.clone();
-    let (mut merged, patch) = directives(original, patch, key)?;
+    let (mut merged, patch) = apply_directives(original, patch, key)?;
     let patch_order = patch.clone();
     // The position of the item with a key; of several such items, the first.
     let mut places = Positions::of(&merged, Some(key));
@@ -71,11 +71,15 @@ pub(super) fn merge(
             }
         }
     }
-    Ok(order::arrange(merged, &patch_order, &server_order, Some(key)))
+    Ok(order::arrange_items(merged, &patch_order, &server_order, Some(key)))
 }
 
 /// Executes the `$patch` items of a list, and returns the rest of both lists.
-fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
+fn apply_directives(
+    original: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
     let mut merged = original;
     let mut plain = Vec::new();
     let mut replace = false;
@@ -90,7 +94,7 @@ fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec
                 if item.get(key).is_none() {
                     return Err(StrategicError::DeleteWithoutKey);
                 }
-                doomed.extend(identity(&item, Some(key)).cloned());
+                doomed.extend(item_identity(&item, Some(key)).cloned());
             }
             Some("replace") => replace = true,
             Some("merge") => return Err(StrategicError::MergeInList),
@@ -104,6 +108,6 @@ fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec
     if replace {
         merged = Vec::new();
     }
-    merged.retain(|known| identity(known, Some(key)).is_none_or(|key| !doomed.contains(key)));
+    merged.retain(|known| item_identity(known, Some(key)).is_none_or(|key| !doomed.contains(key)));
     Ok((merged, plain))
 }

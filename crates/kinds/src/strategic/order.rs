@@ -66,14 +66,14 @@ pub(super) fn merge_ordered(
                 merge(before.unwrap_or_default())?
             }
         };
-        let arranged = arrange(merged, &order, &before.unwrap_or_default(), key);
+        let arranged = arrange_items(merged, &order, &before.unwrap_or_default(), key);
         original.insert(name.to_owned(), Value::Array(arranged));
     }
     Ok(())
 }
 
 /// Returns the identity of an item: the value of the merge key, or the whole item.
-pub(super) fn identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'a Value> {
+pub(super) fn item_identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'a Value> {
     match key {
         Some(key) => item.get(key),
         None => Some(item),
@@ -88,7 +88,7 @@ impl Positions {
         let mut positions = Self(HashMap::with_capacity(items.len()));
         for (position, item) in items.iter().enumerate() {
             checkpoint();
-            if let Some(identity) = identity(item, key) {
+            if let Some(identity) = item_identity(item, key) {
                 positions.add(identity.clone(), position);
             }
         }
@@ -104,13 +104,13 @@ impl Positions {
     }
 
     fn of_item(&self, item: &Value, key: Option<&str>) -> Option<usize> {
-        self.find(identity(item, key)?)
+        self.find(item_identity(item, key)?)
     }
 }
 
 /// Puts items in order: those of `patch_order` in that order, the others in the server's, and both interleaved so that
 /// neighbours on the server stay neighbours where possible.
-pub(super) fn arrange(
+pub(super) fn arrange_items(
     items: Vec<Value>,
     patch_order: &[Value],
     server_order: &[Value],

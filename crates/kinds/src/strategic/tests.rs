@@ -8,28 +8,28 @@ use crate::schema::BuiltinSchemas;
 /// The number of items. If each item were compared with every other item, each test would take minutes.
 const MANY: usize = 30_000;
 
-fn named(prefix: &str, names: impl Iterator<Item = usize>) -> Vec<Value> {
+fn make_named_items(prefix: &str, names: impl Iterator<Item = usize>) -> Vec<Value> {
     names
         .map(|index| json!({"name": format!("{prefix}{index}"), "value": prefix}))
         .collect()
 }
 
-fn merged(kind: (&str, &str), live: &Value, patch: &Value) -> Value {
+fn merge_patch(kind: (&str, &str), live: &Value, patch: &Value) -> Value {
     let schema = BuiltinSchemas::shared().type_of(kind.0, kind.1).unwrap();
     strategic_merge(live, patch, &schema).unwrap()
 }
 
-fn pod(container: Value) -> Value {
+fn make_pod(container: Value) -> Value {
     json!({"spec": {"containers": [container]}})
 }
 
 #[test]
 fn large_lists_are_merged_by_key() {
-    let live = pod(json!({"name": "a", "env": named("x", 0..MANY)}));
+    let live = make_pod(json!({"name": "a", "env": make_named_items("x", 0..MANY)}));
     // Backwards, half of them new, a few deleted.
-    let mut env = named("x", (MANY / 2..MANY + MANY / 2).rev());
+    let mut env = make_named_items("x", (MANY / 2..MANY + MANY / 2).rev());
     env.extend((0..100).map(|index| json!({"$patch": "delete", "name": format!("x{index}")})));
-    let merged = merged(("v1", "Pod"), &live, &pod(json!({"name": "a", "env": env})));
+    let merged = merge_patch(("v1", "Pod"), &live, &make_pod(json!({"name": "a", "env": env})));
     let env = merged
         .pointer("/spec/containers/0/env")
         .and_then(Value::as_array)
@@ -46,13 +46,13 @@ fn large_lists_are_merged_by_key() {
 
 #[test]
 fn large_lists_are_ordered() {
-    let live = pod(json!({"name": "a", "env": named("x", 0..MANY)}));
+    let live = make_pod(json!({"name": "a", "env": make_named_items("x", 0..MANY)}));
     let order: Vec<Value> = (0..MANY)
         .rev()
         .map(|index| json!({"name": format!("x{index}")}))
         .collect();
-    let patch = pod(json!({"name": "a", "env": named("x", 0..MANY), "$setElementOrder/env": order}));
-    let merged = merged(("v1", "Pod"), &live, &patch);
+    let patch = make_pod(json!({"name": "a", "env": make_named_items("x", 0..MANY), "$setElementOrder/env": order}));
+    let merged = merge_patch(("v1", "Pod"), &live, &patch);
     let env = merged
         .pointer("/spec/containers/0/env")
         .and_then(Value::as_array)
@@ -67,12 +67,12 @@ fn large_sets_are_merged() {
     };
     let live = json!({"metadata": {"finalizers": finalizers(0, MANY)}});
     let patch = json!({"metadata": {"finalizers": finalizers(MANY / 2, MANY + MANY / 2)}});
-    let both = merged(("v1", "ConfigMap"), &live, &patch);
+    let both = merge_patch(("v1", "ConfigMap"), &live, &patch);
     assert_eq!(
         both["metadata"]["finalizers"].as_array().unwrap().len(),
         MANY + MANY / 2
     );
     let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers(1, MANY)}});
-    let one = merged(("v1", "ConfigMap"), &live, &patch);
+    let one = merge_patch(("v1", "ConfigMap"), &live, &patch);
     assert_eq!(one["metadata"]["finalizers"], json!(["example.com/0"]));
 }

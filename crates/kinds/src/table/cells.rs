@@ -11,15 +11,15 @@ pub(crate) const NONE: &str = "<none>";
 /// The usual place of the containers of a Pod template.
 pub(crate) const CONTAINERS: &str = "/spec/template/spec/containers";
 
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn get_text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(crate) fn number(object: &Value, pointer: &str) -> i64 {
+pub(crate) fn get_number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub(crate) fn list_items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object
         .pointer(pointer)
         .and_then(Value::as_array)
@@ -34,20 +34,23 @@ pub(crate) fn size(object: &Value, pointer: &str) -> usize {
         .map_or(0, serde_json::Map::len)
 }
 
-pub(crate) fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+pub(crate) fn non_empty_or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
-pub(crate) fn age(object: &Value, now: Timestamp) -> Value {
-    Value::from(duration::since(text(object, "/metadata/creationTimestamp"), now))
+pub(crate) fn format_age(object: &Value, now: Timestamp) -> Value {
+    Value::from(duration::format_since(
+        get_text(object, "/metadata/creationTimestamp"),
+        now,
+    ))
 }
 
 /// Returns the containers' names and images.
-pub(crate) fn containers(object: &Value, pointer: &str) -> [Value; 2] {
+pub(crate) fn format_containers(object: &Value, pointer: &str) -> [Value; 2] {
     let join = |field: &str| {
-        let parts: Vec<&str> = list(object, pointer)
+        let parts: Vec<&str> = list_items(object, pointer)
             .iter()
-            .map(|container| text(container, field))
+            .map(|container| get_text(container, field))
             .collect();
         Value::from(parts.join(","))
     };
@@ -55,29 +58,32 @@ pub(crate) fn containers(object: &Value, pointer: &str) -> [Value; 2] {
 }
 
 /// Labels as `a=b,c=d`.
-pub(crate) fn labels(object: &Value, pointer: &str) -> String {
+pub(crate) fn format_labels(object: &Value, pointer: &str) -> String {
     let map = object.pointer(pointer).and_then(Value::as_object);
     let parts: Vec<String> = map
         .into_iter()
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    or(&parts.join(","), NONE).to_owned()
+    non_empty_or(&parts.join(","), NONE).to_owned()
 }
 
 /// Shows a label selector as kubectl writes it. An empty or missing selector is `<none>`.
-pub(crate) fn selector(object: &Value, pointer: &str) -> String {
+pub(crate) fn format_selector(object: &Value, pointer: &str) -> String {
     let mut parts: Vec<(String, String)> = Vec::new();
     let at = object.pointer(pointer).unwrap_or(&Value::Null);
     for (key, value) in at.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {
         parts.push((key.clone(), format!("{key}={}", value.as_str().unwrap_or_default())));
     }
-    for expression in list(at, "/matchExpressions") {
-        let key = text(expression, "/key");
-        let mut values: Vec<&str> = list(expression, "/values").iter().filter_map(Value::as_str).collect();
+    for expression in list_items(at, "/matchExpressions") {
+        let key = get_text(expression, "/key");
+        let mut values: Vec<&str> = list_items(expression, "/values")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
         values.sort_unstable();
         let values = values.join(",");
-        let shown = match text(expression, "/operator") {
+        let shown = match get_text(expression, "/operator") {
             "In" => format!("{key} in ({values})"),
             "NotIn" => format!("{key} notin ({values})"),
             "Exists" => key.to_owned(),
@@ -87,11 +93,11 @@ pub(crate) fn selector(object: &Value, pointer: &str) -> String {
     }
     parts.sort();
     let shown: Vec<String> = parts.into_iter().map(|(_, shown)| shown).collect();
-    or(&shown.join(","), NONE).to_owned()
+    non_empty_or(&shown.join(","), NONE).to_owned()
 }
 
 /// Returns at most `most` parts, and the number of the others.
-pub(crate) fn shortened(parts: &[String], most: usize) -> String {
+pub(crate) fn join_first(parts: &[String], most: usize) -> String {
     if parts.is_empty() {
         return NONE.to_owned();
     }
@@ -112,13 +118,13 @@ pub(crate) fn int_or_string(object: &Value, pointer: &str) -> Option<String> {
 }
 
 /// Returns the name, which is every row's first cell.
-pub(crate) fn name(object: &Value) -> Value {
-    text(object, "/metadata/name").into()
+pub(crate) fn name_cell(object: &Value) -> Value {
+    get_text(object, "/metadata/name").into()
 }
 
 /// Texts with commas between them.
-pub(crate) fn joined(object: &Value, pointer: &str) -> String {
-    list(object, pointer)
+pub(crate) fn join_texts(object: &Value, pointer: &str) -> String {
+    list_items(object, pointer)
         .iter()
         .filter_map(Value::as_str)
         .collect::<Vec<_>>()
@@ -126,10 +132,10 @@ pub(crate) fn joined(object: &Value, pointer: &str) -> String {
 }
 
 /// Shows the addresses of the load balancer.
-pub(crate) fn balancer(object: &Value) -> String {
-    let addresses: BTreeSet<&str> = list(object, "/status/loadBalancer/ingress")
+pub(crate) fn format_load_balancer(object: &Value) -> String {
+    let addresses: BTreeSet<&str> = list_items(object, "/status/loadBalancer/ingress")
         .iter()
-        .map(|one| or(text(one, "/ip"), text(one, "/hostname")))
+        .map(|one| non_empty_or(get_text(one, "/ip"), get_text(one, "/hostname")))
         .collect();
     addresses
         .into_iter()
@@ -140,7 +146,7 @@ pub(crate) fn balancer(object: &Value) -> String {
 
 /// Shows the access modes of volumes in short form.
 pub(crate) fn access_modes(object: &Value, pointer: &str) -> String {
-    let given: Vec<&str> = list(object, pointer).iter().filter_map(Value::as_str).collect();
+    let given: Vec<&str> = list_items(object, pointer).iter().filter_map(Value::as_str).collect();
     let short = [
         ("ReadWriteOnce", "RWO"),
         ("ReadOnlyMany", "ROX"),
@@ -158,11 +164,11 @@ pub(crate) fn access_modes(object: &Value, pointer: &str) -> String {
 /// Returns the storage class that is named, in the older way or in the newer one.
 pub(crate) fn class_of(object: &Value) -> String {
     const ANNOTATION: &str = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
-    or(text(object, ANNOTATION), text(object, "/spec/storageClassName")).to_owned()
+    non_empty_or(get_text(object, ANNOTATION), get_text(object, "/spec/storageClassName")).to_owned()
 }
 
 /// Returns a text that may be unset.
-pub(crate) fn unset(object: &Value, pointer: &str) -> Value {
+pub(crate) fn text_or_unset(object: &Value, pointer: &str) -> Value {
     object
         .pointer(pointer)
         .and_then(Value::as_str)

@@ -66,14 +66,14 @@ impl CustomColumns {
             .cloned()
             .unwrap_or_else(|| Value::from(""));
         std::iter::once(name)
-            .chain(self.columns.iter().map(|column| column.cell(object, now)))
+            .chain(self.columns.iter().map(|column| column.make_cell(object, now)))
             .collect()
     }
 }
 
 impl Column {
     /// Returns the first value at the path, if it is of the declared type; null otherwise.
-    fn cell(&self, object: &Value, now: Timestamp) -> Value {
+    fn make_cell(&self, object: &Value, now: Timestamp) -> Value {
         let found = self.path.as_ref().map(|path| path.find(object)).unwrap_or_default();
         let Some(first) = found.first().copied() else {
             return Value::Null;
@@ -81,14 +81,14 @@ impl Column {
         match (self.kind.as_str(), first) {
             (_, Value::Null) => Value::Null,
             // Of several matches, the first one is shown.
-            ("string", first) => Value::from(plain(first)),
+            ("string", first) => Value::from(format_plain(first)),
             ("integer", Value::Number(number)) => match number.as_i64() {
                 Some(whole) => Value::from(whole),
                 None => number.as_f64().map_or(Value::Null, |float| Value::from(float.trunc())),
             },
             ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => first.clone(),
             ("date", Value::String(time)) => match time.parse::<Timestamp>() {
-                Ok(_) => Value::from(duration::since(time, now)),
+                Ok(_) => Value::from(duration::format_since(time, now)),
                 Err(_) => Value::from("<invalid>"),
             },
             _ => Value::Null,
@@ -96,7 +96,7 @@ impl Column {
     }
 }
 
-fn plain(value: &Value) -> String {
+fn format_plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

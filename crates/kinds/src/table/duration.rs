@@ -39,7 +39,7 @@ pub fn human_duration(seconds: i64) -> String {
 }
 
 /// Shows the time since a timestamp; `<unknown>` if it is missing.
-pub(crate) fn since(time: &str, now: Timestamp) -> String {
+pub(crate) fn format_since(time: &str, now: Timestamp) -> String {
     match time.parse::<Timestamp>() {
         Ok(then) => human_duration((now.as_millisecond() - then.as_millisecond()).div_euclid(1000)),
         Err(_) => "<unknown>".to_owned(),

@@ -56,8 +56,8 @@ impl JsonPath {
             .and_then(|rest| rest.strip_suffix('}'))
             .unwrap_or(path);
         let mut parser = Parser { text: inner, at: 0 };
-        parser.take("$");
-        let parsed = parser.path();
+        parser.take_token("$");
+        let parsed = parser.parse_path();
         match parsed {
             Some(found) if parser.rest().is_empty() => Ok(found),
             _ => Err(JsonPathError {
@@ -87,10 +87,12 @@ impl Step {
                 Value::Object(map) => map.values().collect(),
                 _ => Vec::new(),
             },
-            Self::Index(index) => items.get(position(*index, items.len())).into_iter().collect(),
+            Self::Index(index) => items.get(resolve_index(*index, items.len())).into_iter().collect(),
             Self::Slice(from, to) => {
-                let from = from.map_or(0, |from| position(from, items.len()));
-                let to = to.map_or(items.len(), |to| position(to, items.len())).min(items.len());
+                let from = from.map_or(0, |from| resolve_index(from, items.len()));
+                let to = to
+                    .map_or(items.len(), |to| resolve_index(to, items.len()))
+                    .min(items.len());
                 items
                     .get(from..to)
                     .map(|part| part.iter().collect())
@@ -113,7 +115,7 @@ impl Step {
     }
 }
 
-fn position(index: i64, length: usize) -> usize {
+fn resolve_index(index: i64, length: usize) -> usize {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     usize::try_from(if index < 0 { index + length } else { index }).unwrap_or(usize::MAX)
 }
@@ -146,7 +148,7 @@ impl<'a> Parser<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn take(&mut self, token: &str) -> bool {
+    fn take_token(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
             self.at += token.len();
@@ -154,30 +156,30 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn spaces(&mut self) {
-        while self.take(" ") {}
+    fn skip_spaces(&mut self) {
+        while self.take_token(" ") {}
     }
 
-    fn path(&mut self) -> Option<JsonPath> {
+    fn parse_path(&mut self) -> Option<JsonPath> {
         let mut steps = Vec::new();
         loop {
-            if self.take("[") {
-                steps.push(self.bracket()?);
-            } else if self.take(".") {
+            if self.take_token("[") {
+                steps.push(self.parse_bracket()?);
+            } else if self.take_token(".") {
                 if self.rest().starts_with('[') || self.rest().is_empty() {
                     continue;
                 }
-                steps.push(self.name()?);
+                steps.push(self.parse_name()?);
             } else if steps.is_empty() && self.rest().starts_with(|first: char| first.is_ascii_alphabetic()) {
-                steps.push(self.name()?);
+                steps.push(self.parse_name()?);
             } else {
                 return Some(JsonPath { steps });
             }
         }
     }
 
-    fn name(&mut self) -> Option<Step> {
-        if self.take("*") {
+    fn parse_name(&mut self) -> Option<Step> {
+        if self.take_token("*") {
             return Some(Step::All);
         }
         let mut name = String::new();
@@ -199,28 +201,28 @@ impl<'a> Parser<'a> {
         (!name.is_empty()).then_some(Step::Field(name))
     }
 
-    fn bracket(&mut self) -> Option<Step> {
-        let step = if self.take("*") {
+    fn parse_bracket(&mut self) -> Option<Step> {
+        let step = if self.take_token("*") {
             Step::All
-        } else if self.take("?(") {
-            self.filter()?
+        } else if self.take_token("?(") {
+            self.parse_filter()?
         } else if self.rest().starts_with(['\'', '"']) {
-            Step::Field(self.quoted()?)
+            Step::Field(self.parse_quoted()?)
         } else {
-            self.numbers()?
+            self.parse_numbers()?
         };
-        self.take("]").then_some(step)
+        self.take_token("]").then_some(step)
     }
 
-    fn numbers(&mut self) -> Option<Step> {
-        let first = self.number();
-        if self.take(":") {
-            return Some(Step::Slice(first, self.number()));
+    fn parse_numbers(&mut self) -> Option<Step> {
+        let first = self.parse_number();
+        if self.take_token(":") {
+            return Some(Step::Slice(first, self.parse_number()));
         }
         first.map(Step::Index)
     }
 
-    fn number(&mut self) -> Option<i64> {
+    fn parse_number(&mut self) -> Option<i64> {
         let rest = self.rest();
         let length = rest
             .find(|letter: char| !(letter.is_ascii_digit() || letter == '-'))
@@ -230,7 +232,7 @@ impl<'a> Parser<'a> {
         Some(number)
     }
 
-    fn quoted(&mut self) -> Option<String> {
+    fn parse_quoted(&mut self) -> Option<String> {
         let quote = self.rest().chars().next()?;
         self.at += 1;
         let mut text = String::new();
@@ -251,14 +253,14 @@ impl<'a> Parser<'a> {
         None
     }
 
-    fn filter(&mut self) -> Option<Step> {
-        self.spaces();
-        if !self.take("@") {
+    fn parse_filter(&mut self) -> Option<Step> {
+        self.skip_spaces();
+        if !self.take_token("@") {
             return None;
         }
-        let path = self.path()?;
-        self.spaces();
-        if self.take(")") {
+        let path = self.parse_path()?;
+        self.skip_spaces();
+        if self.take_token(")") {
             return Some(Step::Exists(path));
         }
         let operators = [
@@ -271,19 +273,19 @@ impl<'a> Parser<'a> {
         ];
         let operator = operators
             .into_iter()
-            .find(|(token, _)| self.take(token))
+            .find(|(token, _)| self.take_token(token))
             .map(|(_, operator)| operator)?;
-        self.spaces();
+        self.skip_spaces();
         let operand = if self.rest().starts_with(['\'', '"']) {
-            Value::String(self.quoted()?)
+            Value::String(self.parse_quoted()?)
         } else {
             let rest = self.rest();
             let word = rest.get(..rest.find(')')?)?.trim_end();
             self.at += rest.find(')')?;
             serde_json::from_str(word).ok()?
         };
-        self.spaces();
-        self.take(")").then_some(Step::Filter {
+        self.skip_spaces();
+        self.take_token(")").then_some(Step::Filter {
             path,
             operator,
             operand,

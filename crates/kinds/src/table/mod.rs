@@ -83,13 +83,16 @@ impl BuiltInColumns {
 
 /// Returns the name and the creation time, for kinds without cells of their own.
 pub fn plain_cells(object: &Value, _now: Timestamp) -> Vec<Value> {
-    let text = |pointer: &str| Value::from(cells::text(object, pointer));
+    let text = |pointer: &str| Value::from(cells::get_text(object, pointer));
     vec![text("/metadata/name"), text("/metadata/creationTimestamp")]
 }
 
 /// Returns the name and the age.
 pub(crate) fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![cells::text(object, "/metadata/name").into(), cells::age(object, now)]
+    vec![
+        cells::get_text(object, "/metadata/name").into(),
+        cells::format_age(object, now),
+    ]
 }
 
 fn default_definitions() -> Vec<Value> {

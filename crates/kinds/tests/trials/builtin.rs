@@ -20,11 +20,11 @@ fn check_creation(case: &Value) -> Result<(), String> {
             .unwrap_or_default()
             .to_owned()
     };
-    let schema = built_in::schema(&text("/apiVersion"), &text("/kind")).ok_or("no schema")?;
+    let schema = built_in::find_schema(&text("/apiVersion"), &text("/kind")).ok_or("no schema")?;
     let decoded = match schema.decode(object.clone()) {
         Ok(decoded) => decoded,
         Err(error) => {
-            return same(
+            return check_same(
                 "message",
                 &Value::from(error.to_string()),
                 answer.get("message").unwrap_or(&Value::Null),
@@ -51,7 +51,7 @@ fn check_creation(case: &Value) -> Result<(), String> {
     }
     let mut value = decoded.value;
     schema.default(&mut value);
-    select(&mut value);
+    add_job_selector(&mut value);
     one_address(&mut value);
     let mut errors = schema.validate(&value);
     // A namespace is always there by then.
@@ -75,7 +75,7 @@ fn check_creation(case: &Value) -> Result<(), String> {
                 }
             }
         }
-        return same("status", &ours, &theirs);
+        return check_same("status", &ours, &theirs);
     }
     if answer.get("kind").and_then(Value::as_str) == Some("Status") {
         return Err(format!(
@@ -83,7 +83,7 @@ fn check_creation(case: &Value) -> Result<(), String> {
             answer.get("message").unwrap_or(&Value::Null)
         ));
     }
-    same("object", &normal(value), &normal(answer))
+    check_same("object", &drop_undecided_fields(value), &drop_undecided_fields(answer))
 }
 
 /// Sets the list of a Service's addresses to its one address, as a server does before it validates fields.
@@ -98,7 +98,7 @@ fn one_address(value: &mut Value) {
 }
 
 /// Adds the selector and the labels that the registry gives a Job before validation.
-fn select(value: &mut Value) {
+fn add_job_selector(value: &mut Value) {
     if value.get("kind").and_then(Value::as_str) != Some("Job") || value.pointer("/spec/selector").is_some() {
         return;
     }
@@ -116,9 +116,9 @@ fn select(value: &mut Value) {
     value["metadata"]["uid"] = uid;
 }
 
-fn same(what: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
+fn check_same(what: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
     let mut found = Vec::new();
-    differences(what, ours, theirs, &mut found);
+    collect_differences(what, ours, theirs, &mut found);
     if found.is_empty() {
         Ok(())
     } else {
@@ -126,13 +126,13 @@ fn same(what: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
     }
 }
 
-fn differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
+fn collect_differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     match (ours, theirs) {
         (Value::Object(left), Value::Object(right)) => {
             let keys: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
             for key in keys {
                 let null = Value::Null;
-                differences(
+                collect_differences(
                     &format!("{path}.{key}"),
                     left.get(key).unwrap_or(&null),
                     right.get(key).unwrap_or(&null),
@@ -142,7 +142,7 @@ fn differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>
         }
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
             for (index, (left, right)) in left.iter().zip(right).enumerate() {
-                differences(&format!("{path}[{index}]"), left, right, found);
+                collect_differences(&format!("{path}[{index}]"), left, right, found);
             }
         }
         (left, right) if left != right => found.push(format!("{path}: {left}, want {right}")),
@@ -168,7 +168,7 @@ fn is_beyond_us(object: &Value) -> bool {
 }
 
 /// Removes nulls, and the fields that the schema does not decide.
-fn normal(mut value: Value) -> Value {
+fn drop_undecided_fields(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
         if let Some(Value::Object(spec)) = object.get_mut("spec") {
@@ -216,7 +216,7 @@ fn check_update(case: &Value) -> Result<(), String> {
             .unwrap_or_default()
             .to_owned()
     };
-    let schema = built_in::schema(&text("/apiVersion"), &text("/kind")).ok_or("no schema")?;
+    let schema = built_in::find_schema(&text("/apiVersion"), &text("/kind")).ok_or("no schema")?;
     let read = |value: Value| -> Result<Value, String> {
         let mut value = schema.decode(value).map_err(|error| error.to_string())?.value;
         schema.default(&mut value);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tenure_kinds::built_in;
-use tenure_kinds::customresources::{CustomSchema, object_warnings, prepare_create, validate_definition, warnings};
+use tenure_kinds::customresources::{
+    CustomSchema, list_warnings, object_warnings, prepare_create, validate_definition,
+};
 use tenure_kinds::schema::validation::names::NameRule;
 use tenure_kinds::schema::validation::object_meta;
 use tenure_kinds::schema::{FieldError, FieldPath, ObjectSchema, invalid_status};
@@ -20,7 +22,7 @@ fn text(value: &Value, pointer: &str) -> String {
 }
 
 /// Returns the real server's complaints as a sorted list; it walks maps in no order.
-fn causes(status: &Value) -> Vec<String> {
+fn list_causes(status: &Value) -> Vec<String> {
     let list = status
         .pointer("/details/causes")
         .and_then(Value::as_array)
@@ -32,14 +34,14 @@ fn causes(status: &Value) -> Vec<String> {
     shown
 }
 
-fn compare(kind: &str, group: &str, name: &str, errors: &[FieldError], answer: &Value) -> Result<(), String> {
+fn compare_errors(kind: &str, group: &str, name: &str, errors: &[FieldError], answer: &Value) -> Result<(), String> {
     let refused = answer.get("kind").and_then(Value::as_str) == Some("Status");
     match (errors.is_empty(), refused) {
         (true, false) => Ok(()),
         (true, true) => Err(format!("accepted, want {}", answer.get("message").unwrap())),
         (false, _) => {
-            let ours = causes(&invalid_status(group, kind, name, errors));
-            let theirs = causes(answer);
+            let ours = list_causes(&invalid_status(group, kind, name, errors));
+            let theirs = list_causes(answer);
             let missing: Vec<&String> = theirs.iter().filter(|one| !ours.contains(one)).collect();
             let extra: Vec<&String> = ours.iter().filter(|one| !theirs.contains(one)).collect();
             if missing.is_empty() && extra.is_empty() {
@@ -53,7 +55,7 @@ fn compare(kind: &str, group: &str, name: &str, errors: &[FieldError], answer: &
 
 fn check_definition(case: &Value) -> Result<(), String> {
     let (object, answer) = (case.get("object").unwrap(), case.get("answer").unwrap());
-    let schema = built_in::schema("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
+    let schema = built_in::find_schema("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap();
     let decoded = match schema.decode(object.clone()) {
         Ok(decoded) => decoded,
         Err(error) if text(answer, "/message") == error.to_string() => return Ok(()),
@@ -65,7 +67,7 @@ fn check_definition(case: &Value) -> Result<(), String> {
     let mut errors = Vec::new();
     object_meta(&value, NameRule::Subdomain, &FieldPath::new("metadata"), &mut errors);
     errors.extend(validate_definition(&value));
-    compare(
+    compare_errors(
         "CustomResourceDefinition",
         "apiextensions.k8s.io",
         &text(object, "/metadata/name"),
@@ -82,7 +84,7 @@ fn check_definition(case: &Value) -> Result<(), String> {
         .collect();
     let mut ours = decoded.unknown_fields;
     ours.extend(
-        warnings(&value)
+        list_warnings(&value)
             .into_iter()
             .filter(|warning| !warning.contains("this server")),
     );
@@ -105,7 +107,7 @@ fn check_resource(schema: &CustomSchema, case: &Value) -> Result<(), String> {
     // With a status subresource, the status of a create is dropped before validation.
     value.as_object_mut().unwrap().remove("status");
     let errors = schema.validate(&value);
-    compare(
+    compare_errors(
         "Widget",
         "test.tenure.dev",
         &text(object, "/metadata/name"),
@@ -126,7 +128,7 @@ fn check_resource(schema: &CustomSchema, case: &Value) -> Result<(), String> {
         return Err(format!("warnings {ours:?}, want {theirs:?}"));
     }
     if errors.is_empty() {
-        let (ours, theirs) = (normal(value), normal(answer.clone()));
+        let (ours, theirs) = (drop_generation(value), drop_generation(answer.clone()));
         if ours != theirs {
             return Err(format!("object {ours}\n  want   {theirs}"));
         }
@@ -134,7 +136,7 @@ fn check_resource(schema: &CustomSchema, case: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn normal(mut value: Value) -> Value {
+fn drop_generation(mut value: Value) -> Value {
     let metadata = value.pointer_mut("/metadata").and_then(Value::as_object_mut).unwrap();
     metadata.remove("generation");
     value
@@ -189,7 +191,7 @@ pub(crate) fn updates() -> Vec<Case> {
                 schema.default(&mut new);
                 let errors = schema.validate_update(&new, live);
                 let name = text(object, "/metadata/name");
-                compare("Widget", "test.tenure.dev", &name, &errors, &case["answer"])
+                compare_errors("Widget", "test.tenure.dev", &name, &errors, &case["answer"])
                     .map_err(|problem| format!("{}\n  {problem}", object["spec"]))
             })
         })

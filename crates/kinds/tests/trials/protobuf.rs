@@ -10,49 +10,49 @@ use tenure_trials::name_of_line;
 
 use crate::{Case, name_object, read_lines};
 
-fn body(case: &Value) -> Vec<u8> {
+fn decode_body(case: &Value) -> Vec<u8> {
     let text = case.get("body").and_then(Value::as_str).unwrap();
     base64::engine::general_purpose::STANDARD.decode(text).unwrap()
 }
 
-fn bare(value: Value) -> Value {
+fn drop_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             let kept = map.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| (key, bare(value))).collect::<Map<_, _>>())
+            Value::Object(kept.map(|(key, value)| (key, drop_nulls(value))).collect::<Map<_, _>>())
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(bare).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(drop_nulls).collect()),
         other => other,
     }
 }
 
 /// Returns the value in the form that the kind's types print.
-fn printed(value: Value) -> Value {
+fn print_by_types(value: Value) -> Value {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let schema = built_in::schema(&text("apiVersion"), &text("kind")).unwrap();
+    let schema = built_in::find_schema(&text("apiVersion"), &text("kind")).unwrap();
     let decoded = schema.decode(value).unwrap();
     assert_eq!(decoded.unknown_fields, Vec::<String>::new());
     let mut value = decoded.value;
     // Claim templates lose their own kind on the way, and get it back as a default.
     schema.default(&mut value);
-    bare(value)
+    drop_nulls(value)
 }
 
-fn contained(ours: &Value, theirs: &Value, at: &str) {
+fn assert_contained(ours: &Value, theirs: &Value, at: &str) {
     match (ours, theirs) {
         (Value::Object(left), Value::Object(right)) => {
             for (key, value) in left {
                 let empty = value.as_object().is_some_and(Map::is_empty);
                 // Statuses are the server's to write.
                 if !empty && key != "status" {
-                    contained(value, right.get(key).unwrap_or(&Value::Null), &format!("{at}/{key}"));
+                    assert_contained(value, right.get(key).unwrap_or(&Value::Null), &format!("{at}/{key}"));
                 }
             }
         }
         (Value::Array(left), Value::Array(right)) => {
             assert_eq!(left.len(), right.len(), "{at}");
             for (index, (left, right)) in left.iter().zip(right).enumerate() {
-                contained(left, right, &format!("{at}[{index}]"));
+                assert_contained(left, right, &format!("{at}[{index}]"));
             }
         }
         // A target port is zero until it is defaulted to the port.
@@ -67,7 +67,10 @@ pub(crate) fn encoded_by_go() -> Vec<Case> {
     recorded
         .map(|(line, case)| {
             Case::new(name_object(line, &case["object"]), move || {
-                assert_eq!(printed(decode(&body(&case)).unwrap()), printed(case["object"].clone()));
+                assert_eq!(
+                    print_by_types(decode(&decode_body(&case)).unwrap()),
+                    print_by_types(case["object"].clone())
+                );
                 Ok(())
             })
         })
@@ -81,10 +84,10 @@ pub(crate) fn sent_by_kubectl() -> Vec<Case> {
         .map(|(line, case)| {
             let command = case["command"].as_str().unwrap().to_owned();
             Case::new(name_of_line(line, &command), move || {
-                let ours = printed(decode(&body(&case)).unwrap());
+                let ours = print_by_types(decode(&decode_body(&case)).unwrap());
                 // The server adds; it takes nothing away.
                 if let Some(answer) = case.get("answer") {
-                    contained(&ours, answer, &command);
+                    assert_contained(&ours, answer, &command);
                 }
                 Ok(())
             })

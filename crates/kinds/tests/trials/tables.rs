@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_kinds::built_in::columns;
+use tenure_kinds::built_in::find_columns;
 use tenure_kinds::table::{Columns, CustomColumns, IncludeObject, human_duration};
 use tenure_trials::name_of_line;
 
@@ -17,7 +17,7 @@ fn is_age(text: &str) -> bool {
 }
 
 /// Masks ages. The time of the recording is unknown, and other tests check ages.
-fn masked(cell: &Value) -> Value {
+fn mask_age(cell: &Value) -> Value {
     match cell.as_str() {
         Some(text) if is_age(text) => json!("AGE"),
         Some(text) => match text.split_once(" (") {
@@ -34,7 +34,7 @@ fn check(case: &Value, custom: &Columns) -> Result<(), String> {
     let columns = if resource == "widgets" {
         custom.clone()
     } else {
-        columns(group, text("version"), resource)
+        find_columns(group, text("version"), resource)
     };
     let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
     let object = case.get("object").unwrap();
@@ -44,14 +44,14 @@ fn check(case: &Value, custom: &Columns) -> Result<(), String> {
         .and_then(Value::as_array)
         .unwrap()
         .iter()
-        .map(masked)
+        .map(mask_age)
         .collect();
     let theirs: Vec<Value> = case
         .get("cells")
         .and_then(Value::as_array)
         .unwrap()
         .iter()
-        .map(masked)
+        .map(mask_age)
         .collect();
     if ours != theirs {
         return Err(format!("{ours:?}\n  want {theirs:?}"));

@@ -291,7 +291,7 @@ fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<Option<u64>> {
 }
 
 fn learn_one(guard: &dyn Guard, snapshot: &Snapshot, (group, plural): FollowedResource) {
-    for (key, entry) in snapshot.range(&keys::of_resource(group, plural, None), None) {
+    for (key, entry) in snapshot.range(&keys::resource_prefix(group, plural, None), None) {
         if let (Some(parts), Ok(object)) = (keys::read(key), decode_stored(entry)) {
             guard.learn((group, plural), place_of(&parts), Some(&object));
         }
@@ -319,7 +319,7 @@ pub(super) fn mutate(
     attributes: &Attributes<'_>,
     object: Option<&mut Value>,
 ) -> Result<(), ApiError> {
-    let Some(Ruled { object: changed, .. }) = ask(admission, attributes, object.as_deref(), false)? else {
+    let Some(Ruled { object: changed, .. }) = ask_guard(admission, attributes, object.as_deref(), false)? else {
         return Ok(());
     };
     if let (Some(object), Some(changed)) = (object, changed) {
@@ -337,13 +337,13 @@ pub(super) fn validate(
     let Some(Ruled {
         object: changed,
         warnings,
-    }) = ask(admission, attributes, object, true)?
+    }) = ask_guard(admission, attributes, object, true)?
     else {
         return Ok(());
     };
     if changed.is_some() {
         let why = "somebody took back what was changed of it on the way; send it as it is to be stored";
-        return Err(attributes.denied(object, why));
+        return Err(attributes.denied_error(object, why));
     }
     // Only the last call adds the warnings, so that each appears once.
     for warning in warnings {
@@ -358,7 +358,7 @@ struct Ruled {
     warnings: Vec<String>,
 }
 
-fn ask(
+fn ask_guard(
     admission: &Admission,
     attributes: &Attributes<'_>,
     object: Option<&Value>,
@@ -397,19 +397,19 @@ fn ask(
         old_object: asked.old_object,
         is_settled,
     };
-    match guard.judge(&review, &Asking { contents, user }) {
+    match guard.judge(&review, &ClusterForUser { contents, user }) {
         Ruling::Allow { object, warnings } => Ok(Some(Ruled { object, warnings })),
-        Ruling::Deny(why) => Err(attributes.denied(object, &why)),
+        Ruling::Deny(why) => Err(attributes.denied_error(object, &why)),
     }
 }
 
 /// The cluster as the requesting user sees it.
-struct Asking<'a> {
+struct ClusterForUser<'a> {
     contents: &'a Contents,
     user: &'a UserInfo,
 }
 
-impl Asking<'_> {
+impl ClusterForUser<'_> {
     fn authorize(&self, user: &UserInfo, question: &GuardQuestion<'_>) -> bool {
         let (resource, subresource) = question.resource.split_once('/').unwrap_or((question.resource, ""));
         let wanted = authorization::Attributes {
@@ -426,7 +426,7 @@ impl Asking<'_> {
     }
 }
 
-impl GuardQueries for Asking<'_> {
+impl GuardQueries for ClusterForUser<'_> {
     fn may(&self, question: &GuardQuestion<'_>) -> bool {
         self.authorize(self.user, question)
     }

@@ -19,7 +19,7 @@ pub(crate) use policy::{InForce, Policies};
 use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::fit_for_html;
-pub(crate) use type_check::{Schemas, warnings as type_warnings, without_references};
+pub(crate) use type_check::{Schemas, list_warnings as type_warnings, without_references};
 
 use self::policy::{Action, Binding, Policy};
 use self::verdict::{Denial, Verdict};
@@ -57,8 +57,8 @@ impl Denied<'_> {
         };
         let named = |object: &Value| !object.name().is_empty() || !object.meta_str("generateName").is_empty();
         let mut error = match object {
-            _ if !attributes.name.is_empty() => attributes.denied(None, &message),
-            Some(object) if named(object) => attributes.denied(Some(object), &message),
+            _ if !attributes.name.is_empty() => attributes.denied_error(None, &message),
+            Some(object) if named(object) => attributes.denied_error(Some(object), &message),
             _ => ApiError::denied(attributes.resource(), "Unknown", &message),
         };
         error.code = match reason.as_str() {
@@ -93,13 +93,13 @@ pub(super) async fn validate(
             let denial = Denial::invalid(format!("failed to configure {what}: {why}"));
             (!policy.ignores_failures).then_some(denial)
         };
-        let Some(resource) = policy.matcher.resource(contents, attributes) else {
+        let Some(resource) = policy.matcher.matched_resource(contents, attributes) else {
             continue;
         };
         let selected = policy.matcher.selects(contents, attributes, object);
         let configured = match selected {
             Ok(false) => continue,
-            Ok(true) => parameters::resolve(contents, policy),
+            Ok(true) => parameters::find_parameter_resource(contents, policy),
             Err(error) => Err(error.message),
         };
         let kind = match configured {
@@ -120,7 +120,9 @@ pub(super) async fn validate(
         for binding in bindings {
             let found = match binding.selects(contents, attributes, object) {
                 Ok(false) => continue,
-                Ok(true) => parameters::collect(contents, kind.as_deref(), binding, attributes.namespace()).await,
+                Ok(true) => {
+                    parameters::collect_parameters(contents, kind.as_deref(), binding, attributes.namespace()).await
+                }
                 Err(error) => Err(error.message),
             };
             let denied = |denial: Denial| Denied {
@@ -141,7 +143,7 @@ pub(super) async fn validate(
                 continue;
             }
             if subject.is_none() {
-                subject = Some(Judged::of(contents, attributes, &resource, object).await?);
+                subject = Some(PolicyRequest::of(contents, attributes, &resource, object).await?);
             }
             let Some(subject) = &subject else { continue };
             for params in params {
@@ -149,7 +151,7 @@ pub(super) async fn validate(
                 if evaluations % IN_A_ROW == 0 {
                     tokio::task::yield_now().await;
                 }
-                let verdict = subject.judge(contents, attributes, policy, params.as_ref());
+                let verdict = subject.evaluate_policy(contents, attributes, policy, params.as_ref());
                 let denial = carry_out(attributes, policy, binding, verdict, &mut notes);
                 if first.is_none() {
                     first = denial.map(denied);
@@ -168,7 +170,7 @@ pub(super) async fn validate(
 }
 
 /// A request as one policy sees it.
-struct Judged<'a> {
+struct PolicyRequest<'a> {
     /// The request, described with the resource that matched the rules.
     matched: ReviewedRequest<'a>,
     /// The request, described with its original resource, for match conditions.
@@ -176,7 +178,7 @@ struct Judged<'a> {
     namespace: Option<Value>,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> PolicyRequest<'a> {
     async fn of(
         contents: &Contents,
         attributes: &Attributes<'a>,
@@ -200,16 +202,16 @@ impl<'a> Judged<'a> {
         })
     }
 
-    fn judge(
+    fn evaluate_policy(
         &self,
         contents: &Contents,
         attributes: &Attributes<'_>,
         policy: &Policy,
         params: Option<&Value>,
     ) -> Verdict {
-        self.made.ask(contents, attributes, |made| {
+        self.made.with_inputs(contents, attributes, |made| {
             let matches = policy.matches(verdict::with_params(made, params));
-            self.matched.ask(contents, attributes, |matched| {
+            self.matched.with_inputs(contents, attributes, |matched| {
                 policy.judge(matches, verdict::with_params(matched, params), self.namespace.as_ref())
             })
         })
@@ -226,7 +228,7 @@ const LONGEST_NOTE: usize = 10 * 1024;
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// Returns the audit annotation of a failed validation.
-fn failure(policy: &Policy, binding: &Binding, validation: usize, message: &str) -> String {
+fn make_failure_annotation(policy: &Policy, binding: &Binding, validation: usize, message: &str) -> String {
     let [message, policy, binding_name] = [message, &policy.name, &binding.name].map(Value::from);
     let actions: Vec<Value> = binding
         .actions
@@ -256,10 +258,9 @@ fn carry_out(
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
                     policy.name, binding.name, denial.message
                 )),
-                Action::Audit => attributes
-                    .op
-                    .trail
-                    .note_of_admission(FAILURE, || failure(policy, binding, index, &denial.message)),
+                Action::Audit => attributes.op.trail.note_of_admission(FAILURE, || {
+                    make_failure_annotation(policy, binding, index, &denial.message)
+                }),
             }
         }
     }

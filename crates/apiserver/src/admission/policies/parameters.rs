@@ -10,7 +10,7 @@ use crate::catalog::Resource;
 use crate::contents::Contents;
 
 /// Returns the resource of a policy's parameters; `None` if the policy has none.
-pub(super) fn resolve(contents: &Contents, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
+pub(super) fn find_parameter_resource(contents: &Contents, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
     let Some((api_version, kind)) = &policy.param_kind else {
         return Ok(None);
     };
@@ -25,7 +25,7 @@ pub(super) fn resolve(contents: &Contents, policy: &Policy) -> Result<Option<Arc
 
 /// Returns the parameters for a request in this namespace by a binding. The policy is evaluated once for each, and
 /// once without parameters if the policy or the binding has none.
-pub(super) async fn collect(
+pub(super) async fn collect_parameters(
     contents: &Contents,
     kind: Option<&Resource>,
     binding: &Binding,

@@ -81,11 +81,11 @@ pub(super) struct ParamRef {
     pub(super) denies_if_missing: bool,
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+fn get_text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+fn list_items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
@@ -94,36 +94,38 @@ impl Policy {
     pub(super) fn read(object: &Value) -> Self {
         let nothing = Value::Null;
         let spec = object.get("spec").unwrap_or(&nothing);
-        let param_kind = spec
-            .get("paramKind")
-            .filter(|kind| kind.is_object())
-            .map(|kind| (text(kind, "/apiVersion").to_owned(), text(kind, "/kind").to_owned()));
+        let param_kind = spec.get("paramKind").filter(|kind| kind.is_object()).map(|kind| {
+            (
+                get_text(kind, "/apiVersion").to_owned(),
+                get_text(kind, "/kind").to_owned(),
+            )
+        });
         let scope = Scope::with_authorizer(param_kind.is_some());
         let mut compiler = Compiler::composing();
         let mut variables = BTreeMap::new();
-        for variable in items(spec, "/variables") {
-            let name = text(variable, "/name");
-            let expression = compiler.compile(text(variable, "/expression"), scope, &[]);
+        for variable in list_items(spec, "/variables") {
+            let name = get_text(variable, "/name");
+            let expression = compiler.compile(get_text(variable, "/expression"), scope, &[]);
             compiler.declare(name, expression.output_type());
             variables.insert(name.to_owned(), expression);
         }
-        let validations = items(spec, "/validations").map(|validation| Validation {
-            check: compiler.compile(text(validation, "/expression"), scope, &[Type::Bool]),
-            source: text(validation, "/expression").to_owned(),
-            message_expression: Some(text(validation, "/messageExpression"))
+        let validations = list_items(spec, "/validations").map(|validation| Validation {
+            check: compiler.compile(get_text(validation, "/expression"), scope, &[Type::Bool]),
+            source: get_text(validation, "/expression").to_owned(),
+            message_expression: Some(get_text(validation, "/messageExpression"))
                 .filter(|source| !source.is_empty())
                 .map(|source| compiler.compile(source, Scope::of_messages(scope.params), &[Type::String])),
-            message: text(validation, "/message").to_owned(),
-            reason: text(validation, "/reason").to_owned(),
+            message: get_text(validation, "/message").to_owned(),
+            reason: get_text(validation, "/reason").to_owned(),
         });
-        let notes = items(spec, "/auditAnnotations").map(|note| {
-            let value = text(note, "/valueExpression");
+        let notes = list_items(spec, "/auditAnnotations").map(|note| {
+            let value = get_text(note, "/valueExpression");
             let value = compiler.compile(value, scope, &[Type::String, Type::Null]);
-            (text(note, "/key").to_owned(), value)
+            (get_text(note, "/key").to_owned(), value)
         });
         Self {
             name: object.name().to_owned(),
-            ignores_failures: text(spec, "/failurePolicy") == "Ignore",
+            ignores_failures: get_text(spec, "/failurePolicy") == "Ignore",
             matcher: Matcher::read(spec.get("matchConstraints").unwrap_or(&nothing)),
             conditions: Conditions::read(spec, &compiler, scope.params),
             validations: validations.collect(),
@@ -139,16 +141,16 @@ impl Binding {
         let nothing = Value::Null;
         let spec = object.get("spec").unwrap_or(&nothing);
         let written = |field: &str| spec.get(field).filter(|value| value.is_object());
-        let actions = items(spec, "/validationActions").filter_map(Value::as_str);
+        let actions = list_items(spec, "/validationActions").filter_map(Value::as_str);
         Self {
             name: object.name().to_owned(),
-            policy: text(spec, "/policyName").to_owned(),
+            policy: get_text(spec, "/policyName").to_owned(),
             matcher: written("matchResources").map(Matcher::of_binding),
             params: written("paramRef").map(|reference| ParamRef {
-                name: text(reference, "/name").to_owned(),
-                namespace: text(reference, "/namespace").to_owned(),
+                name: get_text(reference, "/name").to_owned(),
+                namespace: get_text(reference, "/namespace").to_owned(),
                 selector: reference.get("selector").map(Selectors::from_label_selector),
-                denies_if_missing: text(reference, "/parameterNotFoundAction") == "Deny",
+                denies_if_missing: get_text(reference, "/parameterNotFoundAction") == "Deny",
             }),
             actions: actions
                 .filter_map(|action| match action {
@@ -171,7 +173,10 @@ impl Binding {
         let Some(matcher) = &self.matcher else {
             return Ok(true);
         };
-        Ok(matcher.resource(contents, attributes).is_some() && matcher.selects(contents, attributes, object)?)
+        Ok(
+            matcher.matched_resource(contents, attributes).is_some()
+                && matcher.selects(contents, attributes, object)?,
+        )
     }
 }
 
@@ -191,14 +196,14 @@ pub(crate) struct Policies {
 
 impl Policies {
     /// Returns the policies with bindings, sorted by name. Without bindings nothing else is read.
-    pub(crate) fn in_force(&self, view: &View) -> Vec<InForce> {
-        let prefix = keys::of_resource(GROUP, "validatingadmissionpolicybindings", None);
-        let bindings = self.bindings.of(view, &prefix, Binding::read);
+    pub(crate) fn list_in_force(&self, view: &View) -> Vec<InForce> {
+        let prefix = keys::resource_prefix(GROUP, "validatingadmissionpolicybindings", None);
+        let bindings = self.bindings.read_all(view, &prefix, Binding::read);
         if bindings.is_empty() {
             return Vec::new();
         }
-        let prefix = keys::of_resource(GROUP, "validatingadmissionpolicies", None);
-        let policies = self.policies.of(view, &prefix, Policy::read);
+        let prefix = keys::resource_prefix(GROUP, "validatingadmissionpolicies", None);
+        let policies = self.policies.read_all(view, &prefix, Policy::read);
         let bound = policies.into_iter().map(|policy| InForce {
             bindings: bindings
                 .iter()

@@ -3,7 +3,7 @@
 
 use kubernetes_cel::{Environment, Shape, Type};
 use serde_json::{Map, Value, json};
-use tenure_kinds::expressions::{Compiler, checking};
+use tenure_kinds::expressions::{Compiler, make_checking_environment};
 
 /// The kinds that policies can match.
 pub(crate) trait Schemas {
@@ -24,9 +24,9 @@ struct Checked {
 }
 
 /// Returns the `expressionWarnings` of a policy.
-pub(crate) fn warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value> {
+pub(crate) fn list_warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value> {
     let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let kinds: Vec<Checked> = kinds(policy, schemas)
+    let kinds: Vec<Checked> = list_kinds(policy, schemas)
         .into_iter()
         .filter_map(|(group, version, kind)| {
             let shape = Shape::of_schema(&schemas.schema(&group, &version, &kind)?, &kind);
@@ -48,7 +48,7 @@ pub(crate) fn warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value> {
     let environments: Vec<(&str, Environment)> = kinds
         .iter()
         .map(|kind| {
-            let environment = environment(kind, param_kind.is_some(), params.as_ref());
+            let environment = make_environment(kind, param_kind.is_some(), params.as_ref());
             (kind.name.as_str(), with_variables(policy, &environment))
         })
         .collect();
@@ -78,9 +78,9 @@ pub(crate) fn warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value> {
     found
 }
 
-fn environment(kind: &Checked, has_params: bool, params: Option<&Shape>) -> Environment {
+fn make_environment(kind: &Checked, has_params: bool, params: Option<&Shape>) -> Environment {
     let of = |shape: &Shape| shape.declared_type().cloned().unwrap_or(Type::Dyn);
-    checking(
+    make_checking_environment(
         has_params,
         |environment| {
             let environment = kind.shape.declare(environment);
@@ -100,14 +100,16 @@ fn with_variables(policy: &Value, environment: &Environment) -> Environment {
     let variables = policy.pointer("/spec/variables").and_then(Value::as_array);
     for variable in variables.into_iter().flatten() {
         let text = |field: &str| variable.get(field).and_then(Value::as_str).unwrap_or_default();
-        let program = compiler.within(environment.clone()).compile(text("expression"));
+        let program = compiler
+            .add_variables_to(environment.clone())
+            .compile(text("expression"));
         compiler.declare(text("name"), program.as_ref().ok().map(|program| program.output_type()));
     }
-    compiler.within(environment.clone())
+    compiler.add_variables_to(environment.clone())
 }
 
 /// Returns the kinds that a policy's rules name without wildcards, in order.
-fn kinds(policy: &Value, schemas: &dyn Schemas) -> Vec<(String, String, String)> {
+fn list_kinds(policy: &Value, schemas: &dyn Schemas) -> Vec<(String, String, String)> {
     let rules = policy
         .pointer("/spec/matchConstraints/resourceRules")
         .and_then(Value::as_array);
@@ -151,10 +153,10 @@ fn kinds(policy: &Value, schemas: &dyn Schemas) -> Vec<(String, String, String)>
 
 /// Replaces every reference in a schema by its target. A recursive reference becomes a schema that allows anything.
 pub(crate) fn without_references(schema: &Value, definitions: &Map<String, Value>) -> Value {
-    expand(schema, definitions, &mut Vec::new())
+    expand_schema(schema, definitions, &mut Vec::new())
 }
 
-fn expand<'a>(schema: &'a Value, definitions: &'a Map<String, Value>, within: &mut Vec<&'a str>) -> Value {
+fn expand_schema<'a>(schema: &'a Value, definitions: &'a Map<String, Value>, within: &mut Vec<&'a str>) -> Value {
     let Some(map) = schema.as_object() else {
         return schema.clone();
     };
@@ -170,7 +172,7 @@ fn expand<'a>(schema: &'a Value, definitions: &'a Map<String, Value>, within: &m
         return match definitions.get(name) {
             Some(definition) if !within.contains(&name) => {
                 within.push(name);
-                let expanded = expand(definition, definitions, within);
+                let expanded = expand_schema(definition, definitions, within);
                 within.pop();
                 expanded
             }
@@ -183,13 +185,13 @@ fn expand<'a>(schema: &'a Value, definitions: &'a Map<String, Value>, within: &m
     }
     for field in ["items", "additionalProperties"] {
         if let Some(inner) = map.get(field) {
-            expanded.insert(field.to_owned(), expand(inner, definitions, within));
+            expanded.insert(field.to_owned(), expand_schema(inner, definitions, within));
         }
     }
     if let Some(properties) = map.get("properties").and_then(Value::as_object) {
         let properties = properties
             .iter()
-            .map(|(name, schema)| (name.clone(), expand(schema, definitions, within)));
+            .map(|(name, schema)| (name.clone(), expand_schema(schema, definitions, within)));
         expanded.insert("properties".to_owned(), Value::Object(properties.collect()));
     }
     Value::Object(expanded)

@@ -40,7 +40,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     /// Returns a verdict with nothing but a failure.
-    fn failure(policy: &Policy, why: String) -> Self {
+    fn with_failure(policy: &Policy, why: String) -> Self {
         let denials = if policy.ignores_failures {
             Vec::new()
         } else {
@@ -59,7 +59,7 @@ pub(super) fn with_params<'a>(inputs: Inputs<'a>, params: Option<&'a Json>) -> I
 }
 
 /// Returns a namespace as expressions see it.
-fn shown(namespace: &Json) -> Json {
+fn show_namespace(namespace: &Json) -> Json {
     const FIELDS: [&str; 12] = [
         "name",
         "generateName",
@@ -98,9 +98,9 @@ impl Policy {
         match matches {
             Match::Yes => {}
             Match::No => return Verdict::default(),
-            Match::Failed(why) => return Verdict::failure(self, why),
+            Match::Failed(why) => return Verdict::with_failure(self, why),
         }
-        let namespace = namespace.map(shown);
+        let namespace = namespace.map(show_namespace);
         let inputs = Inputs {
             namespace: namespace.as_ref(),
             ..inputs
@@ -111,7 +111,7 @@ impl Policy {
         for validation in &self.validations {
             match activation.evaluate(&validation.check, &mut budget) {
                 Ok(result) => results.push(result),
-                Err(_) => return Verdict::failure(self, OUT_OF_BUDGET.to_owned()),
+                Err(_) => return Verdict::with_failure(self, OUT_OF_BUDGET.to_owned()),
             }
         }
         // Messages and annotations may not query permissions.
@@ -119,7 +119,7 @@ impl Policy {
             authorizer: None,
             ..inputs
         };
-        let messages = self.messages(inputs, &mut budget);
+        let messages = self.compute_messages(inputs, &mut budget);
         let mut verdict = Verdict::default();
         for (index, (validation, result)) in self.validations.iter().zip(results).enumerate() {
             let failure = match (result, &messages) {
@@ -129,7 +129,7 @@ impl Policy {
                 (Ok(Value::Bool(true)), Some(_)) => continue,
                 (Ok(_), Some(messages)) => {
                     let computed = messages.get(index).cloned().flatten();
-                    verdict.denials.push((index, validation.denial(computed)));
+                    verdict.denials.push((index, validation.make_denial(computed)));
                     continue;
                 }
             };
@@ -137,31 +137,31 @@ impl Policy {
                 verdict.denials.push((index, Denial::invalid(failure)));
             }
         }
-        self.note(inputs, verdict)
+        self.add_audit_annotations(inputs, verdict)
     }
 
     /// Returns the messages that expressions compute; `None` if they cost too much.
-    fn messages(&self, inputs: Inputs<'_>, budget: &mut u64) -> Option<Vec<Option<String>>> {
+    fn compute_messages(&self, inputs: Inputs<'_>, budget: &mut u64) -> Option<Vec<Option<String>>> {
         let activation = Activation::composing(inputs, &self.variables);
         let messages = self.validations.iter().map(|validation| {
             let Some(expression) = &validation.message_expression else {
                 return Some(None);
             };
             Some(match activation.evaluate(expression, budget).ok()? {
-                Ok(Value::String(text)) => usable(&text),
+                Ok(Value::String(text)) => trim_message(&text),
                 _ => None,
             })
         });
         messages.collect()
     }
 
-    fn note(&self, inputs: Inputs<'_>, mut verdict: Verdict) -> Verdict {
+    fn add_audit_annotations(&self, inputs: Inputs<'_>, mut verdict: Verdict) -> Verdict {
         let activation = Activation::composing(inputs, &self.variables);
         let mut budget = OBJECT_BUDGET;
         for (key, expression) in &self.notes {
             let result = match activation.evaluate(expression, &mut budget) {
                 Ok(result) => result,
-                Err(_) => return Verdict::failure(self, OUT_OF_BUDGET.to_owned()),
+                Err(_) => return Verdict::with_failure(self, OUT_OF_BUDGET.to_owned()),
             };
             match result {
                 Ok(Value::String(text)) => {
@@ -180,7 +180,7 @@ impl Policy {
 }
 
 impl Validation {
-    fn denial(&self, computed: Option<String>) -> Denial {
+    fn make_denial(&self, computed: Option<String>) -> Denial {
         let message = computed.unwrap_or_else(|| match self.message.trim() {
             "" => format!("failed expression: {}", self.source.trim()),
             message => message.to_owned(),
@@ -196,7 +196,7 @@ impl Validation {
 }
 
 /// Returns a message if it can be shown: one line, not empty, not too long.
-fn usable(message: &str) -> Option<String> {
+fn trim_message(message: &str) -> Option<String> {
     let message = message.trim();
     let fits = !message.is_empty() && message.len() <= LONGEST_MESSAGE && !message.contains('\n');
     fits.then(|| message.to_owned())
@@ -393,12 +393,12 @@ mod tests {
         for validation in with_message["validations"].as_array_mut().into_iter().flatten() {
             validation["messageExpression"] = json!(format!("string({dear})"));
         }
-        let said: Vec<Denial> = verdict(with_message)
+        let denials: Vec<Denial> = verdict(with_message)
             .denials
             .into_iter()
             .map(|(_, denial)| denial)
             .collect();
         let wanted = Denial::invalid(format!("failed messageExpression: {OUT_OF_BUDGET}"));
-        assert_eq!(said, vec![wanted; 15]);
+        assert_eq!(denials, vec![wanted; 15]);
     }
 }

@@ -22,7 +22,7 @@ use crate::http::ApiError;
 use crate::keys;
 
 use usage::is_about;
-pub(crate) use usage::recount;
+pub(crate) use usage::recount_usage;
 
 /// Locks of the namespaces with quotas.
 #[derive(Debug, Default)]
@@ -59,8 +59,8 @@ pub(crate) struct QuotaCharge {
     _turn: HeldNamespaceLock,
 }
 
-fn prefix(namespace: &str) -> String {
-    keys::of_resource("", "resourcequotas", Some(namespace))
+fn quota_prefix(namespace: &str) -> String {
+    keys::resource_prefix("", "resourcequotas", Some(namespace))
 }
 
 /// Returns the counted resource of a request, if quotas count requests of this sort.
@@ -80,7 +80,7 @@ pub(super) fn may_charge(contents: &Contents, attributes: &Attributes<'_>) -> bo
     attributes.resource().namespaced
         && !namespace.is_empty()
         && find_counted(attributes).is_some()
-        && contents.view().entries(&prefix(namespace)).next().is_some()
+        && contents.view().entries(&quota_prefix(namespace)).next().is_some()
 }
 
 /// Computes the charge of a request for all quotas that cover it.
@@ -95,7 +95,7 @@ pub(super) async fn find_charge(
     let namespace = attributes.namespace().to_owned();
     let mut all = QuotaCharge {
         amounts: Vec::new(),
-        _turn: admission.turns().of(&namespace).await,
+        _turn: admission.namespace_locks().of(&namespace).await,
         namespace,
     };
     for quota in admission
@@ -125,12 +125,12 @@ fn compute_charge(
     }
     let hard = Resources::read(quota.pointer("/status/hard"));
     let used = Resources::read(quota.pointer("/status/used"));
-    let restricted = hard.only(|name, _| kind.counts(name));
+    let restricted = hard.filter(|name, _| kind.counts(name));
     if restricted.0.is_empty() || !is_about(quota, kind, object) {
         return Ok(None);
     }
     let name = quota.name();
-    let refuse = |why: String| attributes.denied(Some(object), &why);
+    let refuse = |why: String| attributes.denied_error(Some(object), &why);
     kind.check(&restricted, object)
         .map_err(|missing| refuse(format!("failed quota: {name}: must specify {missing}")))?;
     let uncounted: Vec<&str> = restricted
@@ -146,7 +146,7 @@ fn compute_charge(
         )));
     }
     let mut requested = kind.measure(object);
-    let negative = requested.only(|_, amount| amount.is_negative());
+    let negative = requested.filter(|_, amount| amount.is_negative());
     if !negative.0.is_empty() {
         let names: Vec<&str> = negative.0.keys().map(String::as_str).collect();
         return Err(refuse(format!(
@@ -155,9 +155,9 @@ fn compute_charge(
         )));
     }
     if let Some(old) = attributes.old.filter(|old| is_about(quota, kind, old)) {
-        requested = requested.less(&kind.measure(old));
+        requested = requested.subtract(&kind.measure(old));
     }
-    let requested = requested.only(|name, amount| !amount.is_zero() && hard.get(name).is_some());
+    let requested = requested.filter(|name, amount| !amount.is_zero() && hard.get(name).is_some());
     if requested.0.is_empty() {
         return Ok(None);
     }
@@ -170,22 +170,22 @@ fn compute_charge(
                 .zip(hard.get(name))
                 .is_some_and(|(after, hard)| after > hard)
     };
-    let exceeded = requested.only(|name, _| exceeds(name));
+    let exceeded = requested.filter(|name, _| exceeds(name));
     if exceeded.0.is_empty() || attributes.subresource() == "status" {
         return Ok(Some(requested));
     }
     Err(refuse(format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
-        exceeded.shown(),
-        used.only(|name, _| exceeds(name)).shown(),
-        hard.only(|name, _| exceeds(name)).shown(),
+        exceeded.format_amounts(),
+        used.filter(|name, _| exceeds(name)).format_amounts(),
+        hard.filter(|name, _| exceeds(name)).format_amounts(),
     )))
 }
 
 /// Returns a quota with its correct status; `None` if the stored status is correct.
 pub(crate) fn with_status(quota: &Value, counted: &Resources) -> Option<Value> {
     let hard = Resources::read(quota.pointer("/spec/hard"));
-    let mut used = hard.only(|name, _| counted.get(name).is_some());
+    let mut used = hard.filter(|name, _| counted.get(name).is_some());
     for (name, amount) in &mut used.0 {
         if let Some(found) = counted.get(name) {
             *amount = found;

@@ -13,7 +13,7 @@ pub(super) fn is_about(quota: &Value, counted: &Counted, object: &Value) -> bool
 }
 
 /// Counts the use of a quota's resources in its namespace.
-pub(crate) fn recount(view: &View, namespace: &str, quota: &Value) -> Resources {
+pub(crate) fn recount_usage(view: &View, namespace: &str, quota: &Value) -> Resources {
     let hard = Resources::read(quota.pointer("/spec/hard"));
     let mut kinds: Vec<Counted> = Counted::list_with_usage().collect();
     for name in hard.0.keys() {
@@ -25,13 +25,13 @@ pub(crate) fn recount(view: &View, namespace: &str, quota: &Value) -> Resources 
             None => ("", name.as_str()),
         };
         let kind = Counted::of_resource(group, plural);
-        if kind.counts(name) && !kinds.iter().any(|known| known.is(&kind)) {
+        if kind.counts(name) && !kinds.iter().any(|known| known.is_same_kind(&kind)) {
             kinds.push(kind);
         }
     }
     let mut counted = Resources::default();
     for kind in kinds {
-        let wanted = hard.only(|name, _| kind.counts(name));
+        let wanted = hard.filter(|name, _| kind.counts(name));
         if wanted.0.is_empty() {
             continue;
         }
@@ -40,7 +40,7 @@ pub(crate) fn recount(view: &View, namespace: &str, quota: &Value) -> Resources 
         }
         for object in view.list(&kind.group, &kind.plural, Some(namespace)) {
             if is_about(quota, &kind, &object) {
-                counted.add(&kind.measure(&object).only(|name, _| wanted.get(name).is_some()));
+                counted.add(&kind.measure(&object).filter(|name, _| wanted.get(name).is_some()));
             }
         }
     }

@@ -96,12 +96,12 @@ pub(in crate::admission) struct HookTable {
 impl HookTable {
     /// Returns the webhooks of one phase, in the order of their configurations' names.
     pub(in crate::admission) fn of(&self, view: &View, phase: Phase) -> Vec<Arc<Hook>> {
-        let prefix = keys::of_resource(GROUP, phase.plural(), None);
+        let prefix = keys::resource_prefix(GROUP, phase.plural(), None);
         let cache = match phase {
             Phase::Mutating => &self.mutating,
             Phase::Validating => &self.validating,
         };
-        let configurations = cache.of(view, &prefix, |object| {
+        let configurations = cache.read_all(view, &prefix, |object| {
             let list = object.get("webhooks").and_then(Value::as_array);
             let own = list.into_iter().flatten();
             own.map(|value| Arc::new(read(phase, object.name(), value))).collect()

@@ -52,7 +52,7 @@ impl Failure {
                         reason,
                         "a webhook failed and its policy is to go on"
                     );
-                    notes.add(&format!("failed-open.{phase}"), || hook.name.clone());
+                    notes.add_annotation(&format!("failed-open.{phase}"), || hook.name.clone());
                     return Ok(());
                 }
                 Err(ApiError::internal(message))
@@ -69,14 +69,14 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    fn add(&self, what: &str, value: impl FnOnce() -> String) {
+    fn add_annotation(&self, what: &str, value: impl FnOnce() -> String) {
         let key = format!("{what}.webhook.admission.k8s.io/{}", self.place);
         self.attributes.op.trail.note_of_admission(&key, value);
     }
 
     /// Records that a mutating webhook was called.
     fn record_call(&self, mutated: bool) {
-        self.add("mutation", || {
+        self.add_annotation("mutation", || {
             let (configuration, webhook) = (
                 Value::from(self.hook.configuration.as_str()),
                 Value::from(self.hook.name.as_str()),
@@ -92,7 +92,7 @@ impl Notes<'_> {
         if !self.attributes.op.trail.wants_request() {
             return;
         }
-        self.add("patch", || {
+        self.add_annotation("patch", || {
             let (configuration, webhook) = (Value::from(self.hook.configuration.as_str()), Value::from(self.hook.name.as_str()));
             let patch = serde_json::to_string(operations).unwrap_or_default();
             fit_for_html(&format!(
@@ -103,7 +103,7 @@ impl Notes<'_> {
 }
 
 /// Returns the webhooks that may be called for a request of this kind.
-fn hooks(admission: &Admission, attributes: &Attributes<'_>, phase: Phase) -> Vec<Arc<Hook>> {
+fn list_hooks(admission: &Admission, attributes: &Attributes<'_>, phase: Phase) -> Vec<Arc<Hook>> {
     if attributes.resource().group == GROUP {
         return Vec::new();
     }
@@ -112,9 +112,9 @@ fn hooks(admission: &Admission, attributes: &Attributes<'_>, phase: Phase) -> Ve
 
 /// Checks whether a validating webhook may be called for the request.
 pub(super) fn has_validating_webhook(admission: &Admission, attributes: &Attributes<'_>) -> bool {
-    hooks(admission, attributes, Phase::Validating)
+    list_hooks(admission, attributes, Phase::Validating)
         .iter()
-        .any(|hook| hook.matcher.resource(&admission.contents, attributes).is_some())
+        .any(|hook| hook.matcher.matched_resource(&admission.contents, attributes).is_some())
 }
 
 /// Returns the resource as which a webhook gets the request, if the webhook matches.
@@ -124,7 +124,7 @@ async fn find_resource(
     hook: &Hook,
     object: Option<&Value>,
 ) -> Result<Option<Arc<Resource>>, ApiError> {
-    let Some(resource) = hook.matcher.resource(contents, attributes) else {
+    let Some(resource) = hook.matcher.matched_resource(contents, attributes) else {
         return Ok(None);
     };
     if !hook.matcher.selects(contents, attributes, object)? {
@@ -134,7 +134,7 @@ async fn find_resource(
         return Ok(Some(resource));
     }
     let subject = ReviewedRequest::of(contents, attributes, &resource, attributes.resource(), object).await?;
-    let matches = subject.ask(contents, attributes, |inputs| {
+    let matches = subject.with_inputs(contents, attributes, |inputs| {
         hook.conditions.check(inputs, &BTreeMap::new(), hook.ignores_failures)
     });
     match matches {
@@ -169,7 +169,7 @@ pub(super) async fn mutate(
     reinvoke: bool,
 ) -> Result<bool, ApiError> {
     let contents = &admission.contents;
-    let hooks = hooks(admission, attributes, Phase::Mutating);
+    let hooks = list_hooks(admission, attributes, Phase::Mutating);
     if hooks.is_empty() {
         return Ok(false);
     }
@@ -190,7 +190,7 @@ pub(super) async fn mutate(
             hook: &hook,
             place: format!("round_{}_index_{index}", u8::from(reinvoke)),
         };
-        match ask(contents, attributes, &hook, &resource, object.as_ref()).await {
+        match call_webhook(contents, attributes, &hook, &resource, object.as_ref()).await {
             Ok(answer) => {
                 let mut changes = false;
                 if let Some(operations) = answer {
@@ -227,11 +227,11 @@ pub(super) async fn validate(
 ) -> Result<(), ApiError> {
     let contents = &admission.contents;
     let mut calls = Vec::new();
-    for hook in hooks(admission, attributes, Phase::Validating) {
+    for hook in list_hooks(admission, attributes, Phase::Validating) {
         if let Some(resource) = find_resource(contents, attributes, &hook, object).await? {
             let place = format!("round_0_index_{}", calls.len());
             calls.push(async move {
-                match ask(contents, attributes, &hook, &resource, object).await {
+                match call_webhook(contents, attributes, &hook, &resource, object).await {
                     Ok(_) => Ok(()),
                     Err(failure) => {
                         let notes = Notes {
@@ -249,7 +249,7 @@ pub(super) async fn validate(
 }
 
 /// Calls one webhook. Returns the operations of its patch.
-async fn ask(
+async fn call_webhook(
     contents: &Contents,
     attributes: &Attributes<'_>,
     hook: &Hook,
@@ -269,7 +269,7 @@ async fn ask(
         )
     })?;
     let uid = uuid::Uuid::new_v4().to_string();
-    let sent = review::request(
+    let sent = review::make_review(
         attributes,
         resource,
         version,
@@ -282,7 +282,7 @@ async fn ask(
         out_of_time: "context deadline exceeded",
         bytes: ANSWER_BYTES,
     };
-    let answer = webhook_client::post(contents.view(), &hook.endpoint, bounds, &sent)
+    let answer = webhook_client::post_review(contents.view(), &hook.endpoint, bounds, &sent)
         .await
         .map_err(|reason| Failure::Call(format!("failed to call webhook: {reason}")))?;
     let answer = review::read(hook, version, &uid, &answer).map_err(Failure::Call)?;
@@ -296,7 +296,7 @@ async fn ask(
         attributes.op.warn(warning);
     }
     if !answer.allowed {
-        return Err(Failure::Refused(review::denial(hook, answer.status)));
+        return Err(Failure::Refused(review::make_denial(hook, answer.status)));
     }
     answer
         .patch

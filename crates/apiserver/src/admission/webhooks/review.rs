@@ -16,7 +16,7 @@ use crate::http::ApiError;
 const KIND: &str = "AdmissionReview";
 
 /// Returns the review of a request.
-pub(super) fn request(
+pub(super) fn make_review(
     attributes: &Attributes<'_>,
     resource: &Resource,
     version: &str,
@@ -24,7 +24,7 @@ pub(super) fn request(
     object: Option<&Value>,
     old: Option<&Value>,
 ) -> Value {
-    let mut request = subject::request(attributes, resource, resource);
+    let mut request = subject::describe_request(attributes, resource, resource);
     if let Some(map) = request.as_object_mut() {
         map.insert("uid".to_owned(), json!(uid));
         map.insert("object".to_owned(), json!(object));
@@ -125,7 +125,7 @@ pub(super) fn read(hook: &Hook, version: &str, uid: &str, bytes: &[u8]) -> Resul
 }
 
 /// Returns the error for a request that a webhook denied.
-pub(super) fn denial(hook: &Hook, status: Value) -> ApiError {
+pub(super) fn make_denial(hook: &Hook, status: Value) -> ApiError {
     let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default();
     let denied = format!("admission webhook {:?} denied the request", hook.name);
     let message = match (text("message"), text("reason")) {

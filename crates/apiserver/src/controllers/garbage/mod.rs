@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 pub(crate) use owners::{OwnerIndex, OwnerReference, owners_of};
 
-use super::object_name::{finalizers, is_deleting, remove_finalizer};
+use super::object_name::{is_deleting, list_finalizers, remove_finalizer};
 
 /// The finalizer of an owner that waits until its dependents are deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -69,7 +69,7 @@ pub(crate) enum Verdict {
 ///
 /// `dependents` are the objects that it owns itself.
 #[must_use]
-pub(crate) fn decide(object: &Value, states: &[OwnerState], dependents: &[Value]) -> Verdict {
+pub(crate) fn decide_fate(object: &Value, states: &[OwnerState], dependents: &[Value]) -> Verdict {
     if is_deleting(object) || states.is_empty() {
         return Verdict::Keep;
     }
@@ -161,7 +161,7 @@ pub(crate) fn without_owners(object: &Value, uids: &[String]) -> Value {
 /// Checks whether the object has this finalizer.
 #[must_use]
 pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
-    finalizers(object).any(|held| held == finalizer)
+    list_finalizers(object).any(|held| held == finalizer)
 }
 
 fn remove_blocking(object: &Value) -> Value {
@@ -213,7 +213,7 @@ mod tests {
         let child = object(&[("me", true)], &[], false);
         let dying_child = object(&[("me", true)], &[FOREGROUND], true);
         let check = |object: &Value, states: &[OwnerState], dependents: &[Value], want: Verdict| {
-            assert_eq!(decide(object, states, dependents), want, "{states:?}");
+            assert_eq!(decide_fate(object, states, dependents), want, "{states:?}");
         };
         check(&one, &[Solid], &[], Verdict::Keep);
         check(&one, &[Dangling], &[], delete("Background"));

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::super::object_name::text;
+use super::super::object_name::get_text;
 use crate::authentication::api_time;
 
 /// The reason of a Deployment whose ReplicaSet was refused, as in Kubernetes.
@@ -17,12 +17,12 @@ fn find_unobserved_generation(object: &Value) -> Option<i64> {
     (number("/status/observedGeneration") != Some(generation)).then_some(generation)
 }
 
-fn replicas(object: &Value) -> i64 {
+fn get_replicas(object: &Value) -> i64 {
     object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
 /// Returns the current status, to be changed: other fields stay.
-fn status(object: &Value) -> Map<String, Value> {
+fn copy_status(object: &Value) -> Map<String, Value> {
     object
         .get("status")
         .and_then(Value::as_object)
@@ -41,14 +41,16 @@ fn set_counts(status: &mut Map<String, Value>, counts: &[(&str, i64)]) {
     }
 }
 
-pub(super) fn deployment(object: &Value) -> Option<Value> {
+pub(super) fn report_deployment(object: &Value) -> Option<Value> {
     // A ReplicaSet that was refused is now accepted: report this, too.
-    let generation = match progressing(object) {
-        Some(condition) if text(condition, "/reason") == REFUSED => object.pointer("/metadata/generation")?.as_i64()?,
+    let generation = match find_progressing_condition(object) {
+        Some(condition) if get_text(condition, "/reason") == REFUSED => {
+            object.pointer("/metadata/generation")?.as_i64()?
+        }
         _ => find_unobserved_generation(object)?,
     };
-    let replicas = replicas(object);
-    let mut status = status(object);
+    let replicas = get_replicas(object);
+    let mut status = copy_status(object);
     status.insert("observedGeneration".to_owned(), json!(generation));
     set_counts(
         &mut status,
@@ -60,8 +62,8 @@ pub(super) fn deployment(object: &Value) -> Option<Value> {
             ("unavailableReplicas", 0),
         ],
     );
-    let created = text(object, "/metadata/creationTimestamp");
-    let name = text(object, "/metadata/name");
+    let created = get_text(object, "/metadata/creationTimestamp");
+    let name = get_text(object, "/metadata/name");
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({
             "type": kind,
@@ -87,20 +89,21 @@ pub(super) fn deployment(object: &Value) -> Option<Value> {
     Some(Value::Object(status))
 }
 
-fn progressing(deployment: &Value) -> Option<&Value> {
+fn find_progressing_condition(deployment: &Value) -> Option<&Value> {
     let conditions = deployment.pointer("/status/conditions")?.as_array()?;
     conditions
         .iter()
-        .find(|condition| text(condition, "/type") == "Progressing")
+        .find(|condition| get_text(condition, "/type") == "Progressing")
 }
 
 /// Returns a Deployment with the condition that its newest ReplicaSet was refused, and why; `None` if the condition
 /// exists already. The generation counts as observed only once a ReplicaSet is accepted.
 pub(crate) fn with_refusal(deployment: &Value, set: &str, why: &str, now: Timestamp) -> Option<Value> {
     let message = format!("Failed to create new replica set \"{set}\": {why}");
-    let said = progressing(deployment)
-        .is_some_and(|said| text(said, "/reason") == REFUSED && text(said, "/message") == message);
-    if said {
+    let is_refused = find_progressing_condition(deployment).is_some_and(|condition| {
+        get_text(condition, "/reason") == REFUSED && get_text(condition, "/message") == message
+    });
+    if is_refused {
         return None;
     }
     let now = api_time(now);
@@ -112,10 +115,10 @@ pub(crate) fn with_refusal(deployment: &Value, set: &str, why: &str, now: Timest
         "lastTransitionTime": now,
         "lastUpdateTime": now,
     });
-    let mut status = status(deployment);
+    let mut status = copy_status(deployment);
     let conditions = status.get("conditions").and_then(Value::as_array).cloned();
     let mut conditions = conditions.unwrap_or_default();
-    conditions.retain(|condition| text(condition, "/type") != "Progressing");
+    conditions.retain(|condition| get_text(condition, "/type") != "Progressing");
     conditions.push(condition);
     status.insert("conditions".to_owned(), Value::Array(conditions));
     let mut deployment = deployment.clone();
@@ -127,8 +130,8 @@ pub(crate) fn with_refusal(deployment: &Value, set: &str, why: &str, now: Timest
 
 pub(super) fn replica_set(object: &Value) -> Option<Value> {
     let generation = find_unobserved_generation(object)?;
-    let replicas = replicas(object);
-    let mut status = status(object);
+    let replicas = get_replicas(object);
+    let mut status = copy_status(object);
     status.insert("observedGeneration".to_owned(), json!(generation));
     status.insert("replicas".to_owned(), json!(replicas));
     set_counts(
@@ -144,9 +147,9 @@ pub(super) fn replica_set(object: &Value) -> Option<Value> {
 
 pub(super) fn stateful_set(object: &Value) -> Option<Value> {
     let generation = find_unobserved_generation(object)?;
-    let replicas = replicas(object);
-    let revision = format!("{}-{generation}", text(object, "/metadata/name"));
-    let mut status = status(object);
+    let replicas = get_replicas(object);
+    let revision = format!("{}-{generation}", get_text(object, "/metadata/name"));
+    let mut status = copy_status(object);
     status.insert("observedGeneration".to_owned(), json!(generation));
     status.insert("replicas".to_owned(), json!(replicas));
     status.insert("availableReplicas".to_owned(), json!(replicas));
@@ -166,7 +169,7 @@ pub(super) fn stateful_set(object: &Value) -> Option<Value> {
 /// Returns the status of a DaemonSet. The cluster has no nodes, so no Pod is desired and none is missing.
 pub(super) fn daemon_set(object: &Value) -> Option<Value> {
     let generation = find_unobserved_generation(object)?;
-    let mut status = status(object);
+    let mut status = copy_status(object);
     status.insert("observedGeneration".to_owned(), json!(generation));
     for key in [
         "currentNumberScheduled",
@@ -198,16 +201,16 @@ mod tests {
             "spec": { "replicas": 3 },
             "status": { "observedGeneration": 1, "unavailableReplicas": 3, "collisionCount": 1 },
         });
-        let status = deployment(&object).unwrap_or_default();
+        let status = report_deployment(&object).unwrap_or_default();
         assert_eq!(status["readyReplicas"], 3);
         assert_eq!(status["observedGeneration"], 2);
         assert_eq!(status["collisionCount"], 1);
         assert_eq!(status.get("unavailableReplicas"), None);
         object["status"] = status;
-        assert_eq!(deployment(&object), None);
+        assert_eq!(report_deployment(&object), None);
         // A later status that another writer sets for the generation stays.
         object["status"]["readyReplicas"] = json!(0);
-        assert_eq!(deployment(&object), None);
+        assert_eq!(report_deployment(&object), None);
     }
 
     #[test]
@@ -218,25 +221,25 @@ mod tests {
             "spec": { "replicas": 3 },
             "status": { "observedGeneration": 2, "readyReplicas": 3 },
         });
-        let told = with_refusal(&object, "web-x", "exceeded quota", now).unwrap_or_default();
+        let refused = with_refusal(&object, "web-x", "exceeded quota", now).unwrap_or_default();
         assert_eq!(
-            told["status"]["conditions"][0]["message"],
+            refused["status"]["conditions"][0]["message"],
             "Failed to create new replica set \"web-x\": exceeded quota"
         );
         assert_eq!(
-            told["status"]["conditions"][0]["lastUpdateTime"],
+            refused["status"]["conditions"][0]["lastUpdateTime"],
             "2026-01-02T03:04:05Z"
         );
-        assert_eq!(with_refusal(&told, "web-x", "exceeded quota", now), None);
-        assert!(with_refusal(&told, "web-x", "another cause", now).is_some());
-        let status = deployment(&told).unwrap_or_default();
+        assert_eq!(with_refusal(&refused, "web-x", "exceeded quota", now), None);
+        assert!(with_refusal(&refused, "web-x", "another cause", now).is_some());
+        let status = report_deployment(&refused).unwrap_or_default();
         assert_eq!(status["conditions"][1]["reason"], "NewReplicaSetAvailable");
     }
 
     #[test]
     fn nothing_asked_for_is_nothing_reported() {
         let object = json!({ "metadata": { "name": "web", "generation": 1 }, "spec": { "replicas": 0 } });
-        let status = deployment(&object).unwrap_or_default();
+        let status = report_deployment(&object).unwrap_or_default();
         assert_eq!(status.get("replicas"), None);
         assert_eq!(
             replica_set(&object),

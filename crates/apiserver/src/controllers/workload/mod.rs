@@ -27,20 +27,20 @@ type StatusOf = fn(&Value) -> Option<Value>;
 
 /// The kinds with a reported status.
 const KINDS: [(&str, &str, StatusOf); 9] = [
-    ("apps", "deployments", controllers::deployment),
+    ("apps", "deployments", controllers::report_deployment),
     ("apps", "replicasets", controllers::replica_set),
     ("apps", "statefulsets", controllers::stateful_set),
     ("apps", "daemonsets", controllers::daemon_set),
     ("", "replicationcontrollers", controllers::replica_set),
-    ("batch", "jobs", once::job),
-    ("", "pods", once::pod),
-    ("", "persistentvolumeclaims", once::claim),
-    ("", "services", once::service),
+    ("batch", "jobs", once::report_job),
+    ("", "pods", once::report_pod),
+    ("", "persistentvolumeclaims", once::report_claim),
+    ("", "services", once::report_service),
 ];
 
 /// Checks whether objects of this resource get a status.
 #[must_use]
-pub(crate) fn covers(object: &ObjectName) -> bool {
+pub(crate) fn is_workload(object: &ObjectName) -> bool {
     KINDS.iter().any(|(group, plural, _)| object.is(group, plural))
 }
 

@@ -3,15 +3,15 @@
 
 use serde_json::{Value, json};
 
-use super::super::object_name::text;
+use super::super::object_name::get_text;
 
 /// Reports a Pod as running and ready, or as succeeded if it is not to be restarted.
-pub(super) fn pod(object: &Value) -> Option<Value> {
-    if !matches!(text(object, "/status/phase"), "" | "Pending") {
+pub(super) fn report_pod(object: &Value) -> Option<Value> {
+    if !matches!(get_text(object, "/status/phase"), "" | "Pending") {
         return None;
     }
-    let created = text(object, "/metadata/creationTimestamp");
-    let restarts = matches!(text(object, "/spec/restartPolicy"), "" | "Always");
+    let created = get_text(object, "/metadata/creationTimestamp");
+    let restarts = matches!(get_text(object, "/spec/restartPolicy"), "" | "Always");
     let containers: Vec<Value> = object
         .pointer("/spec/containers")
         .and_then(Value::as_array)
@@ -24,8 +24,8 @@ pub(super) fn pod(object: &Value) -> Option<Value> {
                 json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": created, "finishedAt": created } })
             };
             json!({
-                "name": text(container, "/name"),
-                "image": text(container, "/image"),
+                "name": get_text(container, "/name"),
+                "image": get_text(container, "/image"),
                 "imageID": "",
                 "ready": restarts,
                 "started": restarts,
@@ -69,18 +69,18 @@ pub(super) fn pod(object: &Value) -> Option<Value> {
 }
 
 /// Reports a Job as completed, unless it is suspended.
-pub(super) fn job(object: &Value) -> Option<Value> {
+pub(super) fn report_job(object: &Value) -> Option<Value> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let has = |kind: &str| {
         conditions.is_some_and(|list| {
             list.iter()
-                .any(|condition| text(condition, "/type") == kind && text(condition, "/status") == "True")
+                .any(|condition| get_text(condition, "/type") == kind && get_text(condition, "/status") == "True")
         })
     };
     if has("Complete") || has("Failed") {
         return None;
     }
-    let created = text(object, "/metadata/creationTimestamp");
+    let created = get_text(object, "/metadata/creationTimestamp");
     let condition = |kind: &str, reason: &str, message: &str| {
         json!({
             "type": kind,
@@ -112,8 +112,8 @@ pub(super) fn job(object: &Value) -> Option<Value> {
 }
 
 /// Reports a claim as bound with its requested size.
-pub(super) fn claim(object: &Value) -> Option<Value> {
-    if !matches!(text(object, "/status/phase"), "" | "Pending") {
+pub(super) fn report_claim(object: &Value) -> Option<Value> {
+    if !matches!(get_text(object, "/status/phase"), "" | "Pending") {
         return None;
     }
     let spec = |pointer: &str, default: Value| object.pointer(pointer).cloned().unwrap_or(default);
@@ -126,16 +126,17 @@ pub(super) fn claim(object: &Value) -> Option<Value> {
 
 /// Gives a Service of type LoadBalancer its cluster IP as its address; nothing listens there. A Service with a load
 /// balancer class belongs to another controller.
-pub(super) fn service(object: &Value) -> Option<Value> {
+pub(super) fn report_service(object: &Value) -> Option<Value> {
     let has_address = object
         .pointer("/status/loadBalancer/ingress")
         .and_then(Value::as_array)
         .is_some_and(|addresses| !addresses.is_empty());
-    let is_ours = text(object, "/spec/type") == "LoadBalancer" && text(object, "/spec/loadBalancerClass").is_empty();
+    let is_ours =
+        get_text(object, "/spec/type") == "LoadBalancer" && get_text(object, "/spec/loadBalancerClass").is_empty();
     if has_address || !is_ours {
         return None;
     }
-    let asked = text(object, "/spec/loadBalancerIP");
+    let asked = get_text(object, "/spec/loadBalancerIP");
     let own = object.pointer("/spec/clusterIPs").and_then(Value::as_array);
     let addresses: Vec<&str> = match asked {
         "" => own.into_iter().flatten().filter_map(Value::as_str).collect(),
@@ -170,45 +171,48 @@ mod tests {
                 "status": { "phase": "Pending", "qosClass": "BestEffort" },
             })
         };
-        let running = pod(&pod_with("Always")).unwrap_or_default();
+        let running = report_pod(&pod_with("Always")).unwrap_or_default();
         assert_eq!(running["phase"], "Running");
         assert_eq!(running["qosClass"], "BestEffort");
         assert_eq!(running["conditions"][3]["status"], "True");
         assert_eq!(running["containerStatuses"][0]["ready"], true);
-        let done = pod(&pod_with("Never")).unwrap_or_default();
+        let done = report_pod(&pod_with("Never")).unwrap_or_default();
         assert_eq!(
             (&done["phase"], &done["conditions"][3]["reason"]),
             (&json!("Succeeded"), &json!("PodCompleted"))
         );
-        assert_eq!(pod(&json!({ "status": { "phase": "Failed" } })), None);
+        assert_eq!(report_pod(&json!({ "status": { "phase": "Failed" } })), None);
     }
 
     #[test]
     fn a_job_completes_unless_suspended() {
-        let done = job(&json!({ "spec": { "completions": 3 } })).unwrap_or_default();
+        let done = report_job(&json!({ "spec": { "completions": 3 } })).unwrap_or_default();
         assert_eq!(done["succeeded"], 3);
-        assert_eq!(job(&json!({ "status": done })), None);
-        let suspended = job(&json!({ "spec": { "suspend": true } })).unwrap_or_default();
+        assert_eq!(report_job(&json!({ "status": done })), None);
+        let suspended = report_job(&json!({ "spec": { "suspend": true } })).unwrap_or_default();
         assert_eq!(suspended["conditions"][0]["type"], "Suspended");
-        assert_eq!(job(&json!({ "spec": { "suspend": true }, "status": suspended })), None);
-        assert!(job(&json!({ "spec": { "suspend": false }, "status": suspended })).is_some());
+        assert_eq!(
+            report_job(&json!({ "spec": { "suspend": true }, "status": suspended })),
+            None
+        );
+        assert!(report_job(&json!({ "spec": { "suspend": false }, "status": suspended })).is_some());
     }
 
     #[test]
     fn a_load_balancer_has_an_address() {
         let mut object = json!({ "spec": { "type": "LoadBalancer", "clusterIPs": ["10.96.0.7"] } });
-        let status = service(&object).unwrap_or_default();
+        let status = report_service(&object).unwrap_or_default();
         assert_eq!(
             status,
             json!({ "loadBalancer": { "ingress": [{ "ip": "10.96.0.7", "ipMode": "VIP" }] } })
         );
         object["spec"]["loadBalancerIP"] = json!("192.0.2.9");
-        let asked = service(&object).unwrap_or_default();
+        let asked = report_service(&object).unwrap_or_default();
         assert_eq!(asked["loadBalancer"]["ingress"][0]["ip"], "192.0.2.9");
         object["status"] = status;
-        assert_eq!(service(&object), None);
+        assert_eq!(report_service(&object), None);
         assert_eq!(
-            service(&json!({ "spec": { "type": "ClusterIP", "clusterIPs": ["10.96.0.7"] } })),
+            report_service(&json!({ "spec": { "type": "ClusterIP", "clusterIPs": ["10.96.0.7"] } })),
             None
         );
     }
@@ -217,11 +221,11 @@ mod tests {
     fn a_claim_gets_what_it_asks_for() {
         let object =
             json!({ "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } });
-        let status = claim(&object).unwrap_or_default();
+        let status = report_claim(&object).unwrap_or_default();
         assert_eq!(
             status,
             json!({ "phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" } })
         );
-        assert_eq!(claim(&json!({ "status": status })), None);
+        assert_eq!(report_claim(&json!({ "status": status })), None);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::super::object_name::{is_deleting, text};
+use super::super::object_name::{get_text, is_deleting};
 
 const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -58,14 +58,18 @@ pub(crate) fn roll_out(
     // By name: a new ReplicaSet may be missing in one of the two sources.
     let mut owned: BTreeMap<String, Value> = dependents
         .into_iter()
-        .filter(|set| text(set, "/kind") == "ReplicaSet" && is_controlled(set, deployment))
-        .map(|set| (text(&set, "/metadata/name").to_owned(), set))
+        .filter(|set| get_text(set, "/kind") == "ReplicaSet" && is_controlled(set, deployment))
+        .map(|set| (get_text(&set, "/metadata/name").to_owned(), set))
         .collect();
     let template = deployment.pointer("/spec/template").unwrap_or(&Value::Null);
     let mut name = String::new();
     if find(&owned, template).is_none() {
         for collisions in 0..NAMES {
-            let candidate = format!("{}-{}", text(deployment, "/metadata/name"), hash(template, collisions));
+            let candidate = format!(
+                "{}-{}",
+                get_text(deployment, "/metadata/name"),
+                hash(template, collisions)
+            );
             match named(&candidate) {
                 None if !owned.contains_key(&candidate) => {
                     name = candidate;
@@ -82,15 +86,18 @@ pub(crate) fn roll_out(
     let newest = find(&owned, template);
     let paused = deployment.pointer("/spec/paused") == Some(&Value::Bool(true));
     let before = owned.iter().filter(|(name, _)| newest.as_ref() != Some(*name));
-    let highest = before.map(|(_, set)| revision(set)).max().unwrap_or(0);
+    let highest = before.map(|(_, set)| get_revision(set)).max().unwrap_or(0);
     let (current, revised) = match newest {
         Some(newest) => {
-            let revised = owned.get(&newest).map_or(0, revision).max(highest.saturating_add(1));
+            let revised = owned
+                .get(&newest)
+                .map_or(0, get_revision)
+                .max(highest.saturating_add(1));
             (Some(newest), Some(revised))
         }
         // A paused Deployment is scaled, and not rolled out.
         None if paused => {
-            let last = owned.iter().max_by_key(|(_, set)| revision(set));
+            let last = owned.iter().max_by_key(|(_, set)| get_revision(set));
             (last.map(|(name, _)| name.clone()), None)
         }
         None if name.is_empty() => (None, None),
@@ -105,11 +112,11 @@ pub(crate) fn roll_out(
         if Some(name) == current.as_ref() {
             if let Some(revised) = revised {
                 copy_annotations(deployment, &mut wanted);
-                revise(&mut wanted, revised);
+                set_revision(&mut wanted, revised);
             }
-            scale(&mut wanted, deployment, replicas(deployment));
-        } else if replicas(set) != 0 {
-            scale(&mut wanted, deployment, 0);
+            set_replicas(&mut wanted, deployment, get_replicas(deployment));
+        } else if get_replicas(set) != 0 {
+            set_replicas(&mut wanted, deployment, 0);
         }
         if wanted != *set && !is_deleting(set) {
             rollout.change.push(wanted);
@@ -117,17 +124,17 @@ pub(crate) fn roll_out(
     }
     let mut old: Vec<&Value> = owned
         .iter()
-        .filter(|(name, set)| Some(*name) != current.as_ref() && replicas(set) == 0 && !is_deleting(set))
+        .filter(|(name, set)| Some(*name) != current.as_ref() && get_replicas(set) == 0 && !is_deleting(set))
         .map(|(_, set)| set)
         .collect();
-    old.sort_by_key(|set| revision(set));
+    old.sort_by_key(|set| get_revision(set));
     let limit = deployment.pointer("/spec/revisionHistoryLimit").and_then(Value::as_i64);
     let kept = usize::try_from(limit.unwrap_or(KEPT)).unwrap_or_default();
     let surplus = old.len().saturating_sub(kept);
     rollout.delete = old.into_iter().take(surplus).cloned().collect();
     if let Some(revised) = revised {
         let mut wanted = deployment.clone();
-        annotate(&mut wanted, REVISION, &revised.to_string());
+        set_annotation(&mut wanted, REVISION, &revised.to_string());
         rollout.deployment = (wanted != *deployment).then_some(wanted);
     }
     rollout
@@ -135,13 +142,13 @@ pub(crate) fn roll_out(
 
 /// Returns the name of a ReplicaSet's Deployment.
 pub(crate) fn deployment_of(set: &Value) -> Option<&str> {
-    let controller = controller(set)?;
+    let controller = find_controller(set)?;
     let is_deployment =
-        text(controller, "/kind") == "Deployment" && text(controller, "/apiVersion").starts_with("apps/");
-    is_deployment.then(|| text(controller, "/name"))
+        get_text(controller, "/kind") == "Deployment" && get_text(controller, "/apiVersion").starts_with("apps/");
+    is_deployment.then(|| get_text(controller, "/name"))
 }
 
-fn controller(object: &Value) -> Option<&Value> {
+fn find_controller(object: &Value) -> Option<&Value> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
     owners
         .iter()
@@ -149,13 +156,13 @@ fn controller(object: &Value) -> Option<&Value> {
 }
 
 fn is_controlled(set: &Value, deployment: &Value) -> bool {
-    controller(set).is_some_and(|controller| text(controller, "/uid") == text(deployment, "/metadata/uid"))
+    find_controller(set).is_some_and(|controller| get_text(controller, "/uid") == get_text(deployment, "/metadata/uid"))
 }
 
 /// Returns the ReplicaSet of a template; the oldest, if several match.
 fn find(owned: &BTreeMap<String, Value>, template: &Value) -> Option<String> {
     let of_template = owned.iter().filter(|(_, set)| is_of(set, template));
-    let first = of_template.min_by_key(|(_, set)| text(set, "/metadata/creationTimestamp").to_owned());
+    let first = of_template.min_by_key(|(_, set)| get_text(set, "/metadata/creationTimestamp").to_owned());
     first.map(|(name, _)| name.clone())
 }
 
@@ -191,11 +198,11 @@ fn hash(template: &Value, collisions: u32) -> String {
         .collect()
 }
 
-fn replicas(object: &Value) -> i64 {
+fn get_replicas(object: &Value) -> i64 {
     object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
-fn revision(set: &Value) -> i64 {
+fn get_revision(set: &Value) -> i64 {
     let annotations = set.pointer("/metadata/annotations");
     let text = annotations.and_then(|annotations| annotations.get(REVISION)?.as_str());
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -208,7 +215,7 @@ fn new_set(deployment: &Value, name: &str, revised: i64) -> Value {
     let mut selector = deployment.pointer("/spec/selector").cloned().unwrap_or_default();
     insert_under(&mut selector, &["matchLabels"], HASH, json!(hash));
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
-    let mut spec = json!({ "replicas": replicas(deployment), "selector": selector, "template": template });
+    let mut spec = json!({ "replicas": get_replicas(deployment), "selector": selector, "template": template });
     if let (Some(seconds), Some(spec)) = (deployment.pointer("/spec/minReadySeconds"), spec.as_object_mut()) {
         spec.insert("minReadySeconds".to_owned(), seconds.clone());
     }
@@ -217,13 +224,13 @@ fn new_set(deployment: &Value, name: &str, revised: i64) -> Value {
         "kind": "ReplicaSet",
         "metadata": {
             "name": name,
-            "namespace": text(deployment, "/metadata/namespace"),
+            "namespace": get_text(deployment, "/metadata/namespace"),
             "labels": labels,
             "ownerReferences": [{
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
-                "name": text(deployment, "/metadata/name"),
-                "uid": text(deployment, "/metadata/uid"),
+                "name": get_text(deployment, "/metadata/name"),
+                "uid": get_text(deployment, "/metadata/uid"),
                 "controller": true,
                 "blockOwnerDeletion": true,
             }],
@@ -231,8 +238,8 @@ fn new_set(deployment: &Value, name: &str, revised: i64) -> Value {
         "spec": spec,
     });
     copy_annotations(deployment, &mut set);
-    revise(&mut set, revised);
-    scale(&mut set, deployment, replicas(deployment));
+    set_revision(&mut set, revised);
+    set_replicas(&mut set, deployment, get_replicas(deployment));
     set
 }
 
@@ -246,8 +253,8 @@ fn copy_annotations(deployment: &Value, set: &mut Value) {
 }
 
 /// Sets a ReplicaSet's revision, and adds the previous one to its history.
-fn revise(set: &mut Value, revised: i64) {
-    let before = revision(set);
+fn set_revision(set: &mut Value, revised: i64) {
+    let before = get_revision(set);
     if before == revised {
         return;
     }
@@ -256,21 +263,21 @@ fn revise(set: &mut Value, revised: i64) {
             .pointer("/metadata/annotations")
             .and_then(|annotations| annotations.get(REVISION_HISTORY)?.as_str())
             .map(|history| format!("{history},{before}"));
-        annotate(set, REVISION_HISTORY, &history.unwrap_or_else(|| before.to_string()));
+        set_annotation(set, REVISION_HISTORY, &history.unwrap_or_else(|| before.to_string()));
     }
-    annotate(set, REVISION, &revised.to_string());
+    set_annotation(set, REVISION, &revised.to_string());
 }
 
-fn scale(set: &mut Value, deployment: &Value, count: i64) {
+fn set_replicas(set: &mut Value, deployment: &Value, count: i64) {
     if let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut)
         && spec.get("replicas").and_then(Value::as_i64) != Some(count)
     {
         spec.insert("replicas".to_owned(), json!(count));
     }
-    let desired = replicas(deployment);
-    annotate(set, DESIRED_REPLICAS, &desired.to_string());
+    let desired = get_replicas(deployment);
+    set_annotation(set, DESIRED_REPLICAS, &desired.to_string());
     let most = desired.saturating_add(max_surge(deployment, desired));
-    annotate(set, MAX_REPLICAS, &most.to_string());
+    set_annotation(set, MAX_REPLICAS, &most.to_string());
 }
 
 /// Returns how many extra replicas a rollout may have. Percentages are rounded up.
@@ -287,7 +294,7 @@ fn max_surge(deployment: &Value, replicas: i64) -> i64 {
     }
 }
 
-fn annotate(object: &mut Value, key: &str, value: &str) {
+fn set_annotation(object: &mut Value, key: &str, value: &str) {
     insert_under(object, &["metadata", "annotations"], key, json!(value));
 }
 
@@ -312,21 +319,21 @@ mod tests {
     use super::*;
 
     /// A server that applies the writes of a rollout until nothing is left to do.
-    struct Told {
+    struct SimulatedRollout {
         deployment: Value,
         sets: BTreeMap<String, Value>,
         clock: u32,
     }
 
-    impl Told {
+    impl SimulatedRollout {
         fn of(deployment: Value) -> Self {
-            let mut told = Self {
+            let mut rollout = Self {
                 deployment,
                 sets: BTreeMap::new(),
                 clock: 0,
             };
-            told.settle();
-            told
+            rollout.settle();
+            rollout
         }
 
         fn settle(&mut self) {
@@ -339,7 +346,7 @@ mod tests {
                 }
                 assert!(round < 4, "{rollout:?}");
                 for mut set in rollout.create.into_iter().chain(rollout.change) {
-                    let name = text(&set, "/metadata/name").to_owned();
+                    let name = get_text(&set, "/metadata/name").to_owned();
                     self.clock += 1;
                     let created = format!("2026-01-01T00:00:{:02}Z", self.clock);
                     let known = self.sets.contains_key(&name);
@@ -349,7 +356,7 @@ mod tests {
                     self.sets.insert(name, set);
                 }
                 for set in rollout.delete {
-                    self.sets.remove(text(&set, "/metadata/name"));
+                    self.sets.remove(get_text(&set, "/metadata/name"));
                 }
                 if let Some(deployment) = rollout.deployment {
                     self.deployment = deployment;
@@ -363,13 +370,13 @@ mod tests {
         }
 
         /// Returns image, revision and replicas of each ReplicaSet, by revision.
-        fn shown(&self) -> Vec<(String, i64, i64)> {
+        fn list_replicas(&self) -> Vec<(String, i64, i64)> {
             let mut shown: Vec<_> = self
                 .sets
                 .values()
                 .map(|set| {
-                    let image = text(set, "/spec/template/spec/containers/0/image").to_owned();
-                    (image, revision(set), replicas(set))
+                    let image = get_text(set, "/spec/template/spec/containers/0/image").to_owned();
+                    (image, get_revision(set), get_replicas(set))
                 })
                 .collect();
             shown.sort_by_key(|(_, revision, _)| *revision);
@@ -395,57 +402,57 @@ mod tests {
 
     const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
-    fn shows(told: &Told, expected: &[(&str, i64, i64)]) {
+    fn assert_sets(rollout: &SimulatedRollout, expected: &[(&str, i64, i64)]) {
         let expected: Vec<_> = expected
             .iter()
             .map(|(image, revision, replicas)| ((*image).to_owned(), *revision, *replicas))
             .collect();
-        assert_eq!(told.shown(), expected);
+        assert_eq!(rollout.list_replicas(), expected);
     }
 
     #[test]
     fn each_template_has_a_replica_set() {
-        let mut told = Told::of(deployment());
-        shows(&told, &[("i:1", 1, 3)]);
-        let set = told.sets.values().next().unwrap();
-        let hash = text(set, "/metadata/labels/pod-template-hash");
-        assert_eq!(text(set, "/metadata/name"), format!("web-{hash}"));
-        assert_eq!(text(set, "/spec/selector/matchLabels/pod-template-hash"), hash);
+        let mut rollout = SimulatedRollout::of(deployment());
+        assert_sets(&rollout, &[("i:1", 1, 3)]);
+        let set = rollout.sets.values().next().unwrap();
+        let hash = get_text(set, "/metadata/labels/pod-template-hash");
+        assert_eq!(get_text(set, "/metadata/name"), format!("web-{hash}"));
+        assert_eq!(get_text(set, "/spec/selector/matchLabels/pod-template-hash"), hash);
         let annotations = &set["metadata"]["annotations"];
         assert_eq!(
             *annotations,
             json!({ "team": "a", REVISION: "1", DESIRED_REPLICAS: "3", MAX_REPLICAS: "4" })
         );
-        told.change(IMAGE, json!("i:2"));
-        shows(&told, &[("i:1", 1, 0), ("i:2", 2, 3)]);
-        told.change("/spec/replicas", json!(5));
-        shows(&told, &[("i:1", 1, 0), ("i:2", 2, 5)]);
+        rollout.change(IMAGE, json!("i:2"));
+        assert_sets(&rollout, &[("i:1", 1, 0), ("i:2", 2, 3)]);
+        rollout.change("/spec/replicas", json!(5));
+        assert_sets(&rollout, &[("i:1", 1, 0), ("i:2", 2, 5)]);
         // Back to the first template: its ReplicaSet becomes the newest again.
-        told.change(IMAGE, json!("i:1"));
-        shows(&told, &[("i:2", 2, 0), ("i:1", 3, 5)]);
-        let first = told.sets.values().find(|set| revision(set) == 3).unwrap();
+        rollout.change(IMAGE, json!("i:1"));
+        assert_sets(&rollout, &[("i:2", 2, 0), ("i:1", 3, 5)]);
+        let first = rollout.sets.values().find(|set| get_revision(set) == 3).unwrap();
         assert_eq!(first["metadata"]["annotations"][REVISION_HISTORY], "1");
-        assert_eq!(told.deployment["metadata"]["annotations"][REVISION], "3");
+        assert_eq!(rollout.deployment["metadata"]["annotations"][REVISION], "3");
     }
 
     #[test]
     fn only_as_many_as_wanted_are_kept() {
-        let mut told = Told::of(deployment());
+        let mut rollout = SimulatedRollout::of(deployment());
         for number in 2..6 {
-            told.change(IMAGE, json!(format!("i:{number}")));
+            rollout.change(IMAGE, json!(format!("i:{number}")));
         }
-        shows(&told, &[("i:3", 3, 0), ("i:4", 4, 0), ("i:5", 5, 3)]);
+        assert_sets(&rollout, &[("i:3", 3, 0), ("i:4", 4, 0), ("i:5", 5, 3)]);
     }
 
     #[test]
     fn what_is_paused_is_scaled_only() {
-        let mut told = Told::of(deployment());
-        told.change("/spec/paused", json!(true));
-        told.change(IMAGE, json!("i:2"));
-        told.change("/spec/replicas", json!(7));
-        shows(&told, &[("i:1", 1, 7)]);
-        told.change("/spec/paused", json!(false));
-        shows(&told, &[("i:1", 1, 0), ("i:2", 2, 7)]);
+        let mut rollout = SimulatedRollout::of(deployment());
+        rollout.change("/spec/paused", json!(true));
+        rollout.change(IMAGE, json!("i:2"));
+        rollout.change("/spec/replicas", json!(7));
+        assert_sets(&rollout, &[("i:1", 1, 7)]);
+        rollout.change("/spec/paused", json!(false));
+        assert_sets(&rollout, &[("i:1", 1, 0), ("i:2", 2, 7)]);
     }
 
     #[test]
@@ -457,7 +464,7 @@ mod tests {
             taken.is_first(name).then(|| Arc::new(foreign.clone()))
         });
         assert!(rollout.change.is_empty() && rollout.delete.is_empty());
-        let name = text(rollout.create.as_ref().unwrap(), "/metadata/name").to_owned();
+        let name = get_text(rollout.create.as_ref().unwrap(), "/metadata/name").to_owned();
         assert!(!taken.is_first(&name), "{name}");
     }
 

@@ -8,12 +8,17 @@ use super::*;
 use crate::yaml;
 
 /// Returns the bytes of a value beside its own slot, with maps as empty as possible.
-fn taken(value: &Value) -> usize {
+fn measure_allocation(value: &Value) -> usize {
     match value {
         Value::String(text) => text.capacity(),
-        Value::Array(items) => items.capacity() * size_of::<Value>() + items.iter().map(taken).sum::<usize>(),
+        Value::Array(items) => {
+            items.capacity() * size_of::<Value>() + items.iter().map(measure_allocation).sum::<usize>()
+        }
         Value::Object(map) => {
-            let inside: usize = map.iter().map(|(key, value)| key.capacity() + taken(value)).sum();
+            let inside: usize = map
+                .iter()
+                .map(|(key, value)| key.capacity() + measure_allocation(value))
+                .sum();
             inside + nodes(map.len())
         }
         _ => 0,
@@ -53,7 +58,7 @@ fn manifests() -> Vec<(Value, Vec<u8>)> {
 }
 
 /// Returns manifests as people and programs write them.
-fn ordinary() -> Vec<Value> {
+fn ordinary_values() -> Vec<Value> {
     let container = json!({"name": "app", "image": "example.com/team/app:1.2.3", "imagePullPolicy": "IfNotPresent",
         "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
         "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
@@ -73,7 +78,7 @@ fn ordinary() -> Vec<Value> {
 }
 
 /// Returns texts that need far more memory than their size suggests.
-fn hostile() -> Vec<String> {
+fn hostile_texts() -> Vec<String> {
     let many = |item: &str| format!("[{}]", vec![item; 5_000].join(","));
     let nested = |open: &str, middle: &str, close: &str, depth: usize| {
         let one = format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
@@ -117,19 +122,19 @@ fn hostile() -> Vec<String> {
 }
 
 /// Writes a value in YAML's block style, one line for an entry or item.
-fn block(value: &Value, depth: usize, out: &mut String) {
+fn write_block(value: &Value, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (key, value) in map {
                 out.push_str(&format!("\n{indent}{}:", json!(key).to_string().trim_matches('"')));
-                block(value, depth + 1, out);
+                write_block(value, depth + 1, out);
             }
         }
         Value::Array(items) if !items.is_empty() => {
             for item in items {
                 out.push_str(&format!("\n{indent}-"));
-                block(item, depth + 1, out);
+                write_block(item, depth + 1, out);
             }
         }
         other => out.push_str(&format!(" {other}")),
@@ -145,21 +150,29 @@ fn ratio(estimate: usize, taken: usize) -> f64 {
 #[test]
 fn json_takes_no_more_than_it_weighs() {
     let mut compared = 0;
-    for text in hostile() {
+    for text in hostile_texts() {
         let weight = weigh_json(text.as_bytes());
         let shown = text.get(..text.len().min(30)).unwrap();
         // A refused text has no value to compare with.
         let Ok((value, _)) = read_json(text.as_bytes(), Twice::Last) else {
             continue;
         };
-        assert!(weight >= taken(&value), "{shown}: {weight} for {}", taken(&value));
+        assert!(
+            weight >= measure_allocation(&value),
+            "{shown}: {weight} for {}",
+            measure_allocation(&value)
+        );
         assert!(weight <= text.len() * DENSEST, "{shown}: {weight}");
         compared += 1;
     }
-    assert_eq!(compared, hostile().len() - 1, "all but the number that is none to JSON");
+    assert_eq!(
+        compared,
+        hostile_texts().len() - 1,
+        "all but the number that is none to JSON"
+    );
     let odd = [b"[\"".as_slice(), &[0xff; 10_000], b"\"]"].concat();
     let (value, _) = read_json(&odd, Twice::Last).unwrap();
-    assert!(weigh_json(&odd) >= taken(&value));
+    assert!(weigh_json(&odd) >= measure_allocation(&value));
 }
 
 #[test]
@@ -171,29 +184,37 @@ fn ordinary_manifests_weigh_little_more_than_they_take() {
         let text = value.to_string();
         let (read, _) = read_json(text.as_bytes(), Twice::Filled).unwrap();
         let weight = weigh_json(text.as_bytes());
-        assert!(weight >= taken(&read), "{text}: {weight} for {}", taken(&read));
-        (json, all) = (json + weight, all + taken(&read));
+        assert!(
+            weight >= measure_allocation(&read),
+            "{text}: {weight} for {}",
+            measure_allocation(&read)
+        );
+        (json, all) = (json + weight, all + measure_allocation(&read));
         let mut lines = String::new();
-        block(value, 0, &mut lines);
+        write_block(value, 0, &mut lines);
         let (read, _) = yaml::parse(lines.as_bytes()).unwrap();
         let weight = weigh_yaml(lines.as_bytes());
-        assert!(weight >= taken(&read), "{lines}: {weight} for {}", taken(&read));
+        assert!(
+            weight >= measure_allocation(&read),
+            "{lines}: {weight} for {}",
+            measure_allocation(&read)
+        );
         yaml += weight;
         let read = tenure_kinds::protobuf::decode(body).unwrap();
         let weight = weigh_protobuf(body);
         assert!(
-            weight >= taken(&read),
+            weight >= measure_allocation(&read),
             "{text} in protobuf: {weight} for {}",
-            taken(&read)
+            measure_allocation(&read)
         );
         protobuf += weight;
     }
     let ratios = [json, yaml, protobuf].map(|sum| ratio(sum, all));
     assert!(ratios[0] < 2.0 && ratios[1] < 4.0 && ratios[2] < 4.0, "{ratios:?}");
-    for value in ordinary() {
+    for value in ordinary_values() {
         let text = value.to_string();
         let (read, _) = read_json(text.as_bytes(), Twice::Filled).unwrap();
-        let ratio = ratio(weigh_json(text.as_bytes()), taken(&read));
+        let ratio = ratio(weigh_json(text.as_bytes()), measure_allocation(&read));
         assert!((1.0..2.0).contains(&ratio), "{ratio}: {}", &text[..60]);
     }
 }
@@ -234,14 +255,18 @@ fn yaml_takes_no_more_than_it_weighs() {
                 .map(|number| format!("\"k{number}\":{{}},"))
                 .collect::<String>()
         ),
-        hostile().join("\n---\n"),
+        hostile_texts().join("\n---\n"),
     ] {
         let weight = weigh_yaml(text.as_bytes());
         let shown: String = text.chars().take(40).collect();
         let Ok((value, _)) = yaml::parse(text.as_bytes()) else {
             continue;
         };
-        assert!(weight >= taken(&value), "{shown}: {weight} for {}", taken(&value));
+        assert!(
+            weight >= measure_allocation(&value),
+            "{shown}: {weight} for {}",
+            measure_allocation(&value)
+        );
         compared += 1;
     }
     assert_eq!(compared, 17, "all of them are read");
@@ -274,14 +299,14 @@ fn nothing_weighs_less_than_it_takes() {
         if let Ok((value, _)) = yaml::parse(text.as_bytes()) {
             let weight = weigh_yaml(text.as_bytes());
             assert!(
-                weight >= taken(&value),
+                weight >= measure_allocation(&value),
                 "{text:?}: {weight} for {}: {value}",
-                taken(&value)
+                measure_allocation(&value)
             );
             read += 1;
         }
         if let Ok((value, _)) = read_json(text.as_bytes(), Twice::Last) {
-            assert!(weigh_json(text.as_bytes()) >= taken(&value), "{text:?}");
+            assert!(weigh_json(text.as_bytes()) >= measure_allocation(&value), "{text:?}");
         }
     }
     assert!(read > 5_000, "{read}");
@@ -292,7 +317,7 @@ fn nothing_weighs_less_than_it_takes() {
             let at = next(damaged.len());
             damaged[at] ^= u8::try_from(1 + next(255)).unwrap();
             if let Ok(value) = tenure_kinds::protobuf::decode(&damaged) {
-                assert!(weigh_protobuf(&damaged) >= taken(&value), "{value}");
+                assert!(weigh_protobuf(&damaged) >= measure_allocation(&value), "{value}");
             }
         }
     }

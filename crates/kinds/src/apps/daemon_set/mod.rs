@@ -5,7 +5,7 @@ mod validation;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core_group::pod::counts::{Counts, counted};
+use crate::core_group::pod::counts::{Counts, validate_counts};
 use crate::core_group::pod::template::{self, TEMPLATE};
 use crate::kind::{Generation, Kind};
 use crate::object::ObjectExt;
@@ -39,19 +39,19 @@ pub(super) static DAEMON_SET: Kind = Kind {
     }),
     pod_spec: Some(TEMPLATE),
     drop_disabled: template::drop_disabled_of_template,
-    normalize: |_, object| say_count(object),
-    prepare_create: |_, object| begin(object),
+    normalize: |_, object| write_count(object),
+    prepare_create: |_, object| start_count(object),
     prepare_update: |_, live, new| count_change(live, new),
     defaults: |_, object| defaults::with_spec(object, fill_in),
     validate_create: validation::validate,
     validate_update: validation::validate_update,
-    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
+    validate_status: |value, old, errors| validate_counts(&COUNTS, value, old, errors),
     warnings: |object, live| {
         let is_untouched = live.is_some_and(|live| live.pointer(template::AT) == object.pointer(template::AT));
         if is_untouched {
             Vec::new()
         } else {
-            template::warnings(object)
+            template::list_warnings(object)
         }
     },
     cells: show,
@@ -60,7 +60,7 @@ pub(super) static DAEMON_SET: Kind = Kind {
 
 const ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
-fn count(object: &Value) -> i64 {
+fn read_count(object: &Value) -> i64 {
     let annotations = object.metadata().and_then(|metadata| metadata.get("annotations"));
     let text = annotations.and_then(|annotations| annotations.get(ANNOTATION));
     text.and_then(Value::as_str)
@@ -81,24 +81,24 @@ fn set_count(object: &mut Value, count: i64) {
 }
 
 /// Writes the template generation into an object from a client, even if the generation is zero.
-fn say_count(object: &mut Value) {
-    let count = count(object);
+fn write_count(object: &mut Value) {
+    let count = read_count(object);
     set_count(object, count);
 }
 
-fn begin(object: &mut Value) {
+fn start_count(object: &mut Value) {
     set_count(object, 1);
 }
 
 fn count_change(live: &Value, new: &mut Value) {
     let changed = live.pointer("/spec/template") != new.pointer("/spec/template");
-    set_count(new, count(live) + i64::from(changed));
+    set_count(new, read_count(live) + i64::from(changed));
 }
 
 fn fill_in(spec: &mut Map<String, Value>) {
     if let Some(strategy) = defaults::object_at(spec, "updateStrategy") {
         defaults::set(strategy, "type", "RollingUpdate");
-        if defaults::text(strategy, "type") == "RollingUpdate"
+        if defaults::get_text(strategy, "type") == "RollingUpdate"
             && let Some(rolling) = defaults::object_at(strategy, "rollingUpdate")
         {
             defaults::set(rolling, "maxUnavailable", 1);
@@ -109,19 +109,19 @@ fn fill_in(spec: &mut Map<String, Value>) {
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = cells::containers(object, cells::CONTAINERS);
-    let status = |field: &str| Value::from(cells::number(object, &format!("/status/{field}")));
+    let [names, images] = cells::format_containers(object, cells::CONTAINERS);
+    let status = |field: &str| Value::from(cells::get_number(object, &format!("/status/{field}")));
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         status("desiredNumberScheduled"),
         status("currentNumberScheduled"),
         status("numberReady"),
         status("updatedNumberScheduled"),
         status("numberAvailable"),
-        cells::labels(object, "/spec/template/spec/nodeSelector").into(),
-        cells::age(object, now),
+        cells::format_labels(object, "/spec/template/spec/nodeSelector").into(),
+        cells::format_age(object, now),
         names,
         images,
-        cells::selector(object, "/spec/selector").into(),
+        cells::format_selector(object, "/spec/selector").into(),
     ]
 }

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use crate::core_group::pod::owners::{
-    at_most_all, empty_selector, fixed_selector, in_numbers, int_or_percent, is_none, lasting, mismatch, selects,
-    shown_strategy,
+    empty_selector, fixed_selector, int_or_percent, is_none, list_rolling_update_fields, report_selector_mismatch,
+    selects_labels, shown_strategy, validate_endless_template, validate_percentage,
 };
 use crate::core_group::pod::validation as pods;
 use crate::core_group::pod::validation::ExtraVolumes;
 use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::{non_negative, text};
+use crate::schema::validation::{get_text, non_negative};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -39,18 +39,18 @@ fn daemon_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(selector) = selector {
         label_selector(selector, &at_selector, errors);
     }
-    if errors.len() == before && !selector.is_some_and(|selector| selects(selector, labels)) {
-        mismatch(template, &at, errors);
+    if errors.len() == before && !selector.is_some_and(|selector| selects_labels(selector, labels)) {
+        report_selector_mismatch(template, &at, errors);
     }
     if let Some(selector) = selector {
         empty_selector(selector, "daemonset", &at_selector, errors);
     }
-    pods::template(template, &ExtraVolumes::new(), &at, errors);
-    lasting(template, "DaemonSet", &at, errors);
+    pods::validate_template(template, &ExtraVolumes::new(), &at, errors);
+    validate_endless_template(template, "DaemonSet", &at, errors);
     non_negative(spec, "minReadySeconds", path, errors);
     let strategy = spec.get("updateStrategy").unwrap_or(&NOTHING);
     let at = path.child("updateStrategy");
-    match text(strategy, "type") {
+    match get_text(strategy, "type") {
         "OnDelete" => {}
         "RollingUpdate" => match strategy.get("rollingUpdate") {
             None => errors.push(FieldError::required(at.child("rollingUpdate"), "")),
@@ -58,7 +58,7 @@ fn daemon_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         },
         _ => errors.push(FieldError::not_supported(
             at,
-            shown_strategy(strategy, &in_numbers()),
+            shown_strategy(strategy, &list_rolling_update_fields()),
             &["RollingUpdate", "OnDelete"],
         )),
     }
@@ -72,7 +72,7 @@ fn daemon_update(rolling: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
         int_or_percent(rolling, field, at, errors);
     }
     for field in fields {
-        at_most_all(rolling, field, at, errors);
+        validate_percentage(rolling, field, at, errors);
     }
     match fields.map(|field| is_none(rolling, field)) {
         [false, false] => {

@@ -5,7 +5,7 @@ mod validation;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core_group::pod::counts::{Counts, counted};
+use crate::core_group::pod::counts::{Counts, validate_counts};
 use crate::core_group::pod::template::{self, TEMPLATE};
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
@@ -39,7 +39,7 @@ pub(super) static DEPLOYMENT: Kind = Kind {
     defaults: |_, object| defaults::with_spec(object, fill_in),
     validate: validation::validate,
     validate_update: validation::validate_update,
-    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
+    validate_status: |value, old, errors| validate_counts(&COUNTS, value, old, errors),
     warnings: template::warnings_of_changed_generation,
     cells: show,
     ..Kind::named("apps", "Deployment", "deployments")
@@ -49,7 +49,7 @@ fn fill_in(spec: &mut Map<String, Value>) {
     defaults::set(spec, "replicas", 1);
     if let Some(strategy) = defaults::object_at(spec, "strategy") {
         defaults::set(strategy, "type", "RollingUpdate");
-        if defaults::text(strategy, "type") == "RollingUpdate"
+        if defaults::get_text(strategy, "type") == "RollingUpdate"
             && let Some(rolling) = defaults::object_at(strategy, "rollingUpdate")
         {
             defaults::set(rolling, "maxUnavailable", "25%");
@@ -61,19 +61,19 @@ fn fill_in(spec: &mut Map<String, Value>) {
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = cells::containers(object, cells::CONTAINERS);
+    let [names, images] = cells::format_containers(object, cells::CONTAINERS);
     let ready = format!(
         "{}/{}",
-        cells::number(object, "/status/readyReplicas"),
-        cells::number(object, "/spec/replicas")
+        cells::get_number(object, "/status/readyReplicas"),
+        cells::get_number(object, "/spec/replicas")
     );
-    let selected = cells::selector(object, "/spec/selector");
+    let selected = cells::format_selector(object, "/spec/selector");
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         ready.into(),
-        cells::number(object, "/status/updatedReplicas").into(),
-        cells::number(object, "/status/availableReplicas").into(),
-        cells::age(object, now),
+        cells::get_number(object, "/status/updatedReplicas").into(),
+        cells::get_number(object, "/status/availableReplicas").into(),
+        cells::format_age(object, now),
         names,
         images,
         // A Deployment's selector is printed by another function, to which nothing is the empty text.

@@ -3,17 +3,18 @@
 use serde_json::Value;
 
 use crate::core_group::pod::owners::{
-    at_most_all, fixed_selector, in_numbers, int_or_percent, is_none, numbers, selected_template, shown_strategy,
+    fixed_selector, int_or_percent, is_none, list_rolling_update_fields, selected_template, shown_strategy,
+    validate_non_negative, validate_percentage,
 };
 use crate::core_group::pod::validation::ExtraVolumes;
-use crate::schema::validation::{non_negative, text};
+use crate::schema::validation::{get_text, non_negative};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
 /// Checks a Deployment.
 pub(super) fn validate(value: &Value, errors: &mut Vec<FieldError>) {
-    deployment(value.get("spec").unwrap_or(&NOTHING), &FieldPath::new("spec"), errors);
+    validate_deployment(value.get("spec").unwrap_or(&NOTHING), &FieldPath::new("spec"), errors);
 }
 
 /// Checks that the selector stays unchanged.
@@ -25,12 +26,12 @@ pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<Field
     fixed_selector(spec, before, &FieldPath::new("spec"), errors);
 }
 
-fn deployment(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_deployment(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     non_negative(spec, "replicas", path, errors);
     selected_template(spec, "deployment", "ReplicaSet", &ExtraVolumes::new(), path, errors);
     let strategy = spec.get("strategy").unwrap_or(&NOTHING);
     let at = path.child("strategy");
-    match text(strategy, "type") {
+    match get_text(strategy, "type") {
         "Recreate" => {
             if strategy.get("rollingUpdate").is_some() {
                 let detail = "may not be specified when strategy `type` is 'Recreate'";
@@ -44,11 +45,11 @@ fn deployment(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         ),
         _ => errors.push(FieldError::not_supported(
             &at,
-            shown_strategy(strategy, &in_numbers()),
+            shown_strategy(strategy, &list_rolling_update_fields()),
             &["Recreate", "RollingUpdate"],
         )),
     }
-    numbers(
+    validate_non_negative(
         spec,
         &["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"],
         path,
@@ -77,5 +78,5 @@ fn rolling_update(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
             "may not be 0 when `maxSurge` is 0",
         ));
     }
-    at_most_all(value, "maxUnavailable", path, errors);
+    validate_percentage(value, "maxUnavailable", path, errors);
 }

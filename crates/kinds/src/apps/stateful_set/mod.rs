@@ -6,7 +6,7 @@ mod warnings;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core_group::pod::counts::{Counts, counted};
+use crate::core_group::pod::counts::{Counts, validate_counts};
 use crate::core_group::pod::template::{self, TEMPLATE};
 use crate::kind::{Generation, Kind};
 use crate::schema::defaults;
@@ -43,10 +43,10 @@ pub(super) static STATEFUL_SET: Kind = Kind {
     defaults: |_, object| defaults::with_spec(object, fill_in),
     validate_create: |value, errors| validation::validate(value, None, errors),
     validate_update: |value, old, errors| validation::validate(value, Some(old), errors),
-    validate_status: |value, old, errors| counted(&COUNTS, value, old, errors),
+    validate_status: |value, old, errors| validate_counts(&COUNTS, value, old, errors),
     warnings: |object, live| {
         let mut found = template::warnings_of_changed_generation(object, live);
-        found.extend(warnings::warnings(object, live.is_none()));
+        found.extend(warnings::list_warnings(object, live.is_none()));
         found
     },
     cells: show,
@@ -71,11 +71,11 @@ fn drop_disabled(object: &mut Value, live: Option<&Value>) {
 fn fill_in(spec: &mut Map<String, Value>) {
     defaults::set(spec, "podManagementPolicy", "OrderedReady");
     if let Some(strategy) = defaults::object_at(spec, "updateStrategy") {
-        if defaults::text(strategy, "type").is_empty() {
+        if defaults::get_text(strategy, "type").is_empty() {
             strategy.insert("type".into(), "RollingUpdate".into());
             defaults::object_at(strategy, "rollingUpdate");
         }
-        if defaults::text(strategy, "type") == "RollingUpdate"
+        if defaults::get_text(strategy, "type") == "RollingUpdate"
             && let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate")
         {
             defaults::set(rolling, "partition", 0);
@@ -102,16 +102,16 @@ fn fill_in(spec: &mut Map<String, Value>) {
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let [names, images] = cells::containers(object, cells::CONTAINERS);
+    let [names, images] = cells::format_containers(object, cells::CONTAINERS);
     let ready = format!(
         "{}/{}",
-        cells::number(object, "/status/readyReplicas"),
-        cells::number(object, "/spec/replicas")
+        cells::get_number(object, "/status/readyReplicas"),
+        cells::get_number(object, "/spec/replicas")
     );
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         ready.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
         names,
         images,
     ]

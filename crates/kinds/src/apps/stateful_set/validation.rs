@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::core_group::persistent_volume_claim::validation as claims;
-use crate::core_group::pod::owners::{numbers, selected_template, shown_strategy, shown_update};
+use crate::core_group::pod::owners::{selected_template, shown_strategy, shown_update, validate_non_negative};
 use crate::core_group::pod::validation::ExtraVolumes;
-use crate::schema::validation::{items, names, non_negative, text};
+use crate::schema::validation::{get_text, list_items, names, non_negative};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -16,7 +16,7 @@ pub(super) fn validate(value: &Value, old: Option<&Value>, errors: &mut Vec<Fiel
     stateful_set(spec(value), old.map(spec), &FieldPath::new("spec"), errors);
 }
 
-fn of_ordinals() -> [(&'static str, &'static str, Value); 2] {
+fn list_ordinal_fields() -> [(&'static str, &'static str, Value); 2] {
     [
         ("Partition", "partition", json!(0)),
         ("MaxUnavailable", "maxUnavailable", Value::Null),
@@ -24,7 +24,7 @@ fn of_ordinals() -> [(&'static str, &'static str, Value); 2] {
 }
 
 fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let management = text(spec, "podManagementPolicy");
+    let management = get_text(spec, "podManagementPolicy");
     if !matches!(management, "OrderedReady" | "Parallel") {
         errors.push(FieldError::invalid(
             path.child("podManagementPolicy"),
@@ -36,12 +36,12 @@ fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: 
     let at = path.child("updateStrategy");
     let rolling = strategy.get("rollingUpdate");
     let inner = at.child("rollingUpdate");
-    match (text(strategy, "type"), rolling) {
+    match (get_text(strategy, "type"), rolling) {
         ("OnDelete", Some(rolling)) => {
             let detail = "only allowed for updateStrategy 'RollingUpdate'";
             errors.push(FieldError::invalid(
                 inner,
-                shown_update(rolling, &of_ordinals()),
+                shown_update(rolling, &list_ordinal_fields()),
                 detail,
             ));
         }
@@ -49,7 +49,7 @@ fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: 
         ("OnDelete" | "RollingUpdate", None) => {}
         _ => errors.push(FieldError::invalid(
             at,
-            shown_strategy(strategy, &of_ordinals()),
+            shown_strategy(strategy, &list_ordinal_fields()),
             "must be 'RollingUpdate' or 'OnDelete'",
         )),
     }
@@ -57,28 +57,28 @@ fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: 
         let at = path.child("persistentVolumeClaimRetentionPolicy");
         for field in ["whenDeleted", "whenScaled"] {
             let supported = ["Retain", "Delete"];
-            let found = text(policy, field);
+            let found = get_text(policy, field);
             if !supported.contains(&found) {
                 errors.push(FieldError::not_supported(at.child(field), found, &supported));
             }
         }
     }
     let mut extra = ExtraVolumes::new();
-    for (claim, at) in items(spec, "volumeClaimTemplates", path) {
+    for (claim, at) in list_items(spec, "volumeClaimTemplates", path) {
         // An immutable field may keep an invalid value that is already stored.
         if before.is_none() {
-            claims::claim(claim, &at, errors);
+            claims::validate_claim(claim, &at, errors);
         }
         let name = claim.pointer("/metadata/name").and_then(Value::as_str);
         extra.insert(name.unwrap_or_default().to_owned());
     }
-    numbers(spec, &["replicas", "minReadySeconds"], path, errors);
+    validate_non_negative(spec, &["replicas", "minReadySeconds"], path, errors);
     if let Some(ordinals) = spec.get("ordinals") {
         non_negative(ordinals, "start", &path.child("ordinals"), errors);
     }
-    let service = text(spec, "serviceName");
+    let service = get_text(spec, "serviceName");
     if !service.is_empty() && before.is_none() {
-        for complaint in names::label(service) {
+        for complaint in names::find_label_errors(service) {
             errors.push(FieldError::invalid(path.child("serviceName"), service, complaint));
         }
     }
@@ -89,14 +89,14 @@ fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: 
         inner.remove("hostname");
     }
     selected_template(&spec, "statefulset", "StatefulSet", &extra, path, errors);
-    if before.is_some_and(|before| identity(&spec) != identity(before)) {
+    if before.is_some_and(|before| immutable_fields(&spec) != immutable_fields(before)) {
         let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
         errors.push(FieldError::forbidden(path, detail));
     }
 }
 
 /// Returns the immutable fields of a StatefulSet.
-fn identity(spec: &Value) -> Map<String, Value> {
+fn immutable_fields(spec: &Value) -> Map<String, Value> {
     let changeable = [
         "replicas",
         "ordinals",

@@ -11,31 +11,31 @@ pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let object = &convert(object.clone(), STORED);
     let reference = format!(
         "{}/{}",
-        cells::text(object, "/spec/scaleTargetRef/kind"),
-        cells::text(object, "/spec/scaleTargetRef/name")
+        cells::get_text(object, "/spec/scaleTargetRef/kind"),
+        cells::get_text(object, "/spec/scaleTargetRef/name")
     );
     let least = object.pointer("/spec/minReplicas").and_then(Value::as_i64);
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         reference.into(),
-        targets(object).into(),
+        format_targets(object).into(),
         least.map_or("<unset>".to_owned(), |least| least.to_string()).into(),
-        cells::number(object, "/spec/maxReplicas").into(),
-        cells::number(object, "/status/currentReplicas").into(),
-        cells::age(object, now),
+        cells::get_number(object, "/spec/maxReplicas").into(),
+        cells::get_number(object, "/status/currentReplicas").into(),
+        cells::format_age(object, now),
     ]
 }
 
-fn targets(object: &Value) -> String {
-    let metrics = cells::list(object, "/spec/metrics");
+fn format_targets(object: &Value) -> String {
+    let metrics = cells::list_items(object, "/spec/metrics");
     if metrics.is_empty() {
         return cells::NONE.to_owned();
     }
-    let statuses = cells::list(object, "/status/currentMetrics");
+    let statuses = cells::list_items(object, "/status/currentMetrics");
     let parts: Vec<String> = metrics
         .iter()
         .enumerate()
-        .map(|(index, metric)| target(metric, statuses.get(index)))
+        .map(|(index, metric)| format_target(metric, statuses.get(index)))
         .collect();
     let shown = parts.get(..2).unwrap_or(&parts).join(", ");
     if parts.len() > 2 {
@@ -45,8 +45,8 @@ fn targets(object: &Value) -> String {
     }
 }
 
-fn target(metric: &Value, status: Option<&Value>) -> String {
-    let kind = cells::text(metric, "/type");
+fn format_target(metric: &Value, status: Option<&Value>) -> String {
+    let kind = cells::get_text(metric, "/type");
     let mut field = kind.to_owned();
     if let Some(first) = field.get_mut(..1) {
         first.make_ascii_lowercase();
@@ -66,7 +66,7 @@ fn target(metric: &Value, status: Option<&Value>) -> String {
     };
     let wanted = |name: &str| spec.pointer(&format!("/target/{name}")).and_then(Value::as_str);
     if matches!(kind, "Resource" | "ContainerResource") {
-        let resource = cells::text(spec, "/name");
+        let resource = cells::get_text(spec, "/name");
         if let Some(average) = wanted("averageValue") {
             return format!("{resource}: {}/{average}", value("averageValue"));
         }

@@ -19,8 +19,8 @@ pub(super) static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
     versions: &[OLD, STORED],
     convert: Some(convert),
     owners_first: OwnersFirst::Always,
-    normalize,
-    unify,
+    normalize: normalize_autoscaler,
+    unify: round_trip_in_place,
     write_nulls: |resource, object, stored| {
         if resource.is_storage_version()
             && let Some(status) = object.get_mut("status")
@@ -30,7 +30,7 @@ pub(super) static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
     },
     prepare_create,
     defaults: |version, object| defaults::with_spec(object, |spec| fill_in(version, spec)),
-    validate: validation::autoscaler,
+    validate: validation::validate_autoscaler,
     validate_status: |value, _, errors| {
         let status = value.get("status").unwrap_or(&Value::Null);
         for field in ["currentReplicas", "desiredReplicas"] {
@@ -42,12 +42,12 @@ pub(super) static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
 };
 
 /// Converts between fields and the annotations that represent fields.
-fn unify(object: &mut Value) {
+fn round_trip_in_place(object: &mut Value) {
     *object = round_trip(std::mem::take(object));
 }
 
-fn normalize(resource: &Resource, object: &mut Value) {
-    unify(object);
+fn normalize_autoscaler(resource: &Resource, object: &mut Value) {
+    round_trip_in_place(object);
     if resource.is_storage_version()
         && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
         && spec.get("metrics").and_then(Value::as_array).is_none_or(Vec::is_empty)

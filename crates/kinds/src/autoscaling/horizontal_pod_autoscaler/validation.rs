@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::names::path_segment;
-use crate::schema::validation::{empty, items, named, one_of, text};
+use crate::schema::validation::{get_text, is_empty_field, list_items, one_of, validate_name};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -12,7 +12,7 @@ const LONGEST_WINDOW: i64 = 3600;
 const LONGEST_PERIOD: i64 = 1800;
 
 /// Checks an autoscaler.
-pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     let least = spec.get("minReplicas").and_then(Value::as_i64);
@@ -33,16 +33,16 @@ pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
         let why = "must be greater than or equal to `minReplicas`";
         errors.push(FieldError::invalid(path.child("maxReplicas"), most, why));
     }
-    scaled(
+    validate_scale_target(
         spec.get("scaleTargetRef").unwrap_or(&NOTHING),
         &path.child("scaleTargetRef"),
         errors,
     );
-    for (metric, at) in items(spec, "metrics", &path) {
-        self::metric(metric, &at, errors);
+    for (metric, at) in list_items(spec, "metrics", &path) {
+        self::validate_metric(metric, &at, errors);
     }
     let outside =
-        items(spec, "metrics", &path).any(|(metric, _)| matches!(text(metric, "type"), "Object" | "External"));
+        list_items(spec, "metrics", &path).any(|(metric, _)| matches!(get_text(metric, "type"), "Object" | "External"));
     if least == Some(0) && !outside {
         let why = "must specify at least one Object or External metric to support scaling to zero replicas";
         errors.push(FieldError::forbidden(path.child("metrics"), why));
@@ -56,14 +56,14 @@ pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a reference by kind and name.
-fn reference(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_reference(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["kind", "name"] {
-        if text(value, field).is_empty() {
+        if get_text(value, field).is_empty() {
             errors.push(FieldError::required(at.child(field), ""));
         } else {
-            named(
+            validate_name(
                 |name| path_segment(name, false),
-                text(value, field),
+                get_text(value, field),
                 &at.child(field),
                 errors,
             );
@@ -71,11 +71,11 @@ fn reference(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn scaled(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    reference(target, at, errors);
-    let version = text(target, "apiVersion");
+fn validate_scale_target(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    validate_reference(target, at, errors);
+    let version = get_text(target, "apiVersion");
     let grouped = version.split_once('/').is_some_and(|(group, _)| !group.is_empty());
-    let core_kind = version == "v1" && text(target, "kind") == "ReplicationController";
+    let core_kind = version == "v1" && get_text(target, "kind") == "ReplicationController";
     let at = at.child("apiVersion");
     if version.matches('/').count() > 1 {
         let why = format!("unexpected GroupVersion string: {version}");
@@ -94,8 +94,8 @@ const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
 ];
 
-fn metric(metric: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let kind = text(metric, "type");
+fn validate_metric(metric: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = get_text(metric, "type");
     if kind.is_empty() {
         let why = "must specify a metric source type";
         errors.push(FieldError::required(at.child("type"), why));
@@ -112,7 +112,7 @@ fn metric(metric: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         .filter(|field| metric.get(*field).is_some())
         .collect();
     if let Some(first) = present.first() {
-        source(first, metric.get(*first).unwrap_or(&NOTHING), &at.child(first), errors);
+        validate_metric_source(first, metric.get(*first).unwrap_or(&NOTHING), &at.child(first), errors);
     }
     if let Some(expected) = expected.filter(|expected| !present.contains(expected)) {
         let why = "must populate information for the given metric source";
@@ -128,19 +128,19 @@ fn metric(metric: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn source(field: &str, source: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_metric_source(field: &str, source: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     match field {
-        "object" => reference(
+        "object" => validate_reference(
             source.get("describedObject").unwrap_or(&NOTHING),
             &at.child("describedObject"),
             errors,
         ),
-        "resource" | "containerResource" if text(source, "name").is_empty() => {
+        "resource" | "containerResource" if get_text(source, "name").is_empty() => {
             errors.push(FieldError::required(at.child("name"), "must specify a resource name"));
         }
         _ => {}
     }
-    if field == "containerResource" && text(source, "container").is_empty() {
+    if field == "containerResource" && get_text(source, "container").is_empty() {
         errors.push(FieldError::required(at.child("container"), "must specify a container"));
     }
     if matches!(field, "object" | "external" | "pods") {
@@ -152,12 +152,12 @@ fn source(field: &str, source: &Value, at: &FieldPath, errors: &mut Vec<FieldErr
         if name.is_empty() {
             errors.push(FieldError::required(at, "must specify a metric name"));
         } else {
-            named(|name| path_segment(name, false), name, &at, errors);
+            validate_name(|name| path_segment(name, false), name, &at, errors);
         }
     }
     let target = source.get("target").unwrap_or(&NOTHING);
     let at = at.child("target");
-    self::target(target, &at, errors);
+    self::validate_metric_target(target, &at, errors);
     let has = |field: &str| target.get(field).is_some();
     let required = |field: &str, why: &str| Some(FieldError::required(at.child(field), why.to_owned()));
     let forbidden = |field: &str, why: &str| Some(FieldError::forbidden(at.child(field), why.to_owned()));
@@ -196,8 +196,8 @@ fn is_positive(quantity: Option<&Value>) -> bool {
     matches!(parsed, Some(Ok(amount)) if !amount.is_negative() && amount.canonical() != "0")
 }
 
-fn target(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let kind = text(target, "type");
+fn validate_metric_target(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = get_text(target, "type");
     if kind.is_empty() {
         errors.push(FieldError::required(
             at.child("type"),
@@ -212,7 +212,7 @@ fn target(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         if target.get(field).is_some() && !is_positive(target.get(field)) {
             errors.push(FieldError::invalid(
                 at.child(field),
-                text(target, field),
+                get_text(target, field),
                 "must be positive",
             ));
         }
@@ -228,7 +228,7 @@ fn target(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks that a number is positive and not too large.
-fn bounded(value: &Value, field: &str, most: Option<i64>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_bounds(value: &Value, field: &str, most: Option<i64>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let number = value.get(field).and_then(Value::as_i64).unwrap_or_default();
     if number <= 0 {
         errors.push(FieldError::invalid(
@@ -255,19 +255,19 @@ fn scaling_rules(rules: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     one_of(rules, "selectPolicy", &["Disabled", "Max", "Min"], false, at, errors);
     // Version 2 has defaults. The annotation of version 1 has none.
-    if empty(rules, "policies") {
+    if is_empty_field(rules, "policies") {
         let why = "must specify at least one Policy";
         errors.push(FieldError::required(at.child("policies"), why));
     }
-    for (policy, at) in items(rules, "policies", at) {
-        let kind = text(policy, "type");
+    for (policy, at) in list_items(rules, "policies", at) {
+        let kind = get_text(policy, "type");
         if !matches!(kind, "Percent" | "Pods") {
             errors.push(FieldError::not_supported(at.child("type"), kind, &["Percent", "Pods"]));
         }
-        bounded(policy, "value", None, &at, errors);
-        bounded(policy, "periodSeconds", Some(LONGEST_PERIOD), &at, errors);
+        validate_bounds(policy, "value", None, &at, errors);
+        validate_bounds(policy, "periodSeconds", Some(LONGEST_PERIOD), &at, errors);
     }
-    let tolerance = text(rules, "tolerance");
+    let tolerance = get_text(rules, "tolerance");
     if Quantity::parse(tolerance).is_ok_and(|amount| amount.is_negative()) {
         let why = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(at.child("tolerance"), tolerance, why));

@@ -41,11 +41,11 @@ pub(super) fn convert(object: Value, api_version: &str) -> Value {
     let from = object.insert("apiVersion".to_owned(), Value::from(api_version));
     match (from.as_ref().and_then(Value::as_str), api_version) {
         (Some(STORED), OLD) => {
-            complete(&mut object);
+            add_required_fields(&mut object);
             to_old(&mut object);
         }
         (Some(OLD), STORED) => {
-            complete(&mut object);
+            add_required_fields(&mut object);
             to_stored(&mut object);
         }
         _ => {}
@@ -55,11 +55,11 @@ pub(super) fn convert(object: Value, api_version: &str) -> Value {
 
 /// Adds the fields that a conversion always writes, and removes nulls. An object in the middle of an apply may lack such fields and contain
 /// nulls.
-fn complete(object: &mut Map<String, Value>) {
+fn add_required_fields(object: &mut Map<String, Value>) {
     object.values_mut().for_each(drop_nulls);
     let wanted = json!({"scaleTargetRef": {"kind": "", "name": ""}, "maxReplicas": 0});
     for (part, always) in [("spec", wanted), ("status", json!({"desiredReplicas": 0}))] {
-        fill(object.entry(part).or_insert(Value::Null), &always);
+        fill_missing_fields(object.entry(part).or_insert(Value::Null), &always);
     }
 }
 
@@ -74,13 +74,13 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-fn fill(value: &mut Value, always: &Value) {
+fn fill_missing_fields(value: &mut Value, always: &Value) {
     if value.is_null() {
         *value = always.clone();
     }
     if let (Some(value), Some(always)) = (value.as_object_mut(), always.as_object()) {
         for (field, always) in always {
-            fill(value.entry(field.as_str()).or_insert(Value::Null), always);
+            fill_missing_fields(value.entry(field.as_str()).or_insert(Value::Null), always);
         }
     }
 }
@@ -126,7 +126,7 @@ fn is_cpu(metric: &Value) -> bool {
         && metric.pointer("/resource/name").and_then(Value::as_str) == Some("cpu")
 }
 
-fn items<'a>(object: Option<&'a Value>, field: &str) -> &'a [Value] {
+fn list_items<'a>(object: Option<&'a Value>, field: &str) -> &'a [Value] {
     let list = object.and_then(|object| object.get(field)).and_then(Value::as_array);
     list.map(Vec::as_slice).unwrap_or_default()
 }
@@ -138,7 +138,7 @@ fn to_old(object: &mut Map<String, Value>) {
         let aimed = metric.pointer("/resource/target/averageUtilization").cloned();
         aimed.filter(|_| is_cpu(metric))
     };
-    let metrics = items(object.get("spec"), "metrics");
+    let metrics = list_items(object.get("spec"), "metrics");
     let wanted = metrics.iter().find_map(utilization);
     let others: Vec<String> = metrics
         .iter()
@@ -148,7 +148,7 @@ fn to_old(object: &mut Map<String, Value>) {
     if !others.is_empty() {
         annotations.push((METRICS, format!("[{}]", others.join(","))));
     }
-    let observed = items(object.get("status"), "currentMetrics");
+    let observed = list_items(object.get("status"), "currentMetrics");
     let current = observed
         .iter()
         .filter(|metric| is_cpu(metric))
@@ -161,7 +161,7 @@ fn to_old(object: &mut Map<String, Value>) {
     if let Some(behavior) = object.get("spec").and_then(|spec| spec.get("behavior")) {
         annotations.push((BEHAVIOR, old_behavior(behavior)));
     }
-    let conditions = items(object.get("status"), "conditions");
+    let conditions = list_items(object.get("status"), "conditions");
     if !conditions.is_empty() {
         let all: Vec<String> = conditions.iter().map(old_condition).collect();
         annotations.push((CONDITIONS, format!("[{}]", all.join(","))));
@@ -237,7 +237,7 @@ fn to_stored(object: &mut Map<String, Value>) {
 }
 
 /// Writes the fields that have a value as `"name":value`, in the given order.
-fn ordered(fields: &[(&str, Option<String>)]) -> String {
+fn write_fields(fields: &[(&str, Option<String>)]) -> String {
     let written: Vec<String> = fields
         .iter()
         .filter_map(|(name, value)| Some(format!("{}:{}", Value::from(*name), value.as_ref()?)))
@@ -246,12 +246,12 @@ fn ordered(fields: &[(&str, Option<String>)]) -> String {
 }
 
 /// Returns a part of an object, as JSON.
-fn part(value: &Value, field: &str) -> Option<String> {
-    value.get(field).filter(|part| !part.is_null()).map(written)
+fn write_part(value: &Value, field: &str) -> Option<String> {
+    value.get(field).filter(|part| !part.is_null()).map(write_go_json)
 }
 
 /// Returns JSON as Go writes it, with the escapes for HTML.
-fn written(value: &Value) -> String {
+fn write_go_json(value: &Value) -> String {
     let mut text = value.to_string();
     for (sign, escaped) in [
         ("<", "\\u003c"),
@@ -272,12 +272,12 @@ fn or_empty(value: Option<String>) -> Option<String> {
 }
 
 fn old_metric(metric: &Value, sources: &[Source]) -> String {
-    let mut fields = vec![("type", or_empty(part(metric, "type")))];
+    let mut fields = vec![("type", or_empty(write_part(metric, "type")))];
     for (source, parts) in sources {
         let found = metric.get(source).filter(|found| !found.is_null());
         fields.push((source, found.map(|found| old_source(found, parts))));
     }
-    ordered(&fields)
+    write_fields(&fields)
 }
 
 fn old_source(source: &Value, parts: &[Field]) -> String {
@@ -286,14 +286,14 @@ fn old_source(source: &Value, parts: &[Field]) -> String {
         .map(|field| {
             let found = source.pointer(field.new).filter(|found| !found.is_null());
             let written = found.map(|found| match field.form {
-                Form::Text | Form::Number | Form::Amount => self::written(found),
+                Form::Text | Form::Number | Form::Amount => self::write_go_json(found),
                 Form::Selector => old_selector(found),
-                Form::Reference => ordered(&[
-                    ("kind", or_empty(part(found, "kind"))),
-                    ("name", or_empty(part(found, "name"))),
+                Form::Reference => write_fields(&[
+                    ("kind", or_empty(write_part(found, "kind"))),
+                    ("name", or_empty(write_part(found, "name"))),
                     (
                         "apiVersion",
-                        part(found, "apiVersion").filter(|version| version != "\"\""),
+                        write_part(found, "apiVersion").filter(|version| version != "\"\""),
                     ),
                 ]),
             });
@@ -305,24 +305,24 @@ fn old_source(source: &Value, parts: &[Field]) -> String {
             (field.old, written.or_else(|| field.always.then(|| nothing.to_owned())))
         })
         .collect();
-    ordered(&fields)
+    write_fields(&fields)
 }
 
 fn old_selector(selector: &Value) -> String {
-    let expressions = items(Some(selector), "matchExpressions");
+    let expressions = list_items(Some(selector), "matchExpressions");
     let expressions: Vec<String> = expressions
         .iter()
         .map(|one| {
-            ordered(&[
-                ("key", or_empty(part(one, "key"))),
-                ("operator", or_empty(part(one, "operator"))),
-                ("values", part(one, "values")),
+            write_fields(&[
+                ("key", or_empty(write_part(one, "key"))),
+                ("operator", or_empty(write_part(one, "operator"))),
+                ("values", write_part(one, "values")),
             ])
         })
         .collect();
     let expressions = (!expressions.is_empty()).then(|| format!("[{}]", expressions.join(",")));
-    ordered(&[
-        ("matchLabels", part(selector, "matchLabels")),
+    write_fields(&[
+        ("matchLabels", write_part(selector, "matchLabels")),
         ("matchExpressions", expressions),
     ])
 }
@@ -332,44 +332,44 @@ fn old_behavior(behavior: &Value) -> String {
     let null = |value: Option<String>| Some(value.unwrap_or_else(|| "null".to_owned()));
     let rules = |direction: &str| {
         let rules = behavior.get(direction).filter(|rules| !rules.is_null())?;
-        let policies: Vec<String> = items(Some(rules), "policies")
+        let policies: Vec<String> = list_items(Some(rules), "policies")
             .iter()
             .map(|policy| {
-                ordered(&[
-                    ("Type", or_empty(part(policy, "type"))),
-                    ("Value", part(policy, "value").or_else(|| Some("0".to_owned()))),
+                write_fields(&[
+                    ("Type", or_empty(write_part(policy, "type"))),
+                    ("Value", write_part(policy, "value").or_else(|| Some("0".to_owned()))),
                     (
                         "PeriodSeconds",
-                        part(policy, "periodSeconds").or_else(|| Some("0".to_owned())),
+                        write_part(policy, "periodSeconds").or_else(|| Some("0".to_owned())),
                     ),
                 ])
             })
             .collect();
         let policies = rules.get("policies").map(|_| format!("[{}]", policies.join(",")));
-        Some(ordered(&[
+        Some(write_fields(&[
             (
                 "StabilizationWindowSeconds",
-                null(part(rules, "stabilizationWindowSeconds")),
+                null(write_part(rules, "stabilizationWindowSeconds")),
             ),
-            ("SelectPolicy", null(part(rules, "selectPolicy"))),
+            ("SelectPolicy", null(write_part(rules, "selectPolicy"))),
             ("Policies", null(policies)),
-            ("Tolerance", null(part(rules, "tolerance"))),
+            ("Tolerance", null(write_part(rules, "tolerance"))),
         ]))
     };
-    ordered(&[
+    write_fields(&[
         ("ScaleUp", null(rules("scaleUp"))),
         ("ScaleDown", null(rules("scaleDown"))),
     ])
 }
 
 fn old_condition(condition: &Value) -> String {
-    let unless_empty = |field: &str| part(condition, field).filter(|text| text != "\"\"");
-    ordered(&[
-        ("type", or_empty(part(condition, "type"))),
-        ("status", or_empty(part(condition, "status"))),
+    let unless_empty = |field: &str| write_part(condition, field).filter(|text| text != "\"\"");
+    write_fields(&[
+        ("type", or_empty(write_part(condition, "type"))),
+        ("status", or_empty(write_part(condition, "status"))),
         (
             "lastTransitionTime",
-            Some(part(condition, "lastTransitionTime").unwrap_or_else(|| "null".to_owned())),
+            Some(write_part(condition, "lastTransitionTime").unwrap_or_else(|| "null".to_owned())),
         ),
         ("reason", unless_empty("reason")),
         ("message", unless_empty("message")),
@@ -401,7 +401,7 @@ fn read(object: &Map<String, Value>, name: &str, form: Form) -> Option<Option<Va
 }
 
 /// Writes a value at a pointer of two steps at most, making the object on the way.
-fn put(object: &mut Map<String, Value>, pointer: &str, value: Value) {
+fn set_at_pointer(object: &mut Map<String, Value>, pointer: &str, value: Value) {
     let pointer = pointer.trim_start_matches('/');
     match pointer.split_once('/') {
         Some((outer, inner)) => {
@@ -450,11 +450,11 @@ fn new_metric(metric: &Value, wanted: bool) -> Option<Value> {
             };
             let value = read(found, field.old, field.form)?;
             if let Some(value) = value.or_else(|| field.always.then(nothing)) {
-                put(&mut made, field.new, value);
+                set_at_pointer(&mut made, field.new, value);
             }
         }
         if wanted {
-            aim(source, &mut made);
+            set_target_type(source, &mut made);
         }
         new.insert((*source).to_owned(), Value::Object(made));
     }
@@ -462,7 +462,7 @@ fn new_metric(metric: &Value, wanted: bool) -> Option<Value> {
 }
 
 /// Sets which number of a target counts. Version 1 does not say it explicitly.
-fn aim(source: &str, made: &mut Map<String, Value>) {
+fn set_target_type(source: &str, made: &mut Map<String, Value>) {
     let Some(target) = made.get_mut("target").and_then(Value::as_object_mut) else {
         return;
     };

@@ -40,28 +40,28 @@ pub(super) static CRON_JOB: Kind = Kind {
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let last = cells::text(object, "/status/lastScheduleTime");
+    let last = cells::get_text(object, "/status/lastScheduleTime");
     let last = if last.is_empty() {
         cells::NONE.to_owned()
     } else {
-        duration::since(last, now)
+        duration::format_since(last, now)
     };
     let suspended = match object.pointer("/spec/suspend") {
         Some(Value::Bool(true)) => "True",
         Some(Value::Bool(false)) => "False",
         _ => "<unset>",
     };
-    let [names, images] = cells::containers(object, "/spec/jobTemplate/spec/template/spec/containers");
+    let [names, images] = cells::format_containers(object, "/spec/jobTemplate/spec/template/spec/containers");
     vec![
-        cells::name(object),
-        cells::text(object, "/spec/schedule").into(),
-        cells::or(cells::text(object, "/spec/timeZone"), cells::NONE).into(),
+        cells::name_cell(object),
+        cells::get_text(object, "/spec/schedule").into(),
+        cells::non_empty_or(cells::get_text(object, "/spec/timeZone"), cells::NONE).into(),
         suspended.into(),
-        cells::list(object, "/status/active").len().into(),
+        cells::list_items(object, "/status/active").len().into(),
         last.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
         names,
         images,
-        cells::selector(object, "/spec/jobTemplate/spec/selector").into(),
+        cells::format_selector(object, "/spec/jobTemplate/spec/selector").into(),
     ]
 }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::schedule;
 use crate::batch::job::validation::job_spec;
-use crate::core_group::pod::owners::numbers;
-use crate::schema::validation::{non_negative, one_of, text};
+use crate::core_group::pod::owners::validate_non_negative;
+use crate::schema::validation::{get_text, non_negative, one_of};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -15,7 +15,7 @@ pub(super) fn validate(value: &Value, old: Option<&Value>, errors: &mut Vec<Fiel
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.map(|old| old.get("spec").unwrap_or(&NOTHING));
     let path = FieldPath::new("spec");
-    let (when, at) = (text(spec, "schedule"), path.child("schedule"));
+    let (when, at) = (get_text(spec, "schedule"), path.child("schedule"));
     let zone = spec.get("timeZone").and_then(Value::as_str);
     if when.is_empty() {
         errors.push(FieldError::required(at, ""));
@@ -23,7 +23,7 @@ pub(super) fn validate(value: &Value, old: Option<&Value>, errors: &mut Vec<Fiel
         if let Err(problem) = schedule::cron_schedule(when) {
             errors.push(FieldError::invalid(&at, when, problem));
         }
-        let had_zone = before.is_some_and(|before| text(before, "schedule").contains("TZ"));
+        let had_zone = before.is_some_and(|before| get_text(before, "schedule").contains("TZ"));
         if when.contains("TZ") && !had_zone {
             let detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
             errors.push(FieldError::invalid(at, when, detail));
@@ -52,7 +52,7 @@ pub(super) fn validate(value: &Value, old: Option<&Value>, errors: &mut Vec<Fiel
         let at = at.child("manualSelector");
         errors.push(FieldError::not_supported(at, true, &["nil", "false"]));
     }
-    numbers(
+    validate_non_negative(
         spec,
         &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"],
         &path,

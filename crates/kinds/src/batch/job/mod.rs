@@ -25,11 +25,11 @@ pub(super) static JOB: Kind = Kind {
     initial_status: Some(|| json!({})),
     pod_spec: Some(TEMPLATE),
     drop_disabled: template::drop_disabled_of_template,
-    prepare_create: |_, object| select(object),
+    prepare_create: |_, object| set_pod_selector(object),
     complete_created: default_labels,
     prepare_update: |_, _, new| default_labels(new),
     defaults: |_, object| fill_in(object),
-    validate_create: |value, errors| validation::job(value, true, errors),
+    validate_create: |value, errors| validation::validate_job(value, true, errors),
     validate_update: validation::job_update,
     validate_status: validation::job_status,
     warnings: template::warnings_of_changed_generation,
@@ -38,7 +38,7 @@ pub(super) static JOB: Kind = Kind {
 };
 
 /// Selects a Job's Pods by its UID, and labels them, unless its writer manages that.
-fn select(object: &mut Value) {
+fn set_pod_selector(object: &mut Value) {
     if object.pointer("/spec/manualSelector").and_then(Value::as_bool) == Some(true) {
         return;
     }
@@ -138,26 +138,27 @@ fn fill_in(object: &mut Map<String, Value>) {
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let succeeded = cells::number(object, "/status/succeeded");
-    let parallelism = cells::number(object, "/spec/parallelism");
+    let succeeded = cells::get_number(object, "/status/succeeded");
+    let parallelism = cells::get_number(object, "/spec/parallelism");
     let completions = match object.pointer("/spec/completions").and_then(Value::as_i64) {
         Some(wanted) => format!("{succeeded}/{wanted}"),
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
     };
-    let time = |pointer: &str| cells::text(object, pointer).parse::<Timestamp>().ok();
+    let time = |pointer: &str| cells::get_text(object, pointer).parse::<Timestamp>().ok();
     let duration = match (time("/status/startTime"), time("/status/completionTime")) {
         (None, _) => String::new(),
         (Some(start), end) => duration::human_duration(end.unwrap_or(now).as_second() - start.as_second()),
     };
     let has = |kind: &str| {
-        let found =
-            |condition: &&Value| cells::text(condition, "/type") == kind && cells::text(condition, "/status") == "True";
-        cells::list(object, "/status/conditions")
+        let found = |condition: &&Value| {
+            cells::get_text(condition, "/type") == kind && cells::get_text(condition, "/status") == "True"
+        };
+        cells::list_items(object, "/status/conditions")
             .iter()
             .any(|condition| found(&condition))
     };
-    let deleted = !cells::text(object, "/metadata/deletionTimestamp").is_empty();
+    let deleted = !cells::get_text(object, "/metadata/deletionTimestamp").is_empty();
     let status = if has("Complete") {
         "Complete"
     } else if has("Failed") {
@@ -170,15 +171,15 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
             .find(|kind| has(kind))
             .unwrap_or("Running")
     };
-    let [names, images] = cells::containers(object, cells::CONTAINERS);
+    let [names, images] = cells::format_containers(object, cells::CONTAINERS);
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         status.into(),
         completions.into(),
         duration.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
         names,
         images,
-        cells::selector(object, "/spec/selector").into(),
+        cells::format_selector(object, "/spec/selector").into(),
     ]
 }

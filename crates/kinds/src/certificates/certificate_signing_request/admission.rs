@@ -5,7 +5,7 @@ use serde_json::Value;
 use tenure_auth::authorization::Attributes as Right;
 use tenure_auth::identity::MASTERS;
 
-use super::validation::{CLIENT_SIGNER, organizations};
+use super::validation::{CLIENT_SIGNER, list_organizations};
 use crate::kind::{Admitted, Plugin, Rule};
 
 /// The rules, in Kubernetes' order.
@@ -44,14 +44,14 @@ fn validate_signing(admitted: &Admitted<'_>, object: &Value) -> Result<(), Strin
     require_right(admitted, "sign", old)
 }
 
-fn signer(object: &Value) -> &str {
+fn signer_name(object: &Value) -> &str {
     let name = object.pointer("/spec/signerName").and_then(Value::as_str);
     name.unwrap_or_default()
 }
 
 /// Refuses a user without a right to this signer or to all signers of its domain.
 fn require_right(admitted: &Admitted<'_>, verb: &str, request: &Value) -> Result<(), String> {
-    let signer = signer(request);
+    let signer = signer_name(request);
     let domain = signer.split('/').next().unwrap_or_default();
     let is_allowed = [signer.to_owned(), format!("{domain}/*")].iter().any(|name| {
         let right = Right::resource(verb, "certificates.k8s.io", "*", "signers").named(name);
@@ -67,14 +67,14 @@ fn require_right(admitted: &Admitted<'_>, verb: &str, request: &Value) -> Result
 
 /// Refuses a client certificate for the group `system:masters`.
 fn validate_subject(admitted: &Admitted<'_>, object: &Value) -> Result<(), String> {
-    if !admitted.is_creation() || signer(object) != CLIENT_SIGNER {
+    if !admitted.is_creation() || signer_name(object) != CLIENT_SIGNER {
         return Ok(());
     }
     let request = object
         .pointer("/spec/request")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let groups = organizations(request).map_err(|why| format!("failed to parse CSR: {why}"))?;
+    let groups = list_organizations(request).map_err(|why| format!("failed to parse CSR: {why}"))?;
     if groups.iter().any(|group| group == MASTERS) {
         return Err(format!(
             "use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed"

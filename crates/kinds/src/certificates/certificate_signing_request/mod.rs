@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tenure_auth::identity::UserInfo;
 
 use crate::kind::Kind;
-use crate::object::timestamp;
+use crate::object::format_timestamp;
 use crate::schema::validation::names::NameRule;
 use crate::table::{cells, duration};
 
@@ -18,7 +18,7 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
     selectable_fields: &["spec.signerName"],
     prepare_create: |request, object| note_requester(object, request.user),
     prepare_update: |request, live, new| {
-        keep_decisions(live, new, request.subresource, &timestamp(request.now));
+        keep_decisions(live, new, request.subresource, &format_timestamp(request.now));
     },
     reset: |subresource, live, new| {
         let mut new = new.clone();
@@ -91,7 +91,7 @@ fn reset_parts(live: &Value, new: &mut Value, subresource: Option<&str>) {
 
 /// Keeps the approval conditions on a write by a signer, and sets the times of new conditions.
 fn keep_decisions(live: &Value, new: &mut Value, subresource: Option<&str>, now: &str) {
-    let before = conditions(live);
+    let before = list_conditions(live);
     let Some(after) = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut) else {
         return;
     };
@@ -131,7 +131,7 @@ fn keep_decisions(live: &Value, new: &mut Value, subresource: Option<&str>, now:
     }
 }
 
-fn conditions(object: &Value) -> &[Value] {
+fn list_conditions(object: &Value) -> &[Value] {
     let list = object.pointer("/status/conditions").and_then(Value::as_array);
     list.map(Vec::as_slice).unwrap_or_default()
 }
@@ -146,9 +146,9 @@ fn is_unset(condition: &Map<String, Value>, field: &str) -> bool {
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let has = |kind: &str| {
-        cells::list(object, "/status/conditions")
+        cells::list_items(object, "/status/conditions")
             .iter()
-            .any(|condition| cells::text(condition, "/type") == kind)
+            .any(|condition| cells::get_text(condition, "/type") == kind)
     };
     let mut status = if has("Denied") {
         "Denied"
@@ -161,7 +161,7 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     if has("Failed") {
         status.push_str(",Failed");
     }
-    if !cells::text(object, "/status/certificate").is_empty() {
+    if !cells::get_text(object, "/status/certificate").is_empty() {
         status.push_str(",Issued");
     }
     let duration = object
@@ -169,10 +169,10 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         .and_then(Value::as_i64)
         .map(duration::human_duration);
     vec![
-        cells::text(object, "/metadata/name").into(),
-        cells::age(object, now),
-        cells::or(cells::text(object, "/spec/signerName"), cells::NONE).into(),
-        cells::text(object, "/spec/username").into(),
+        cells::get_text(object, "/metadata/name").into(),
+        cells::format_age(object, now),
+        cells::non_empty_or(cells::get_text(object, "/spec/signerName"), cells::NONE).into(),
+        cells::get_text(object, "/spec/username").into(),
         duration.unwrap_or_else(|| cells::NONE.to_owned()).into(),
         status.into(),
     ]

@@ -10,7 +10,7 @@ use x509_parser::error::X509Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::schema::validation::names::NameRule;
-use crate::schema::validation::{items, metadata, text};
+use crate::schema::validation::{get_text, list_items, metadata};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 /// The signer whose certificates the API server accepts from clients.
@@ -53,14 +53,14 @@ const LONGEST_SIGNER: usize = LONGEST_DOMAIN + 253 + 63 + 1 + 1;
 
 /// Checks a request that is about to be created.
 pub(super) fn create(value: &Value, errors: &mut Vec<FieldError>) {
-    request(value, None, errors);
+    validate_request(value, None, errors);
 }
 
 /// Checks a request that is about to replace another, through this subresource.
 pub(super) fn update(value: &Value, old: &Value, subresource: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     // Any name is valid here. The other metadata is compared with the old metadata below.
-    request(value, Some(old), &mut errors);
+    validate_request(value, Some(old), &mut errors);
     metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
     let at = FieldPath::new("status").child("conditions");
     for kind in [APPROVED, DENIED, FAILED] {
@@ -82,11 +82,11 @@ pub(super) fn update(value: &Value, old: &Value, subresource: Option<&str>) -> V
             errors.push(FieldError::forbidden(&at, why));
         }
     }
-    if certificate(value) != certificate(old) {
+    if issued_certificate(value) != issued_certificate(old) {
         let at = FieldPath::new("status").child("certificate");
         if subresource != Some("status") {
             errors.push(FieldError::forbidden(at, "updates may not set certificate content"));
-        } else if !certificate(old).is_empty() {
+        } else if !issued_certificate(old).is_empty() {
             let why = "updates may not modify existing certificate content";
             errors.push(FieldError::forbidden(at, why));
         }
@@ -94,31 +94,31 @@ pub(super) fn update(value: &Value, old: &Value, subresource: Option<&str>) -> V
     errors
 }
 
-fn conditions(value: &Value) -> &[Value] {
+fn list_conditions(value: &Value) -> &[Value] {
     let list = value.pointer("/status/conditions").and_then(Value::as_array);
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
 fn of_type<'a>(value: &'a Value, kind: &str) -> Vec<&'a Value> {
-    let all = conditions(value).iter();
-    all.filter(|condition| text(condition, "type") == kind).collect()
+    let all = list_conditions(value).iter();
+    all.filter(|condition| get_text(condition, "type") == kind).collect()
 }
 
-fn certificate(value: &Value) -> &str {
+fn issued_certificate(value: &Value) -> &str {
     let found = value.pointer("/status/certificate").and_then(Value::as_str);
     found.unwrap_or_default()
 }
 
 /// Checks a request. An error that the old object already had is ignored.
-fn request(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+fn validate_request(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let none = Value::Null;
     let spec = value.get("spec").unwrap_or(&none);
     let at = FieldPath::new("spec");
     let sent = spec.get("request").unwrap_or(&none);
-    if let Err(why) = verified(sent.as_str().unwrap_or_default()) {
+    if let Err(why) = verify_signature(sent.as_str().unwrap_or_default()) {
         errors.push(FieldError::invalid(at.child("request"), sent.clone(), why));
     }
-    let usages: Vec<(&Value, FieldPath)> = items(spec, "usages", &at).collect();
+    let usages: Vec<(&Value, FieldPath)> = list_items(spec, "usages", &at).collect();
     if usages.is_empty() {
         errors.push(FieldError::required(at.child("usages"), ""));
     }
@@ -135,7 +135,7 @@ fn request(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         }
         seen.push(*usage);
     }
-    let signer = text(spec, "signerName");
+    let signer = get_text(spec, "signerName");
     let at_signer = at.child("signerName");
     if signer == LEGACY_SIGNER {
         let why = "the legacy signerName is not allowed via this API version";
@@ -148,21 +148,21 @@ fn request(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let why = "may not specify a duration less than 600 seconds (10 minutes)";
         errors.push(FieldError::invalid(at.child("expirationSeconds"), seconds, why));
     }
-    judgements(value, errors);
-    let unchanged = old.is_some_and(|old| certificate(old) == certificate(value));
-    if !unchanged && let Err(why) = certificates(certificate(value)) {
+    validate_conditions(value, errors);
+    let unchanged = old.is_some_and(|old| issued_certificate(old) == issued_certificate(value));
+    if !unchanged && let Err(why) = check_certificates(issued_certificate(value)) {
         let at = FieldPath::new("status").child("certificate");
         errors.push(FieldError::invalid(at, "<certificate data>", why));
     }
 }
 
 /// Checks the conditions of a request.
-fn judgements(value: &Value, errors: &mut Vec<FieldError>) {
+fn validate_conditions(value: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status").child("conditions");
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    for (index, condition) in conditions(value).iter().enumerate() {
+    for (index, condition) in list_conditions(value).iter().enumerate() {
         let place = at.index(index);
-        let (kind, status) = (text(condition, "type"), text(condition, "status"));
+        let (kind, status) = (get_text(condition, "type"), get_text(condition, "status"));
         if kind.is_empty() {
             errors.push(FieldError::required(place.child("type"), ""));
         }
@@ -245,7 +245,7 @@ struct Block {
 }
 
 /// Returns the blocks of a PEM text in base64. Text between blocks, and malformed blocks, are skipped.
-fn blocks(encoded: &str) -> Vec<Block> {
+fn decode_pem_blocks(encoded: &str) -> Vec<Block> {
     let Ok(bytes) = STANDARD.decode(encoded) else {
         return Vec::new();
     };
@@ -282,14 +282,14 @@ fn blocks(encoded: &str) -> Vec<Block> {
 }
 
 /// Returns the request in a PEM text, as DER.
-fn content(encoded: &str) -> Result<Vec<u8>, String> {
-    match blocks(encoded).into_iter().next() {
+fn decode_pem_request(encoded: &str) -> Result<Vec<u8>, String> {
+    match decode_pem_blocks(encoded).into_iter().next() {
         Some(block) if block.label == "CERTIFICATE REQUEST" => Ok(block.content),
         _ => Err("PEM block type must be CERTIFICATE REQUEST".to_owned()),
     }
 }
 
-fn parsed(der: &[u8]) -> Result<X509CertificationRequest<'_>, String> {
+fn parse_request(der: &[u8]) -> Result<X509CertificationRequest<'_>, String> {
     match X509CertificationRequest::from_der(der) {
         Ok(([], request)) => Ok(request),
         Ok(_) => Err("asn1: syntax error: trailing data".to_owned()),
@@ -298,9 +298,9 @@ fn parsed(der: &[u8]) -> Result<X509CertificationRequest<'_>, String> {
 }
 
 /// Checks whether a request is signed with its own key.
-fn verified(encoded: &str) -> Result<(), String> {
-    let der = content(encoded)?;
-    let request = parsed(&der)?;
+fn verify_signature(encoded: &str) -> Result<(), String> {
+    let der = decode_pem_request(encoded)?;
+    let request = parse_request(&der)?;
     request.verify_signature().map_err(|error| match error {
         X509Error::SignatureVerificationError => {
             let algorithm = request.signature_algorithm.algorithm.to_id_string();
@@ -320,20 +320,20 @@ fn verified(encoded: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// If the text is not a request.
-pub(super) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
-    let der = content(encoded)?;
-    let request = parsed(&der)?;
+pub(super) fn list_organizations(encoded: &str) -> Result<Vec<String>, String> {
+    let der = decode_pem_request(encoded)?;
+    let request = parse_request(&der)?;
     let subject = &request.certification_request_info.subject;
     let all = subject.iter_organization();
     Ok(all.filter_map(|one| one.as_str().ok().map(str::to_owned)).collect())
 }
 
 /// Checks whether a text contains only certificates, or is empty.
-fn certificates(encoded: &str) -> Result<(), String> {
+fn check_certificates(encoded: &str) -> Result<(), String> {
     if encoded.is_empty() {
         return Ok(());
     }
-    let blocks = blocks(encoded);
+    let blocks = decode_pem_blocks(encoded);
     for block in &blocks {
         if block.label != "CERTIFICATE" {
             return Err(format!(

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::core_group::amounts::{amounts, is_extended, is_huge, resource_name};
+use crate::core_group::amounts::{is_extended, is_huge, parse_amounts, resource_name};
 use crate::kind::{Kind, Request};
 use crate::object::ObjectExt;
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{items, text};
+use crate::schema::validation::{get_text, list_items};
 use crate::schema::{FieldError, FieldPath, defaults};
 
 /// LimitRanges.
@@ -43,8 +43,8 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let mut seen = BTreeSet::new();
-    for (limit, path) in items(spec, "limits", &FieldPath::new("spec")) {
-        let kind = text(limit, "type");
+    for (limit, path) in list_items(spec, "limits", &FieldPath::new("spec")) {
+        let kind = get_text(limit, "type");
         let own = path.child("type");
         let faults = qualified_name(kind);
         if faults.is_empty() && !kind.contains('/') && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind) {
@@ -67,7 +67,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
 fn limit_item(kind: &str, limit: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut names = BTreeSet::new();
     let mut take = |field: &str, errors: &mut Vec<FieldError>| {
-        let amounts = amounts(limit, field);
+        let amounts = parse_amounts(limit, field);
         for name in amounts.keys() {
             let path = path.child(field).key(name);
             resource_name(name, &path, errors);
@@ -83,7 +83,7 @@ fn limit_item(kind: &str, limit: &Value, path: &FieldPath, errors: &mut Vec<Fiel
     let (mut default, mut request) = (BTreeMap::new(), BTreeMap::new());
     if kind == "Pod" {
         for field in ["default", "defaultRequest"] {
-            if !amounts(limit, field).is_empty() {
+            if !parse_amounts(limit, field).is_empty() {
                 errors.push(FieldError::forbidden(
                     path.child(field),
                     "may not be specified when `type` is 'Pod'",

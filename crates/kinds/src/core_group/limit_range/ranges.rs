@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use crate::kind::Admitted;
-use crate::schema::once;
 use crate::schema::quantity::Quantity;
+use crate::schema::remove_duplicates;
 use crate::schema::resources::{Resources, list};
-use crate::schema::validation::text;
+use crate::schema::validation::get_text;
 
 /// Returns the ranges of the request's namespace.
 pub(in crate::core_group) fn list_ranges(admitted: &Admitted<'_>) -> Vec<Value> {
@@ -17,16 +17,16 @@ pub(in crate::core_group) fn list_ranges(admitted: &Admitted<'_>) -> Vec<Value> 
 }
 
 /// Refuses an object that violates a range; the error is that of the first such range. `look` checks each limit, by its type.
-pub(in crate::core_group) fn refuse(
+pub(in crate::core_group) fn check_ranges(
     admitted: &Admitted<'_>,
     look: impl Fn(&str, &Value, &mut Vec<String>),
 ) -> Result<(), String> {
     for range in list_ranges(admitted) {
         let mut faults = Vec::new();
         for limit in list(&range, "/spec/limits") {
-            look(text(limit, "type"), limit, &mut faults);
+            look(get_text(limit, "type"), limit, &mut faults);
         }
-        match once(faults).as_slice() {
+        match remove_duplicates(faults).as_slice() {
             [] => {}
             [only] => return Err(only.clone()),
             many => return Err(format!("[{}]", many.join(", "))),

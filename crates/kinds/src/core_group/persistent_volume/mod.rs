@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::kind::Kind;
-use crate::object::{set_status, timestamp};
+use crate::object::{format_timestamp, set_status};
 use crate::schema::defaults;
 use crate::table::cells;
 
@@ -15,7 +15,7 @@ use crate::table::cells;
 pub(super) static PERSISTENT_VOLUME: Kind = Kind {
     is_answered_when_deleted: true,
     prepare_create: |request, object| {
-        let since = timestamp(request.now);
+        let since = format_timestamp(request.now);
         set_status(object, json!({"phase": "Pending", "lastPhaseTransitionTime": since}));
     },
     defaults: |_, object| {
@@ -27,35 +27,39 @@ pub(super) static PERSISTENT_VOLUME: Kind = Kind {
             defaults::set(status, "phase", "Pending");
         }
     },
-    validate: validation::volume,
+    validate: validation::validate_volume,
     validate_update: validation::volume_update,
-    warnings: |object, _| warnings::warnings(object),
+    warnings: |object, _| warnings::list_warnings(object),
     cells: show,
     ..Kind::named("", "PersistentVolume", "persistentvolumes")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let deleted = !cells::text(object, "/metadata/deletionTimestamp").is_empty();
+    let deleted = !cells::get_text(object, "/metadata/deletionTimestamp").is_empty();
     let claim = object.pointer("/spec/claimRef").filter(|claim| !claim.is_null());
     let claim = claim.map_or(String::new(), |claim| {
-        format!("{}/{}", cells::text(claim, "/namespace"), cells::text(claim, "/name"))
+        format!(
+            "{}/{}",
+            cells::get_text(claim, "/namespace"),
+            cells::get_text(claim, "/name")
+        )
     });
     vec![
-        cells::name(object),
-        cells::text(object, "/spec/capacity/storage").into(),
+        cells::name_cell(object),
+        cells::get_text(object, "/spec/capacity/storage").into(),
         cells::access_modes(object, "/spec/accessModes").into(),
-        cells::text(object, "/spec/persistentVolumeReclaimPolicy").into(),
+        cells::get_text(object, "/spec/persistentVolumeReclaimPolicy").into(),
         if deleted {
             "Terminating"
         } else {
-            cells::text(object, "/status/phase")
+            cells::get_text(object, "/status/phase")
         }
         .into(),
         claim.into(),
         cells::class_of(object).into(),
-        cells::unset(object, "/spec/volumeAttributesClassName"),
-        cells::text(object, "/status/reason").into(),
-        cells::age(object, now),
-        cells::unset(object, "/spec/volumeMode"),
+        cells::text_or_unset(object, "/spec/volumeAttributesClassName"),
+        cells::get_text(object, "/status/reason").into(),
+        cells::format_age(object, now),
+        cells::text_or_unset(object, "/spec/volumeMode"),
     ]
 }

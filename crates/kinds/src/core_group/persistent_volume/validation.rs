@@ -5,7 +5,9 @@ use serde_json::Value;
 use crate::core_group::persistent_volume_claim::validation::{access_modes, attributes_class};
 use crate::core_group::pod::validation::HOST_PATH_KINDS;
 use crate::schema::quantity::Quantity;
-use crate::schema::validation::{empty, immutable, internal, named, names, node_selectors, one_of, text};
+use crate::schema::validation::{
+    get_text, is_empty_field, names, node_selectors, one_of, show_go_struct, validate_immutable, validate_name,
+};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
@@ -37,26 +39,26 @@ const SOURCES: [&str; 22] = [
 ];
 
 /// Checks a volume.
-pub(super) fn volume(value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_volume(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
-    if empty(spec, "accessModes") {
+    if is_empty_field(spec, "accessModes") {
         errors.push(FieldError::required(path.child("accessModes"), ""));
     }
     access_modes(spec, &path, errors);
-    capacity(spec, &path.child("capacity"), errors);
+    validate_capacity(spec, &path.child("capacity"), errors);
     let policies = ["Delete", "Recycle", "Retain"];
     one_of(spec, "persistentVolumeReclaimPolicy", &policies, false, &path, errors);
     if let Some(affinity) = spec.get("nodeAffinity") {
         let at = path.child("nodeAffinity").child("required");
         match affinity.get("required") {
-            Some(selector) => node_selectors::terms(selector, &at, errors),
+            Some(selector) => node_selectors::validate_terms(selector, &at, errors),
             None => errors.push(FieldError::required(at, "must specify required node constraints")),
         }
     }
     let mut sources = SOURCES.into_iter().filter(|field| spec.get(*field).is_some());
     match sources.next() {
-        Some(field) => source(field, spec, &path, errors),
+        Some(field) => validate_source(field, spec, &path, errors),
         None => errors.push(FieldError::required(&path, "must specify a volume type")),
     }
     for field in sources {
@@ -65,18 +67,23 @@ pub(super) fn volume(value: &Value, errors: &mut Vec<FieldError>) {
     }
     let root = spec.pointer("/hostPath/path").and_then(Value::as_str);
     if root.is_some_and(|path| !path.is_empty() && path.chars().all(|letter| letter == '/'))
-        && text(spec, "persistentVolumeReclaimPolicy") == "Recycle"
+        && get_text(spec, "persistentVolumeReclaimPolicy") == "Recycle"
     {
         let why = "may not be 'recycle' for a hostPath mount of '/'";
         errors.push(FieldError::forbidden(path.child("persistentVolumeReclaimPolicy"), why));
     }
-    let class = text(spec, "storageClassName");
+    let class = get_text(spec, "storageClassName");
     if !class.is_empty() {
-        named(names::subdomain, class, &path.child("storageClassName"), errors);
+        validate_name(
+            names::find_subdomain_errors,
+            class,
+            &path.child("storageClassName"),
+            errors,
+        );
     }
     one_of(spec, "volumeMode", &["Block", "Filesystem"], false, &path, errors);
     attributes_class(spec, &path, errors);
-    if !text(spec, "volumeAttributesClassName").is_empty() && spec.get("csi").is_none() {
+    if !get_text(spec, "volumeAttributesClassName").is_empty() && spec.get("csi").is_none() {
         let why = "has to be specified when using volumeAttributesClassName";
         errors.push(FieldError::required(path.child("csi"), why));
     }
@@ -93,7 +100,7 @@ pub(super) fn volume_update(value: &Value, old: &Value, errors: &mut Vec<FieldEr
         value.get("spec").unwrap_or(&NOTHING),
         old.get("spec").unwrap_or(&NOTHING),
     );
-    immutable(new, old, "volumeMode", &FieldPath::default(), errors);
+    validate_immutable(new, old, "volumeMode", &FieldPath::default(), errors);
     let affinity = |spec: &Value| spec.get("nodeAffinity").filter(|affinity| !affinity.is_null()).cloned();
     if let Some(before) = affinity(old)
         && affinity(new).as_ref() != Some(&before)
@@ -104,8 +111,8 @@ pub(super) fn volume_update(value: &Value, old: &Value, errors: &mut Vec<FieldEr
     }
 }
 
-fn capacity(spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    if empty(spec, "capacity") {
+fn validate_capacity(spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if is_empty_field(spec, "capacity") {
         errors.push(FieldError::required(at, ""));
     }
     let shown = spec.get("capacity").cloned().unwrap_or_default();
@@ -128,12 +135,12 @@ fn capacity(spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn source(field: &str, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_source(field: &str, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let value = spec.get(field).unwrap_or(&NOTHING);
     let at = path.child(field);
     let mut required = |fields: &[&str]| {
         for field in fields {
-            if text(value, field).is_empty() {
+            if get_text(value, field).is_empty() {
                 errors.push(FieldError::required(at.child(field), ""));
             }
         }
@@ -144,7 +151,7 @@ fn source(field: &str, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
         "csi" => required(&["driver", "volumeHandle"]),
         _ => {}
     }
-    let place = text(value, "path");
+    let place = get_text(value, "path");
     match field {
         "hostPath" | "local" if place.split('/').any(|part| part == "..") => {
             errors.push(FieldError::invalid(at.child("path"), place, "must not contain '..'"));
@@ -152,15 +159,20 @@ fn source(field: &str, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
         "nfs" if !place.is_empty() && !place.starts_with('/') => {
             errors.push(FieldError::invalid(at.child("path"), place, "must be an absolute path"));
         }
-        "csi" if !text(value, "driver").is_empty() => {
-            named(names::subdomain, text(value, "driver"), &at.child("driver"), errors);
+        "csi" if !get_text(value, "driver").is_empty() => {
+            validate_name(
+                names::find_subdomain_errors,
+                get_text(value, "driver"),
+                &at.child("driver"),
+                errors,
+            );
         }
         _ => {}
     }
-    if field == "hostPath" && !HOST_PATH_KINDS.contains(&text(value, "type")) {
+    if field == "hostPath" && !HOST_PATH_KINDS.contains(&get_text(value, "type")) {
         errors.push(FieldError::not_supported(
             at.child("type"),
-            text(value, "type"),
+            get_text(value, "type"),
             &HOST_PATH_KINDS,
         ));
     }
@@ -183,7 +195,7 @@ fn affinity_in_go(affinity: &Value) -> String {
                 .map(|one| {
                     let [key, operator, values] =
                         ["key", "operator", "values"].map(|field| one.get(field).unwrap_or(&NOTHING));
-                    internal(&[("Key", key), ("Operator", operator), ("Values", values)]).to_string()
+                    show_go_struct(&[("Key", key), ("Operator", operator), ("Values", values)]).to_string()
                 })
                 .collect();
             format!("[{}]", shown.join(","))

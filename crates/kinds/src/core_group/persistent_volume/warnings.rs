@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::core_group::pod::warnings::node_term;
 use crate::schema::FieldPath;
-use crate::schema::validation::{items, text};
+use crate::schema::validation::{get_text, list_items};
 
 static NOTHING: Value = Value::Null;
 
 /// Returns warnings about a PersistentVolume.
-pub(super) fn warnings(volume: &Value) -> Vec<String> {
+pub(super) fn list_warnings(volume: &Value) -> Vec<String> {
     let spec = volume.get("spec").unwrap_or(&NOTHING);
     let annotations = volume.pointer("/metadata/annotations").unwrap_or(&NOTHING);
     let mut found = Vec::new();
@@ -23,12 +23,12 @@ pub(super) fn warnings(volume: &Value) -> Vec<String> {
             ));
         }
     }
-    if text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+    if get_text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
         found.push("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.".to_owned());
     }
     let required = spec.pointer("/nodeAffinity/required").unwrap_or(&NOTHING);
     let at = FieldPath::new("spec").child("nodeAffinity").child("required");
-    for (term, at) in items(required, "nodeSelectorTerms", &at) {
+    for (term, at) in list_items(required, "nodeSelectorTerms", &at) {
         node_term(term, false, &at, &mut found);
     }
     for (field, deprecated, gone) in [

@@ -37,7 +37,7 @@ fn validate_ranges(admitted: &Admitted<'_>, object: &Value) -> Result<(), String
     if !admitted.is_whole() || admitted.old.is_some_and(|old| old.is_deleting()) {
         return Ok(());
     }
-    ranges::refuse(admitted, |kind, limit, faults| {
+    ranges::check_ranges(admitted, |kind, limit, faults| {
         if kind == "PersistentVolumeClaim" {
             check_range(limit, object, faults);
         }

@@ -17,7 +17,7 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     initial_status: Some(|| json!({"phase": "Pending"})),
     prepare_create: |_, object| settle_source(object, None),
     prepare_update: |_, live, new| settle_source(new, Some(live)),
-    validate: |value, errors| validation::claim(value, &FieldPath::default(), errors),
+    validate: |value, errors| validation::validate_claim(value, &FieldPath::default(), errors),
     validate_update: validation::claim_update,
     validate_status: |value, _, errors| validation::claim_status(value, errors),
     cells: show,
@@ -78,20 +78,20 @@ fn name_source_twice(object: &mut Value) {
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let deleted = !cells::text(object, "/metadata/deletionTimestamp").is_empty();
-    let volume = cells::text(object, "/spec/volumeName");
+    let deleted = !cells::get_text(object, "/metadata/deletionTimestamp").is_empty();
+    let volume = cells::get_text(object, "/spec/volumeName");
     let bound = !volume.is_empty();
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         if deleted {
             "Terminating"
         } else {
-            cells::text(object, "/status/phase")
+            cells::get_text(object, "/status/phase")
         }
         .into(),
         volume.into(),
         if bound {
-            cells::or(cells::text(object, "/status/capacity/storage"), "0")
+            cells::non_empty_or(cells::get_text(object, "/status/capacity/storage"), "0")
         } else {
             ""
         }
@@ -103,9 +103,9 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         }
         .into(),
         cells::class_of(object).into(),
-        cells::unset(object, "/spec/volumeAttributesClassName"),
-        cells::age(object, now),
-        cells::unset(object, "/spec/volumeMode"),
+        cells::text_or_unset(object, "/spec/volumeAttributesClassName"),
+        cells::format_age(object, now),
+        cells::text_or_unset(object, "/spec/volumeMode"),
     ]
 }
 

@@ -17,7 +17,7 @@ pub(super) const USAGE: Usage = Usage {
         let of_class = name.split_once(BY_CLASS).map(|(_, what)| what);
         name == "requests.storage" || matches!(of_class, Some("requests.storage" | "persistentvolumeclaims"))
     },
-    add,
+    add: add_usage,
     check: |_, _| Ok(()),
     is_in_scope: |claim, scope, is_named| {
         let class = claim.pointer("/spec/volumeAttributesClassName").and_then(Value::as_str);
@@ -25,7 +25,7 @@ pub(super) const USAGE: Usage = Usage {
     },
 };
 
-fn add(object: &Value, used: &mut Resources) {
+fn add_usage(object: &Value, used: &mut Resources) {
     let class = class_of_claim(object);
     let mut set = |name: &str, amount: Quantity| {
         used.set(name, amount);

@@ -4,16 +4,16 @@ use serde_json::{Value, json};
 
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::{label_selector, qualified_name};
-use crate::schema::validation::{empty, immutable, named, names, one_of, text};
+use crate::schema::validation::{get_text, is_empty_field, names, one_of, validate_immutable, validate_name};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
 /// Checks a claim, or a claim template at `path`.
-pub(crate) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = path.child("spec");
-    if empty(spec, "accessModes") {
+    if is_empty_field(spec, "accessModes") {
         errors.push(FieldError::required(
             path.child("accessModes"),
             "at least 1 access mode is required",
@@ -35,9 +35,9 @@ pub(crate) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError
         Some(_) => {}
         None => errors.push(FieldError::required(at, "")),
     }
-    let class = text(spec, "storageClassName");
+    let class = get_text(spec, "storageClassName");
     if !class.is_empty() {
-        for complaint in names::subdomain(class) {
+        for complaint in names::find_subdomain_errors(class) {
             errors.push(FieldError::invalid(path.child("storageClassName"), class, complaint));
         }
     }
@@ -62,30 +62,30 @@ pub(crate) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError
 
 /// Returns the fields that identify the data of a reference.
 fn source_key(source: Option<&Value>) -> [&str; 3] {
-    ["apiGroup", "kind", "name"].map(|field| source.map(|source| text(source, field)).unwrap_or_default())
+    ["apiGroup", "kind", "name"].map(|field| source.map(|source| get_text(source, field)).unwrap_or_default())
 }
 
 fn data_source(source: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["name", "kind"] {
-        if text(source, field).is_empty() {
+        if get_text(source, field).is_empty() {
             errors.push(FieldError::required(at.child(field), ""));
         }
     }
-    let group = text(source, "apiGroup");
-    if group.is_empty() && text(source, "kind") != "PersistentVolumeClaim" {
+    let group = get_text(source, "apiGroup");
+    if group.is_empty() && get_text(source, "kind") != "PersistentVolumeClaim" {
         let why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
-        errors.push(FieldError::invalid(at, text(source, "kind"), why));
+        errors.push(FieldError::invalid(at, get_text(source, "kind"), why));
     }
     if !group.is_empty() {
-        named(names::subdomain, group, &at.child("apiGroup"), errors);
+        validate_name(names::find_subdomain_errors, group, &at.child("apiGroup"), errors);
     }
 }
 
 pub(crate) fn attributes_class(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let class = text(spec, "volumeAttributesClassName");
+    let class = get_text(spec, "volumeAttributesClassName");
     if !class.is_empty() {
-        named(
-            names::subdomain,
+        validate_name(
+            names::find_subdomain_errors,
             class,
             &path.child("volumeAttributesClassName"),
             errors,
@@ -113,7 +113,7 @@ pub(crate) fn access_modes(spec: &Value, path: &FieldPath, errors: &mut Vec<Fiel
 /// The annotation that named a class before there was a field for it.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-fn requested(object: &Value) -> Option<Quantity> {
+fn requested_storage(object: &Value) -> Option<Quantity> {
     size(object.pointer("/spec/resources/requests/storage"))
 }
 
@@ -164,7 +164,7 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
                 map.remove("volumeAttributesClassName");
             }
             // Naming the volume is the binder's right.
-            if empty(before, "volumeName") {
+            if is_empty_field(before, "volumeName") {
                 map.remove("volumeName");
             }
             if from_note || from_nothing {
@@ -178,7 +178,7 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", detail));
     }
-    let (now, then) = (requested(value), requested(old));
+    let (now, then) = (requested_storage(value), requested_storage(old));
     let zero = Quantity::zero();
     if now.unwrap_or(zero) < then.unwrap_or(zero)
         && now.unwrap_or(zero) <= size(old.pointer("/status/capacity/storage")).unwrap_or(zero)
@@ -189,11 +189,11 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
             .child("storage");
         errors.push(FieldError::forbidden(at, "field can not be less than status.capacity"));
     }
-    immutable(spec, before, "volumeMode", &FieldPath::default(), errors);
+    validate_immutable(spec, before, "volumeMode", &FieldPath::default(), errors);
     let attributes = spec.get("volumeAttributesClassName");
     if attributes != before.get("volumeAttributesClassName")
         && old.pointer("/status/currentVolumeAttributesClassName").is_some()
-        && text(spec, "volumeAttributesClassName").is_empty()
+        && get_text(spec, "volumeAttributesClassName").is_empty()
     {
         let to = if attributes.is_none() { "nil" } else { "empty string" };
         let detail = format!("update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil");
@@ -204,7 +204,10 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
 
 /// Checks the status of a claim's volume.
 pub(super) fn claim_status(value: &Value, errors: &mut Vec<FieldError>) {
-    if value.pointer("/spec").is_none_or(|spec| empty(spec, "accessModes")) {
+    if value
+        .pointer("/spec")
+        .is_none_or(|spec| is_empty_field(spec, "accessModes"))
+    {
         errors.push(FieldError::required(FieldPath::new("Spec").child("accessModes"), ""));
     }
     let path = FieldPath::new("status");

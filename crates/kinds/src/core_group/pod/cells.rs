@@ -10,34 +10,38 @@ pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let state = PodState::of(object);
     let mut restarts = state.restarts.to_string();
     if state.restarts != 0 && !state.last_restart.is_empty() {
-        restarts = format!("{} ({} ago)", state.restarts, duration::since(&state.last_restart, now));
+        restarts = format!(
+            "{} ({} ago)",
+            state.restarts,
+            duration::format_since(&state.last_restart, now)
+        );
     }
-    let gates = cells::list(object, "/spec/readinessGates");
-    let conditions = cells::list(object, "/status/conditions");
+    let gates = cells::list_items(object, "/spec/readinessGates");
+    let conditions = cells::list_items(object, "/status/conditions");
     let open = gates.iter().filter(|gate| {
-        let wanted = cells::text(gate, "/conditionType");
+        let wanted = cells::get_text(gate, "/conditionType");
         conditions
             .iter()
-            .find(|one| cells::text(one, "/type") == wanted)
-            .is_some_and(|one| cells::text(one, "/status") == "True")
+            .find(|one| cells::get_text(one, "/type") == wanted)
+            .is_some_and(|one| cells::get_text(one, "/status") == "True")
     });
     let gates = if gates.is_empty() {
         cells::NONE.to_owned()
     } else {
         format!("{}/{}", open.count(), gates.len())
     };
-    let address = cells::list(object, "/status/podIPs")
+    let address = cells::list_items(object, "/status/podIPs")
         .first()
-        .map_or("", |address| cells::text(address, "/ip"));
+        .map_or("", |address| cells::get_text(address, "/ip"));
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         format!("{}/{}", state.ready, state.containers).into(),
         state.reason.into(),
         restarts.into(),
-        cells::age(object, now),
-        cells::or(address, cells::NONE).into(),
-        cells::or(cells::text(object, "/spec/nodeName"), cells::NONE).into(),
-        cells::or(cells::text(object, "/status/nominatedNodeName"), cells::NONE).into(),
+        cells::format_age(object, now),
+        cells::non_empty_or(address, cells::NONE).into(),
+        cells::non_empty_or(cells::get_text(object, "/spec/nodeName"), cells::NONE).into(),
+        cells::non_empty_or(cells::get_text(object, "/status/nominatedNodeName"), cells::NONE).into(),
         gates.into(),
     ]
 }
@@ -53,42 +57,41 @@ struct PodState {
 
 impl PodState {
     fn of(pod: &Value) -> Self {
-        let phase = cells::text(pod, "/status/phase");
-        let conditions = cells::list(pod, "/status/conditions");
+        let phase = cells::get_text(pod, "/status/phase");
+        let conditions = cells::list_items(pod, "/status/conditions");
         let mut state = Self {
             ready: 0,
-            containers: cells::list(pod, "/spec/containers").len(),
-            reason: cells::or(cells::text(pod, "/status/reason"), phase).to_owned(),
+            containers: cells::list_items(pod, "/spec/containers").len(),
+            reason: cells::non_empty_or(cells::get_text(pod, "/status/reason"), phase).to_owned(),
             restarts: 0,
             last_restart: String::new(),
         };
-        if conditions
-            .iter()
-            .any(|one| cells::text(one, "/type") == "PodScheduled" && cells::text(one, "/reason") == "SchedulingGated")
-        {
+        if conditions.iter().any(|one| {
+            cells::get_text(one, "/type") == "PodScheduled" && cells::get_text(one, "/reason") == "SchedulingGated"
+        }) {
             "SchedulingGated".clone_into(&mut state.reason);
         }
         let restartable = |name: &str| {
-            let found = cells::list(pod, "/spec/initContainers")
+            let found = cells::list_items(pod, "/spec/initContainers")
                 .iter()
-                .find(|one| cells::text(one, "/name") == name);
-            found.is_some_and(|one| cells::text(one, "/restartPolicy") == "Always")
+                .find(|one| cells::get_text(one, "/name") == name);
+            found.is_some_and(|one| cells::get_text(one, "/restartPolicy") == "Always")
         };
-        state.containers += cells::list(pod, "/spec/initContainers")
+        state.containers += cells::list_items(pod, "/spec/initContainers")
             .iter()
-            .filter(|one| cells::text(one, "/restartPolicy") == "Always")
+            .filter(|one| cells::get_text(one, "/restartPolicy") == "Always")
             .count();
         let mut sidecars = (0, String::new());
-        let initializing = state.initialize(pod, &restartable, &mut sidecars);
+        let initializing = state.read_init_containers(pod, &restartable, &mut sidecars);
         let initialized = conditions
             .iter()
-            .any(|one| cells::text(one, "/type") == "Initialized" && cells::text(one, "/status") == "True");
+            .any(|one| cells::get_text(one, "/type") == "Initialized" && cells::get_text(one, "/status") == "True");
         if !initializing || initialized {
             (state.restarts, state.last_restart) = sidecars;
             state.run(pod);
         }
-        if !cells::text(pod, "/metadata/deletionTimestamp").is_empty() {
-            if cells::text(pod, "/status/reason") == "NodeLost" {
+        if !cells::get_text(pod, "/metadata/deletionTimestamp").is_empty() {
+            if cells::get_text(pod, "/status/reason") == "NodeLost" {
                 "Unknown".clone_into(&mut state.reason);
             } else if !matches!(phase, "Failed" | "Succeeded") {
                 "Terminating".clone_into(&mut state.reason);
@@ -98,30 +101,38 @@ impl PodState {
     }
 
     /// Processes the init containers. Returns whether one of them has not finished.
-    fn initialize(&mut self, pod: &Value, restartable: &dyn Fn(&str) -> bool, sidecars: &mut (i64, String)) -> bool {
-        for (index, status) in cells::list(pod, "/status/initContainerStatuses").iter().enumerate() {
+    fn read_init_containers(
+        &mut self,
+        pod: &Value,
+        restartable: &dyn Fn(&str) -> bool,
+        sidecars: &mut (i64, String),
+    ) -> bool {
+        for (index, status) in cells::list_items(pod, "/status/initContainerStatuses")
+            .iter()
+            .enumerate()
+        {
             self.count_restarts(status);
-            let sidecar = restartable(cells::text(status, "/name"));
+            let sidecar = restartable(cells::get_text(status, "/name"));
             if sidecar {
-                sidecars.0 += cells::number(status, "/restartCount");
-                let finished = cells::text(status, "/lastState/terminated/finishedAt");
+                sidecars.0 += cells::get_number(status, "/restartCount");
+                let finished = cells::get_text(status, "/lastState/terminated/finishedAt");
                 if finished > sidecars.1.as_str() {
                     finished.clone_into(&mut sidecars.1);
                 }
             }
             let ended = status.pointer("/state/terminated");
-            if ended.is_some_and(|ended| cells::number(ended, "/exitCode") == 0) {
+            if ended.is_some_and(|ended| cells::get_number(ended, "/exitCode") == 0) {
                 continue;
             }
             if sidecar && status.get("started") == Some(&Value::Bool(true)) {
                 self.ready += usize::from(status.get("ready") == Some(&Value::Bool(true)));
                 continue;
             }
-            let waiting = cells::text(status, "/state/waiting/reason");
+            let waiting = cells::get_text(status, "/state/waiting/reason");
             self.reason = match ended {
-                Some(ended) => format!("Init:{}", ending(ended)),
+                Some(ended) => format!("Init:{}", format_exit(ended)),
                 None if !waiting.is_empty() && waiting != "PodInitializing" => format!("Init:{waiting}"),
-                None => format!("Init:{index}/{}", cells::list(pod, "/spec/initContainers").len()),
+                None => format!("Init:{index}/{}", cells::list_items(pod, "/spec/initContainers").len()),
             };
             return true;
         }
@@ -131,14 +142,14 @@ impl PodState {
     fn run(&mut self, pod: &Value) {
         let mut running = false;
         let mut error = String::new();
-        for status in cells::list(pod, "/status/containerStatuses").iter().rev() {
+        for status in cells::list_items(pod, "/status/containerStatuses").iter().rev() {
             self.count_restarts(status);
-            let waiting = cells::text(status, "/state/waiting/reason");
+            let waiting = cells::get_text(status, "/state/waiting/reason");
             if !waiting.is_empty() {
                 waiting.clone_into(&mut self.reason);
             } else if let Some(ended) = status.pointer("/state/terminated") {
-                self.reason = ending(ended);
-                if cells::number(ended, "/exitCode") != 0 {
+                self.reason = format_exit(ended);
+                if cells::get_number(ended, "/exitCode") != 0 {
                     error.clone_from(&self.reason);
                 }
             } else if status.get("ready") == Some(&Value::Bool(true)) && status.pointer("/state/running").is_some() {
@@ -147,9 +158,9 @@ impl PodState {
             }
         }
         if self.reason == "Completed" {
-            let ready = cells::list(pod, "/status/conditions")
+            let ready = cells::list_items(pod, "/status/conditions")
                 .iter()
-                .any(|one| cells::text(one, "/type") == "Ready" && cells::text(one, "/status") == "True");
+                .any(|one| cells::get_text(one, "/type") == "Ready" && cells::get_text(one, "/status") == "True");
             if running && ready {
                 "Running".clone_into(&mut self.reason);
             } else if !error.is_empty() {
@@ -161,18 +172,18 @@ impl PodState {
     }
 
     fn count_restarts(&mut self, status: &Value) {
-        self.restarts += cells::number(status, "/restartCount");
-        let finished = cells::text(status, "/lastState/terminated/finishedAt");
+        self.restarts += cells::get_number(status, "/restartCount");
+        let finished = cells::get_text(status, "/lastState/terminated/finishedAt");
         if finished > self.last_restart.as_str() {
             finished.clone_into(&mut self.last_restart);
         }
     }
 }
 
-fn ending(ended: &Value) -> String {
-    let reason = cells::text(ended, "/reason");
-    match (reason, cells::number(ended, "/signal")) {
-        ("", 0) => format!("ExitCode:{}", cells::number(ended, "/exitCode")),
+fn format_exit(ended: &Value) -> String {
+    let reason = cells::get_text(ended, "/reason");
+    match (reason, cells::get_number(ended, "/signal")) {
+        ("", 0) => format!("ExitCode:{}", cells::get_number(ended, "/exitCode")),
         ("", signal) => format!("Signal:{signal}"),
         _ => reason.to_owned(),
     }
@@ -180,7 +191,7 @@ fn ending(ended: &Value) -> String {
 
 /// Returns the condition with which kubectl can hide finished Pods.
 pub(super) fn row_condition(object: &Value) -> Option<Value> {
-    let (reason, message) = match cells::text(object, "/status/phase") {
+    let (reason, message) = match cells::get_text(object, "/status/phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
         _ => return None,

@@ -23,7 +23,7 @@ impl Counts {
 }
 
 /// Checks the counts of a kind that makes pods.
-pub(crate) fn counted(counts: &Counts, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_counts(counts: &Counts, value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (status, before) = (
         value.get("status").unwrap_or(&NOTHING),
         old.get("status").unwrap_or(&NOTHING),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::schema::defaults;
-use crate::schema::resources::of_containers;
+use crate::schema::resources::sum_container_resources;
 
 const HUGE_PAGES: &str = "hugepages-";
 
@@ -44,7 +44,7 @@ pub(super) fn fill_in(spec: &mut Map<String, Value>) {
 /// the Pod has limits, a missing request is that of its containers; without that, it equals the limit.
 fn whole_pod(spec: &mut Map<String, Value>) {
     let containers =
-        |spec: &Map<String, Value>, side: &str| of_containers(&Value::Object(spec.clone()), side).to_value();
+        |spec: &Map<String, Value>, side: &str| sum_container_resources(&Value::Object(spec.clone()), side).to_value();
     let part = |spec: &Map<String, Value>, side: &str| -> Map<String, Value> {
         let part = spec.get("resources").and_then(|resources| resources.get(side));
         part.and_then(Value::as_object).cloned().unwrap_or_default()

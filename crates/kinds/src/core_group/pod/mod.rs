@@ -15,7 +15,7 @@ pub(crate) mod warnings;
 use serde_json::{Value, json};
 
 use crate::kind::{Action, Generation, Kind, OwnersFirst, Request};
-use crate::object::{set_status, timestamp};
+use crate::object::{format_timestamp, set_status};
 use crate::schema::defaults;
 
 use quality::quality_of_service;
@@ -44,19 +44,19 @@ pub(super) static POD: Kind = Kind {
     unify: parts::agree_on_addresses,
     drop_disabled: |object, live| template::drop_disabled("/spec", object, live),
     prepare_create,
-    reset: parts::reset,
+    reset: parts::reset_foreign_fields,
     keep_from_status: parts::keep_from_status,
     defaults: |_, object| defaults::with_spec(object, defaulting::fill_in),
-    validate: validation::pod,
+    validate: validation::validate_pod,
     validate_create: validation::pod_create,
     validate_update: validation::pod_update,
-    validate_status: validation::status,
+    validate_status: validation::validate_status,
     validate_part: |new, live, subresource| {
         let part = subresource.filter(|name| matches!(*name, "ephemeralcontainers" | "resize"))?;
         Some(validation::part_update(new, live, part, quality_of_service))
     },
     warnings: |object, live| match live {
-        None => warnings::pod(object),
+        None => warnings::list_pod_warnings(object),
         Some(_) => Vec::new(),
     },
     cells: cells::show,
@@ -78,6 +78,6 @@ pub(super) static POD: Kind = Kind {
 fn prepare_create(request: &Request<'_>, pod: &mut Value) {
     let quality = quality_of_service(pod);
     set_status(pod, json!({"phase": "Pending", "qosClass": quality}));
-    template::prepare_pod(pod, &timestamp(request.now));
+    template::prepare_pod(pod, &format_timestamp(request.now));
     parts::app_armor(pod).into_iter().for_each(|text| (request.warn)(text));
 }

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 use crate::core_group::pod::validation as pods;
 use crate::core_group::pod::validation::ExtraVolumes;
 use crate::schema::validation::metadata::label_selector;
-use crate::schema::validation::{empty, internal, items, non_negative, text};
+use crate::schema::validation::{get_text, is_empty_field, list_items, non_negative, show_go_struct};
 use crate::schema::{FieldError, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 
 /// Numbers that may not be negative.
-pub(crate) fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_non_negative(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in fields {
         non_negative(value, field, path, errors);
     }
@@ -32,11 +32,11 @@ pub(crate) fn shown_update(rolling: &Value, parts: &[(&str, &str, Value)]) -> Sh
         .iter()
         .map(|(go, field, default)| (*go, rolling.get(*field).unwrap_or(default)))
         .collect();
-    internal(&parts)
+    show_go_struct(&parts)
 }
 
 /// Returns the fields of a rolling update that are numbers of Pods.
-pub(crate) fn in_numbers() -> [(&'static str, &'static str, Value); 2] {
+pub(crate) fn list_rolling_update_fields() -> [(&'static str, &'static str, Value); 2] {
     [
         ("MaxUnavailable", "maxUnavailable", json!(0)),
         ("MaxSurge", "maxSurge", json!(0)),
@@ -70,7 +70,7 @@ pub(crate) fn int_or_percent(value: &Value, field: &str, path: &FieldPath, error
 }
 
 /// Checks that a percentage is at most 100.
-pub(crate) fn at_most_all(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_percentage(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(Value::String(percent)) = value.get(field)
         && percent
             .strip_suffix('%')
@@ -101,7 +101,7 @@ pub(crate) fn selected_template(
         None => {
             errors.push(FieldError::required(at_selector, ""));
             // No selector selects nothing.
-            mismatch(template, &at, errors);
+            report_selector_mismatch(template, &at, errors);
         }
         Some(selector) => {
             let before = errors.len();
@@ -116,25 +116,25 @@ pub(crate) fn selected_template(
                 };
                 errors.push(FieldError::invalid(at_selector, shown_selector(selector), detail));
                 if word == "statefulset" {
-                    lasting(template, owner, &at, errors);
+                    validate_endless_template(template, owner, &at, errors);
                 }
                 return;
             }
-            if !selects(selector, template.pointer("/metadata/labels").unwrap_or(&NOTHING)) {
-                mismatch(template, &at, errors);
+            if !selects_labels(selector, template.pointer("/metadata/labels").unwrap_or(&NOTHING)) {
+                report_selector_mismatch(template, &at, errors);
             }
         }
     }
-    pods::template(template, extra, &at, errors);
+    pods::validate_template(template, extra, &at, errors);
     if word == "statefulset" {
         // The metadata is checked twice, as in the real server.
         pods::template_metadata(template, &at, errors);
     }
-    lasting(template, owner, &at, errors);
+    validate_endless_template(template, owner, &at, errors);
 }
 
 pub(crate) fn empty_selector(selector: &Value, word: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    if empty(selector, "matchLabels") && empty(selector, "matchExpressions") {
+    if is_empty_field(selector, "matchLabels") && is_empty_field(selector, "matchExpressions") {
         let detail = format!("empty selector is invalid for {word}");
         errors.push(FieldError::invalid(at, shown_selector(selector), detail));
     }
@@ -144,10 +144,10 @@ pub(crate) fn empty_selector(selector: &Value, word: &str, at: &FieldPath, error
 pub(crate) fn shown_selector(selector: &Value) -> Shown {
     let parts = ["matchLabels", "matchExpressions"].into_iter();
     let parts: Vec<(&str, &Value)> = parts
-        .filter(|part| !empty(selector, part))
+        .filter(|part| !is_empty_field(selector, part))
         .filter_map(|part| Some((part, selector.get(part)?)))
         .collect();
-    internal(&parts)
+    show_go_struct(&parts)
 }
 
 /// Checks that the selector stays unchanged.
@@ -159,13 +159,13 @@ pub(crate) fn fixed_selector(spec: &Value, before: &Value, path: &FieldPath, err
 }
 
 /// Checks a template of a controller whose Pods run without end.
-pub(crate) fn lasting(template: &Value, owner: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_endless_template(template: &Value, owner: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let inner = template.get("spec").unwrap_or(&NOTHING);
     let at = at.child("spec");
-    if text(inner, "restartPolicy") != "Always" {
+    if get_text(inner, "restartPolicy") != "Always" {
         errors.push(FieldError::not_supported(
             at.child("restartPolicy"),
-            text(inner, "restartPolicy"),
+            get_text(inner, "restartPolicy"),
             &["Always"],
         ));
     }
@@ -176,7 +176,7 @@ pub(crate) fn lasting(template: &Value, owner: &str, at: &FieldPath, errors: &mu
 }
 
 /// Reports that a selector does not match the Pods of its own template.
-pub(crate) fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn report_selector_mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
     let at = at.child("metadata").child("labels");
     errors.push(FieldError::invalid(
@@ -187,19 +187,19 @@ pub(crate) fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldE
 }
 
 /// Returns whether labels have all of these.
-pub(crate) fn have(labels: &Value, wanted: Option<&Map<String, Value>>) -> bool {
+pub(crate) fn have_labels(labels: &Value, wanted: Option<&Map<String, Value>>) -> bool {
     let mut wanted = wanted.into_iter().flatten();
     wanted.all(|(key, value)| labels.get(key).and_then(Value::as_str) == value.as_str())
 }
 
 /// Returns whether a label selector selects labels.
-pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+pub(crate) fn selects_labels(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
-    have(labels, selector.get("matchLabels").and_then(Value::as_object))
-        && items(selector, "matchExpressions", &FieldPath::default()).all(|(expression, at)| {
-            let found = label(text(expression, "key"));
-            let listed = items(expression, "values", &at).any(|(value, _)| value.as_str() == found);
-            match text(expression, "operator") {
+    have_labels(labels, selector.get("matchLabels").and_then(Value::as_object))
+        && list_items(selector, "matchExpressions", &FieldPath::default()).all(|(expression, at)| {
+            let found = label(get_text(expression, "key"));
+            let listed = list_items(expression, "values", &at).any(|(value, _)| value.as_str() == found);
+            match get_text(expression, "operator") {
                 "In" => found.is_some() && listed,
                 "NotIn" => found.is_none() || !listed,
                 "Exists" => found.is_some(),

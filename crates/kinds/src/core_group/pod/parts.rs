@@ -10,7 +10,7 @@ use crate::object::ObjectExt;
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
 /// Restores the fields that this endpoint does not write; `None` for other endpoints.
-pub(super) fn reset(subresource: Option<&str>, live: &Value, new: &Value) -> Option<Value> {
+pub(super) fn reset_foreign_fields(subresource: Option<&str>, live: &Value, new: &Value) -> Option<Value> {
     let mut result = live.clone();
     match new.metadata().and_then(|metadata| metadata.get("managedFields")) {
         Some(managed) => result.set_meta("managedFields", managed.clone()),
@@ -32,17 +32,17 @@ pub(super) fn reset(subresource: Option<&str>, live: &Value, new: &Value) -> Opt
         Some("resize") => {
             if CONTAINERS
                 .iter()
-                .any(|list| items(live, list).len() != items(new, list).len())
+                .any(|list| list_items(live, list).len() != list_items(new, list).len())
             {
                 // A request that adds or removes containers stays as sent, so that the validation refuses it.
                 return Some(new.clone());
             }
             put("resources");
             for list in CONTAINERS {
-                if !items(live, list).is_empty() {
+                if !list_items(live, list).is_empty() {
                     spec.insert(
                         list.to_owned(),
-                        Value::Array(resized(items(live, list), items(new, list))),
+                        Value::Array(resize_containers(list_items(live, list), list_items(new, list))),
                     );
                 }
             }
@@ -52,7 +52,7 @@ pub(super) fn reset(subresource: Option<&str>, live: &Value, new: &Value) -> Opt
     Some(result)
 }
 
-fn items<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
+fn list_items<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
     let list = pod
         .get("spec")
         .and_then(|spec| spec.get(list))
@@ -61,7 +61,7 @@ fn items<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
 }
 
 /// Returns the containers with the resources that were sent; as sent, if those are others or in another order.
-fn resized(live: &[Value], new: &[Value]) -> Vec<Value> {
+fn resize_containers(live: &[Value], new: &[Value]) -> Vec<Value> {
     let same = live
         .iter()
         .zip(new)
@@ -157,13 +157,13 @@ pub(super) fn agree_on_addresses(pod: &mut Value) {
 
 /// Converts AppArmor profiles in annotations, the old form, into fields. Returns the warnings about them.
 pub(super) fn app_armor(pod: &mut Value) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     if pod.pointer("/spec/os/name").and_then(Value::as_str) == Some("windows") {
-        return told;
+        return warnings;
     }
     let annotations = pod.metadata().and_then(|metadata| metadata.get("annotations")).cloned();
     let Some(annotations) = annotations.as_ref().and_then(Value::as_object) else {
-        return told;
+        return warnings;
     };
     let of_pod = pod.pointer("/spec/securityContext/appArmorProfile").cloned();
     for list in ["initContainers", "containers", "ephemeralContainers"] {
@@ -186,7 +186,7 @@ pub(super) fn app_armor(pod: &mut Value) -> Vec<String> {
             // A container has the profile of its Pod even if its own field is empty.
             let own = profile.filter(|profile| Some(profile) != of_pod.as_ref());
             if !readable || own.is_some() {
-                told.push(format!(
+                warnings.push(format!(
                     "metadata.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
                 ));
             }
@@ -198,5 +198,5 @@ pub(super) fn app_armor(pod: &mut Value) -> Vec<String> {
             }
         }
     }
-    told
+    warnings
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::warnings as told;
+use super::warnings as pod_warnings;
 use crate::schema::FieldPath;
 
 /// The usual place of a Pod template.
@@ -52,11 +52,11 @@ pub(crate) fn warnings_at(object: &Value, at: &str) -> Vec<String> {
         .split('/')
         .skip(1)
         .fold(FieldPath::default(), |path, field| path.child(field));
-    told::template(template, &path)
+    pod_warnings::list_template_warnings(template, &path)
 }
 
 /// Returns the warnings about the template at the usual place.
-pub(crate) fn warnings(object: &Value) -> Vec<String> {
+pub(crate) fn list_warnings(object: &Value) -> Vec<String> {
     warnings_at(object, AT)
 }
 
@@ -65,10 +65,10 @@ pub(crate) fn warnings_of_changed_generation(object: &Value, live: Option<&Value
     if has_same_generation(object, live) {
         return Vec::new();
     }
-    warnings(object)
+    list_warnings(object)
 }
 
-fn objects<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+fn list_objects_mut<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
     let list = spec.get_mut(list).and_then(Value::as_array_mut);
     list.into_iter().flatten().filter_map(Value::as_object_mut)
 }
@@ -82,7 +82,7 @@ fn has_stop_signal(spec: &Value) -> bool {
         .any(|container| container.pointer("/lifecycle/stopSignal").is_some())
 }
 
-fn projects(spec: &Value, source: &str) -> bool {
+fn has_projected_source(spec: &Value, source: &str) -> bool {
     let volumes = spec.get("volumes").and_then(Value::as_array);
     let sources = volumes
         .into_iter()
@@ -94,7 +94,7 @@ fn projects(spec: &Value, source: &str) -> bool {
 fn drop_from_spec(spec: &mut Value, live: &Value) {
     if !has_stop_signal(live) {
         for list in CONTAINERS {
-            for container in objects(spec, list) {
+            for container in list_objects_mut(spec, list) {
                 if let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut)
                     && lifecycle.remove("stopSignal").is_some()
                     && lifecycle.is_empty()
@@ -105,12 +105,12 @@ fn drop_from_spec(spec: &mut Value, live: &Value) {
         }
     }
     for source in ["clusterTrustBundle", "podCertificate"] {
-        if projects(live, source) {
+        if has_projected_source(live, source) {
             continue;
         }
-        for volume in objects(spec, "volumes") {
+        for volume in list_objects_mut(spec, "volumes") {
             if let Some(projected) = volume.get_mut("projected") {
-                for found in objects(projected, "sources") {
+                for found in list_objects_mut(projected, "sources") {
                     found.remove(source);
                 }
             }
@@ -130,15 +130,16 @@ pub(super) fn prepare_pod(pod: &mut Value, now: &str) {
         let Some(affinity) = pod.pointer_mut(&format!("/spec/affinity/{kind}")) else {
             continue;
         };
-        for weighted in objects(affinity, "preferredDuringSchedulingIgnoredDuringExecution") {
+        for weighted in list_objects_mut(affinity, "preferredDuringSchedulingIgnoredDuringExecution") {
             if let Some(term) = weighted.get_mut("podAffinityTerm").and_then(Value::as_object_mut) {
                 fill_in(term, &labels);
             }
         }
-        objects(affinity, "requiredDuringSchedulingIgnoredDuringExecution").for_each(|term| fill_in(term, &labels));
+        list_objects_mut(affinity, "requiredDuringSchedulingIgnoredDuringExecution")
+            .for_each(|term| fill_in(term, &labels));
     }
     if let Some(spec) = pod.get_mut("spec") {
-        objects(spec, "topologySpreadConstraints").for_each(|constraint| fill_in(constraint, &labels));
+        list_objects_mut(spec, "topologySpreadConstraints").for_each(|constraint| fill_in(constraint, &labels));
     }
     let gates = pod.pointer("/spec/schedulingGates").and_then(Value::as_array);
     if gates.is_some_and(|gates| !gates.is_empty())

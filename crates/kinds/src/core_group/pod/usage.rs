@@ -7,15 +7,15 @@ use serde_json::Value;
 use super::quality_of_service;
 use crate::kind::{IsNamed, Usage};
 use crate::schema::quantity::Quantity;
-use crate::schema::resources::{Resources, list, of_pod};
+use crate::schema::resources::{Resources, list, sum_pod_resources};
 
 /// The rules of quotas for Pods.
 pub(super) const USAGE: Usage = Usage {
     is_charged: |subresource| matches!(subresource, None | Some("resize")),
     // A change to or from a terminating Pod puts it under other quotas, so it is charged again. Other changes are not charged.
     is_charged_anew: |subresource, old, new| subresource.is_some() || is_terminating(old) != is_terminating(new),
-    counts,
-    add,
+    counts: is_counted,
+    add: add_usage,
     check,
     is_in_scope,
 };
@@ -32,7 +32,7 @@ const REQUIRED: [&str; 6] = [
     "requests.memory",
 ];
 
-fn counts(name: &str) -> bool {
+fn is_counted(name: &str) -> bool {
     let bare = name.strip_prefix("requests.").unwrap_or(name);
     let compute = COMPUTE.contains(&bare) || name.strip_prefix("limits.").is_some_and(|name| COMPUTE.contains(&name));
     compute || bare.starts_with("hugepages-") || is_extended(name)
@@ -44,10 +44,13 @@ fn is_extended(name: &str) -> bool {
         .is_some_and(|name| name.contains('/') && !name.contains("kubernetes.io/"))
 }
 
-fn add(pod: &Value, used: &mut Resources) {
+fn add_usage(pod: &Value, used: &mut Resources) {
     if !has_ended(pod) {
         used.set("pods", Quantity::whole(1));
-        used.add(&compute(&of_pod(pod, "requests"), &of_pod(pod, "limits")));
+        used.add(&name_for_quotas(
+            &sum_pod_resources(pod, "requests"),
+            &sum_pod_resources(pod, "limits"),
+        ));
     }
 }
 
@@ -61,7 +64,7 @@ fn has_ended(pod: &Value) -> bool {
 }
 
 /// Requests and limits under the names that quotas have for them.
-fn compute(requests: &Resources, limits: &Resources) -> Resources {
+fn name_for_quotas(requests: &Resources, limits: &Resources) -> Resources {
     let mut used = Resources::default();
     for (name, amount) in &requests.0 {
         if COMPUTE.contains(&name.as_str()) || name.starts_with("hugepages-") {
@@ -89,9 +92,9 @@ fn check(restricted: &Resources, pod: &Value) -> Result<(), String> {
     let containers = list(pod, "/spec/containers").iter();
     for container in containers.chain(list(pod, "/spec/initContainers")) {
         let side = |side: &str| Resources::read(container.pointer(&format!("/resources/{side}")));
-        let said = compute(&side("requests"), &side("limits"));
+        let computed = name_for_quotas(&side("requests"), &side("limits"));
         for name in REQUIRED {
-            if restricted.get(name).is_some() && said.get(name).is_none() {
+            if restricted.get(name).is_some() && computed.get(name).is_none() {
                 let container = container.get("name").and_then(Value::as_str).unwrap_or_default();
                 missing.entry(name).or_default().insert(container);
             }

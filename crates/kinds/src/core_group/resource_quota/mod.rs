@@ -12,7 +12,7 @@ use crate::table::cells;
 pub(super) static RESOURCE_QUOTA: Kind = Kind {
     is_answered_when_deleted: true,
     initial_status: Some(|| json!({})),
-    validate: validation::quota,
+    validate: validation::validate_quota,
     validate_update: validation::quota_update,
     validate_status: |value, _, errors| validation::quota_status(value, errors),
     cells: show,
@@ -41,11 +41,11 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
             requests.push(part)
         }
     }
-    let name = cells::text(object, "/metadata/name").into();
+    let name = cells::get_text(object, "/metadata/name").into();
     vec![
         name,
         requests.join(", ").into(),
         limits.join(", ").into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::core_group::amounts::{amounts, is_counted, is_extended, resource_name};
+use crate::core_group::amounts::{is_counted, is_extended, parse_amounts, resource_name};
 use crate::schema::quantity::Quantity;
-use crate::schema::validation::{items, text};
+use crate::schema::validation::{get_text, list_items};
 use crate::schema::{FieldError, FieldPath};
 
 /// The resources that only have whole amounts.
@@ -42,11 +42,11 @@ const SCOPES: [&str; 7] = [
 const CONFLICTING: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
 /// Checks a ResourceQuota.
-pub(super) fn quota(value: &Value, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_quota(value: &Value, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let spec = value.get("spec").unwrap_or(&NOTHING);
-    counts(spec, "hard", &FieldPath::new("spec"), errors);
-    let hard = amounts(spec, "hard");
+    validate_counts(spec, "hard", &FieldPath::new("spec"), errors);
+    let hard = parse_amounts(spec, "hard");
     let scopes: Vec<&str> = spec
         .get("scopes")
         .and_then(Value::as_array)
@@ -61,7 +61,7 @@ pub(super) fn quota(value: &Value, errors: &mut Vec<FieldError>) {
             fault("unsupported scope");
         }
         for name in hard.keys().filter(|name| is_counted(name)) {
-            if !applies(scope, name) {
+            if !scope_applies(scope, name) {
                 fault("unsupported scope applied to resource");
             }
         }
@@ -78,8 +78,8 @@ pub(super) fn quota(value: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks the names and amounts that a quota counts.
-fn counts(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    for (name, amount) in amounts(value, field) {
+fn validate_counts(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (name, amount) in parse_amounts(value, field) {
         let path = path.child(field).key(&name);
         resource_name(&name, &path, errors);
         if !name.contains('/') && !is_counted(&name) {
@@ -102,7 +102,7 @@ fn counts(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldEr
     }
 }
 
-fn applies(scope: &str, name: &str) -> bool {
+fn scope_applies(scope: &str, name: &str) -> bool {
     match scope {
         "BestEffort" => name == "pods",
         "VolumeAttributesClass" => matches!(name, "persistentvolumeclaims" | "requests.storage"),
@@ -114,8 +114,8 @@ fn applies(scope: &str, name: &str) -> bool {
 fn scope_selector(selector: &Value, hard: &BTreeMap<String, Quantity>, scopes: &[&str], errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec").child("scopeSelector").child("matchExpressions");
     let mut named = BTreeSet::new();
-    for (requirement, _) in items(selector, "matchExpressions", &FieldPath::default()) {
-        let (scope, operator) = (text(requirement, "scopeName"), text(requirement, "operator"));
+    for (requirement, _) in list_items(selector, "matchExpressions", &FieldPath::default()) {
+        let (scope, operator) = (get_text(requirement, "scopeName"), get_text(requirement, "operator"));
         let values = requirement
             .get("values")
             .and_then(Value::as_array)
@@ -125,7 +125,7 @@ fn scope_selector(selector: &Value, hard: &BTreeMap<String, Quantity>, scopes: &
             errors.push(FieldError::invalid(path.child("scopeName"), scope, "unsupported scope"));
         }
         for name in hard.keys().filter(|name| is_counted(name)) {
-            if !applies(scope, name) {
+            if !scope_applies(scope, name) {
                 errors.push(FieldError::invalid(
                     &path,
                     selector.clone(),
@@ -190,7 +190,7 @@ pub(super) fn quota_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
 pub(super) fn quota_status(value: &Value, errors: &mut Vec<FieldError>) {
     if let Some(status) = value.get("status") {
         for field in ["hard", "used"] {
-            counts(status, field, &FieldPath::new("status"), errors);
+            validate_counts(status, field, &FieldPath::new("status"), errors);
         }
     }
 }

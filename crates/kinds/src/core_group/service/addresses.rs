@@ -13,7 +13,7 @@ fn needs_address(object: &Value) -> bool {
     object.pointer("/spec/type").and_then(Value::as_str) != Some("ExternalName")
 }
 
-fn address(object: &Value) -> &str {
+fn cluster_ip(object: &Value) -> &str {
     object
         .pointer("/spec/clusterIP")
         .and_then(Value::as_str)
@@ -26,8 +26,8 @@ pub(super) fn prepare_create(request: &Request<'_>, object: &mut Value) {
         return;
     }
     set_status(object, json!({"loadBalancer": {}}));
-    normalize(object, None);
-    allocate(request, object, None);
+    normalize_addresses(object, None);
+    allocate_addresses(request, object, None);
 }
 
 pub(super) fn prepare_update(request: &Request<'_>, live: &Value, new: &mut Value) {
@@ -41,28 +41,28 @@ pub(super) fn prepare_update(request: &Request<'_>, live: &Value, new: &mut Valu
     }
     // An apply without an address keeps the address of the live Service.
     if needs_address(live) && needs_address(new) {
-        keep(live, new, "clusterIP");
-        keep(live, new, "clusterIPs");
+        keep_field(live, new, "clusterIP");
+        keep_field(live, new, "clusterIPs");
     }
-    node_ports::keep(live, new);
-    normalize(new, Some(live));
+    node_ports::keep_node_ports(live, new);
+    normalize_addresses(new, Some(live));
     drop_what_the_type_had(live, new);
     if needs_address(live) && needs_address(new) {
-        keep(live, new, "ipFamilyPolicy");
+        keep_field(live, new, "ipFamilyPolicy");
     }
-    allocate(request, new, Some(live));
+    allocate_addresses(request, new, Some(live));
 }
 
-fn field<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
+fn spec_field<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
     object.get("spec")?.get(key)
 }
 
 /// Copies a field of the live Service if the new one does not set it.
-fn keep(live: &Value, new: &mut Value, key: &str) {
-    let said = field(new, key).is_some_and(|value| {
+fn keep_field(live: &Value, new: &mut Value, key: &str) {
+    let is_set = spec_field(new, key).is_some_and(|value| {
         value.as_str().is_some_and(|text| !text.is_empty()) || value.as_array().is_some_and(|list| !list.is_empty())
     });
-    if let (false, Some(kept)) = (said, field(live, key)) {
+    if let (false, Some(kept)) = (is_set, spec_field(live, key)) {
         set(new, key, kept.clone());
     }
 }
@@ -74,10 +74,10 @@ fn set(object: &mut Value, key: &str, value: Value) {
 }
 
 /// Makes `clusterIP` and `clusterIPs` agree, if the request changed only one of them.
-fn normalize(new: &mut Value, live: Option<&Value>) {
-    let one = address(new).to_owned();
+fn normalize_addresses(new: &mut Value, live: Option<&Value>) {
+    let one = cluster_ip(new).to_owned();
     let all = |object: &Value| {
-        let list = field(object, "clusterIPs").and_then(Value::as_array).cloned();
+        let list = spec_field(object, "clusterIPs").and_then(Value::as_array).cloned();
         list.unwrap_or_default()
     };
     let Some(live) = live else {
@@ -86,7 +86,7 @@ fn normalize(new: &mut Value, live: Option<&Value>) {
         }
         return;
     };
-    if address(live) != one && all(live) == all(new) {
+    if cluster_ip(live) != one && all(live) == all(new) {
         if !one.is_empty() {
             set(new, "clusterIPs", json!([one]));
         } else if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
@@ -113,7 +113,9 @@ fn drop_what_the_type_had(live: &Value, new: &mut Value) {
     let balanced = |object: &Value| is_of_type(object, &["LoadBalancer"]);
     let loses_address = needs_address(live) && !needs_address(new);
     let addresses = ["clusterIP", "clusterIPs"];
-    let same_addresses = addresses.iter().all(|key| field(live, key) == field(new, key));
+    let same_addresses = addresses
+        .iter()
+        .all(|key| spec_field(live, key) == spec_field(new, key));
     let rules: [(bool, &[&str]); 4] = [
         (loses_address && same_addresses, &addresses),
         (loses_address, &of_addresses),
@@ -140,62 +142,62 @@ fn drop_what_the_type_had(live: &Value, new: &mut Value) {
 }
 
 /// Chooses values for fields that are not set. A Service with invalid values gets nothing.
-fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
+fn allocate_addresses(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
     if !needs_address(object) {
-        node_ports::allocate(request, object, live);
+        node_ports::allocate_node_ports(request, object, live);
         return;
     }
-    let selects = field(object, "selector")
+    let selects = spec_field(object, "selector")
         .and_then(Value::as_object)
         .is_some_and(|map| !map.is_empty());
-    let headless = address(object) == "None";
+    let headless = cluster_ip(object) == "None";
     // A headless Service without a selector has manual endpoints, which may be of every family.
     let unselected = headless && !selects;
-    if field(object, "ipFamilyPolicy").is_none() {
+    if spec_field(object, "ipFamilyPolicy").is_none() {
         let policy = if unselected { "RequireDualStack" } else { "SingleStack" };
         set(object, "ipFamilyPolicy", json!(policy));
     }
     // A change to a single family releases the other family, unless the request changes the lists too.
-    if field(object, "ipFamilyPolicy") == Some(&json!("SingleStack"))
+    if spec_field(object, "ipFamilyPolicy") == Some(&json!("SingleStack"))
         && let Some(live) = live
     {
         for key in ["clusterIPs", "ipFamilies"] {
-            if field(object, key) == field(live, key)
+            if spec_field(object, key) == spec_field(live, key)
                 && let Some(Value::Array(list)) = object.get_mut("spec").and_then(|spec| spec.get_mut(key))
             {
                 list.truncate(1);
             }
         }
     }
-    if !families(object, live).is_empty() {
+    if !find_family_errors(object, live).is_empty() {
         return;
     }
-    if field(object, "ipFamilies")
+    if spec_field(object, "ipFamilies")
         .and_then(Value::as_array)
         .is_none_or(Vec::is_empty)
     {
         set(object, "ipFamilies", json!(["IPv4"]));
     }
     if unselected
-        && field(object, "ipFamilyPolicy") != Some(&json!("SingleStack"))
-        && let Some(list) = field(object, "ipFamilies").and_then(Value::as_array)
+        && spec_field(object, "ipFamilyPolicy") != Some(&json!("SingleStack"))
+        && let Some(list) = spec_field(object, "ipFamilies").and_then(Value::as_array)
         && let [only] = list.as_slice()
     {
         let other = if only == "IPv4" { "IPv6" } else { "IPv4" };
         set(object, "ipFamilies", json!([only, other]));
     }
-    if address(object).is_empty()
+    if cluster_ip(object).is_empty()
         && let Some(chosen) = free_address(request)
     {
         set(object, "clusterIP", json!(chosen));
         set(object, "clusterIPs", json!([chosen]));
     }
-    node_ports::allocate(request, object, live);
+    node_ports::allocate_node_ports(request, object, live);
 }
 
 /// Returns the errors in the address families; this server has one family. If the first group of checks finds errors, the others do not
 /// run.
-fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
+fn find_family_errors(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     if !needs_address(object) {
         return Vec::new();
     }
@@ -204,10 +206,10 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
         return errors;
     }
     let texts = |key: &str| -> Vec<&str> {
-        let list = field(object, key).and_then(Value::as_array);
+        let list = spec_field(object, key).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(Value::as_str).collect()
     };
-    let policy = field(object, "ipFamilyPolicy")
+    let policy = spec_field(object, "ipFamilyPolicy")
         .and_then(Value::as_str)
         .unwrap_or_default();
     let wrong_policy = |detail: &str| FieldError::invalid("spec.ipFamilyPolicy", policy, detail);
@@ -222,7 +224,7 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
         }
     }
     let before = |key: &str| {
-        let list = live.and_then(|live| field(live, key)).and_then(Value::as_array);
+        let list = live.and_then(|live| spec_field(live, key)).and_then(Value::as_array);
         list.map_or(0, Vec::len)
     };
     for (key, list, what) in [
@@ -235,7 +237,7 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
             )));
         }
     }
-    let headless = address(object) == "None";
+    let headless = cluster_ip(object) == "None";
     for (index, address) in addresses.iter().enumerate().skip(families.len()) {
         if !headless && address.contains(':') {
             let at = format!("spec.clusterIPs[{index}]");
@@ -243,7 +245,7 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
             errors.push(FieldError::invalid(at, json!(addresses), detail));
         }
     }
-    let selects = field(object, "selector")
+    let selects = spec_field(object, "selector")
         .and_then(Value::as_object)
         .is_some_and(|map| !map.is_empty());
     if !errors.is_empty() || (headless && !selects) {
@@ -290,27 +292,27 @@ pub(super) fn random_below(request: &Request<'_>, end: i64) -> i64 {
 }
 
 /// Returns the errors in the address of a Service without a name.
-pub(super) fn nobodys_address(object: &Value) -> Vec<FieldError> {
-    let faults = families(object, None);
-    if !faults.is_empty() || !needs_address(object) || address(object) == "None" {
+pub(super) fn find_unnamed_address_errors(object: &Value) -> Vec<FieldError> {
+    let faults = find_family_errors(object, None);
+    if !faults.is_empty() || !needs_address(object) || cluster_ip(object) == "None" {
         return faults;
     }
     let detail = format!(
         "failed to allocate IP: IPAddress.networking.k8s.io {:?} is invalid: spec.parentRef.name: Required value",
-        address(object)
+        cluster_ip(object)
     );
     vec![FieldError::invalid("spec.clusterIPs", json!([""]), detail)]
 }
 
 /// Returns the errors in allocated values. They come before all others, because no other check runs until these values are valid.
 pub(super) fn check(request: &Request<'_>, object: &Value, live: Option<&Value>) -> Vec<FieldError> {
-    let errors = families(object, live);
+    let errors = find_family_errors(object, live);
     if !errors.is_empty() {
         return errors;
     }
     let given_out = live.is_none_or(|live| !needs_address(live));
     if given_out && needs_address(object) {
-        let errors = given_address(request, address(object));
+        let errors = given_address(request, cluster_ip(object));
         if !errors.is_empty() {
             return errors;
         }

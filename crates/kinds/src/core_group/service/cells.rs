@@ -6,39 +6,45 @@ use serde_json::Value;
 use crate::table::cells;
 
 pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let kind = cells::text(object, "/spec/type");
-    let external = cells::joined(object, "/spec/externalIPs");
+    let kind = cells::get_text(object, "/spec/type");
+    let external = cells::join_texts(object, "/spec/externalIPs");
     let external = match kind {
-        "ClusterIP" | "NodePort" => cells::or(&external, cells::NONE).to_owned(),
+        "ClusterIP" | "NodePort" => cells::non_empty_or(&external, cells::NONE).to_owned(),
         "LoadBalancer" => {
-            let both: Vec<String> = [cells::balancer(object), external]
+            let both: Vec<String> = [cells::format_load_balancer(object), external]
                 .into_iter()
                 .filter(|part| !part.is_empty())
                 .collect();
-            cells::or(&both.join(","), "<pending>").to_owned()
+            cells::non_empty_or(&both.join(","), "<pending>").to_owned()
         }
-        "ExternalName" => cells::text(object, "/spec/externalName").to_owned(),
+        "ExternalName" => cells::get_text(object, "/spec/externalName").to_owned(),
         _ => "<unknown>".to_owned(),
     };
-    let ports: Vec<String> = cells::list(object, "/spec/ports")
+    let ports: Vec<String> = cells::list_items(object, "/spec/ports")
         .iter()
-        .map(|port| match cells::number(port, "/nodePort") {
-            0 => format!("{}/{}", cells::number(port, "/port"), cells::text(port, "/protocol")),
+        .map(|port| match cells::get_number(port, "/nodePort") {
+            0 => format!(
+                "{}/{}",
+                cells::get_number(port, "/port"),
+                cells::get_text(port, "/protocol")
+            ),
             node => format!(
                 "{}:{node}/{}",
-                cells::number(port, "/port"),
-                cells::text(port, "/protocol")
+                cells::get_number(port, "/port"),
+                cells::get_text(port, "/protocol")
             ),
         })
         .collect();
-    let internal = cells::list(object, "/spec/clusterIPs").first().and_then(Value::as_str);
+    let internal = cells::list_items(object, "/spec/clusterIPs")
+        .first()
+        .and_then(Value::as_str);
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         kind.into(),
         internal.unwrap_or(cells::NONE).into(),
         external.into(),
-        cells::or(&ports.join(","), cells::NONE).into(),
-        cells::age(object, now),
-        cells::labels(object, "/spec/selector").into(),
+        cells::non_empty_or(&ports.join(","), cells::NONE).into(),
+        cells::format_age(object, now),
+        cells::format_labels(object, "/spec/selector").into(),
     ]
 }

@@ -6,9 +6,9 @@ use crate::schema::defaults;
 
 pub(super) fn fill_in(spec: &mut Map<String, Value>) {
     defaults::set(spec, "sessionAffinity", "None");
-    if defaults::text(spec, "sessionAffinity") == "None" {
+    if defaults::get_text(spec, "sessionAffinity") == "None" {
         spec.remove("sessionAffinityConfig");
-    } else if defaults::text(spec, "sessionAffinity") == "ClientIP"
+    } else if defaults::get_text(spec, "sessionAffinity") == "ClientIP"
         && spec
             .get("sessionAffinityConfig")
             .and_then(|config| config.pointer("/clientIP/timeoutSeconds"))
@@ -38,7 +38,7 @@ pub(super) fn fill_in(spec: &mut Map<String, Value>) {
             port.insert("targetPort".into(), number);
         }
     }
-    let kind = defaults::text(spec, "type").to_owned();
+    let kind = defaults::get_text(spec, "type").to_owned();
     let external_ips = !defaults::is_empty(spec, "externalIPs") && kind == "ClusterIP";
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer") || external_ips {
         defaults::set(spec, "externalTrafficPolicy", "Cluster");
@@ -58,7 +58,7 @@ pub(super) fn balancer_modes(service: &mut Map<String, Value>) {
         .get_mut("status")
         .and_then(|status| status.pointer_mut("/loadBalancer/ingress")?.as_array_mut());
     for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
-        if balanced && !defaults::text(entry, "ip").is_empty() {
+        if balanced && !defaults::get_text(entry, "ip").is_empty() {
             defaults::set(entry, "ipMode", "VIP");
         }
     }

@@ -16,7 +16,7 @@ use crate::object::ObjectExt;
 use crate::schema::validation::names::NameRule;
 use crate::schema::{FieldError, defaults};
 
-use addresses::{check, nobodys_address};
+use addresses::{check, find_unnamed_address_errors};
 
 /// Services.
 pub(super) static SERVICE: Kind = Kind {
@@ -37,10 +37,10 @@ pub(super) static SERVICE: Kind = Kind {
         defaults::with_spec(object, defaulting::fill_in);
         defaulting::balancer_modes(object);
     },
-    validate_create: |value, errors| validation::service(value, None, errors),
+    validate_create: |value, errors| validation::validate_service(value, None, errors),
     validate_update: validation::service_update,
     validate_status: status::validate_status,
-    warnings: |object, _| warnings::warnings(object),
+    warnings: |object, _| warnings::list_warnings(object),
     cells: cells::show,
     is_counted_by_plural: true,
     usage: Some(usage::USAGE),
@@ -54,7 +54,7 @@ fn check_create(request: &Request<'_>, object: &Value) -> Vec<FieldError> {
     // Kubernetes records the owner of an address by name, unless the request is a dry run. So a Service without a name can't own an
     // address.
     if object.name().is_empty() && !request.dry_run {
-        return nobodys_address(object);
+        return find_unnamed_address_errors(object);
     }
     check(request, object, None)
 }

@@ -26,16 +26,16 @@ fn is_checked(object: &Value) -> bool {
     is_of_type(object, &["LoadBalancer"]) && policy == Some("Local")
 }
 
-fn ports(object: &Value) -> &[Value] {
+fn list_ports(object: &Value) -> &[Value] {
     let ports = object.pointer("/spec/ports").and_then(Value::as_array);
     ports.map(Vec::as_slice).unwrap_or_default()
 }
 
-fn number(port: &Value, key: &str) -> i64 {
+fn get_number(port: &Value, key: &str) -> i64 {
     port.get(key).and_then(Value::as_i64).unwrap_or_default()
 }
 
-fn name(port: &Value) -> &str {
+fn port_name(port: &Value) -> &str {
     port.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -45,8 +45,8 @@ fn check_port(object: &Value) -> i64 {
 }
 
 /// Returns the node ports that a Service holds.
-fn held(object: &Value) -> BTreeSet<i64> {
-    let ports = ports(object).iter().map(|port| number(port, "nodePort"));
+fn list_node_ports(object: &Value) -> BTreeSet<i64> {
+    let ports = list_ports(object).iter().map(|port| get_number(port, "nodePort"));
     let all = ports.chain([check_port(object)]);
     all.filter(|port| *port != 0).collect()
 }
@@ -67,7 +67,7 @@ fn change_ports(object: &mut Value, mut change: impl FnMut(&mut Map<String, Valu
 /// Removes node ports that the new type does not use, unless the request changed them with the type.
 pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
     let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
-    if has(live) && !has(new) && held(live) == held(new) {
+    if has(live) && !has(new) && list_node_ports(live) == list_node_ports(new) {
         change_ports(new, |port| {
             port.remove("nodePort");
         });
@@ -82,19 +82,22 @@ pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
 }
 
 /// Keeps the node ports if the new Service does not set them: each port gets the node port of the old port with its name.
-pub(super) fn keep(live: &Value, new: &mut Value) {
+pub(super) fn keep_node_ports(live: &Value, new: &mut Value) {
     let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
     if has(live) && has(new) {
-        let known: BTreeMap<&str, i64> = ports(live)
+        let known: BTreeMap<&str, i64> = list_ports(live)
             .iter()
-            .map(|port| (name(port), number(port, "nodePort")))
+            .map(|port| (port_name(port), get_number(port, "nodePort")))
             .collect();
-        let mut used: BTreeSet<i64> = held(live).intersection(&held(new)).copied().collect();
+        let mut used: BTreeSet<i64> = list_node_ports(live)
+            .intersection(&list_node_ports(new))
+            .copied()
+            .collect();
         change_ports(new, |port| {
             let named = port.get("name").and_then(Value::as_str).unwrap_or_default();
-            let said = port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
+            let node_port = port.get("nodePort").and_then(Value::as_i64).unwrap_or_default();
             let before = known.get(named).copied().unwrap_or_default();
-            if said == 0 && before != 0 && used.insert(before) {
+            if node_port == 0 && before != 0 && used.insert(before) {
                 port.insert("nodePort".to_owned(), json!(before));
             }
         });
@@ -110,17 +113,17 @@ pub(super) fn keep(live: &Value, new: &mut Value) {
 }
 
 /// Chooses the ports that are wanted and not named.
-pub(super) fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
-    let open = is_needed(object) && ports(object).iter().any(|port| number(port, "nodePort") == 0);
+pub(super) fn allocate_node_ports(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
+    let open = is_needed(object) && list_ports(object).iter().any(|port| get_number(port, "nodePort") == 0);
     let check = is_checked(object) && check_port(object) == 0;
     if !open && !check {
         return;
     }
     if request.dry_run {
-        stand_in(object, live, open, check);
+        set_placeholder_ports(object, live, open, check);
         return;
     }
-    let (own, named) = (live.map(held).unwrap_or_default(), held(object));
+    let (own, named) = (live.map(list_node_ports).unwrap_or_default(), list_node_ports(object));
     // The start is random, so that a released port is not reused immediately.
     let start = CHOSEN_FROM + random_below(request, *RANGE.end() - CHOSEN_FROM);
     let candidates = (start..=*RANGE.end())
@@ -128,7 +131,7 @@ pub(super) fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&
         .chain(*RANGE.start()..CHOSEN_FROM);
     let mut free: Vec<i64> = candidates
         .filter(|port| !named.contains(port) && !is_taken(request, &own, *port))
-        .take(ports(object).len() + 1)
+        .take(list_ports(object).len() + 1)
         .collect();
     free.reverse();
     if open {
@@ -157,19 +160,22 @@ pub(super) fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&
 /// Returns the node ports that are already set, by port. In a new Service, TCP and UDP at the same port share the port of the node.
 fn shared_ports(object: &Value) -> BTreeMap<i64, i64> {
     let mut by_port = BTreeMap::new();
-    for port in ports(object) {
-        let node_port = number(port, "nodePort");
+    for port in list_ports(object) {
+        let node_port = get_number(port, "nodePort");
         if node_port != 0 {
-            by_port.entry(number(port, "port")).or_insert(node_port);
+            by_port.entry(get_number(port, "port")).or_insert(node_port);
         }
     }
     by_port
 }
 
 /// Sets placeholder ports, as in a dry run of Kubernetes. They are above all other ports.
-fn stand_in(object: &mut Value, live: Option<&Value>, open: bool, check: bool) {
-    let kept = live.map(held).unwrap_or_default();
-    let named = held(object).into_iter().filter(|port| !kept.contains(port)).max();
+fn set_placeholder_ports(object: &mut Value, live: Option<&Value>, open: bool, check: bool) {
+    let kept = live.map(list_node_ports).unwrap_or_default();
+    let named = list_node_ports(object)
+        .into_iter()
+        .filter(|port| !kept.contains(port))
+        .max();
     let mut last = named.unwrap_or(RANGE.end() + 1);
     let mut next = || {
         last += 1;
@@ -197,10 +203,10 @@ pub(super) fn validate(request: &Request<'_>, object: &Value, live: Option<&Valu
     if !is_of_type(object, &["NodePort", "LoadBalancer"]) {
         return Vec::new();
     }
-    let kept = live.map(held).unwrap_or_default();
+    let kept = live.map(list_node_ports).unwrap_or_default();
     let mut seen: BTreeMap<i64, i64> = BTreeMap::new();
-    for (index, port) in ports(object).iter().enumerate() {
-        let (node_port, number) = (number(port, "nodePort"), number(port, "port"));
+    for (index, port) in list_ports(object).iter().enumerate() {
+        let (node_port, number) = (get_number(port, "nodePort"), get_number(port, "port"));
         if node_port == 0 {
             continue;
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::schema::validation::balancers::{known_addresses, reached_at};
-use crate::schema::validation::{items, text};
+use crate::schema::validation::{get_text, list_items};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -16,18 +16,18 @@ pub(super) fn validate_status(service: &Value, old: &Value, errors: &mut Vec<Fie
     );
     let path = FieldPath::new("status").child("loadBalancer");
     let entries = status.get("loadBalancer").unwrap_or(&NOTHING);
-    if items(entries, "ingress", &path).next().is_none() {
+    if list_items(entries, "ingress", &path).next().is_none() {
         return;
     }
     let spec = service.get("spec").unwrap_or(&NOTHING);
-    if text(spec, "type") != "LoadBalancer" {
+    if get_text(spec, "type") != "LoadBalancer" {
         let detail = "may only be used when `spec.type` is 'LoadBalancer'";
         errors.push(FieldError::forbidden(path.child("ingress"), detail));
         return;
     }
     let known = known_addresses(before);
-    for (entry, at) in items(entries, "ingress", &path) {
-        let ip = text(entry, "ip");
+    for (entry, at) in list_items(entries, "ingress", &path) {
+        let ip = get_text(entry, "ip");
         reached_at(entry, &known, &at, errors);
         let modes = ["Proxy", "VIP"];
         match entry.get("ipMode").and_then(Value::as_str) {

@@ -11,12 +11,12 @@ pub(super) const USAGE: Usage = Usage {
     is_charged: |subresource| subresource.is_none(),
     is_charged_anew: |_, _, _| true,
     counts: |name| matches!(name, "services.nodeports" | "services.loadbalancers"),
-    add,
+    add: add_usage,
     check: |_, _| Ok(()),
     is_in_scope: |_, _, _| false,
 };
 
-fn add(object: &Value, used: &mut Resources) {
+fn add_usage(object: &Value, used: &mut Resources) {
     used.set("services", Quantity::whole(1));
     let ports = list(object, "/spec/ports");
     let (mut node_ports, mut balancers) = (0, 0);

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::schema::validation::metadata::{labels, qualified_name};
+use crate::schema::validation::metadata::{qualified_name, validate_labels};
 use crate::schema::validation::ports::port_or_name;
-use crate::schema::validation::{addresses, empty, internal, items, names, one_of, text};
+use crate::schema::validation::{addresses, get_text, is_empty_field, list_items, names, one_of, show_go_struct};
 use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
@@ -16,62 +16,62 @@ const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const FAMILY_POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 
 /// Texts of a list.
-fn texts<'a>(spec: &'a Value, field: &str) -> Vec<&'a str> {
+fn list_texts<'a>(spec: &'a Value, field: &str) -> Vec<&'a str> {
     let list = spec.get(field).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 fn is_headless(spec: &Value) -> bool {
-    texts(spec, "clusterIPs") == ["None"]
+    list_texts(spec, "clusterIPs") == ["None"]
 }
 
-fn number(value: &Value, field: &str) -> i64 {
+fn get_number(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// Checks a Service. `old` is the object before the update.
-pub(super) fn service(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_service(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     topology_annotations(value, errors);
-    by_type(spec, &path, errors);
+    validate_by_type(spec, &path, errors);
     let mut known = BTreeSet::new();
-    let many = items(spec, "ports", &path).count() > 1;
-    for (port, at) in items(spec, "ports", &path) {
+    let many = list_items(spec, "ports", &path).count() > 1;
+    for (port, at) in list_items(spec, "ports", &path) {
         service_port(port, many, &mut known, &at, errors);
     }
     if let Some(Value::Object(map)) = spec.get("selector") {
-        labels(map, &path.child("selector"), errors);
+        validate_labels(map, &path.child("selector"), errors);
     }
-    affinity(spec, &path, errors);
+    validate_affinity(spec, &path, errors);
     errors.extend(cluster_addresses(value, old));
     let before: BTreeSet<&str> = old.map_or_else(BTreeSet::new, |old| {
-        let before = texts(old.get("spec").unwrap_or(&NOTHING), "externalIPs");
+        let before = list_texts(old.get("spec").unwrap_or(&NOTHING), "externalIPs");
         before.into_iter().collect()
     });
-    for (address, at) in items(spec, "externalIPs", &path) {
+    for (address, at) in list_items(spec, "externalIPs", &path) {
         let address = address.as_str().unwrap_or_default();
         let sound = if before.contains(address) {
-            addresses::lenient(address)
+            addresses::parse_lenient_address(address)
         } else {
-            addresses::address(address, &at, errors)
+            addresses::parse_address(address, &at, errors)
         };
         if let Some(sound) = sound {
-            addresses::not_special(sound.to_canonical(), address, &at, errors);
+            addresses::validate_reachable(sound.to_canonical(), address, &at, errors);
         }
     }
     let types = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     one_of(spec, "type", &types, true, &path, errors);
     unique_ports(spec, &path, errors);
     source_ranges(value, old, errors);
-    let balanced = text(spec, "type") == "LoadBalancer";
+    let balanced = get_text(spec, "type") == "LoadBalancer";
     if spec.get("allocateLoadBalancerNodePorts").is_some() && !balanced {
         only_balanced(path.child("allocateLoadBalancerNodePorts"), errors);
     }
     balancer_class(spec, errors);
     external_traffic(spec, &path, errors);
     let policies = ["Cluster", "Local"];
-    let reached = matches!(text(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer");
+    let reached = matches!(get_text(spec, "type"), "ClusterIP" | "NodePort" | "LoadBalancer");
     one_of(spec, "internalTrafficPolicy", &policies, reached, &path, errors);
     let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     if let Some(found) = spec.get("trafficDistribution").and_then(Value::as_str)
@@ -96,10 +96,10 @@ fn topology_annotations(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn by_type(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let kind = text(spec, "type");
+fn validate_by_type(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let kind = get_text(spec, "type");
     let headless = is_headless(spec);
-    if empty(spec, "ports") && !headless && kind != "ExternalName" {
+    if is_empty_field(spec, "ports") && !headless && kind != "ExternalName" {
         errors.push(FieldError::required(path.child("ports"), ""));
     }
     match kind {
@@ -110,17 +110,17 @@ fn by_type(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         "ExternalName" => {
             let detail = "may not be set for ExternalName services";
             for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                if !empty(spec, field) {
+                if !is_empty_field(spec, field) {
                     errors.push(FieldError::forbidden(path.child(field), detail));
                 }
             }
-            let name = text(spec, "externalName");
+            let name = get_text(spec, "externalName");
             let name = name.strip_suffix('.').unwrap_or(name);
             let at = path.child("externalName");
             if name.is_empty() {
                 errors.push(FieldError::required(at, ""));
             } else {
-                for complaint in names::subdomain(name) {
+                for complaint in names::find_subdomain_errors(name) {
                     errors.push(FieldError::invalid(&at, name, complaint));
                 }
             }
@@ -136,20 +136,20 @@ fn service_port(
     at: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
-    let name = text(port, "name");
+    let name = get_text(port, "name");
     if name.is_empty() {
         if require_name {
             errors.push(FieldError::required(at.child("name"), ""));
         }
     } else {
-        for complaint in names::label(name) {
+        for complaint in names::find_label_errors(name) {
             errors.push(FieldError::invalid(at.child("name"), name, complaint));
         }
         if !known.insert(name.to_owned()) {
             errors.push(FieldError::duplicate(at.child("name"), name));
         }
     }
-    let found = number(port, "port");
+    let found = get_number(port, "port");
     if let Some(complaint) = names::port_number(found) {
         errors.push(FieldError::invalid(at.child("port"), found, complaint));
     }
@@ -171,26 +171,26 @@ fn service_port(
 
 /// Checks for duplicate ports, duplicate node ports, and node ports where the type allows none.
 fn unique_ports(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if text(spec, "type") == "ClusterIP" {
-        for (port, at) in items(spec, "ports", path) {
-            if number(port, "nodePort") != 0 {
+    if get_text(spec, "type") == "ClusterIP" {
+        for (port, at) in list_items(spec, "ports", path) {
+            if get_number(port, "nodePort") != 0 {
                 let detail = "may not be used when `type` is 'ClusterIP'";
                 errors.push(FieldError::forbidden(at.child("nodePort"), detail));
             }
         }
     }
     let mut known = BTreeSet::new();
-    for (port, at) in items(spec, "ports", path) {
-        let of_node = number(port, "nodePort");
-        if of_node != 0 && !known.insert((text(port, "protocol"), of_node)) {
+    for (port, at) in list_items(spec, "ports", path) {
+        let of_node = get_number(port, "nodePort");
+        if of_node != 0 && !known.insert((get_text(port, "protocol"), of_node)) {
             errors.push(FieldError::duplicate(at.child("nodePort"), of_node));
         }
     }
     let mut known = BTreeSet::new();
-    for (port, at) in items(spec, "ports", path) {
-        let key = (text(port, "protocol"), number(port, "port"));
+    for (port, at) in list_items(spec, "ports", path) {
+        let key = (get_text(port, "protocol"), get_number(port, "port"));
         if !known.insert(key) {
-            let shown = internal(&[
+            let shown = show_go_struct(&[
                 ("Name", &Value::from("")),
                 ("Protocol", &Value::from(key.0)),
                 ("AppProtocol", &NOTHING),
@@ -203,8 +203,8 @@ fn unique_ports(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let affinity = text(spec, "sessionAffinity");
+fn validate_affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let affinity = get_text(spec, "sessionAffinity");
     one_of(spec, "sessionAffinity", &["ClientIP", "None"], true, path, errors);
     let config = spec.get("sessionAffinityConfig");
     let at = path.child("sessionAffinityConfig");
@@ -236,12 +236,12 @@ fn affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 pub(super) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = value.get("spec").unwrap_or(&NOTHING);
-    if text(spec, "type") == "ExternalName" {
+    if get_text(spec, "type") == "ExternalName" {
         return errors;
     }
     let path = FieldPath::new("spec");
     let at = path.child("clusterIPs");
-    let (one, all) = (text(spec, "clusterIP"), texts(spec, "clusterIPs"));
+    let (one, all) = (get_text(spec, "clusterIP"), list_texts(spec, "clusterIPs"));
     let shown = || spec.get("clusterIPs").cloned().unwrap_or_default();
     if !one.is_empty() && all.is_empty() {
         errors.push(FieldError::required(&at, ""));
@@ -252,7 +252,7 @@ pub(super) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<Field
         let detail = "must be empty when `clusterIP` is not specified";
         errors.push(FieldError::invalid(&at, shown(), detail));
     }
-    let families = texts(spec, "ipFamilies");
+    let families = list_texts(spec, "ipFamilies");
     let mut known = BTreeSet::new();
     for (index, family) in families.iter().enumerate() {
         let at = path.child("ipFamilies").index(index);
@@ -269,7 +269,9 @@ pub(super) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<Field
         let at = path.child("ipFamilyPolicy");
         errors.push(FieldError::not_supported(at, policy, &FAMILY_POLICIES));
     }
-    let before = old.map_or_else(Vec::new, |old| texts(old.get("spec").unwrap_or(&NOTHING), "clusterIPs"));
+    let before = old.map_or_else(Vec::new, |old| {
+        list_texts(old.get("spec").unwrap_or(&NOTHING), "clusterIPs")
+    });
     let before: BTreeSet<&str> = before.into_iter().collect();
     let count = errors.len();
     for (index, address) in all.iter().enumerate() {
@@ -279,7 +281,7 @@ pub(super) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<Field
                 errors.push(FieldError::invalid(&at, shown(), detail));
             }
         } else if !before.contains(address) {
-            addresses::address(address, &at.index(index), &mut errors);
+            addresses::parse_address(address, &at.index(index), &mut errors);
         }
     }
     let sound = errors.len() == count;
@@ -289,7 +291,8 @@ pub(super) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<Field
     if !sound {
         return errors;
     }
-    let is_new = |address: &&str| addresses::lenient(address).map(|address| matches!(address, IpAddr::V6(_)));
+    let is_new =
+        |address: &&str| addresses::parse_lenient_address(address).map(|address| matches!(address, IpAddr::V6(_)));
     let kinds: BTreeSet<bool> = all.iter().filter_map(is_new).collect();
     if all.len() > 1 && kinds.len() < 2 {
         let detail = "may specify no more than one IP for each IP family";
@@ -312,8 +315,8 @@ pub(super) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<Field
 fn source_ranges(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     let spec = value.get("spec").unwrap_or(&NOTHING);
-    let balanced = text(spec, "type") == "LoadBalancer";
-    let ranges = texts(spec, "loadBalancerSourceRanges");
+    let balanced = get_text(spec, "type") == "LoadBalancer";
+    let ranges = list_texts(spec, "loadBalancerSourceRanges");
     let annotation = |value: &Value| -> Option<String> {
         let annotations = value.pointer("/metadata/annotations")?;
         annotations.get(ANNOTATION)?.as_str().map(str::to_owned)
@@ -324,13 +327,13 @@ fn source_ranges(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError
             only_balanced(&at, errors);
         }
         let before = old.and_then(|old| old.get("spec")).unwrap_or(&NOTHING);
-        let before: BTreeSet<&str> = texts(before, "loadBalancerSourceRanges")
+        let before: BTreeSet<&str> = list_texts(before, "loadBalancerSourceRanges")
             .into_iter()
             .map(str::trim)
             .collect();
         for (index, range) in ranges.into_iter().map(str::trim).enumerate() {
             if !before.contains(range) {
-                addresses::range(range, &at.index(index), errors);
+                addresses::parse_range(range, &at.index(index), errors);
             }
         }
     } else if let Some(ranges) = annotation(value) {
@@ -341,7 +344,7 @@ fn source_ranges(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError
         let changed = old.and_then(annotation).as_ref() != Some(&ranges);
         if changed && !ranges.trim().is_empty() {
             for range in ranges.trim().split(',') {
-                addresses::range(range.trim(), &at, errors);
+                addresses::parse_range(range.trim(), &at, errors);
             }
         }
     }
@@ -357,7 +360,7 @@ fn balancer_class(spec: &Value, errors: &mut Vec<FieldError>) {
         return;
     };
     let at = FieldPath::new("spec").child("loadBalancerClass");
-    if text(spec, "type") != "LoadBalancer" {
+    if get_text(spec, "type") != "LoadBalancer" {
         only_balanced(at, errors);
         return;
     }
@@ -368,15 +371,15 @@ fn balancer_class(spec: &Value, errors: &mut Vec<FieldError>) {
 
 /// Returns whether a load balancer checks the nodes for Pods of the Service.
 fn is_checked(spec: &Value) -> bool {
-    text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+    get_text(spec, "type") == "LoadBalancer" && get_text(spec, "externalTrafficPolicy") == "Local"
 }
 
 fn external_traffic(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let at = path.child("externalTrafficPolicy");
-    let kind = text(spec, "type");
+    let kind = get_text(spec, "type");
     let external = matches!(kind, "LoadBalancer" | "NodePort")
-        || (matches!(kind, "ClusterIP" | "") && !empty(spec, "externalIPs"));
-    let policy = text(spec, "externalTrafficPolicy");
+        || (matches!(kind, "ClusterIP" | "") && !is_empty_field(spec, "externalIPs"));
+    let policy = get_text(spec, "externalTrafficPolicy");
     if external {
         let policies = ["Cluster", "Local"];
         one_of(spec, "externalTrafficPolicy", &policies, true, path, errors);
@@ -385,7 +388,7 @@ fn external_traffic(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
         errors.push(FieldError::invalid(at, policy, detail));
     }
     let at = path.child("healthCheckNodePort");
-    let port = number(spec, "healthCheckNodePort");
+    let port = get_number(spec, "healthCheckNodePort");
     if is_checked(spec) {
         if port == 0 {
             errors.push(FieldError::required(at, ""));
@@ -403,11 +406,17 @@ pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldE
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
-    if [spec, before].iter().all(|spec| text(spec, "type") != "ExternalName") {
-        kept(spec, before, "clusterIPs", "clusterIP", &path, errors);
-        kept(spec, before, "ipFamilies", "ipFamily", &path, errors);
+    if [spec, before]
+        .iter()
+        .all(|spec| get_text(spec, "type") != "ExternalName")
+    {
+        validate_allocated_values(spec, before, "clusterIPs", "clusterIP", &path, errors);
+        validate_allocated_values(spec, before, "ipFamilies", "ipFamily", &path, errors);
     }
-    if [spec, before].iter().all(|spec| text(spec, "type") == "LoadBalancer") {
+    if [spec, before]
+        .iter()
+        .all(|spec| get_text(spec, "type") == "LoadBalancer")
+    {
         let class = |spec: &Value| spec.get("loadBalancerClass").cloned();
         if class(spec) != class(before) {
             let shown = class(spec).unwrap_or_default();
@@ -416,24 +425,31 @@ pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldE
         }
     }
     balancer_class(spec, errors);
-    let port = |spec: &Value| number(spec, "healthCheckNodePort");
+    let port = |spec: &Value| get_number(spec, "healthCheckNodePort");
     if is_checked(spec) && is_checked(before) && port(spec) != port(before) {
         errors.push(FieldError::forbidden(
             path.child("healthCheckNodePort"),
             "field is immutable",
         ));
     }
-    service(value, Some(old), errors);
+    validate_service(value, Some(old), errors);
 }
 
 /// Checks that allocated values stay: the first of a list always, a second one until it is released.
-fn kept(spec: &Value, before: &Value, field: &str, one: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_allocated_values(
+    spec: &Value,
+    before: &Value,
+    field: &str,
+    one: &str,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let addresses = field == "clusterIPs";
     let headless = (is_headless(spec), is_headless(before));
     if headless == (true, true) || (!addresses && headless.0 != headless.1) {
         return;
     }
-    let (new, old) = (texts(spec, field), texts(before, field));
+    let (new, old) = (list_texts(spec, field), list_texts(before, field));
     let shown = |field: &str| spec.get(field).cloned().unwrap_or_default();
     let at = path.child(field).index(0);
     let changed = "may not change once set";
@@ -446,18 +462,18 @@ fn kept(spec: &Value, before: &Value, field: &str, one: &str, path: &FieldPath, 
         }
         return;
     }
-    if new.len() < old.len() && texts(spec, "clusterIPs").is_empty() {
+    if new.len() < old.len() && list_texts(spec, "clusterIPs").is_empty() {
         let detail = format!("primary {one} can not be unset");
         errors.push(FieldError::invalid(&at, shown(field), detail));
     }
     if first_changed {
         errors.push(FieldError::invalid(at, shown("clusterIPs"), changed));
     }
-    if new.len() == 1 && old.len() > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
+    if new.len() == 1 && old.len() > 1 && get_text(spec, "ipFamilyPolicy") != "SingleStack" {
         let detail = format!("must be set to 'SingleStack' when releasing the secondary {one}");
         errors.push(FieldError::invalid(
             path.child("ipFamilyPolicy"),
-            text(spec, "ipFamilyPolicy"),
+            get_text(spec, "ipFamilyPolicy"),
             detail,
         ));
     }

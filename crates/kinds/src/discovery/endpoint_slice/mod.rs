@@ -24,8 +24,9 @@ pub(super) static ENDPOINT_SLICE: Kind = Kind {
     validate_update: validation::validate_update,
     warnings: |object, live| {
         let is_of_names = object.get("addressType").and_then(Value::as_str) == Some("FQDN");
-        let told = live.is_none() && is_of_names;
-        told.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned())
+        let is_deprecated = live.is_none() && is_of_names;
+        is_deprecated
+            .then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned())
             .into_iter()
             .collect()
     },
@@ -54,24 +55,24 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
         if parts.is_empty() {
             "<unset>".to_owned()
         } else {
-            cells::shortened(&parts, 3)
+            cells::join_first(&parts, 3)
         }
     };
-    let ports = cells::list(object, "/ports")
+    let ports = cells::list_items(object, "/ports")
         .iter()
         .map(|port| match port.get("port").and_then(Value::as_i64) {
             Some(number) => number.to_string(),
             None => port.get("name").and_then(Value::as_str).unwrap_or("*").to_owned(),
         });
-    let addresses = cells::list(object, "/endpoints")
+    let addresses = cells::list_items(object, "/endpoints")
         .iter()
-        .flat_map(|one| cells::list(one, "/addresses"))
+        .flat_map(|one| cells::list_items(one, "/addresses"))
         .filter_map(Value::as_str);
     vec![
-        cells::name(object),
-        cells::text(object, "/addressType").into(),
+        cells::name_cell(object),
+        cells::get_text(object, "/addressType").into(),
         shown(ports.collect()).into(),
         shown(addresses.map(str::to_owned).collect()).into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::schema::validation::metadata::label_value;
-use crate::schema::validation::ports::protocol;
-use crate::schema::validation::{addresses, immutable, items, named, names, one_of, text};
+use crate::schema::validation::ports::validate_protocol;
+use crate::schema::validation::{addresses, get_text, list_items, names, one_of, validate_immutable, validate_name};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 const MOST_ENDPOINTS: usize = 1000;
@@ -24,8 +24,8 @@ pub(super) fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         errors.push(too_many(&root.child("endpoints"), count, MOST_ENDPOINTS));
         return;
     }
-    for (endpoint, at) in items(value, "endpoints", &root) {
-        slice_endpoint(text(value, "addressType"), endpoint, &at, errors);
+    for (endpoint, at) in list_items(value, "endpoints", &root) {
+        slice_endpoint(get_text(value, "addressType"), endpoint, &at, errors);
     }
     let count = value.get("ports").and_then(Value::as_array).map_or(0, Vec::len);
     if count > MOST_PORTS {
@@ -33,15 +33,15 @@ pub(super) fn validate(value: &Value, errors: &mut Vec<FieldError>) {
         return;
     }
     let mut known = BTreeSet::new();
-    for (port, at) in items(value, "ports", &root) {
-        let name = text(port, "name");
+    for (port, at) in list_items(value, "ports", &root) {
+        let name = get_text(port, "name");
         if !name.is_empty() {
-            named(names::label, name, &at.child("name"), errors);
+            validate_name(names::find_label_errors, name, &at.child("name"), errors);
         }
         if !known.insert(name) {
             errors.push(FieldError::duplicate(at.child("name"), name));
         }
-        protocol(port, &at, errors);
+        validate_protocol(port, &at, errors);
     }
 }
 
@@ -57,7 +57,7 @@ fn slice_endpoint(kind: &str, endpoint: &Value, at: &FieldPath, errors: &mut Vec
         count if count > MOST_ADDRESSES => errors.push(too_many(&list, count, MOST_ADDRESSES)),
         _ => {}
     }
-    for (address, at) in items(endpoint, "addresses", at) {
+    for (address, at) in list_items(endpoint, "addresses", at) {
         let shown = address.as_str().unwrap_or_default();
         if kind == "FQDN" {
             full_name(shown, &at, errors);
@@ -66,21 +66,26 @@ fn slice_endpoint(kind: &str, endpoint: &Value, at: &FieldPath, errors: &mut Vec
         if !matches!(kind, "IPv4" | "IPv6") {
             continue;
         }
-        let Some(address) = addresses::address(shown, &at, errors) else {
+        let Some(address) = addresses::parse_address(shown, &at, errors) else {
             continue;
         };
         if matches!(address, IpAddr::V4(_)) != (kind == "IPv4") {
             errors.push(FieldError::invalid(&list, shown, format!("must be an {kind} address")));
         }
-        addresses::not_special(address, shown, &at, errors);
+        addresses::validate_reachable(address, shown, &at, errors);
     }
     if endpoint.get("hostname").is_some() {
-        named(names::label, text(endpoint, "hostname"), &at.child("hostname"), errors);
+        validate_name(
+            names::find_label_errors,
+            get_text(endpoint, "hostname"),
+            &at.child("hostname"),
+            errors,
+        );
     }
     if endpoint.get("nodeName").is_some() {
-        named(
-            names::subdomain,
-            text(endpoint, "nodeName"),
+        validate_name(
+            names::find_subdomain_errors,
+            get_text(endpoint, "nodeName"),
             &at.child("nodeName"),
             errors,
         );
@@ -93,12 +98,12 @@ fn slice_endpoint(kind: &str, endpoint: &Value, at: &FieldPath, errors: &mut Vec
         return;
     }
     let mut known = BTreeSet::new();
-    for (zone, at) in items(hints, "forZones", &at) {
-        let name = text(zone, "name");
+    for (zone, at) in list_items(hints, "forZones", &at) {
+        let name = get_text(zone, "name");
         if !known.insert(name) {
             errors.push(FieldError::duplicate(at.child("name"), name));
         }
-        named(label_value, name, &at.child("name"), errors);
+        validate_name(label_value, name, &at.child("name"), errors);
     }
 }
 
@@ -109,7 +114,7 @@ fn full_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
         return;
     }
     let before = errors.len();
-    named(names::subdomain, name, at, errors);
+    validate_name(names::find_subdomain_errors, name, at, errors);
     if errors.len() == before && !name.contains('.') {
         let why = "should be a domain with at least two segments separated by dots";
         errors.push(FieldError::invalid(at, name, why));
@@ -118,5 +123,5 @@ fn full_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
 
 /// Checks that the address type of a slice stays unchanged.
 pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    immutable(value, old, "addressType", &FieldPath::default(), errors);
+    validate_immutable(value, old, "addressType", &FieldPath::default(), errors);
 }

@@ -14,16 +14,16 @@ pub(super) static INGRESS: Kind = Kind {
     etcd_folder: Some("ingress"),
     generation: Generation::Counted,
     initial_status: Some(|| json!({"loadBalancer": {}})),
-    validate: validation::ingress,
+    validate: validation::validate_ingress,
     validate_create: validation::ingress_create,
     validate_status: validation::validate_status,
-    warnings,
+    warnings: list_warnings,
     admission: admission::RULES,
     cells: show,
     ..Kind::named("networking.k8s.io", "Ingress", "ingresses")
 };
 
-fn warnings(ingress: &Value, live: Option<&Value>) -> Vec<String> {
+fn list_warnings(ingress: &Value, live: Option<&Value>) -> Vec<String> {
     let text = |pointer: &str| ingress.pointer(pointer).and_then(Value::as_str);
     let named_twice = text("/spec/ingressClassName").is_some()
         || text("/metadata/annotations/kubernetes.io~1ingress.class").is_none();
@@ -35,30 +35,30 @@ fn warnings(ingress: &Value, live: Option<&Value>) -> Vec<String> {
 }
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let rules = cells::list(object, "/spec/rules");
+    let rules = cells::list_items(object, "/spec/rules");
     let hosts: Vec<String> = rules
         .iter()
-        .map(|rule| cells::text(rule, "/host"))
+        .map(|rule| cells::get_text(rule, "/host"))
         .filter(|host| !host.is_empty())
         .map(str::to_owned)
         .collect();
     let hosts = if hosts.is_empty() {
         "*".to_owned()
     } else {
-        cells::shortened(&hosts, 3)
+        cells::join_first(&hosts, 3)
     };
-    let ports = if cells::list(object, "/spec/tls").is_empty() {
+    let ports = if cells::list_items(object, "/spec/tls").is_empty() {
         "80"
     } else {
         "80, 443"
     };
     let class = object.pointer("/spec/ingressClassName").and_then(Value::as_str);
     vec![
-        cells::name(object),
+        cells::name_cell(object),
         class.unwrap_or(cells::NONE).into(),
         hosts.into(),
-        cells::balancer(object).into(),
+        cells::format_load_balancer(object).into(),
         ports.into(),
-        cells::age(object, now),
+        cells::format_age(object, now),
     ]
 }

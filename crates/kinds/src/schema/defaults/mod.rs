@@ -1,6 +1,6 @@
 //! The defaults that built-in kinds share: defaults of the recorded types, and helpers for other defaults.
 //!
-//! Two passes set defaults on an object in its types' form. [`declared`] walks the types and adds defaults that depend on one struct (a
+//! Two passes set defaults on an object in its types' form. [`fill_declared_defaults`] walks the types and adds defaults that depend on one struct (a
 //! container's pull policy). Each kind's own `defaults` adds those that depend on a whole kind (a Job's completions). Values that a running
 //! cluster assigns (cluster IPs, node ports) are not defaults and are elsewhere.
 
@@ -12,16 +12,16 @@ use super::definition::{Definition, Shape};
 use super::quantity::Quantity;
 
 /// Fills in the defaults of a struct and everything below it.
-pub(crate) fn declared(definition: &Definition, value: &mut Value) {
+pub(crate) fn fill_declared_defaults(definition: &Definition, value: &mut Value) {
     let Value::Object(object) = value else { return };
-    types::fill(&definition.name, object);
+    types::fill_defaults(&definition.name, object);
     for (name, field) in &definition.fields {
         match object.get_mut(&**name) {
             Some(present) => {
                 if field.go_type.ends_with("ResourceList") {
                     round_up(present);
                 }
-                walk(&field.shape, present);
+                fill_below(&field.shape, present);
             }
             None => {
                 if let Some(default) = &field.default {
@@ -29,7 +29,7 @@ pub(crate) fn declared(definition: &Definition, value: &mut Value) {
                 } else if matches!(field.shape, Shape::Struct(_)) && !field.pointer && !field.omit_zero {
                     // A struct that always exists gets its own defaults even if the request omits it.
                     let mut inner = Value::Object(Map::new());
-                    walk(&field.shape, &mut inner);
+                    fill_below(&field.shape, &mut inner);
                     object.insert(String::from(&**name), inner);
                 }
             }
@@ -37,18 +37,18 @@ pub(crate) fn declared(definition: &Definition, value: &mut Value) {
     }
 }
 
-fn walk(shape: &Shape, value: &mut Value) {
+fn fill_below(shape: &Shape, value: &mut Value) {
     match (shape, value) {
         (Shape::Struct(reference), value @ Value::Object(_)) => {
             if let Some(definition) = reference.get() {
-                declared(definition, value);
+                fill_declared_defaults(definition, value);
             }
         }
         (Shape::List(item), Value::Array(items)) if item.definition().is_some() => {
-            items.iter_mut().for_each(|value| walk(item, value));
+            items.iter_mut().for_each(|value| fill_below(item, value));
         }
         (Shape::Map(item), Value::Object(entries)) if item.definition().is_some() => {
-            entries.values_mut().for_each(|value| walk(item, value));
+            entries.values_mut().for_each(|value| fill_below(item, value));
         }
         _ => {}
     }
@@ -81,7 +81,7 @@ pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> 
         .as_object_mut()
 }
 
-pub(crate) fn text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
+pub(crate) fn get_text<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
     object.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 

@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{is_empty, object_at, set, text};
+use super::{get_text, is_empty, object_at, set};
 
 /// Volume modes are octal 0644.
 const VOLUME_MODE: i32 = 0o644;
 
 /// Adds the defaults of a struct with that Go name.
-pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
+pub(super) fn fill_defaults(name: &str, object: &mut Map<String, Value>) {
     match name {
         "Container" | "EphemeralContainer" => {
-            let policy = pull_policy(text(object, "image"));
+            let policy = pull_policy(get_text(object, "image"));
             set(object, "imagePullPolicy", policy);
             set(object, "terminationMessagePath", "/dev/termination-log");
             set(object, "terminationMessagePolicy", "File");
@@ -23,9 +23,9 @@ pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
             set(object, "terminationGracePeriodSeconds", 30);
             set(object, "schedulerName", "default-scheduler");
             // The older name of this field gets the same value.
-            let account = text(object, "serviceAccountName").to_owned();
+            let account = get_text(object, "serviceAccountName").to_owned();
             let account = if account.is_empty() {
-                text(object, "serviceAccount").to_owned()
+                get_text(object, "serviceAccount").to_owned()
             } else {
                 account
             };
@@ -44,7 +44,7 @@ pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
             set(object, "path", "/");
             set(object, "scheme", "HTTP");
         }
-        "Volume" => volume(object),
+        "Volume" => default_volume_source(object),
         "SecretVolumeSource" | "ConfigMapVolumeSource" | "DownwardAPIVolumeSource" | "ProjectedVolumeSource" => {
             set(object, "defaultMode", VOLUME_MODE);
         }
@@ -59,7 +59,7 @@ pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
             }
         }
         "LimitRangeItem" => limit_range_item(object),
-        "Subject" if !object.contains_key("user") && matches!(text(object, "kind"), "User" | "Group") => {
+        "Subject" if !object.contains_key("user") && matches!(get_text(object, "kind"), "User" | "Group") => {
             set(object, "apiGroup", "rbac.authorization.k8s.io");
         }
         "NetworkPolicyPort" => set(object, "protocol", "TCP"),
@@ -86,13 +86,13 @@ fn match_resources(object: &mut Map<String, Value>) {
     set(object, "objectSelector", Map::new());
 }
 
-fn volume(object: &mut Map<String, Value>) {
+fn default_volume_source(object: &mut Map<String, Value>) {
     // Besides the name there is nothing but the source.
     if object.keys().all(|key| key == "name") {
         object.insert("emptyDir".into(), json!({}));
     }
     if let Some(Value::Object(image)) = object.get_mut("image") {
-        let policy = pull_policy(text(image, "reference"));
+        let policy = pull_policy(get_text(image, "reference"));
         set(image, "pullPolicy", policy);
     }
 }
@@ -121,7 +121,7 @@ fn is_reference(name: &str) -> bool {
 }
 
 fn limit_range_item(object: &mut Map<String, Value>) {
-    if text(object, "type") != "Container" {
+    if get_text(object, "type") != "Container" {
         return;
     }
     for (from, to) in [

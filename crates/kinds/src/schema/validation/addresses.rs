@@ -8,7 +8,7 @@ const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8
 const NO_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// Reads an address by the old rules, which allow leading zeros in its numbers.
-pub(crate) fn lenient(text: &str) -> Option<IpAddr> {
+pub(crate) fn parse_lenient_address(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
@@ -41,8 +41,8 @@ fn is_mapped(address: IpAddr) -> bool {
 }
 
 /// Reads an address, or adds an error.
-pub(crate) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<IpAddr> {
-    let why = match (lenient(text), text.parse::<IpAddr>()) {
+pub(crate) fn parse_address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<IpAddr> {
+    let why = match (parse_lenient_address(text), text.parse::<IpAddr>()) {
         (None, _) => NO_ADDRESS,
         (Some(_), Err(_)) => "must not have leading 0s",
         (Some(address), Ok(_)) if is_mapped(address) => "must not be an IPv4-mapped IPv6 address",
@@ -53,7 +53,7 @@ pub(crate) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) 
 }
 
 /// Checks that other machines can reach an address: it must not be unspecified, of the loopback, or link-local.
-pub(crate) fn not_special(address: IpAddr, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_reachable(address: IpAddr, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
@@ -87,15 +87,15 @@ impl Range {
     /// Returns whether another range is part of this one, and smaller.
     pub(crate) fn strictly_contains(self, other: Self) -> bool {
         let same_family = self.first.is_ipv4() == other.first.is_ipv4();
-        same_family && other.bits > self.bits && masked(other.first, self.bits) == self.first
+        same_family && other.bits > self.bits && mask_address(other.first, self.bits) == self.first
     }
 }
 
 /// Reads a range, or adds errors.
-pub(crate) fn range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Range> {
+pub(crate) fn parse_range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Range> {
     let parsed = text.split_once('/').and_then(|(first, bits)| {
         let plain = first.parse::<IpAddr>().is_ok() && (bits == "0" || !bits.starts_with('0'));
-        let first = lenient(first)?;
+        let first = parse_lenient_address(first)?;
         let digits = bits.bytes().all(|byte| byte.is_ascii_digit());
         let bits: u8 = bits.parse().ok().filter(|_| digits)?;
         let most = if first.is_ipv4() { 32 } else { 128 };
@@ -113,7 +113,7 @@ pub(crate) fn range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) ->
 
 /// Returns a range. The address must have no bits behind the prefix.
 fn whole_range(address: IpAddr, bits: u8, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Range {
-    let first = masked(address, bits);
+    let first = mask_address(address, bits);
     if first != address {
         let why = "must not have bits set beyond the prefix length";
         errors.push(FieldError::invalid(at, text, why));
@@ -122,7 +122,7 @@ fn whole_range(address: IpAddr, bits: u8, text: &str, at: &FieldPath, errors: &m
 }
 
 /// Returns an address with all bits behind the prefix cleared.
-fn masked(address: IpAddr, bits: u8) -> IpAddr {
+fn mask_address(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
@@ -142,11 +142,13 @@ mod tests {
     #[test]
     fn zeros_in_front() {
         assert_eq!(
-            lenient("010.002.000.4").map(|it| it.to_string()).as_deref(),
+            parse_lenient_address("010.002.000.4")
+                .map(|it| it.to_string())
+                .as_deref(),
             Some("10.2.0.4")
         );
         for text in ["", "1.2.3", "1.2.3.4.5", "256.0.0.1", "1..2.3", "a.b.c.d", "+1.2.3.4"] {
-            assert_eq!(lenient(text), None, "{text}");
+            assert_eq!(parse_lenient_address(text), None, "{text}");
         }
     }
 
@@ -154,7 +156,7 @@ mod tests {
     fn ranges() {
         let read = |text: &str| {
             let mut errors = Vec::new();
-            let range = range(text, &FieldPath::new("x"), &mut errors);
+            let range = parse_range(text, &FieldPath::new("x"), &mut errors);
             (range, errors.len())
         };
         let (Some(outer), 0) = read("10.0.0.0/8") else { panic!() };

@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{empty, items, text};
+use crate::schema::validation::{get_text, is_empty_field, list_items};
 use crate::schema::{FieldError, FieldPath};
 
 /// Checks conditions as every kind has them that follows the conventions.
-pub(crate) fn conditions(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_conditions(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
-    for (condition, path) in items(status, "conditions", path) {
-        let kind = text(condition, "type");
+    for (condition, path) in list_items(status, "conditions", path) {
+        let kind = get_text(condition, "type");
         for fault in qualified_name(kind) {
             errors.push(FieldError::invalid(path.child("type"), kind, fault));
         }
         if !kind.is_empty() && !seen.insert(kind) {
             errors.push(FieldError::duplicate(path.child("type"), kind));
         }
-        let state = text(condition, "status");
+        let state = get_text(condition, "status");
         if !["False", "True", "Unknown"].contains(&state) {
             errors.push(FieldError::not_supported(
                 path.child("status"),
@@ -33,10 +33,10 @@ pub(crate) fn conditions(status: &Value, path: &FieldPath, errors: &mut Vec<Fiel
             let why = "must be greater than or equal to zero";
             errors.push(FieldError::invalid(path.child("observedGeneration"), generation, why));
         }
-        if empty(condition, "lastTransitionTime") {
+        if is_empty_field(condition, "lastTransitionTime") {
             errors.push(FieldError::required(path.child("lastTransitionTime"), ""));
         }
-        let reason = text(condition, "reason");
+        let reason = get_text(condition, "reason");
         let own = path.child("reason");
         if reason.is_empty() {
             errors.push(FieldError::required(own, ""));

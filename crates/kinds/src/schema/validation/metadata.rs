@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 
 use super::names::{self, NameRule};
-use super::{empty, immutable, internal, internal_list, items, text};
+use super::{get_text, internal_list, is_empty_field, list_items, show_go_struct, validate_immutable};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 /// The limit for an object's annotations together, keys and values.
@@ -17,13 +17,13 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 pub fn object_meta(value: &Value, rule: NameRule, path: &FieldPath, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
-    let generate = text(metadata, "generateName");
+    let generate = get_text(metadata, "generateName");
     if !generate.is_empty() {
         for complaint in rule.check(generate, true) {
             errors.push(FieldError::invalid(path.child("generateName"), generate, complaint));
         }
     }
-    let name = text(metadata, "name");
+    let name = get_text(metadata, "name");
     if name.is_empty() {
         errors.push(FieldError::required(
             path.child("name"),
@@ -48,13 +48,13 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
         ));
     }
     if let Some(Value::Object(map)) = metadata.get("labels") {
-        labels(map, &path.child("labels"), errors);
+        validate_labels(map, &path.child("labels"), errors);
     }
     if let Some(Value::Object(map)) = metadata.get("annotations") {
-        annotations(map, &path.child("annotations"), errors);
+        validate_annotations(map, &path.child("annotations"), errors);
     }
     owner_references(metadata, path, errors);
-    for (finalizer, _) in items(metadata, "finalizers", path) {
+    for (finalizer, _) in list_items(metadata, "finalizers", path) {
         let name = finalizer.as_str().unwrap_or_default();
         let path = path.child("finalizers");
         for complaint in qualified_name(name) {
@@ -82,7 +82,7 @@ pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io"
 /// Checks finalizers of built-in kinds: Kubernetes must know each one, or it must have a domain.
 pub(crate) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&Value::Null);
-    for (finalizer, at) in items(metadata, "finalizers", &FieldPath::new("metadata")) {
+    for (finalizer, at) in list_items(metadata, "finalizers", &FieldPath::new("metadata")) {
         standard_finalizer(finalizer.as_str().unwrap_or_default(), &at, errors);
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn standard_finalizer(name: &str, at: &FieldPath, errors: &mut Vec<Fi
 }
 
 /// Checks labels.
-pub fn labels(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub fn validate_labels(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (key, value) in map {
         for complaint in qualified_name(key) {
             errors.push(FieldError::invalid(path, key.as_str(), complaint));
@@ -110,7 +110,7 @@ pub fn labels(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<Field
 }
 
 /// Checks annotations.
-pub fn annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub fn validate_annotations(map: &Map<String, Value>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in map {
         // Keys may be in upper case here; anything else is as for labels.
@@ -129,9 +129,9 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
     let mut controller: Option<String> = None;
     // The real server's paths have no index here.
     let at = path.child("ownerReferences");
-    for (owner, _) in items(metadata, "ownerReferences", path) {
-        let version = text(owner, "apiVersion");
-        let kind = text(owner, "kind");
+    for (owner, _) in list_items(metadata, "ownerReferences", path) {
+        let version = get_text(owner, "apiVersion");
+        let kind = get_text(owner, "kind");
         if version.is_empty() || version.rsplit('/').next().is_none_or(str::is_empty) {
             errors.push(FieldError::invalid(
                 at.child("apiVersion"),
@@ -140,22 +140,22 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
             ));
         }
         for field in ["kind", "name", "uid"] {
-            if text(owner, field).is_empty() {
+            if get_text(owner, field).is_empty() {
                 errors.push(FieldError::invalid(at.child(field), "", "must not be empty"));
             }
         }
         if version == "v1" && kind == "Event" {
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            errors.push(FieldError::invalid(&at, internal(&owner_fields(owner)), detail));
+            errors.push(FieldError::invalid(&at, show_go_struct(&owner_fields(owner)), detail));
         }
         if owner.get("controller") == Some(&Value::Bool(true)) {
-            let name = format!("{kind}/{}", text(owner, "name"));
+            let name = format!("{kind}/{}", get_text(owner, "name"));
             if let Some(first) = &controller {
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
                 );
                 let shown =
-                    internal_list(items(metadata, "ownerReferences", path).map(|(owner, _)| owner_fields(owner)));
+                    internal_list(list_items(metadata, "ownerReferences", path).map(|(owner, _)| owner_fields(owner)));
                 errors.push(FieldError::invalid(&at, shown, detail));
             } else {
                 controller = Some(name);
@@ -166,12 +166,12 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
 
 /// Returns the fields of an owner in the order in which Kubernetes shows them.
 fn owner_fields(owner: &Value) -> Vec<(&'static str, &Value)> {
-    static UNSAID: LazyLock<Value> = LazyLock::new(|| Value::from(""));
-    let said = ["apiVersion", "kind", "name", "uid"].map(|field| (field, owner.get(field).unwrap_or(&UNSAID)));
+    static MISSING: LazyLock<Value> = LazyLock::new(|| Value::from(""));
+    let identity = ["apiVersion", "kind", "name", "uid"].map(|field| (field, owner.get(field).unwrap_or(&MISSING)));
     let flags =
         ["controller", "blockOwnerDeletion"].map(|field| (field, owner.get(field).filter(|flag| !flag.is_null())));
     let flags = flags.into_iter().filter_map(|(field, flag)| Some((field, flag?)));
-    said.into_iter().chain(flags).collect()
+    identity.into_iter().chain(flags).collect()
 }
 
 /// Checks the metadata of an object that replaces `old`.
@@ -179,7 +179,7 @@ pub fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: 
     static NOTHING: Value = Value::Null;
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     let before = old.get("metadata").unwrap_or(&NOTHING);
-    if text(metadata, "resourceVersion").is_empty() {
+    if get_text(metadata, "resourceVersion").is_empty() {
         errors.push(FieldError::invalid(
             path.child("resourceVersion"),
             0,
@@ -202,9 +202,9 @@ pub fn object_meta_update(value: &Value, old: &Value, path: &FieldPath, errors: 
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
     ] {
-        immutable(metadata, before, field, path, errors);
+        validate_immutable(metadata, before, field, path, errors);
     }
-    if !empty(before, "deletionTimestamp") {
+    if !is_empty_field(before, "deletionTimestamp") {
         let known: HashSet<&Value> = list_finalizers(before).collect();
         let added: Vec<&Value> = list_finalizers(metadata).filter(|one| !known.contains(one)).collect();
         if !added.is_empty() {
@@ -232,11 +232,11 @@ fn list_finalizers(metadata: &Value) -> impl Iterator<Item = &Value> {
 /// Checks a label selector.
 pub fn label_selector(selector: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(Value::Object(map)) = selector.get("matchLabels") {
-        labels(map, &path.child("matchLabels"), errors);
+        validate_labels(map, &path.child("matchLabels"), errors);
     }
-    for (expression, at) in items(selector, "matchExpressions", path) {
-        let values = !empty(expression, "values");
-        match text(expression, "operator") {
+    for (expression, at) in list_items(selector, "matchExpressions", path) {
+        let values = !is_empty_field(expression, "values");
+        match get_text(expression, "operator") {
             "In" | "NotIn" if !values => {
                 errors.push(FieldError::required(
                     at.child("values"),
@@ -256,11 +256,11 @@ pub fn label_selector(selector: &Value, path: &FieldPath, errors: &mut Vec<Field
                 "not a valid selector operator",
             )),
         }
-        let key = text(expression, "key");
+        let key = get_text(expression, "key");
         for complaint in qualified_name(key) {
             errors.push(FieldError::invalid(at.child("key"), key, complaint));
         }
-        for (value, at) in items(expression, "values", &at) {
+        for (value, at) in list_items(expression, "values", &at) {
             let value = value.as_str().unwrap_or_default();
             for complaint in label_value(value) {
                 errors.push(FieldError::invalid(&at, value, complaint));
@@ -300,7 +300,7 @@ pub fn qualified_name(name: &str) -> Vec<String> {
                 complaints.push("prefix part must be non-empty".to_owned());
             } else {
                 complaints.extend(
-                    names::subdomain(prefix)
+                    names::find_subdomain_errors(prefix)
                         .into_iter()
                         .map(|complaint| format!("prefix part {complaint}")),
                 );

@@ -17,23 +17,28 @@ use serde_json::Value;
 
 use super::field_error::{FieldError, FieldErrorKind, FieldPath, Shown};
 
-pub use metadata::annotations;
 pub(crate) use metadata::label_value;
-pub use metadata::{CLEANUP_FINALIZER, label_selector, labels, object_meta, object_meta_update};
-pub(crate) use webhooks::{service as webhook_service, url as webhook_url};
+pub use metadata::validate_annotations;
+pub use metadata::{CLEANUP_FINALIZER, label_selector, object_meta, object_meta_update, validate_labels};
+pub(crate) use webhooks::{validate_service as webhook_service, validate_url as webhook_url};
 
 /// Returns the errors of a rule about a name.
-pub(crate) fn named(rule: impl Fn(&str) -> Vec<String>, name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_name(
+    rule: impl Fn(&str) -> Vec<String>,
+    name: &str,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     errors.extend(rule(name).into_iter().map(|why| FieldError::invalid(at, name, why)));
 }
 
 /// Returns a field's text; empty when absent.
-pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+pub(crate) fn get_text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns a list field's items with their paths.
-pub(crate) fn items<'a>(
+pub(crate) fn list_items<'a>(
     value: &'a Value,
     field: &str,
     path: &FieldPath,
@@ -49,7 +54,7 @@ pub(crate) fn items<'a>(
         .map(move |(index, item)| (item, path.index(index)))
 }
 
-pub(crate) fn empty(value: &Value, field: &str) -> bool {
+pub(crate) fn is_empty_field(value: &Value, field: &str) -> bool {
     match value.get(field) {
         None | Some(Value::Null) => true,
         Some(Value::Array(items)) => items.is_empty(),
@@ -68,7 +73,7 @@ pub(crate) fn one_of(
     path: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
-    let found = text(value, field);
+    let found = get_text(value, field);
     if found.is_empty() {
         if required {
             errors.push(FieldError::required(path.child(field), ""));
@@ -79,7 +84,7 @@ pub(crate) fn one_of(
 }
 
 /// Shows a struct of the real server's internal types, whose fields it prints with Go's names and in Go's order.
-pub(crate) fn internal(fields: &[(&str, &Value)]) -> Shown {
+pub(crate) fn show_go_struct(fields: &[(&str, &Value)]) -> Shown {
     let parts: Vec<String> = fields
         .iter()
         .map(|(name, value)| format!("\"{name}\":{value}"))
@@ -89,7 +94,7 @@ pub(crate) fn internal(fields: &[(&str, &Value)]) -> Shown {
 
 /// Returns a list of such structs.
 pub(crate) fn internal_list<'a>(structs: impl Iterator<Item = Vec<(&'static str, &'a Value)>>) -> Shown {
-    let shown: Vec<String> = structs.map(|fields| internal(&fields).to_string()).collect();
+    let shown: Vec<String> = structs.map(|fields| show_go_struct(&fields).to_string()).collect();
     Shown::Verbatim(format!("[{}]", shown.join(",")))
 }
 
@@ -107,7 +112,13 @@ pub(crate) fn non_negative(value: &Value, field: &str, path: &FieldPath, errors:
 }
 
 /// Checks that a field stays unchanged.
-pub(crate) fn immutable(value: &Value, old: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_immutable(
+    value: &Value,
+    old: &Value,
+    field: &str,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let now = value.get(field).cloned().unwrap_or(Value::Null);
     if now != old.get(field).cloned().unwrap_or(Value::Null) {
         errors.push(FieldError::new(

@@ -1,6 +1,6 @@
 //! The rules for names, parts of labels, and ports, with Kubernetes' error messages.
 
-use super::named;
+use super::validate_name;
 use crate::schema::{FieldError, FieldPath};
 
 /// The rule for the names of a kind's objects.
@@ -23,8 +23,8 @@ impl NameRule {
             _ => name.to_owned(),
         };
         match self {
-            Self::Subdomain => subdomain(&masked),
-            Self::Label => label(&masked),
+            Self::Subdomain => find_subdomain_errors(&masked),
+            Self::Label => find_label_errors(&masked),
             Self::PathSegment => path_segment(name, prefix),
         }
     }
@@ -33,7 +33,7 @@ impl NameRule {
 const LABEL_REGEX: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 
 /// Returns the errors in an RFC 1123 label.
-pub fn label(name: &str) -> Vec<String> {
+pub fn find_label_errors(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 63 {
         complaints.push(too_long(63));
@@ -64,7 +64,7 @@ pub fn service_label(name: &str) -> Vec<String> {
 }
 
 /// Returns the errors in an RFC 1123 subdomain.
-pub fn subdomain(name: &str) -> Vec<String> {
+pub fn find_subdomain_errors(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 253 {
         complaints.push(too_long(253));
@@ -77,7 +77,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
     complaints
 }
 
-/// Like [`subdomain`], but `_` is valid at the start and inside of each part.
+/// Like [`find_subdomain_errors`], but `_` is valid at the start and inside of each part.
 pub(crate) fn subdomain_with_underscores(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 253 {
@@ -189,7 +189,7 @@ pub(crate) fn prefixed_path(name: &str, at: &FieldPath, errors: &mut Vec<FieldEr
     }
     match name.split_once('/') {
         Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
-            named(subdomain, domain, at, errors);
+            validate_name(find_subdomain_errors, domain, at, errors);
             let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte);
             if !path.bytes().all(allowed) {
                 let why = r"Invalid path (regex used for validation is '[A-Za-z0-9/\-._~%!$&'()*+,;=:]+')";

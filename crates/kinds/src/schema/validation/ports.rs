@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{named, names, one_of, text};
+use crate::schema::validation::{get_text, names, one_of, validate_name};
 use crate::schema::{FieldError, FieldPath};
 
 /// The protocols of ports.
@@ -27,10 +27,10 @@ pub(crate) fn port_or_name(value: &Value, field: &str, at: &FieldPath, errors: &
     }
 }
 
-pub(crate) fn protocol(port: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_protocol(port: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     one_of(port, "protocol", &PROTOCOLS, true, at, errors);
     if port.get("appProtocol").is_some() {
         let at = at.child("appProtocol");
-        named(qualified_name, text(port, "appProtocol"), &at, errors);
+        validate_name(qualified_name, get_text(port, "appProtocol"), &at, errors);
     }
 }

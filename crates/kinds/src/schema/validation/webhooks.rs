@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::schema::validation::{empty, names, text};
+use crate::schema::validation::{get_text, is_empty_field, names};
 use crate::schema::{FieldError, FieldPath};
 
 const URL_FORM: &str = "; desired format: https://host[/path]";
 
 /// Checks where a webhook is by its URL.
-pub(crate) fn url(text: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_url(text: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (scheme, rest) = rest.split_once("://").unwrap_or(("", rest));
@@ -40,9 +40,9 @@ pub(crate) fn url(text: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks where a webhook is by a Service.
-pub(crate) fn service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["name", "namespace"] {
-        if empty(service, field) {
+        if is_empty_field(service, field) {
             errors.push(FieldError::required(path.child(field), ""));
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldE
             format!("port is not valid: {fault}"),
         ));
     }
-    let found = text(service, "path");
+    let found = get_text(service, "path");
     let path = path.child("path");
     let mut fault = |why: String| errors.push(FieldError::invalid(&path, found, why));
     match found {
@@ -77,7 +77,7 @@ pub(crate) fn service(service: &Value, path: &FieldPath, errors: &mut Vec<FieldE
             fault(format!("segment[{index}] may not be empty"));
             continue;
         }
-        for complaint in names::subdomain(step) {
+        for complaint in names::find_subdomain_errors(step) {
             fault(format!("segment[{index}]: {complaint}"));
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct Field {
     pub(super) always: bool,
 }
 
-const fn always(old: &'static str, new: &'static str, form: Form) -> Field {
+const fn always_written(old: &'static str, new: &'static str, form: Form) -> Field {
     Field {
         old,
         new,
@@ -30,7 +30,7 @@ const fn always(old: &'static str, new: &'static str, form: Form) -> Field {
     }
 }
 
-const fn maybe(old: &'static str, new: &'static str, form: Form) -> Field {
+const fn written_if_set(old: &'static str, new: &'static str, form: Form) -> Field {
     Field {
         old,
         new,
@@ -47,45 +47,45 @@ pub(super) const WANTED: [Source; 5] = [
     (
         "object",
         &[
-            always("target", "/describedObject", Form::Reference),
-            always("metricName", "/metric/name", Form::Text),
-            always("targetValue", "/target/value", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
-            maybe("averageValue", "/target/averageValue", Form::Amount),
+            always_written("target", "/describedObject", Form::Reference),
+            always_written("metricName", "/metric/name", Form::Text),
+            always_written("targetValue", "/target/value", Form::Amount),
+            written_if_set("selector", "/metric/selector", Form::Selector),
+            written_if_set("averageValue", "/target/averageValue", Form::Amount),
         ],
     ),
     (
         "pods",
         &[
-            always("metricName", "/metric/name", Form::Text),
-            always("targetAverageValue", "/target/averageValue", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
+            always_written("metricName", "/metric/name", Form::Text),
+            always_written("targetAverageValue", "/target/averageValue", Form::Amount),
+            written_if_set("selector", "/metric/selector", Form::Selector),
         ],
     ),
     (
         "resource",
         &[
-            always("name", "/name", Form::Text),
-            maybe("targetAverageUtilization", "/target/averageUtilization", Form::Number),
-            maybe("targetAverageValue", "/target/averageValue", Form::Amount),
+            always_written("name", "/name", Form::Text),
+            written_if_set("targetAverageUtilization", "/target/averageUtilization", Form::Number),
+            written_if_set("targetAverageValue", "/target/averageValue", Form::Amount),
         ],
     ),
     (
         "containerResource",
         &[
-            always("name", "/name", Form::Text),
-            maybe("targetAverageUtilization", "/target/averageUtilization", Form::Number),
-            maybe("targetAverageValue", "/target/averageValue", Form::Amount),
-            always("container", "/container", Form::Text),
+            always_written("name", "/name", Form::Text),
+            written_if_set("targetAverageUtilization", "/target/averageUtilization", Form::Number),
+            written_if_set("targetAverageValue", "/target/averageValue", Form::Amount),
+            always_written("container", "/container", Form::Text),
         ],
     ),
     (
         "external",
         &[
-            always("metricName", "/metric/name", Form::Text),
-            maybe("metricSelector", "/metric/selector", Form::Selector),
-            maybe("targetValue", "/target/value", Form::Amount),
-            maybe("targetAverageValue", "/target/averageValue", Form::Amount),
+            always_written("metricName", "/metric/name", Form::Text),
+            written_if_set("metricSelector", "/metric/selector", Form::Selector),
+            written_if_set("targetValue", "/target/value", Form::Amount),
+            written_if_set("targetAverageValue", "/target/averageValue", Form::Amount),
         ],
     ),
 ];
@@ -95,45 +95,45 @@ pub(super) const OBSERVED: [Source; 5] = [
     (
         "object",
         &[
-            always("target", "/describedObject", Form::Reference),
-            always("metricName", "/metric/name", Form::Text),
-            always("currentValue", "/current/value", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
-            maybe("averageValue", "/current/averageValue", Form::Amount),
+            always_written("target", "/describedObject", Form::Reference),
+            always_written("metricName", "/metric/name", Form::Text),
+            always_written("currentValue", "/current/value", Form::Amount),
+            written_if_set("selector", "/metric/selector", Form::Selector),
+            written_if_set("averageValue", "/current/averageValue", Form::Amount),
         ],
     ),
     (
         "pods",
         &[
-            always("metricName", "/metric/name", Form::Text),
-            always("currentAverageValue", "/current/averageValue", Form::Amount),
-            maybe("selector", "/metric/selector", Form::Selector),
+            always_written("metricName", "/metric/name", Form::Text),
+            always_written("currentAverageValue", "/current/averageValue", Form::Amount),
+            written_if_set("selector", "/metric/selector", Form::Selector),
         ],
     ),
     (
         "resource",
         &[
-            always("name", "/name", Form::Text),
-            maybe("currentAverageUtilization", "/current/averageUtilization", Form::Number),
-            always("currentAverageValue", "/current/averageValue", Form::Amount),
+            always_written("name", "/name", Form::Text),
+            written_if_set("currentAverageUtilization", "/current/averageUtilization", Form::Number),
+            always_written("currentAverageValue", "/current/averageValue", Form::Amount),
         ],
     ),
     (
         "containerResource",
         &[
-            always("name", "/name", Form::Text),
-            maybe("currentAverageUtilization", "/current/averageUtilization", Form::Number),
-            always("currentAverageValue", "/current/averageValue", Form::Amount),
-            always("container", "/container", Form::Text),
+            always_written("name", "/name", Form::Text),
+            written_if_set("currentAverageUtilization", "/current/averageUtilization", Form::Number),
+            always_written("currentAverageValue", "/current/averageValue", Form::Amount),
+            always_written("container", "/container", Form::Text),
         ],
     ),
     (
         "external",
         &[
-            always("metricName", "/metric/name", Form::Text),
-            maybe("metricSelector", "/metric/selector", Form::Selector),
-            always("currentValue", "/current/value", Form::Amount),
-            maybe("currentAverageValue", "/current/averageValue", Form::Amount),
+            always_written("metricName", "/metric/name", Form::Text),
+            written_if_set("metricSelector", "/metric/selector", Form::Selector),
+            always_written("currentValue", "/current/value", Form::Amount),
+            written_if_set("currentAverageValue", "/current/averageValue", Form::Amount),
         ],
     ),
 ];

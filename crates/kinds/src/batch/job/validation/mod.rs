@@ -5,11 +5,11 @@ mod status;
 
 use serde_json::Value;
 
-use crate::core_group::pod::owners::{mismatch, numbers, selects};
+use crate::core_group::pod::owners::{report_selector_mismatch, selects_labels, validate_non_negative};
 use crate::core_group::pod::validation::{self as pods, ExtraVolumes};
 use crate::schema::validation::metadata::label_selector;
 use crate::schema::validation::names::{self, prefixed_path};
-use crate::schema::validation::{immutable, one_of, text};
+use crate::schema::validation::{get_text, one_of, validate_immutable};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 pub(crate) use status::job_status;
@@ -23,28 +23,30 @@ const MANY: i64 = 100_000;
 const MOST_OF_MANY: i64 = 10_000;
 const LONGEST_MANAGER: usize = 63;
 
-fn number(value: &Value, field: &str) -> Option<i64> {
+fn get_number(value: &Value, field: &str) -> Option<i64> {
     value.get(field).and_then(Value::as_i64)
 }
 
 fn is_indexed(spec: &Value) -> bool {
-    text(spec, "completionMode") == "Indexed"
+    get_text(spec, "completionMode") == "Indexed"
 }
 
 /// Checks a Job. `prefixed` is true if its Pods must have the labels with Kubernetes' prefix.
-pub(crate) fn job(value: &Value, prefixed: bool, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_job(value: &Value, prefixed: bool, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     generated_selector(value, spec, prefixed, errors);
     job_spec(spec, &path, errors);
-    selected(spec, &path, errors);
+    validate_selector(spec, &path, errors);
     let name = value
         .pointer("/metadata/name")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    if let Some(completions) = number(spec, "completions").filter(|completions| is_indexed(spec) && *completions > 0) {
+    if let Some(completions) =
+        get_number(spec, "completions").filter(|completions| is_indexed(spec) && *completions > 0)
+    {
         let host = format!("{name}-{}", completions - 1);
-        if !names::label(&host).is_empty() {
+        if !names::find_label_errors(&host).is_empty() {
             let detail = format!("will not able to create pod with invalid DNS label: {host}");
             errors.push(FieldError::invalid("metadata.name", name, detail));
         }
@@ -59,7 +61,7 @@ fn generated_selector(value: &Value, spec: &Value, prefixed: bool, errors: &mut 
     }
     let own = |field: &str| {
         let metadata = value.get("metadata").unwrap_or(&NOTHING);
-        Value::from(text(metadata, field))
+        Value::from(get_text(metadata, field))
     };
     let (name, uid) = (own("name"), own("uid"));
     let mut wanted = vec![("controller-uid", &uid), ("job-name", &name)];
@@ -85,7 +87,7 @@ fn generated_selector(value: &Value, spec: &Value, prefixed: bool, errors: &mut 
         .into_iter()
         .map(|(key, value)| (key.to_owned(), value.clone()))
         .collect();
-    if !selects(selector, &expected) && is_readable(selector) {
+    if !selects_labels(selector, &expected) && is_readable(selector) {
         let detail = "`selector` not auto-generated";
         errors.push(FieldError::invalid("spec.selector", selector.clone(), detail));
     }
@@ -97,17 +99,17 @@ fn is_readable(selector: &Value) -> bool {
     faults.is_empty()
 }
 
-fn selected(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_selector(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let template = spec.get("template").unwrap_or(&NOTHING);
     let Some(selector) = spec.get("selector") else {
         errors.push(FieldError::required(path.child("selector"), ""));
-        mismatch(template, &path.child("template"), errors);
+        report_selector_mismatch(template, &path.child("template"), errors);
         return;
     };
     label_selector(selector, &path.child("selector"), errors);
     let labels = template.pointer("/metadata/labels").unwrap_or(&NOTHING);
-    if is_readable(selector) && !selects(selector, labels) {
-        mismatch(template, &path.child("template"), errors);
+    if is_readable(selector) && !selects_labels(selector, labels) {
+        report_selector_mismatch(template, &path.child("template"), errors);
     }
 }
 
@@ -122,26 +124,26 @@ pub(in crate::batch) fn job_spec(spec: &Value, path: &FieldPath, errors: &mut Ve
         "backoffLimitPerIndex",
         "maxFailedIndexes",
     ];
-    numbers(spec, &fields, path, errors);
-    if number(spec, "maxFailedIndexes").is_some() && number(spec, "backoffLimitPerIndex").is_none() {
+    validate_non_negative(spec, &fields, path, errors);
+    if get_number(spec, "maxFailedIndexes").is_some() && get_number(spec, "backoffLimitPerIndex").is_none() {
         let detail = "when maxFailedIndexes is specified";
         errors.push(FieldError::required(path.child("backoffLimitPerIndex"), detail));
     }
     managed_by(spec, path, errors);
     one_of(spec, "completionMode", &["NonIndexed", "Indexed"], false, path, errors);
     if is_indexed(spec) {
-        indexed(spec, path, errors);
-    } else if matches!(text(spec, "completionMode"), "" | "NonIndexed") {
+        validate_indexed_completion(spec, path, errors);
+    } else if matches!(get_text(spec, "completionMode"), "" | "NonIndexed") {
         for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
-            if let Some(found) = number(spec, field) {
+            if let Some(found) = get_number(spec, field) {
                 let detail = "requires indexed completion mode";
                 errors.push(FieldError::invalid(path.child(field), found, detail));
             }
         }
     }
-    policies::policies(spec, path, errors);
+    policies::validate_policies(spec, path, errors);
     let template = spec.get("template").unwrap_or(&NOTHING);
-    pods::template(template, &ExtraVolumes::new(), &path.child("template"), errors);
+    pods::validate_template(template, &ExtraVolumes::new(), &path.child("template"), errors);
     let policy = template
         .pointer("/spec/restartPolicy")
         .and_then(Value::as_str)
@@ -170,9 +172,9 @@ fn managed_by(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn indexed(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let completions = number(spec, "completions");
-    let (parallel, failed) = (number(spec, "parallelism"), number(spec, "maxFailedIndexes"));
+fn validate_indexed_completion(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let completions = get_number(spec, "completions");
+    let (parallel, failed) = (get_number(spec, "parallelism"), get_number(spec, "maxFailedIndexes"));
     if completions.is_none() {
         errors.push(FieldError::required(
             path.child("completions"),
@@ -197,7 +199,7 @@ fn indexed(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         &MOST_OF_INDEXED.to_string(),
         errors,
     );
-    if completions.is_some_and(|completions| completions > MANY) && number(spec, "backoffLimitPerIndex").is_some() {
+    if completions.is_some_and(|completions| completions > MANY) && get_number(spec, "backoffLimitPerIndex").is_some() {
         if failed.is_none() {
             let detail = format!("must be specified when completions is above {MANY}");
             errors.push(FieldError::required(path.child("maxFailedIndexes"), detail));
@@ -217,21 +219,21 @@ pub(crate) fn job_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
     let prefixed = ["batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"]
         .iter()
         .all(|key| labels.get(*key).is_some());
-    job(value, prefixed, errors);
-    let completions = number(spec, "completions");
+    validate_job(value, prefixed, errors);
+    let completions = get_number(spec, "completions");
     if !is_indexed(spec) {
-        immutable(spec, before, "completions", &path, errors);
+        validate_immutable(spec, before, "completions", &path, errors);
     } else if completions.is_some()
-        && completions != number(before, "completions")
-        && completions != number(spec, "parallelism")
+        && completions != get_number(before, "completions")
+        && completions != get_number(spec, "parallelism")
     {
         let detail = "can only be modified in tandem with spec.parallelism";
         errors.push(FieldError::invalid(path.child("completions"), completions, detail));
     }
-    immutable(spec, before, "selector", &path, errors);
+    validate_immutable(spec, before, "selector", &path, errors);
     template_update(spec, old, before, &path, errors);
     for field in ["completionMode", "backoffLimitPerIndex", "managedBy"] {
-        immutable(spec, before, field, &path, errors);
+        validate_immutable(spec, before, field, &path, errors);
     }
     for (field, shown) in [
         (
@@ -254,7 +256,7 @@ fn template_update(spec: &Value, old: &Value, before: &Value, path: &FieldPath, 
     let suspended = before.get("suspend").and_then(Value::as_bool) == Some(true);
     let status = old.get("status").unwrap_or(&NOTHING);
     let not_started = status.get("startTime").is_none() || status::is_true(status, "Suspended");
-    let open = suspended && not_started && number(status, "active").unwrap_or(0) == 0;
+    let open = suspended && not_started && get_number(status, "active").unwrap_or(0) == 0;
     if !open {
         if *template != kept {
             let detail = "field is immutable";
@@ -274,8 +276,8 @@ fn template_update(spec: &Value, old: &Value, before: &Value, path: &FieldPath, 
             continue;
         }
         for (now, then) in now.iter().zip(then) {
-            if text(now, "name") == text(then, "name") {
-                take(now, then, "resources");
+            if get_text(now, "name") == get_text(then, "name") {
+                copy_field(now, then, "resources");
             }
         }
     }
@@ -287,7 +289,7 @@ fn template_update(spec: &Value, old: &Value, before: &Value, path: &FieldPath, 
 }
 
 /// Copies a field from one object to another.
-fn take(from: &Value, to: &mut Value, field: &str) {
+fn copy_field(from: &Value, to: &mut Value, field: &str) {
     if let Some(map) = to.as_object_mut() {
         match from.get(field) {
             Some(value) => map.insert(field.to_owned(), value.clone()),
@@ -300,14 +302,14 @@ fn take(from: &Value, to: &mut Value, field: &str) {
 fn take_scheduling(pod: &Value, kept: &mut Value) {
     let Some(then) = kept.get_mut("spec") else { return };
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {
-        take(pod, then, field);
+        copy_field(pod, then, field);
     }
     let now = pod.get("affinity").filter(|affinity| !affinity.is_null());
     if now.is_none() && then.get("affinity").is_none() {
         return;
     }
     let mut affinity = then.get("affinity").cloned().unwrap_or_else(|| serde_json::json!({}));
-    take(now.unwrap_or(&NOTHING), &mut affinity, "nodeAffinity");
+    copy_field(now.unwrap_or(&NOTHING), &mut affinity, "nodeAffinity");
     let gone = now.is_none() && affinity.as_object().is_some_and(serde_json::Map::is_empty);
     if let Some(map) = then.as_object_mut() {
         if gone {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tenure_checkpoint::checkpoint;
 
-use super::{NOTHING, is_indexed, number};
+use super::{NOTHING, get_number, is_indexed};
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{empty, internal, items, non_negative, one_of, text};
+use crate::schema::validation::{get_text, is_empty_field, list_items, non_negative, one_of, show_go_struct};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 const MOST_RULES: usize = 20;
@@ -15,12 +15,12 @@ const MOST_EXIT_CODES: usize = 255;
 const LONGEST_INDEXES: usize = 64 * 1024;
 
 /// Checks the policies of a Job's spec.
-pub(super) fn policies(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_policies(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let failure = spec.get("podFailurePolicy");
     if let Some(failure) = failure {
         let at = path.child("podFailurePolicy");
         too_many(failure, "rules", MOST_RULES, &at, errors);
-        for (rule, at) in items(failure, "rules", &at) {
+        for (rule, at) in list_items(failure, "rules", &at) {
             failure_rule(spec, rule, &at, errors);
         }
     }
@@ -36,7 +36,7 @@ pub(super) fn policies(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
             ));
         }
     }
-    let replacement = text(spec, "podReplacementPolicy");
+    let replacement = get_text(spec, "podReplacementPolicy");
     if !replacement.is_empty() {
         let known: &[&str] = if failure.is_some() {
             &["Failed"]
@@ -59,7 +59,7 @@ pub(super) fn shown_failure_policy(policy: &Value) -> Shown {
             .map(|rule| {
                 let codes = rule.get("onExitCodes").map_or(Shown::Json(Value::Null), |codes| {
                     let part = |field: &str| codes.get(field).unwrap_or(&NOTHING);
-                    internal(&[
+                    show_go_struct(&[
                         ("ContainerName", part("containerName")),
                         ("Operator", part("operator")),
                         ("Values", part("values")),
@@ -70,7 +70,7 @@ pub(super) fn shown_failure_policy(policy: &Value) -> Shown {
                         .iter()
                         .map(|one| {
                             let part = |field: &str| one.get(field).unwrap_or(&NOTHING);
-                            internal(&[("Type", part("type")), ("Status", part("status"))]).to_string()
+                            show_go_struct(&[("Type", part("type")), ("Status", part("status"))]).to_string()
                         })
                         .collect();
                     format!("[{}]", conditions.join(","))
@@ -96,7 +96,7 @@ pub(super) fn shown_success_policy(policy: &Value) -> Shown {
             .iter()
             .map(|rule| {
                 let part = |field: &str| rule.get(field).unwrap_or(&NOTHING);
-                internal(&[
+                show_go_struct(&[
                     ("SucceededIndexes", part("succeededIndexes")),
                     ("SucceededCount", part("succeededCount")),
                 ])
@@ -118,8 +118,8 @@ fn too_many(value: &Value, field: &str, most: usize, at: &FieldPath, errors: &mu
 }
 
 /// Checks a field that must have one of several values. The error for a missing field lists the values.
-fn chosen(value: &Value, field: &str, known: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
-    if text(value, field).is_empty() {
+fn validate_choice(value: &Value, field: &str, known: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
+    if get_text(value, field).is_empty() {
         let quoted: Vec<String> = known.iter().map(|one| format!("{one:?}")).collect();
         let detail = format!("valid values: [{}]", quoted.join(" "));
         errors.push(FieldError::required(at.child(field), detail));
@@ -130,8 +130,8 @@ fn chosen(value: &Value, field: &str, known: &[&str], at: &FieldPath, errors: &m
 
 fn failure_rule(spec: &Value, rule: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
-    chosen(rule, "action", &actions, at, errors);
-    if text(rule, "action") == "FailIndex" && number(spec, "backoffLimitPerIndex").is_none() {
+    validate_choice(rule, "action", &actions, at, errors);
+    if get_text(rule, "action") == "FailIndex" && get_number(spec, "backoffLimitPerIndex").is_none() {
         let detail = "requires the backoffLimitPerIndex to be set";
         errors.push(FieldError::invalid(at.child("action"), "FailIndex", detail));
     }
@@ -139,13 +139,17 @@ fn failure_rule(spec: &Value, rule: &Value, at: &FieldPath, errors: &mut Vec<Fie
     if let Some(codes) = codes {
         exit_codes(spec, codes, &at.child("onExitCodes"), errors);
     }
-    let by_condition = !empty(rule, "onPodConditions");
+    let by_condition = !is_empty_field(rule, "onPodConditions");
     too_many(rule, "onPodConditions", MOST_RULES, at, errors);
-    for (pattern, at) in items(rule, "onPodConditions", at) {
-        for complaint in qualified_name(text(pattern, "type")) {
-            errors.push(FieldError::invalid(at.child("type"), text(pattern, "type"), complaint));
+    for (pattern, at) in list_items(rule, "onPodConditions", at) {
+        for complaint in qualified_name(get_text(pattern, "type")) {
+            errors.push(FieldError::invalid(
+                at.child("type"),
+                get_text(pattern, "type"),
+                complaint,
+            ));
         }
-        chosen(pattern, "status", &["False", "True", "Unknown"], &at, errors);
+        validate_choice(pattern, "status", &["False", "True", "Unknown"], &at, errors);
     }
     let detail = match (codes.is_some(), by_condition) {
         (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
@@ -156,7 +160,7 @@ fn failure_rule(spec: &Value, rule: &Value, at: &FieldPath, errors: &mut Vec<Fie
 }
 
 fn exit_codes(spec: &Value, codes: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    chosen(codes, "operator", &["In", "NotIn"], at, errors);
+    validate_choice(codes, "operator", &["In", "NotIn"], at, errors);
     if let Some(name) = codes.get("containerName").and_then(Value::as_str) {
         let pod = spec.pointer("/template/spec").unwrap_or(&NOTHING);
         let known = ["containers", "initContainers"]
@@ -165,7 +169,7 @@ fn exit_codes(spec: &Value, codes: &Value, at: &FieldPath, errors: &mut Vec<Fiel
             .flatten()
             .any(|container| {
                 checkpoint();
-                text(container, "name") == name
+                get_text(container, "name") == name
             });
         if !known {
             let detail = "must be one of the container or initContainer names in the pod template";
@@ -191,7 +195,7 @@ fn exit_codes(spec: &Value, codes: &Value, at: &FieldPath, errors: &mut Vec<Fiel
     let mut seen = BTreeSet::new();
     for (index, code) in values.iter().enumerate() {
         let at = at.child("values").index(index);
-        if *code == 0 && text(codes, "operator") == "In" {
+        if *code == 0 && get_text(codes, "operator") == "In" {
             let detail = "must not be 0 for the In operator";
             errors.push(FieldError::invalid(&at, 0, detail));
         }
@@ -205,15 +209,15 @@ fn exit_codes(spec: &Value, codes: &Value, at: &FieldPath, errors: &mut Vec<Fiel
 }
 
 fn success_policy(spec: &Value, policy: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    if empty(policy, "rules") {
+    if is_empty_field(policy, "rules") {
         let detail = "at least one rules must be specified when the successPolicy is specified";
         errors.push(FieldError::required(at.child("rules"), detail));
     }
     too_many(policy, "rules", MOST_RULES, at, errors);
-    let completions = number(spec, "completions").unwrap_or(0);
-    for (rule, at) in items(policy, "rules", at) {
+    let completions = get_number(spec, "completions").unwrap_or(0);
+    for (rule, at) in list_items(policy, "rules", at) {
         let named = rule.get("succeededIndexes").and_then(Value::as_str);
-        let count = number(rule, "succeededCount");
+        let count = get_number(rule, "succeededCount");
         if named.is_none() && count.is_none() {
             let detail = "at least one of succeededCount or succeededIndexes must be specified";
             errors.push(FieldError::required(&at, detail));
@@ -225,7 +229,7 @@ fn success_policy(spec: &Value, policy: &Value, at: &FieldPath, errors: &mut Vec
                 let detail = format!("may not be more than {LONGEST_INDEXES} bytes");
                 errors.push(FieldError::new(FieldErrorKind::TooLong, &at, "", detail));
             }
-            match indexes(named, completions) {
+            match parse_indexes(named, completions) {
                 Ok(ranges) => total = ranges.iter().map(|(first, last)| last - first + 1).sum(),
                 Err(problem) => {
                     let detail = format!("error parsing succeededIndexes: {problem}");
@@ -250,13 +254,13 @@ fn success_policy(spec: &Value, policy: &Value, at: &FieldPath, errors: &mut Vec
 }
 
 /// Returns the ranges in a text such as `1,3-5`, in order.
-pub(super) fn indexes(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
+pub(super) fn parse_indexes(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
     if text.is_empty() {
         return Ok(ranges);
     }
     for part in text.split(',') {
-        let (first, last) = interval(part, completions)?;
+        let (first, last) = parse_interval(part, completions)?;
         if let Some((_, before)) = ranges.last().filter(|(_, before)| *before >= first) {
             return Err(format!("non-increasing order, previous: {before}, current: {first}"));
         }
@@ -266,7 +270,7 @@ pub(super) fn indexes(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, S
 }
 
 /// Reads a range, or a single index.
-pub(super) fn interval(part: &str, completions: i64) -> Result<(i64, i64), String> {
+pub(super) fn parse_interval(part: &str, completions: i64) -> Result<(i64, i64), String> {
     let ends: Vec<&str> = part.split('-').collect();
     let index = |text: &str| {
         let number: i64 = text
@@ -298,10 +302,10 @@ mod tests {
 
     #[test]
     fn texts_of_indexes() {
-        assert_eq!(indexes("", 3), Ok(Vec::new()));
-        assert_eq!(indexes("0,2-4", 5), Ok(vec![(0, 0), (2, 4)]));
+        assert_eq!(parse_indexes("", 3), Ok(Vec::new()));
+        assert_eq!(parse_indexes("0,2-4", 5), Ok(vec![(0, 0), (2, 4)]));
         for bad in ["x", "5", "2-2", "3,1", "1-2-3", "1-9", ","] {
-            assert!(indexes(bad, 5).is_err(), "{bad}");
+            assert!(parse_indexes(bad, 5).is_err(), "{bad}");
         }
     }
 }

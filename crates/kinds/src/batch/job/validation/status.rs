@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::policies::{indexes, interval};
-use super::{NOTHING, is_indexed, number};
-use crate::schema::validation::{empty, internal, items, non_negative, text};
+use super::policies::{parse_indexes, parse_interval};
+use super::{NOTHING, get_number, is_indexed};
+use crate::schema::validation::{get_text, is_empty_field, list_items, non_negative, show_go_struct};
 use crate::schema::{FieldError, FieldPath, Shown};
 
 /// Returns whether a condition holds.
 pub(super) fn is_true(status: &Value, kind: &str) -> bool {
-    has(status, kind, "True")
+    has_condition(status, kind, "True")
 }
 
-fn has(status: &Value, kind: &str, found: &str) -> bool {
+fn has_condition(status: &Value, kind: &str, found: &str) -> bool {
     let conditions = status.get("conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| text(condition, "type") == kind && text(condition, "status") == found)
+    conditions.any(|condition| get_text(condition, "type") == kind && get_text(condition, "status") == found)
 }
 
 /// A status, with facts that several checks need.
@@ -41,12 +41,12 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.complete || self.failed
     }
 
     fn count(&self, field: &str) -> i64 {
-        number(self.status, field).unwrap_or(0)
+        get_number(self.status, field).unwrap_or(0)
     }
 }
 
@@ -58,19 +58,19 @@ pub(crate) fn job_status(value: &Value, old: &Value, errors: &mut Vec<FieldError
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         non_negative(now.status, field, &path, errors);
     }
-    uncounted(now.status, &path, errors);
-    conditions(&now, &then, spec, errors);
-    times(&now, &then, spec, errors);
-    counters(&now, &then, spec, errors);
+    validate_uncounted_pods(now.status, &path, errors);
+    validate_conditions(&now, &then, spec, errors);
+    validate_times(&now, &then, spec, errors);
+    validate_counters(&now, &then, spec, errors);
     index_texts(&now, &then, spec, errors);
 }
 
-fn uncounted(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_uncounted_pods(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
     let pods = status.get("uncountedTerminatedPods").unwrap_or(&NOTHING);
     let path = path.child("uncountedTerminatedPods");
     for field in ["succeeded", "failed"] {
-        for (uid, at) in items(pods, field, &path) {
+        for (uid, at) in list_items(pods, field, &path) {
             let uid = uid.as_str().unwrap_or_default();
             if uid.is_empty() {
                 errors.push(FieldError::invalid(at, uid, "must not be empty"));
@@ -81,7 +81,7 @@ fn uncounted(status: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn conditions(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+fn validate_conditions(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
     let complete_changed = now.complete != then.complete;
     let failed_changed = now.failed != then.failed;
     let failed_indexes_changed = now.status.get("failedIndexes") != then.status.get("failedIndexes");
@@ -141,13 +141,13 @@ fn conditions(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<
     }
 }
 
-fn times(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
-    fn time<'a>(facts: &Facts<'a>, field: &str) -> Option<&'a str> {
+fn validate_times(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    fn read_time<'a>(facts: &Facts<'a>, field: &str) -> Option<&'a str> {
         facts.status.get(field).and_then(Value::as_str)
     }
-    let (started, completed) = (time(now, "startTime"), time(now, "completionTime"));
-    let start_changed = started != time(then, "startTime");
-    let completion_changed = completed != time(then, "completionTime");
+    let (started, completed) = (read_time(now, "startTime"), read_time(now, "completionTime"));
+    let start_changed = started != read_time(then, "startTime");
+    let completion_changed = completed != read_time(then, "completionTime");
     let complete_changed = now.complete != then.complete || completion_changed;
     let suspended = spec.get("suspend").and_then(Value::as_bool) == Some(true);
     let shown = Value::from(completed);
@@ -167,40 +167,44 @@ fn times(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<Field
             "must be equal to or after `startTime`",
         ));
     }
-    if completion_changed && completed.is_some() && time(then, "completionTime").is_some() {
+    if completion_changed && completed.is_some() && read_time(then, "completionTime").is_some() {
         errors.push(FieldError::invalid(at, shown, "field is immutable"));
     }
-    let empty_run = suspended && number(spec, "completions") == Some(0);
-    if (now.finished() != then.finished() || start_changed) && !empty_run && started.is_none() && now.finished() {
+    let empty_run = suspended && get_number(spec, "completions") == Some(0);
+    if (now.is_finished() != then.is_finished() || start_changed)
+        && !empty_run
+        && started.is_none()
+        && now.is_finished()
+    {
         errors.push(FieldError::required(
             "status.startTime",
             "startTime is required for finished job",
         ));
     }
-    let resumed = is_true(then.status, "Suspended") && has(now.status, "Suspended", "False");
-    if start_changed && !resumed && time(then, "startTime").is_some() && !suspended {
+    let resumed = is_true(then.status, "Suspended") && has_condition(now.status, "Suspended", "False");
+    if start_changed && !resumed && read_time(then, "startTime").is_some() && !suspended {
         let detail = "field is immutable for unsuspended job once set";
         errors.push(FieldError::invalid("status.startTime", Value::from(started), detail));
     }
 }
 
-fn counters(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
-    let finish_changed = now.finished() != then.finished();
+fn validate_counters(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
+    let finish_changed = now.is_finished() != then.is_finished();
     let changed = |field: &str| now.status.get(field) != then.status.get(field);
     for (field, detail) in [
         ("active", "active>0 is invalid for finished job"),
         ("terminating", "terminating>0 is invalid for finished job"),
     ] {
-        if (finish_changed || changed(field)) && now.finished() && now.count(field) > 0 {
+        if (finish_changed || changed(field)) && now.is_finished() && now.count(field) > 0 {
             let at = format!("status.{field}");
             errors.push(FieldError::invalid(at, now.count(field), detail));
         }
     }
     let pods = now.status.get("uncountedTerminatedPods").unwrap_or(&NOTHING);
-    let any = ["succeeded", "failed"].iter().any(|field| !empty(pods, field));
-    if (finish_changed || changed("uncountedTerminatedPods")) && now.finished() && any {
+    let any = ["succeeded", "failed"].iter().any(|field| !is_empty_field(pods, field));
+    if (finish_changed || changed("uncountedTerminatedPods")) && now.is_finished() && any {
         let [succeeded, failed] = ["succeeded", "failed"].map(|field| pods.get(field).unwrap_or(&NOTHING));
-        let shown = internal(&[("Succeeded", succeeded), ("Failed", failed)]);
+        let shown = show_go_struct(&[("Succeeded", succeeded), ("Failed", failed)]);
         let detail = "must be empty for finished job";
         errors.push(FieldError::invalid("status.uncountedTerminatedPods", shown, detail));
     }
@@ -213,7 +217,7 @@ fn counters(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<Fi
         let detail = "cannot decrease the failed counter";
         errors.push(FieldError::invalid("status.failed", now.count("failed"), detail));
     }
-    let scaled = is_indexed(spec) && number(spec, "completions") == number(spec, "parallelism");
+    let scaled = is_indexed(spec) && get_number(spec, "completions") == get_number(spec, "parallelism");
     if !scaled && now.count("succeeded") < then.count("succeeded") {
         let detail = "cannot decrease the succeeded counter";
         errors.push(FieldError::invalid("status.succeeded", now.count("succeeded"), detail));
@@ -221,17 +225,17 @@ fn counters(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<Fi
 }
 
 fn index_texts(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<FieldError>) {
-    let completed = text(now.status, "completedIndexes");
+    let completed = get_text(now.status, "completedIndexes");
     let failed = now.status.get("failedIndexes").and_then(Value::as_str);
-    let completed_changed = completed != text(then.status, "completedIndexes");
+    let completed_changed = completed != get_text(then.status, "completedIndexes");
     let failed_changed = failed != then.status.get("failedIndexes").and_then(Value::as_str);
-    let completions = number(spec, "completions");
-    let limited = number(spec, "backoffLimitPerIndex").is_some();
+    let completions = get_number(spec, "completions");
+    let limited = get_number(spec, "backoffLimitPerIndex").is_some();
     let mut fault = |field: &str, found: &str, detail: String| {
         errors.push(FieldError::invalid(format!("status.{field}"), found, detail));
     };
     if let Some(completions) = completions {
-        if completed_changed && let Err(problem) = indexes(completed, completions) {
+        if completed_changed && let Err(problem) = parse_indexes(completed, completions) {
             fault(
                 "completedIndexes",
                 completed,
@@ -241,7 +245,7 @@ fn index_texts(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec
         if failed_changed
             && limited
             && let Some(failed) = failed
-            && let Err(problem) = indexes(failed, completions)
+            && let Err(problem) = parse_indexes(failed, completions)
         {
             fault(
                 "failedIndexes",
@@ -261,7 +265,7 @@ fn index_texts(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec
     }
     if (failed_changed || completed_changed)
         && let Some(completions) = completions
-        && let Some(index) = overlap(completed, failed, completions)
+        && let Some(index) = find_overlap(completed, failed, completions)
     {
         let detail = format!("failedIndexes and completedIndexes overlap at index: {index}");
         fault("failedIndexes", failed, detail);
@@ -269,10 +273,10 @@ fn index_texts(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec
 }
 
 /// Returns the first index that is both completed and failed. Other checks report unreadable indexes.
-fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
+fn find_overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let read = |text: &str| -> Vec<(i64, i64)> {
         text.split(',')
-            .filter_map(|part| interval(part, completions).ok())
+            .filter_map(|part| parse_interval(part, completions).ok())
             .collect()
     };
     let failed = read(failed);

@@ -5,25 +5,25 @@ use serde_json::{Map, Value, json};
 use crate::core_group::limit_range::ranges;
 use crate::kind::Admitted;
 use crate::object::ObjectExt as _;
-use crate::schema::resources::{Resources, list, of_pod};
-use crate::schema::validation::text;
+use crate::schema::resources::{Resources, list, sum_pod_resources};
+use crate::schema::validation::get_text;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Checks whether the request creates a Pod, or changes the resources of its containers.
-fn applies(admitted: &Admitted<'_>) -> bool {
+fn sets_resources(admitted: &Admitted<'_>) -> bool {
     admitted.is_creation() || (admitted.request.subresource == Some("resize") && admitted.old.is_some())
 }
 
 /// Adds defaults to containers.
 pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
-    if !applies(admitted) {
+    if !sets_resources(admitted) {
         return Ok(());
     }
     for range in ranges::list_ranges(admitted) {
         let (mut requests, mut limits) = (Map::new(), Map::new());
         for limit in list(&range, "/spec/limits") {
-            if text(limit, "type") != "Container" {
+            if get_text(limit, "type") != "Container" {
                 continue;
             }
             let take = |key: &str, into: &mut Map<String, Value>| {
@@ -42,9 +42,9 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
                 .into_iter()
                 .flatten();
             for container in containers {
-                let name = text(container, "name").to_owned();
+                let name = get_text(container, "name").to_owned();
                 for (side, defaults, word) in [("requests", &requests, "request"), ("limits", &limits, "limit")] {
-                    let set = fill(container, side, defaults);
+                    let set = add_default_amounts(container, side, defaults);
                     if !set.is_empty() {
                         notes.push(format!("{} {word} for {what} {name}", set.join(", ")));
                     }
@@ -65,7 +65,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
 }
 
 /// Adds missing amounts to one side of a container's resources, and returns their names.
-fn fill(container: &mut Value, side: &str, defaults: &Map<String, Value>) -> Vec<String> {
+fn add_default_amounts(container: &mut Value, side: &str, defaults: &Map<String, Value>) -> Vec<String> {
     let Some(container) = container.as_object_mut().filter(|_| !defaults.is_empty()) else {
         return Vec::new();
     };
@@ -90,10 +90,10 @@ fn fill(container: &mut Value, side: &str, defaults: &Map<String, Value>) -> Vec
 
 /// Refuses a Pod outside of the ranges.
 pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), String> {
-    if !applies(admitted) {
+    if !sets_resources(admitted) {
         return Ok(());
     }
-    ranges::refuse(admitted, |kind, limit, faults| match kind {
+    ranges::check_ranges(admitted, |kind, limit, faults| match kind {
         "Container" => {
             for container in list(pod, "/spec/containers")
                 .iter()
@@ -103,7 +103,13 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
                 ranges::check_limit(kind, limit, &side("requests"), &side("limits"), faults);
             }
         }
-        "Pod" => ranges::check_limit(kind, limit, &of_pod(pod, "requests"), &of_pod(pod, "limits"), faults),
+        "Pod" => ranges::check_limit(
+            kind,
+            limit,
+            &sum_pod_resources(pod, "requests"),
+            &sum_pod_resources(pod, "limits"),
+            faults,
+        ),
         _ => {}
     })
 }

@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
         ..Rule::of(Plugin::LimitRanger)
     },
     Rule {
-        awaits: service_account::awaits,
+        awaits: service_account::object_to_await,
         mutate: service_account::mutate,
         validate: service_account::validate,
         ..Rule::of(Plugin::ServiceAccount)
@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+fn get_text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -48,6 +48,6 @@ fn set(pod: &mut Value, key: &str, value: Value) {
     }
 }
 
-fn has(object: &Value, pointer: &str) -> bool {
+fn has_value(object: &Value, pointer: &str) -> bool {
     object.pointer(pointer).is_some_and(|value| !value.is_null())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{has, set, text};
+use super::{get_text, has_value, set};
 use crate::kind::Admitted;
 use crate::object::ObjectExt as _;
 use crate::scheduling::{GROUP, PLURAL, find_default_class};
@@ -15,13 +15,13 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
     if let Some(old) = admitted.old {
         for key in ["priority", "preemptionPolicy"] {
             let kept = old.pointer(&format!("/spec/{key}")).cloned();
-            if let Some(kept) = kept.filter(|_| !has(pod, &format!("/spec/{key}"))) {
+            if let Some(kept) = kept.filter(|_| !has_value(pod, &format!("/spec/{key}"))) {
                 set(pod, key, kept);
             }
         }
         return Ok(());
     }
-    let name = text(pod, "/spec/priorityClassName").to_owned();
+    let name = get_text(pod, "/spec/priorityClassName").to_owned();
     let class = if name.is_empty() {
         find_default_class(admitted.request.objects)
     } else {
@@ -36,7 +36,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
         .and_then(|class| class.get("value").and_then(Value::as_i64))
         .unwrap_or_default();
     let policy = match &class {
-        Some(class) => text(class, "/preemptionPolicy").to_owned(),
+        Some(class) => get_text(class, "/preemptionPolicy").to_owned(),
         None => "PreemptLowerPriority".to_owned(),
     };
     if let Some(class) = &class {
@@ -53,7 +53,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
     if policy.is_empty() {
         return Ok(());
     }
-    let given = text(pod, "/spec/preemptionPolicy");
+    let given = get_text(pod, "/spec/preemptionPolicy");
     if !given.is_empty() && given != policy {
         return Err(format!(
             "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"

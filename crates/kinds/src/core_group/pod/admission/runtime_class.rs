@@ -76,7 +76,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
         && !all.is_empty()
     {
-        spec.insert("tolerations".to_owned(), Value::Array(merged(&all)));
+        spec.insert("tolerations".to_owned(), Value::Array(merge_tolerations(&all)));
     }
     Ok(())
 }
@@ -96,13 +96,13 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
 }
 
 /// Merges tolerations: drops each one that another toleration covers. Of equal tolerations, the first stays.
-fn merged(all: &[Value]) -> Vec<Value> {
+fn merge_tolerations(all: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (index, one) in all.iter().enumerate() {
         checkpoint();
-        let said = merged.iter().any(|other| covers(other, one));
+        let is_covered = merged.iter().any(|other| covers_toleration(other, one));
         let mut later = all.iter().skip(index + 1);
-        if !said && !later.any(|other| other != one && covers(other, one)) {
+        if !is_covered && !later.any(|other| other != one && covers_toleration(other, one)) {
             merged.push(one.clone());
         }
     }
@@ -110,27 +110,27 @@ fn merged(all: &[Value]) -> Vec<Value> {
 }
 
 /// Checks whether each taint that `narrow` tolerates is also tolerated by `wide`.
-fn covers(wide: &Value, narrow: &Value) -> bool {
+fn covers_toleration(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;
     }
-    fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    fn get_text<'a>(value: &'a Value, field: &str) -> &'a str {
         value.get(field).and_then(Value::as_str).unwrap_or_default()
     }
-    let same = |field: &str| text(wide, field) == text(narrow, field);
-    let everything = text(wide, "key").is_empty() && text(wide, "operator") == "Exists";
-    if (!same("key") && !everything) || (!same("effect") && !text(wide, "effect").is_empty()) {
+    let same = |field: &str| get_text(wide, field) == get_text(narrow, field);
+    let everything = get_text(wide, "key").is_empty() && get_text(wide, "operator") == "Exists";
+    if (!same("key") && !everything) || (!same("effect") && !get_text(wide, "effect").is_empty()) {
         return false;
     }
     let seconds = |value: &Value| value.get("tolerationSeconds").and_then(Value::as_i64);
-    if text(wide, "effect") == "NoExecute"
+    if get_text(wide, "effect") == "NoExecute"
         && let Some(most) = seconds(wide)
         && seconds(narrow).is_none_or(|seconds| seconds > most)
     {
         return false;
     }
-    match text(wide, "operator") {
-        "Equal" | "" => text(narrow, "operator") == "Equal" && same("value"),
+    match get_text(wide, "operator") {
+        "Equal" | "" => get_text(narrow, "operator") == "Equal" && same("value"),
         "Exists" => true,
         _ => false,
     }
@@ -146,7 +146,7 @@ mod tests {
         let wide = json!({"key": "a", "operator": "Exists"});
         let other = json!({"key": "b", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});
         let longer = json!({"key": "b", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 6});
-        let merge = |all: [&Value; 2]| merged(&all.map(Value::clone));
+        let merge = |all: [&Value; 2]| merge_tolerations(&all.map(Value::clone));
         assert_eq!(merge([&narrow, &wide]), vec![wide.clone()]);
         assert_eq!(merge([&wide, &narrow]), vec![wide.clone()]);
         assert_eq!(merge([&other, &longer]), vec![longer]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{has, set, text};
+use super::{get_text, has_value, set};
 use crate::kind::{Admitted, Awaited};
 use crate::object::{ObjectExt as _, generate_name};
 use crate::schema::resources::list;
@@ -17,14 +17,14 @@ const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
 const DEFAULT: &str = "default";
 
 /// Returns whether the request creates a Pod with a ServiceAccount.
-fn applies(admitted: &Admitted<'_>, pod: &Value) -> bool {
+fn needs_service_account(admitted: &Admitted<'_>, pod: &Value) -> bool {
     admitted.is_creation() && pod.get("spec").is_some_and(Value::is_object) && !is_mirror(pod)
 }
 
 /// Returns the object to wait for: a new namespace gets its default account after a moment.
-pub(super) fn awaits(admitted: &Admitted<'_>, pod: &Value) -> Option<Awaited> {
-    let is_default = ["", DEFAULT].contains(&text(pod, "/spec/serviceAccountName"));
-    (applies(admitted, pod) && is_default).then(|| Awaited {
+pub(super) fn object_to_await(admitted: &Admitted<'_>, pod: &Value) -> Option<Awaited> {
+    let is_default = ["", DEFAULT].contains(&get_text(pod, "/spec/serviceAccountName"));
+    (needs_service_account(admitted, pod) && is_default).then(|| Awaited {
         group: "",
         plural: "serviceaccounts",
         name: DEFAULT.to_owned(),
@@ -33,13 +33,13 @@ pub(super) fn awaits(admitted: &Admitted<'_>, pod: &Value) -> Option<Awaited> {
 
 /// Gives a Pod its ServiceAccount, and the fields that come with it.
 pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
-    if !applies(admitted, pod) {
+    if !needs_service_account(admitted, pod) {
         return Ok(());
     }
-    if text(pod, "/spec/serviceAccountName").is_empty() {
+    if get_text(pod, "/spec/serviceAccountName").is_empty() {
         set(pod, "serviceAccountName", json!(DEFAULT));
     }
-    let name = text(pod, "/spec/serviceAccountName").to_owned();
+    let name = get_text(pod, "/spec/serviceAccountName").to_owned();
     set(pod, "serviceAccount", json!(name));
     let namespace = admitted.namespace;
     let account = find_account(admitted, &name).ok_or_else(|| {
@@ -55,7 +55,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
     if list(pod, "/spec/imagePullSecrets").is_empty() {
         let secrets: Vec<Value> = list(&account, "/imagePullSecrets")
             .iter()
-            .map(|secret| json!({"name": text(secret, "/name")}))
+            .map(|secret| json!({"name": get_text(secret, "/name")}))
             .collect();
         if !secrets.is_empty() {
             set(pod, "imagePullSecrets", Value::from(secrets));
@@ -80,7 +80,7 @@ fn is_mirror(pod: &Value) -> bool {
 fn mount_token(pod: &mut Value, random: fn(&mut [u8])) {
     let existing = list(pod, "/spec/volumes")
         .iter()
-        .map(|volume| text(volume, "/name"))
+        .map(|volume| get_text(volume, "/name"))
         .find(|name| name.starts_with(TOKEN_VOLUME))
         .map(str::to_owned);
     let has_volume = existing.is_some();
@@ -95,7 +95,7 @@ fn mount_token(pod: &mut Value, random: fn(&mut [u8])) {
         for container in containers {
             let taken = list(container, "/volumeMounts")
                 .iter()
-                .any(|mount| text(mount, "/mountPath") == TOKEN_PATH);
+                .any(|mount| get_text(mount, "/mountPath") == TOKEN_PATH);
             let Some(container) = container.as_object_mut().filter(|_| !taken) else {
                 continue;
             };
@@ -128,12 +128,12 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
     if !admitted.is_creation() {
         return Ok(());
     }
-    let name = text(pod, "/spec/serviceAccountName");
+    let name = get_text(pod, "/spec/serviceAccountName");
     if is_mirror(pod) {
         if !name.is_empty() {
             return Err("a mirror pod may not reference service accounts".to_owned());
         }
-        if secrets(pod).next().is_some() {
+        if list_secrets(pod).next().is_some() {
             return Err("a mirror pod may not reference secrets".to_owned());
         }
         return Ok(());
@@ -148,8 +148,12 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
     if !matches!(enforced, Some("1" | "t" | "T" | "true" | "TRUE" | "True")) {
         return Ok(());
     }
-    let lists = |pointer: &str, wanted: &str| list(&account, pointer).iter().any(|one| text(one, "/name") == wanted);
-    for (secret, place) in secrets(pod) {
+    let lists = |pointer: &str, wanted: &str| {
+        list(&account, pointer)
+            .iter()
+            .any(|one| get_text(one, "/name") == wanted)
+    };
+    for (secret, place) in list_secrets(pod) {
         if !lists("/secrets", &secret) {
             return Err(format!(
                 "{place}secret.secretName=\"{secret}\" is not allowed because service account {name} does not reference that secret"
@@ -157,7 +161,7 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
         }
     }
     for (index, secret) in list(pod, "/spec/imagePullSecrets").iter().enumerate() {
-        let secret = text(secret, "/name");
+        let secret = get_text(secret, "/name");
         if !lists("/imagePullSecrets", secret) {
             return Err(format!(
                 "imagePullSecrets[{index}].name=\"{secret}\" is not allowed because service account {name} does not reference that imagePullSecret"
@@ -168,28 +172,31 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
 }
 
 /// Returns the Secrets that a Pod's volumes and containers name, and the words for where.
-fn secrets(pod: &Value) -> impl Iterator<Item = (String, String)> {
+fn list_secrets(pod: &Value) -> impl Iterator<Item = (String, String)> {
     let mut found = Vec::new();
     for volume in list(pod, "/spec/volumes") {
-        if has(volume, "/secret") {
-            found.push((text(volume, "/secret/secretName").to_owned(), "volume with ".to_owned()));
+        if has_value(volume, "/secret") {
+            found.push((
+                get_text(volume, "/secret/secretName").to_owned(),
+                "volume with ".to_owned(),
+            ));
         }
     }
     for (key, what) in [("initContainers", "init container"), ("containers", "container")] {
         for container in list(pod, &format!("/spec/{key}")) {
-            let name = text(container, "/name");
+            let name = get_text(container, "/name");
             for variable in list(container, "/env") {
-                if has(variable, "/valueFrom/secretKeyRef") {
+                if has_value(variable, "/valueFrom/secretKeyRef") {
                     found.push((
-                        text(variable, "/valueFrom/secretKeyRef/name").to_owned(),
-                        format!("{what} {name} with envVar {} referencing ", text(variable, "/name")),
+                        get_text(variable, "/valueFrom/secretKeyRef/name").to_owned(),
+                        format!("{what} {name} with envVar {} referencing ", get_text(variable, "/name")),
                     ));
                 }
             }
             for source in list(container, "/envFrom") {
-                if has(source, "/secretRef") {
+                if has_value(source, "/secretRef") {
                     found.push((
-                        text(source, "/secretRef/name").to_owned(),
+                        get_text(source, "/secretRef/name").to_owned(),
                         format!("{what} {name} with envFrom referencing "),
                     ));
                 }

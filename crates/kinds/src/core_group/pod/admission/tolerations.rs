@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::text;
+use super::get_text;
 use crate::kind::Admitted;
 use crate::schema::resources::list;
 
@@ -13,7 +13,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
     }
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = list(pod, "/spec/tolerations").iter().any(|toleration| {
-            let (own, effect) = (text(toleration, "/key"), text(toleration, "/effect"));
+            let (own, effect) = (get_text(toleration, "/key"), get_text(toleration, "/effect"));
             (own == key || own.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
         if tolerated {

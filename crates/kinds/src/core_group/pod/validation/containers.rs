@@ -5,28 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::volumes::{descending_path, no_steps_back};
-use super::{Pod, environment, named_field, not_found, number, probes, required, resources, security, too_many};
-use crate::schema::validation::{empty, items, names, one_of, text};
+use super::{
+    Pod, environment, get_number, named_field, not_found, probes, resources, security, too_many, validate_required,
+};
+use crate::schema::validation::{get_text, is_empty_field, list_items, names, one_of};
 use crate::schema::{FieldError, FieldPath};
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
 
 /// Checks the containers that do the pod's work.
-pub(super) fn containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if empty(pod.spec, "containers") {
+pub(super) fn validate_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if is_empty_field(pod.spec, "containers") {
         errors.push(FieldError::required(path.child("containers"), ""));
         return;
     }
     let mut known = BTreeSet::new();
     let mut host_ports = BTreeSet::new();
     let mut conflicts = Vec::new();
-    for (container, at) in items(pod.spec, "containers", path) {
-        every(pod, container, &at, errors);
-        if !known.insert(text(container, "name")) {
-            errors.push(FieldError::duplicate(at.child("name"), text(container, "name")));
+    for (container, at) in list_items(pod.spec, "containers", path) {
+        validate_every_container(pod, container, &at, errors);
+        if !known.insert(get_text(container, "name")) {
+            errors.push(FieldError::duplicate(at.child("name"), get_text(container, "name")));
         }
-        probes::lifecycle(pod, container, &at, errors);
-        probes::probes(pod, container, &at, errors);
+        probes::validate_lifecycle(pod, container, &at, errors);
+        probes::validate_probes(pod, container, &at, errors);
         restart_policy(container, &at, errors);
         unique_host_ports(container, &mut host_ports, &at, &mut conflicts);
     }
@@ -35,13 +37,13 @@ pub(super) fn containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<Field
 
 /// Checks the containers that run before, one after the other.
 pub(super) fn init_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mut known: BTreeSet<&str> = items(pod.spec, "containers", path)
-        .map(|(container, _)| text(container, "name"))
+    let mut known: BTreeSet<&str> = list_items(pod.spec, "containers", path)
+        .map(|(container, _)| get_text(container, "name"))
         .collect();
-    for (container, at) in items(pod.spec, "initContainers", path) {
-        every(pod, container, &at, errors);
+    for (container, at) in list_items(pod.spec, "initContainers", path) {
+        validate_every_container(pod, container, &at, errors);
         restart_policy(container, &at, errors);
-        let name = text(container, "name");
+        let name = get_text(container, "name");
         if known.contains(name) {
             errors.push(FieldError::duplicate(at.child("name"), name));
         } else if !name.is_empty() {
@@ -50,10 +52,10 @@ pub(super) fn init_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<
         // The real server counts from the start for each of them.
         let first = path.child("initContainers").index(0);
         unique_host_ports(container, &mut BTreeSet::new(), &first, errors);
-        let stays = text(container, "restartPolicy") == "Always";
+        let stays = get_text(container, "restartPolicy") == "Always";
         if stays {
-            probes::lifecycle(pod, container, &at, errors);
-            probes::probes(pod, container, &at, errors);
+            probes::validate_lifecycle(pod, container, &at, errors);
+            probes::validate_probes(pod, container, &at, errors);
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
@@ -62,8 +64,8 @@ pub(super) fn init_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<
                 errors.push(FieldError::forbidden(at.child(field), detail));
             }
         }
-        for (policy, at) in items(container, "resizePolicy", &at) {
-            if text(policy, "restartPolicy") == "RestartContainer" {
+        for (policy, at) in list_items(container, "resizePolicy", &at) {
+            if get_text(policy, "restartPolicy") == "RestartContainer" {
                 let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
                 errors.push(FieldError::invalid(
                     at.child("restartPolicy"),
@@ -79,17 +81,17 @@ pub(super) fn init_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<
 pub(super) fn ephemeral_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let others: BTreeSet<&str> = ["containers", "initContainers"]
         .into_iter()
-        .flat_map(|field| items(pod.spec, field, path))
-        .map(|(container, _)| text(container, "name"))
+        .flat_map(|field| list_items(pod.spec, field, path))
+        .map(|(container, _)| get_text(container, "name"))
         .collect();
     let mut known = others.clone();
-    for (container, at) in items(pod.spec, "ephemeralContainers", path) {
-        every(pod, container, &at, errors);
+    for (container, at) in list_items(pod.spec, "ephemeralContainers", path) {
+        validate_every_container(pod, container, &at, errors);
         image_without_spaces(container, &at, errors);
-        if !known.insert(text(container, "name")) {
-            errors.push(FieldError::duplicate(at.child("name"), text(container, "name")));
+        if !known.insert(get_text(container, "name")) {
+            errors.push(FieldError::duplicate(at.child("name"), get_text(container, "name")));
         }
-        let target = text(container, "targetContainerName");
+        let target = get_text(container, "targetContainerName");
         if !target.is_empty() && !others.contains(target) {
             errors.push(not_found(at.child("targetContainerName"), target));
         }
@@ -105,13 +107,13 @@ pub(super) fn ephemeral_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut
             "startupProbe",
             "lifecycle",
         ] {
-            if !empty(container, field) {
+            if !is_empty_field(container, field) {
                 errors.push(FieldError::forbidden(at.child(field), detail));
             }
         }
-        for (mount, at) in items(container, "volumeMounts", &at) {
+        for (mount, at) in list_items(container, "volumeMounts", &at) {
             for field in ["subPath", "subPathExpr"] {
-                if !text(mount, field).is_empty() {
+                if !get_text(mount, field).is_empty() {
                     errors.push(FieldError::forbidden(at.child(field), detail));
                 }
             }
@@ -121,7 +123,7 @@ pub(super) fn ephemeral_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut
 
 /// Checks that an image's name has no spaces around it. Templates are less strict.
 pub(super) fn image_without_spaces(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let image = text(container, "image");
+    let image = get_text(container, "image");
     if image.trim() != image {
         let detail = "must not have leading or trailing whitespace";
         errors.push(FieldError::invalid(at.child("image"), image, detail));
@@ -129,31 +131,31 @@ pub(super) fn image_without_spaces(container: &Value, at: &FieldPath, errors: &m
 }
 
 /// Checks the rules for every container.
-fn every(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    required(container, "name", at, errors);
-    named_field(container, "name", names::label, at, errors);
-    required(container, "image", at, errors);
+fn validate_every_container(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    validate_required(container, "name", at, errors);
+    named_field(container, "name", names::find_label_errors, at, errors);
+    validate_required(container, "image", at, errors);
     let policies = ["File", "FallbackToLogsOnError"];
     one_of(container, "terminationMessagePolicy", &policies, true, at, errors);
-    ports(container, at, errors);
-    environment::environment(container, at, errors);
-    mounts(pod, container, at, errors);
-    devices(pod, container, at, errors);
+    validate_ports(container, at, errors);
+    environment::validate_environment(container, at, errors);
+    validate_mounts(pod, container, at, errors);
+    validate_devices(pod, container, at, errors);
     let policies = ["Always", "IfNotPresent", "Never"];
     one_of(container, "imagePullPolicy", &policies, true, at, errors);
     if let Some(found) = container.get("resources") {
-        resources::of_container(found, &pod.claims, &at.child("resources"), errors);
+        resources::validate_container_resources(found, &pod.claims, &at.child("resources"), errors);
     }
     resize_policies(pod, container, &at.child("resizePolicy"), errors);
     if let Some(context) = container.get("securityContext") {
-        security::of_container(context, pod.host_users, &at.child("securityContext"), errors);
+        security::validate_container_context(context, pod.host_users, &at.child("securityContext"), errors);
     }
 }
 
-fn ports(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_ports(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut known = BTreeSet::new();
-    for (port, at) in items(container, "ports", at) {
-        let name = text(port, "name");
+    for (port, at) in list_items(container, "ports", at) {
+        let name = get_text(port, "name");
         if !name.is_empty() {
             let complaints = names::port_name(name);
             if complaints.is_empty() && !known.insert(name) {
@@ -163,11 +165,11 @@ fn ports(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::invalid(at.child("name"), name, complaint));
             }
         }
-        if number(port, "containerPort") == 0 {
+        if get_number(port, "containerPort") == 0 {
             errors.push(FieldError::required(at.child("containerPort"), ""));
         }
         for field in ["containerPort", "hostPort"] {
-            let number = number(port, field);
+            let number = get_number(port, field);
             if let Some(complaint) = names::port_number(number)
                 && number != 0
             {
@@ -179,30 +181,30 @@ fn ports(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn unique_host_ports(container: &Value, known: &mut BTreeSet<String>, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    for (port, at) in items(container, "ports", at) {
-        let number = number(port, "hostPort");
-        let key = format!("{}/{}/{number}", text(port, "protocol"), text(port, "hostIP"));
+    for (port, at) in list_items(container, "ports", at) {
+        let number = get_number(port, "hostPort");
+        let key = format!("{}/{}/{number}", get_text(port, "protocol"), get_text(port, "hostIP"));
         if number != 0 && !known.insert(key.clone()) {
             errors.push(FieldError::duplicate(at.child("hostPort"), key));
         }
     }
 }
 
-fn mounts(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let devices: BTreeMap<&str, &str> = items(container, "volumeDevices", at)
-        .map(|(device, _)| (text(device, "name"), text(device, "devicePath")))
+fn validate_mounts(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let devices: BTreeMap<&str, &str> = list_items(container, "volumeDevices", at)
+        .map(|(device, _)| (get_text(device, "name"), get_text(device, "devicePath")))
         .collect();
     let device_paths: BTreeSet<&str> = devices.values().copied().collect();
     // The errors inside a mount do not name the mount's index.
     let all = at.child("volumeMounts");
     let mut paths = BTreeSet::new();
-    for (mount, at) in items(container, "volumeMounts", at) {
-        let (name, path) = (text(mount, "name"), text(mount, "mountPath"));
-        required(mount, "name", &at, errors);
+    for (mount, at) in list_items(container, "volumeMounts", at) {
+        let (name, path) = (get_text(mount, "name"), get_text(mount, "mountPath"));
+        validate_required(mount, "name", &at, errors);
         if !pod.volumes.contains_key(name) {
             errors.push(not_found(at.child("name"), name));
         }
-        required(mount, "mountPath", &at, errors);
+        validate_required(mount, "mountPath", &at, errors);
         if !paths.insert(path) {
             errors.push(FieldError::invalid(at.child("mountPath"), path, "must be unique"));
         }
@@ -214,19 +216,19 @@ fn mounts(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fie
             let detail = "must not already exist as a path in volumeDevices";
             errors.push(FieldError::invalid(at.child("mountPath"), path, detail));
         }
-        let (part, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+        let (part, expression) = (get_text(mount, "subPath"), get_text(mount, "subPathExpr"));
         descending_path(part, &all.child("subPath"), errors);
         if !part.is_empty() && !expression.is_empty() {
             let detail = "subPathExpr and subPath are mutually exclusive";
             errors.push(FieldError::invalid(at.child("subPathExpr"), expression, detail));
         }
         descending_path(expression, &all.child("subPathExpr"), errors);
-        propagation(container, mount, &all, errors);
+        validate_propagation(container, mount, &all, errors);
         recursive_read_only(mount, &all, errors);
     }
 }
 
-fn propagation(container: &Value, mount: &Value, all: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_propagation(container: &Value, mount: &Value, all: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(mode) = mount.get("mountPropagation").and_then(Value::as_str) else {
         return;
     };
@@ -267,16 +269,16 @@ fn recursive_read_only(mount: &Value, all: &FieldPath, errors: &mut Vec<FieldErr
     }
 }
 
-fn devices(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mounts: BTreeMap<&str, &str> = items(container, "volumeMounts", at)
-        .map(|(mount, _)| (text(mount, "name"), text(mount, "mountPath")))
+fn validate_devices(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mounts: BTreeMap<&str, &str> = list_items(container, "volumeMounts", at)
+        .map(|(mount, _)| (get_text(mount, "name"), get_text(mount, "mountPath")))
         .collect();
     let mount_paths: BTreeSet<&str> = mounts.values().copied().collect();
     let (mut known, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    for (device, at) in items(container, "volumeDevices", at) {
-        let (name, path) = (text(device, "name"), text(device, "devicePath"));
+    for (device, at) in list_items(container, "volumeDevices", at) {
+        let (name, path) = (get_text(device, "name"), get_text(device, "devicePath"));
         let (at_name, at_path) = (at.child("name"), at.child("devicePath"));
-        required(device, "name", &at, errors);
+        validate_required(device, "name", &at, errors);
         if known.contains(name) {
             errors.push(FieldError::invalid(&at_name, name, "must be unique"));
         }
@@ -288,7 +290,7 @@ fn devices(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fi
             }
             Some(_) => {}
         }
-        required(device, "devicePath", &at, errors);
+        validate_required(device, "devicePath", &at, errors);
         if paths.contains(path) {
             errors.push(FieldError::invalid(&at_path, path, "must be unique"));
         }
@@ -320,7 +322,7 @@ fn resize_policies(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mu
     let list = container.get("resizePolicy").and_then(Value::as_array);
     let mut known = BTreeSet::new();
     for (index, policy) in list.into_iter().flatten().enumerate() {
-        let (resource, restart) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
+        let (resource, restart) = (get_text(policy, "resourceName"), get_text(policy, "restartPolicy"));
         if !known.insert(resource) {
             errors.push(FieldError::duplicate(at.index(index), resource));
         }
@@ -334,7 +336,7 @@ fn resize_policies(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mu
                 errors.push(FieldError::not_supported(at, found, &supported));
             }
         }
-        if text(pod.spec, "restartPolicy") == "Never" && restart != "NotRequired" {
+        if get_text(pod.spec, "restartPolicy") == "Never" && restart != "NotRequired" {
             let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
             errors.push(FieldError::invalid(at, restart, detail));
         }
@@ -344,7 +346,7 @@ fn resize_policies(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mu
 /// Checks the restart policy of a single container.
 fn restart_policy(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let at_policy = at.child("restartPolicy");
-    let rules = !empty(container, "restartPolicyRules");
+    let rules = !is_empty_field(container, "restartPolicyRules");
     match container.get("restartPolicy").and_then(Value::as_str) {
         None if rules => {
             let detail = "must specify restartPolicy when restart rules are used";
@@ -356,9 +358,9 @@ fn restart_policy(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError
         _ => {}
     }
     too_many(container, "restartPolicyRules", 20, at, errors);
-    for (rule, at) in items(container, "restartPolicyRules", at) {
+    for (rule, at) in list_items(container, "restartPolicyRules", at) {
         let actions = ["Restart", "RestartAllContainers"];
-        let action = text(rule, "action");
+        let action = get_text(rule, "action");
         if !actions.contains(&action) {
             errors.push(FieldError::not_supported(at.child("action"), action, &actions));
         }
@@ -368,7 +370,7 @@ fn restart_policy(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError
             continue;
         };
         let operators = ["In", "NotIn"];
-        let operator = text(codes, "operator");
+        let operator = get_text(codes, "operator");
         if !operators.contains(&operator) {
             errors.push(FieldError::not_supported(at.child("operator"), operator, &operators));
         }

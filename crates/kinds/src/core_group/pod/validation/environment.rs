@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::{named, named_field, required};
+use super::{named_field, validate_name, validate_required};
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{items, names, text};
+use crate::schema::validation::{get_text, list_items, names};
 use crate::schema::{FieldError, FieldPath};
 
 /// The Pod fields that a variable may contain.
@@ -66,26 +66,26 @@ fn variable_name(name: &str) -> Vec<String> {
 }
 
 /// Checks `env` and `envFrom` of a container.
-pub(super) fn environment(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    for (variable, at) in items(container, "env", at) {
-        required(variable, "name", &at, errors);
+pub(super) fn validate_environment(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (variable, at) in list_items(container, "env", at) {
+        validate_required(variable, "name", &at, errors);
         named_field(variable, "name", variable_name, &at, errors);
         if let Some(from) = variable.get("valueFrom") {
-            source(from, text(variable, "value"), &at.child("valueFrom"), errors);
+            validate_source(from, get_text(variable, "value"), &at.child("valueFrom"), errors);
         }
     }
-    for (from, at_item) in items(container, "envFrom", at) {
+    for (from, at_item) in list_items(container, "envFrom", at) {
         named_field(from, "prefix", variable_name, &at_item, errors);
         let mut sources = 0;
         for source in ["configMapRef", "secretRef"] {
             if let Some(reference) = from.get(source) {
                 sources += 1;
                 let at = at_item.child(source);
-                required(reference, "name", &at, errors);
+                validate_required(reference, "name", &at, errors);
                 // A name may end in `-` here, as if something followed.
-                let name = text(reference, "name");
+                let name = get_text(reference, "name");
                 if !name.is_empty() {
-                    named(
+                    validate_name(
                         |name| names::NameRule::Subdomain.check(name, true),
                         name,
                         &at.child("name"),
@@ -103,7 +103,7 @@ pub(super) fn environment(container: &Value, at: &FieldPath, errors: &mut Vec<Fi
     }
 }
 
-fn source(from: &Value, value: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_source(from: &Value, value: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(field) = from.get("fieldRef") {
         field_of_pod(field, &ENVIRONMENT_FIELDS, &at.child("fieldRef"), errors);
     }
@@ -113,19 +113,24 @@ fn source(from: &Value, value: &str, at: &FieldPath, errors: &mut Vec<FieldError
     for source in ["configMapKeyRef", "secretKeyRef"] {
         if let Some(reference) = from.get(source) {
             let at = at.child(source);
-            named(names::subdomain, text(reference, "name"), &at.child("name"), errors);
-            required(reference, "key", &at, errors);
+            validate_name(
+                names::find_subdomain_errors,
+                get_text(reference, "name"),
+                &at.child("name"),
+                errors,
+            );
+            validate_required(reference, "key", &at, errors);
             named_field(reference, "key", names::data_key, &at, errors);
         }
     }
     if let Some(reference) = from.get("fileKeyRef") {
         let at = at.child("fileKeyRef");
-        required(reference, "key", &at, errors);
+        validate_required(reference, "key", &at, errors);
         named_field(reference, "key", variable_name, &at, errors);
-        required(reference, "volumeName", &at, errors);
-        named_field(reference, "volumeName", names::label, &at, errors);
-        required(reference, "path", &at, errors);
-        super::volumes::no_steps_back(text(reference, "path"), &at.child("path"), errors);
+        validate_required(reference, "volumeName", &at, errors);
+        named_field(reference, "volumeName", names::find_label_errors, &at, errors);
+        validate_required(reference, "path", &at, errors);
+        super::volumes::no_steps_back(get_text(reference, "path"), &at.child("path"), errors);
     }
     let detail = match from.as_object().map_or(0, Map::len) {
         0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
@@ -137,22 +142,22 @@ fn source(from: &Value, value: &str, at: &FieldPath, errors: &mut Vec<FieldError
 }
 
 /// Returns a field's path and the key in brackets behind it, `metadata.labels['key']`.
-fn subscripted(path: &str) -> Option<(&str, &str)> {
+fn split_subscript(path: &str) -> Option<(&str, &str)> {
     let (field, key) = path.strip_suffix("']")?.split_once("['")?;
     (!field.is_empty()).then_some((field, key))
 }
 
 /// Checks which field of the pod is shown.
 pub(super) fn field_of_pod(reference: &Value, allowed: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let version = text(reference, "apiVersion");
-    let path = text(reference, "fieldPath");
+    let version = get_text(reference, "apiVersion");
+    let path = get_text(reference, "fieldPath");
     for (field, value) in [("apiVersion", version), ("fieldPath", path)] {
         if value.is_empty() {
             errors.push(FieldError::required(at.child(field), ""));
             return;
         }
     }
-    let field = subscripted(path);
+    let field = split_subscript(path);
     let problem = match field {
         _ if version != "v1" => Some(format!("unsupported pod version: {version}")),
         Some(("metadata.annotations" | "metadata.labels", _)) => None,
@@ -166,8 +171,8 @@ pub(super) fn field_of_pod(reference: &Value, allowed: &[&str], at: &FieldPath, 
         return;
     }
     match field {
-        Some(("metadata.annotations", key)) => named(qualified_name, &key.to_lowercase(), at, errors),
-        Some((_, key)) => named(qualified_name, key, at, errors),
+        Some(("metadata.annotations", key)) => validate_name(qualified_name, &key.to_lowercase(), at, errors),
+        Some((_, key)) => validate_name(qualified_name, key, at, errors),
         None => {
             let path = if path == "spec.host" { "spec.nodeName" } else { path };
             if !allowed.contains(&path) {
@@ -179,11 +184,11 @@ pub(super) fn field_of_pod(reference: &Value, allowed: &[&str], at: &FieldPath, 
 
 /// Checks a reference to a resource of a container. In a file, the reference must name the container.
 pub(super) fn resource_of_container(reference: &Value, in_file: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let resource = text(reference, "resource");
+    let resource = get_text(reference, "resource");
     let huge = ["limits.hugepages-", "requests.hugepages-"]
         .iter()
         .any(|prefix| resource.starts_with(prefix));
-    if in_file && text(reference, "containerName").is_empty() {
+    if in_file && get_text(reference, "containerName").is_empty() {
         errors.push(FieldError::required(at.child("containerName"), ""));
     } else if resource.is_empty() {
         errors.push(FieldError::required(at.child("resource"), ""));
@@ -216,16 +221,16 @@ pub(super) fn resource_of_container(reference: &Value, in_file: bool, at: &Field
 /// Files that values are read from lie in an `emptyDir`.
 pub(super) fn files_in_volumes(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (container, at) in super::all_containers(spec, path) {
-        for (variable, at) in items(container, "env", &at) {
+        for (variable, at) in list_items(container, "env", &at) {
             let Some(reference) = variable.pointer("/valueFrom/fileKeyRef") else {
                 continue;
             };
-            let name = text(reference, "volumeName");
+            let name = get_text(reference, "volumeName");
             let at = at.child("valueFrom").child("fileKeyRef").child("volumeName");
             // Of two volumes with one name, the last one counts.
-            let volume = items(spec, "volumes", path)
+            let volume = list_items(spec, "volumes", path)
                 .map(|(volume, _)| volume)
-                .filter(|volume| text(volume, "name") == name)
+                .filter(|volume| get_text(volume, "name") == name)
                 .last();
             match volume {
                 None => errors.push(super::not_found(&at, name)),

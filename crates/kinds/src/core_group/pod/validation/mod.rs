@@ -16,15 +16,15 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use crate::schema::validation::metadata::{annotations, labels};
-use crate::schema::validation::{addresses, empty, items, named, names, one_of, text};
+use crate::schema::validation::metadata::{validate_annotations, validate_labels};
+use crate::schema::validation::{addresses, get_text, is_empty_field, list_items, names, one_of, validate_name};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 pub(crate) use parts::part_update;
-pub(crate) use placement::tolerations;
-pub(crate) use resources::overhead;
-pub(crate) use security::of_annotation as app_armor_of_annotation;
-pub(crate) use status::status;
+pub(crate) use placement::validate_tolerations;
+pub(crate) use resources::validate_overhead;
+pub(crate) use security::profile_of_annotation as app_armor_of_annotation;
+pub(crate) use status::validate_status;
 pub(crate) use volumes::HOST_PATH_KINDS;
 
 static NOTHING: Value = Value::Null;
@@ -47,17 +47,17 @@ struct Pod<'a> {
 }
 
 /// Checks a pod.
-pub(crate) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_pod(value: &Value, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     let inner = value.get("spec").unwrap_or(&NOTHING);
     let at = FieldPath::new("spec");
     let at_annotations = FieldPath::new("metadata").child("annotations");
-    own_annotations(metadata, inner, &at_annotations, errors);
-    spec(inner, Some(metadata), &ExtraVolumes::new(), &at, errors);
-    if text(inner, "serviceAccountName").is_empty() {
-        for (volume, at) in items(inner, "volumes", &at) {
+    validate_own_annotations(metadata, inner, &at_annotations, errors);
+    validate_spec(inner, Some(metadata), &ExtraVolumes::new(), &at, errors);
+    if get_text(inner, "serviceAccountName").is_empty() {
+        for (volume, at) in list_items(inner, "volumes", &at) {
             let sources = volume.get("projected").unwrap_or(&NOTHING);
-            for (source, at) in items(sources, "sources", &at.child("projected")) {
+            for (source, at) in list_items(sources, "sources", &at.child("projected")) {
                 if source.get("serviceAccountToken").is_some() {
                     let detail = "must not be specified when serviceAccountName is not set";
                     errors.push(FieldError::forbidden(at.child("serviceAccountToken"), detail));
@@ -66,7 +66,7 @@ pub(crate) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     for field in ["containers", "initContainers"] {
-        for (container, at) in items(inner, field, &at) {
+        for (container, at) in list_items(inner, field, &at) {
             containers::image_without_spaces(container, &at, errors);
         }
     }
@@ -76,28 +76,28 @@ pub(crate) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
 pub(crate) fn pod_create(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let at = FieldPath::new("spec");
-    if !empty(spec, "ephemeralContainers") {
+    if !is_empty_field(spec, "ephemeralContainers") {
         errors.push(FieldError::forbidden(
             at.child("ephemeralContainers"),
             "cannot be set on create",
         ));
     }
-    if !text(spec, "nodeName").is_empty() && !empty(spec, "schedulingGates") {
+    if !get_text(spec, "nodeName").is_empty() && !is_empty_field(spec, "schedulingGates") {
         let detail = "cannot be set until all schedulingGates have been cleared";
         errors.push(FieldError::forbidden(at.child("nodeName"), detail));
     }
-    security::agree(value.get("metadata").unwrap_or(&NOTHING), spec, &at, errors);
+    security::validate_agreement(value.get("metadata").unwrap_or(&NOTHING), spec, &at, errors);
 }
 
 /// Checks a pod template.
-pub(crate) fn template(value: &Value, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_template(value: &Value, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     let inner = value.get("spec").unwrap_or(&NOTHING);
     template_metadata(value, path, errors);
     let at = path.child("spec");
-    spec(inner, None, extra, &at, errors);
-    security::agree(metadata, inner, &at, errors);
-    if !empty(inner, "ephemeralContainers") {
+    validate_spec(inner, None, extra, &at, errors);
+    security::validate_agreement(metadata, inner, &at, errors);
+    if !is_empty_field(inner, "ephemeralContainers") {
         errors.push(FieldError::forbidden(
             at.child("ephemeralContainers"),
             "ephemeral containers not allowed in pod template",
@@ -109,22 +109,22 @@ pub(crate) fn template(value: &Value, extra: &ExtraVolumes, path: &FieldPath, er
 pub(crate) fn template_metadata(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&NOTHING);
     if let Some(Value::Object(map)) = metadata.get("labels") {
-        labels(map, &path.child("labels"), errors);
+        validate_labels(map, &path.child("labels"), errors);
     }
     let at = path.child("annotations");
     if let Some(Value::Object(map)) = metadata.get("annotations") {
-        annotations(map, &at, errors);
+        validate_annotations(map, &at, errors);
     }
-    own_annotations(metadata, value.get("spec").unwrap_or(&NOTHING), &at, errors);
+    validate_own_annotations(metadata, value.get("spec").unwrap_or(&NOTHING), &at, errors);
 }
 
 /// Annotations that mean something to Kubernetes.
-fn own_annotations(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_own_annotations(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let all = metadata.get("annotations").unwrap_or(&NOTHING);
     let value = |key: &str| all.get(key).and_then(Value::as_str);
     const MIRROR: &str = "kubernetes.io/config.mirror";
     if let Some(mirrored) = value(MIRROR)
-        && text(spec, "nodeName").is_empty()
+        && get_text(spec, "nodeName").is_empty()
     {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
         errors.push(FieldError::invalid(path.key(MIRROR), mirrored, detail));
@@ -136,46 +136,52 @@ fn own_annotations(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mu
             errors.push(FieldError::invalid(path.key(COST), cost, "must be a 32bit integer"));
         }
     }
-    security::annotations(metadata, spec, path, errors);
+    security::validate_annotations(metadata, spec, path, errors);
 }
 
-fn spec(spec: &Value, metadata: Option<&Value>, extra: &ExtraVolumes, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_spec(
+    spec: &Value,
+    metadata: Option<&Value>,
+    extra: &ExtraVolumes,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let mut pod = Pod {
-        name: metadata.map(|metadata| text(metadata, "name")),
+        name: metadata.map(|metadata| get_text(metadata, "name")),
         spec,
         volumes: volumes::Sound::new(),
-        claims: items(spec, "resourceClaims", path)
-            .map(|(claim, _)| text(claim, "name"))
+        claims: list_items(spec, "resourceClaims", path)
+            .map(|(claim, _)| get_text(claim, "name"))
             .filter(|name| !name.is_empty())
             .collect(),
         grace_period: spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64),
         host_users: spec.get("hostUsers") != Some(&Value::Bool(false)),
     };
-    let claimed = volumes::claimed(extra);
-    pod.volumes = volumes::volumes(&pod, &claimed, path, errors);
+    let claimed = volumes::make_claim_volumes(extra);
+    pod.volumes = volumes::validate_volumes(&pod, &claimed, path, errors);
     placement::resource_claims(spec, path, errors);
-    containers::containers(&pod, path, errors);
+    containers::validate_containers(&pod, path, errors);
     containers::init_containers(&pod, path, errors);
     containers::ephemeral_containers(&pod, path, errors);
-    resources::of_pod(spec, &pod.claims, path, errors);
+    resources::validate_pod_resources(spec, &pod.claims, path, errors);
     host_network(&pod, path, errors);
     let policies = ["Always", "OnFailure", "Never"];
     one_of(spec, "restartPolicy", &policies, true, path, errors);
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     one_of(spec, "dnsPolicy", &policies, true, path, errors);
     if let Some(Value::Object(map)) = spec.get("nodeSelector") {
-        labels(map, &path.child("nodeSelector"), errors);
+        validate_labels(map, &path.child("nodeSelector"), errors);
     }
-    security::of_pod(spec, path, errors);
-    placement::affinity(spec, path, errors);
+    security::validate_pod_context(spec, path, errors);
+    placement::validate_affinity(spec, path, errors);
     name_service(spec, path, errors);
-    placement::gates(spec, path, errors);
-    placement::spread(spec, path, errors);
+    placement::validate_gates(spec, path, errors);
+    placement::validate_topology_spread(spec, path, errors);
     windows::host_processes(spec, path, errors);
-    own_users(&pod, path, errors);
+    validate_user_namespace(&pod, path, errors);
     hostname_override(spec, path, errors);
     for field in ["serviceAccountName", "nodeName"] {
-        named_field(spec, field, names::subdomain, path, errors);
+        named_field(spec, field, names::find_subdomain_errors, path, errors);
     }
     if let Some(seconds) = spec.get("activeDeadlineSeconds").and_then(Value::as_i64)
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
@@ -188,25 +194,35 @@ fn spec(spec: &Value, metadata: Option<&Value>, extra: &ExtraVolumes, path: &Fie
         ));
     }
     for field in ["hostname", "subdomain"] {
-        named_field(spec, field, names::label, path, errors);
+        named_field(spec, field, names::find_label_errors, path, errors);
     }
-    placement::tolerations(spec, path, errors);
-    for (alias, at) in items(spec, "hostAliases", path) {
-        addresses::address(text(alias, "ip"), &at.child("ip"), errors);
-        for (name, at) in items(alias, "hostnames", &at) {
-            named(names::subdomain, name.as_str().unwrap_or_default(), &at, errors);
+    placement::validate_tolerations(spec, path, errors);
+    for (alias, at) in list_items(spec, "hostAliases", path) {
+        addresses::parse_address(get_text(alias, "ip"), &at.child("ip"), errors);
+        for (name, at) in list_items(alias, "hostnames", &at) {
+            validate_name(
+                names::find_subdomain_errors,
+                name.as_str().unwrap_or_default(),
+                &at,
+                errors,
+            );
         }
     }
-    named_field(spec, "priorityClassName", names::subdomain, path, errors);
+    named_field(spec, "priorityClassName", names::find_subdomain_errors, path, errors);
     if let Some(class) = spec.get("runtimeClassName").and_then(Value::as_str) {
-        named(names::subdomain, class, &path.child("runtimeClassName"), errors);
+        validate_name(
+            names::find_subdomain_errors,
+            class,
+            &path.child("runtimeClassName"),
+            errors,
+        );
     }
     if spec.get("preemptionPolicy").is_some() {
         let policies = ["PreemptLowerPriority", "Never"];
         one_of(spec, "preemptionPolicy", &policies, true, path, errors);
     }
-    resources::overhead(spec, path, errors);
-    windows::system(spec, path, errors);
+    resources::validate_overhead(spec, path, errors);
+    windows::validate_system(spec, path, errors);
     environment::files_in_volumes(spec, path, errors);
 }
 
@@ -215,9 +231,9 @@ fn host_network(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if pod.spec.get("hostNetwork") != Some(&Value::Bool(true)) {
         return;
     }
-    for (container, at) in items(pod.spec, "containers", path) {
-        for (port, at) in items(container, "ports", &at) {
-            let (host, own) = (number(port, "hostPort"), number(port, "containerPort"));
+    for (container, at) in list_items(pod.spec, "containers", path) {
+        for (port, at) in list_items(container, "ports", &at) {
+            let (host, own) = (get_number(port, "hostPort"), get_number(port, "containerPort"));
             if host != own && (host != 0 || pod.name.is_some()) {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
                 errors.push(FieldError::invalid(at.child("hostPort"), host, detail));
@@ -227,7 +243,7 @@ fn host_network(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks a Pod with its own user namespace, which may share little with the host.
-fn own_users(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_user_namespace(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if pod.host_users {
         return;
     }
@@ -242,7 +258,7 @@ fn own_users(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
         }
     }
     for (container, at) in all_containers(pod.spec, path) {
-        if !empty(container, "volumeDevices") {
+        if !is_empty_field(container, "volumeDevices") {
             errors.push(FieldError::forbidden(at.child("volumeDevices"), detail));
         }
     }
@@ -265,17 +281,17 @@ fn hostname_override(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
     if name.len() > 64 {
         errors.push(too_long(&at, 64));
     }
-    named(names::subdomain, name, &at, errors);
+    validate_name(names::find_subdomain_errors, name, &at, errors);
 }
 
 /// Checks the DNS configuration of a Pod.
 fn name_service(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let config = spec.get("dnsConfig");
     let at = path.child("dnsConfig");
-    if text(spec, "dnsPolicy") == "None" {
+    if get_text(spec, "dnsPolicy") == "None" {
         let missing = match config {
             None => Some((at.clone(), "must provide `dnsConfig` when `dnsPolicy` is None")),
-            Some(config) if empty(config, "nameservers") => Some((
+            Some(config) if is_empty_field(config, "nameservers") => Some((
                 at.child("nameservers"),
                 "must provide at least one DNS nameserver when `dnsPolicy` is None",
             )),
@@ -288,7 +304,7 @@ fn name_service(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     let Some(config) = config else { return };
     let list = |field: &str| config.get(field).cloned().unwrap_or_default();
-    if items(config, "nameservers", &at).count() > 3 {
+    if list_items(config, "nameservers", &at).count() > 3 {
         let detail = "must not have more than 3 nameservers";
         errors.push(FieldError::invalid(
             at.child("nameservers"),
@@ -296,10 +312,10 @@ fn name_service(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             detail,
         ));
     }
-    for (server, at) in items(config, "nameservers", &at) {
-        addresses::address(server.as_str().unwrap_or_default(), &at, errors);
+    for (server, at) in list_items(config, "nameservers", &at) {
+        addresses::parse_address(server.as_str().unwrap_or_default(), &at, errors);
     }
-    let searches: Vec<&str> = items(config, "searches", &at)
+    let searches: Vec<&str> = list_items(config, "searches", &at)
         .map(|(search, _)| search.as_str().unwrap_or_default())
         .collect();
     let size = searches.iter().map(|search| search.len() + 1).sum::<usize>();
@@ -316,15 +332,15 @@ fn name_service(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     for (index, search) in searches.into_iter().enumerate().filter(|(_, search)| *search != ".") {
         let search = search.strip_suffix('.').unwrap_or(search);
-        named(
+        validate_name(
             names::subdomain_with_underscores,
             search,
             &at.child("searches").index(index),
             errors,
         );
     }
-    for (option, at) in items(config, "options", &at) {
-        if text(option, "name").is_empty() {
+    for (option, at) in list_items(config, "options", &at) {
+        if get_text(option, "name").is_empty() {
             errors.push(FieldError::required(at, "must not be empty"));
         }
     }
@@ -337,14 +353,14 @@ pub(crate) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
     let before = old.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
     for list in ["containers", "initContainers"] {
-        if items(spec, list, &path).count() != items(before, list, &path).count() {
+        if list_items(spec, list, &path).count() != list_items(before, list, &path).count() {
             let detail = "pod updates may not add or remove containers";
             errors.push(FieldError::forbidden(path.child(list), detail));
             return;
         }
         // This error occurs twice, as in the real server.
-        for (container, at) in items(spec, list, &path) {
-            required(container, "image", &at, errors);
+        for (container, at) in list_items(spec, list, &path) {
+            validate_required(container, "image", &at, errors);
             containers::image_without_spaces(container, &at, errors);
         }
     }
@@ -353,8 +369,8 @@ pub(crate) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
     }
     toleration_update(spec, before, &path, errors);
     let gates = |spec: &Value| -> Vec<String> {
-        let gates = items(spec, "schedulingGates", &path);
-        gates.map(|(gate, _)| text(gate, "name").to_owned()).collect()
+        let gates = list_items(spec, "schedulingGates", &path);
+        gates.map(|(gate, _)| get_text(gate, "name").to_owned()).collect()
     };
     let known = gates(before);
     for (index, gate) in gates(spec).iter().enumerate().filter(|(_, gate)| !known.contains(gate)) {
@@ -366,14 +382,14 @@ pub(crate) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
     if gated {
         node_selector_update(spec, before, &path, errors);
     }
-    if fixed(spec, before, gated) != fixed(before, before, gated) {
+    if immutable_part(spec, before, gated) != immutable_part(before, before, gated) {
         let detail = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         errors.push(FieldError::forbidden("spec", detail));
     }
 }
 
 /// Returns the immutable part of a spec.
-fn fixed(spec: &Value, before: &Value, gated: bool) -> Value {
+fn immutable_part(spec: &Value, before: &Value, gated: bool) -> Value {
     let mut spec = spec.clone();
     for list in ["containers", "initContainers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -439,12 +455,14 @@ fn toleration_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mu
         }
         toleration
     };
-    let new: HashSet<Value> = items(spec, "tolerations", path).map(|(one, _)| timeless(one)).collect();
-    if items(before, "tolerations", path).any(|(old, _)| !new.contains(&timeless(old))) {
+    let new: HashSet<Value> = list_items(spec, "tolerations", path)
+        .map(|(one, _)| timeless(one))
+        .collect();
+    if list_items(before, "tolerations", path).any(|(old, _)| !new.contains(&timeless(old))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden(path.child("tolerations"), detail));
     } else {
-        placement::tolerations(spec, path, errors);
+        placement::validate_tolerations(spec, path, errors);
     }
 }
 
@@ -511,7 +529,7 @@ fn shown_term(term: &Value) -> String {
 }
 
 fn shown_requirement(requirement: &Value) -> String {
-    let [key, operator] = ["key", "operator"].map(|field| Value::from(text(requirement, field)));
+    let [key, operator] = ["key", "operator"].map(|field| Value::from(get_text(requirement, field)));
     let values = requirement.get("values").unwrap_or(&NOTHING);
     format!("{{\"Key\":{key},\"Operator\":{operator},\"Values\":{values}}}")
 }
@@ -520,12 +538,12 @@ fn shown_requirement(requirement: &Value) -> String {
 fn all_containers<'a>(spec: &'a Value, path: &FieldPath) -> Vec<(&'a Value, FieldPath)> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
-        .flat_map(|field| items(spec, field, path))
+        .flat_map(|field| list_items(spec, field, path))
         .collect()
 }
 
 /// Returns a number; 0 when absent.
-fn number(value: &Value, field: &str) -> i64 {
+fn get_number(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
@@ -537,15 +555,15 @@ fn named_field(
     path: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
-    let name = text(value, field);
+    let name = get_text(value, field);
     if !name.is_empty() {
-        named(rule, name, &path.child(field), errors);
+        validate_name(rule, name, &path.child(field), errors);
     }
 }
 
 /// Checks that a field is not empty.
-fn required(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if text(value, field).is_empty() {
+fn validate_required(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if get_text(value, field).is_empty() {
         errors.push(FieldError::required(path.child(field), ""));
     }
 }
@@ -560,7 +578,7 @@ fn too_long(at: impl ToString, most: usize) -> FieldError {
 }
 
 fn too_many(value: &Value, field: &str, most: usize, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let count = items(value, field, path).count();
+    let count = list_items(value, field, path).count();
     if count > most {
         let detail = format!("must have at most {most} items");
         errors.push(FieldError::new(

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{NOTHING, pod};
-use crate::schema::validation::{items, metadata, text};
+use super::{NOTHING, validate_pod};
+use crate::schema::validation::{get_text, list_items, metadata};
 use crate::schema::{FieldError, FieldPath};
 
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
@@ -19,7 +19,7 @@ pub(crate) fn part_update(
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
-    pod(value, &mut errors);
+    validate_pod(value, &mut errors);
     let fixed = match subresource {
         "ephemeralcontainers" => "static pods do not support ephemeral containers",
         _ => "static pods cannot be resized",
@@ -28,28 +28,28 @@ pub(crate) fn part_update(
         return vec![FieldError::forbidden(WHOLE, fixed)];
     }
     match subresource {
-        "ephemeralcontainers" => ephemeral(value, old, &mut errors),
+        "ephemeralcontainers" => validate_ephemeral_containers(value, old, &mut errors),
         _ => {
             if old.pointer("/spec/os/name").and_then(Value::as_str) == Some("windows") {
                 return vec![FieldError::forbidden(WHOLE, "windows pods cannot be resized")];
             }
-            resize(value, old, class, &mut errors);
+            validate_resize(value, old, class, &mut errors);
         }
     }
     errors
 }
 
-fn spec(pod: &Value) -> &Value {
+fn get_spec(pod: &Value) -> &Value {
     pod.get("spec").unwrap_or(&NOTHING)
 }
 
 /// Checks that existing debug containers stay unchanged.
-fn ephemeral(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+fn validate_ephemeral_containers(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("spec").child("ephemeralContainers");
     let root = FieldPath::new("spec");
-    for (before, _) in items(spec(old), "ephemeralContainers", &root) {
-        let name = text(before, "name");
-        let mut now = items(spec(value), "ephemeralContainers", &root).map(|(one, _)| one);
+    for (before, _) in list_items(get_spec(old), "ephemeralContainers", &root) {
+        let name = get_text(before, "name");
+        let mut now = list_items(get_spec(value), "ephemeralContainers", &root).map(|(one, _)| one);
         match now.rfind_named(name) {
             None => {
                 let why = format!("existing ephemeral containers {name:?} may not be removed\n");
@@ -71,11 +71,11 @@ trait Named<'a> {
 
 impl<'a, I: Iterator<Item = &'a Value>> Named<'a> for I {
     fn rfind_named(&mut self, name: &str) -> Option<&'a Value> {
-        self.filter(|one| text(one, "name") == name).last()
+        self.filter(|one| get_text(one, "name") == name).last()
     }
 }
 
-fn resize(value: &Value, old: &Value, class: impl Fn(&Value) -> &'static str, errors: &mut Vec<FieldError>) {
+fn validate_resize(value: &Value, old: &Value, class: impl Fn(&Value) -> &'static str, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("spec");
     let known = old.pointer("/status/qosClass").and_then(Value::as_str);
     let known = known.filter(|class| !class.is_empty());
@@ -93,19 +93,19 @@ fn resize(value: &Value, old: &Value, class: impl Fn(&Value) -> &'static str, er
             "Pod running on node without support for resize",
         ));
     }
-    let mut masked = spec(value).clone();
+    let mut masked = get_spec(value).clone();
     whole_pod(value, old, &mut masked, &at, errors);
     if !same_containers(value, old, &at, errors) {
         return;
     }
     for list in ["initContainers", "containers"] {
-        let before = items(spec(old), list, &at);
-        for ((before, _), (now, at)) in before.zip(items(spec(value), list, &at)) {
-            removed(now, before, "resource", &at.child("resources"), errors);
+        let before = list_items(get_spec(old), list, &at);
+        for ((before, _), (now, at)) in before.zip(list_items(get_spec(value), list, &at)) {
+            report_removed_amounts(now, before, "resource", &at.child("resources"), errors);
         }
     }
-    mask_containers(&mut masked, spec(old), &at, errors);
-    if errors.is_empty() && !same(&masked, spec(old)) {
+    mask_containers(&mut masked, get_spec(old), &at, errors);
+    if errors.is_empty() && !is_same_without_empty(&masked, get_spec(old)) {
         errors.push(FieldError::forbidden(&at, "only cpu and memory resources are mutable"));
     }
 }
@@ -118,15 +118,15 @@ fn node_resizes(pod: &Value) -> bool {
     first.is_none_or(|status| status.get("resources").is_some())
 }
 
-fn amounts<'a>(of: &'a Value, side: &str) -> Option<&'a Map<String, Value>> {
+fn get_amounts<'a>(of: &'a Value, side: &str) -> Option<&'a Map<String, Value>> {
     of.get("resources")?.get(side)?.as_object()
 }
 
 /// Reports removed amounts.
-fn removed(now: &Value, before: &Value, what: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn report_removed_amounts(now: &Value, before: &Value, what: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for side in ["requests", "limits"] {
-        let gone = |name: &String| !amounts(now, side).is_some_and(|now| now.contains_key(name));
-        if amounts(before, side).is_some_and(|before| before.keys().any(gone)) {
+        let gone = |name: &String| !get_amounts(now, side).is_some_and(|now| now.contains_key(name));
+        if get_amounts(before, side).is_some_and(|before| before.keys().any(gone)) {
             errors.push(FieldError::forbidden(
                 at.child(side),
                 format!("{what} {side} cannot be removed"),
@@ -140,28 +140,28 @@ fn whole_pod(value: &Value, old: &Value, masked: &mut Value, at: &FieldPath, err
     let says = |pod: &Value| {
         ["requests", "limits"]
             .iter()
-            .any(|side| amounts(spec(pod), side).is_some_and(|all| !all.is_empty()))
+            .any(|side| get_amounts(get_spec(pod), side).is_some_and(|all| !all.is_empty()))
     };
     if !says(value) && !says(old) {
         return;
     }
-    if spec(old).get("resources").is_some() {
-        if spec(value).get("resources").is_none() {
+    if get_spec(old).get("resources").is_some() {
+        if get_spec(value).get("resources").is_none() {
             let why = "pod-level resources cannot be removed";
             errors.push(FieldError::forbidden(at.child("resources"), why));
             return;
         }
-        removed(
-            spec(value),
-            spec(old),
+        report_removed_amounts(
+            get_spec(value),
+            get_spec(old),
             "pod-level resource",
             &at.child("resources"),
             errors,
         );
     }
-    mask(masked, spec(old), true);
+    restore_old_amounts(masked, get_spec(old), true);
     let part = |spec: &Value| spec.get("resources").cloned().unwrap_or_default();
-    if !same(&part(masked), &part(spec(old))) {
+    if !is_same_without_empty(&part(masked), &part(get_spec(old))) {
         let why = "only cpu and memory resources are mutable at pod-level";
         errors.push(FieldError::forbidden(at, why));
     }
@@ -171,15 +171,15 @@ fn whole_pod(value: &Value, old: &Value, masked: &mut Value, at: &FieldPath, err
 fn same_containers(value: &Value, old: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) -> bool {
     let found = errors.len();
     for list in ["containers", "initContainers"] {
-        let before: Vec<&Value> = items(spec(old), list, at).map(|(one, _)| one).collect();
-        let now: Vec<(&Value, FieldPath)> = items(spec(value), list, at).collect();
+        let before: Vec<&Value> = list_items(get_spec(old), list, at).map(|(one, _)| one).collect();
+        let now: Vec<(&Value, FieldPath)> = list_items(get_spec(value), list, at).collect();
         if before.len() != now.len() {
             let why = format!("{list} may not be added or removed on resize");
             errors.push(FieldError::forbidden(at.child(list), why));
             continue;
         }
         for (before, (now, at)) in before.iter().zip(now) {
-            if text(before, "name") != text(now, "name") {
+            if get_text(before, "name") != get_text(now, "name") {
                 let why = format!("{list} may not be renamed or reordered on resize");
                 errors.push(FieldError::forbidden(at.child("name"), why));
             }
@@ -189,7 +189,7 @@ fn same_containers(value: &Value, old: &Value, at: &FieldPath, errors: &mut Vec<
 }
 
 /// Replaces changeable amounts with the old ones, so that the rest can be compared.
-fn mask(of: &mut Value, old: &Value, keeps_claims: bool) {
+fn restore_old_amounts(of: &mut Value, old: &Value, keeps_claims: bool) {
     let Some(of) = of.as_object_mut() else { return };
     let mut resources = of
         .get("resources")
@@ -207,7 +207,7 @@ fn mask(of: &mut Value, old: &Value, keeps_claims: bool) {
             .unwrap_or_default();
         for name in ["cpu", "memory"] {
             masked.remove(name);
-            if let Some(amount) = amounts(old, side).and_then(|old| old.get(name)) {
+            if let Some(amount) = get_amounts(old, side).and_then(|old| old.get(name)) {
                 masked.insert(name.to_owned(), amount.clone());
             }
         }
@@ -221,10 +221,10 @@ fn mask_containers(masked: &mut Value, old: &Value, at: &FieldPath, errors: &mut
         let before = old.get(list).and_then(Value::as_array).into_iter().flatten();
         let now = masked.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
         for (index, (now, before)) in now.zip(before).enumerate() {
-            let modified = !same(now, before);
-            mask(now, before, false);
+            let modified = !is_same_without_empty(now, before);
+            restore_old_amounts(now, before, false);
             let of_init = list == "initContainers";
-            if !same(now, before) {
+            if !is_same_without_empty(now, before) {
                 errors.push(if of_init {
                     let why = "only cpu and memory resources for init or sidecar containers are mutable";
                     FieldError::forbidden(at.child(list).index(index), why)
@@ -232,10 +232,10 @@ fn mask_containers(masked: &mut Value, old: &Value, at: &FieldPath, errors: &mut
                     FieldError::forbidden(at, "only cpu and memory resources are mutable")
                 });
             }
-            let sidecar = text(now, "restartPolicy") == "Always";
+            let sidecar = get_text(now, "restartPolicy") == "Always";
             if of_init && modified && !sidecar {
                 let policies = now.get("resizePolicy").and_then(Value::as_array).into_iter().flatten();
-                for _ in policies.filter(|policy| text(policy, "restartPolicy") == "RestartContainer") {
+                for _ in policies.filter(|policy| get_text(policy, "restartPolicy") == "RestartContainer") {
                     let why = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
                     errors.push(FieldError::forbidden(at.child(list).index(index), why));
                 }
@@ -245,11 +245,11 @@ fn mask_containers(masked: &mut Value, old: &Value, at: &FieldPath, errors: &mut
 }
 
 /// Checks whether two values are equal apart from empty parts.
-fn same(one: &Value, other: &Value) -> bool {
-    fn plain(value: &Value) -> Value {
+fn is_same_without_empty(one: &Value, other: &Value) -> bool {
+    fn drop_empty_parts(value: &Value) -> Value {
         match value {
             Value::Object(map) => {
-                let kept = map.iter().map(|(key, value)| (key.clone(), plain(value)));
+                let kept = map.iter().map(|(key, value)| (key.clone(), drop_empty_parts(value)));
                 let kept: Map<String, Value> = kept.filter(|(_, value)| !value.is_null()).collect();
                 if kept.is_empty() {
                     Value::Null
@@ -258,9 +258,9 @@ fn same(one: &Value, other: &Value) -> bool {
                 }
             }
             Value::Array(items) if items.is_empty() => Value::Null,
-            Value::Array(items) => items.iter().map(plain).collect(),
+            Value::Array(items) => items.iter().map(drop_empty_parts).collect(),
             other => other.clone(),
         }
     }
-    plain(one) == plain(other)
+    drop_empty_parts(one) == drop_empty_parts(other)
 }

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{named, named_field, number, required};
+use super::{get_number, named_field, validate_name, validate_required};
 use crate::schema::validation::metadata::{label_selector, label_value, qualified_name};
-use crate::schema::validation::{empty, items, names, node_selectors, one_of, text};
+use crate::schema::validation::{get_text, is_empty_field, list_items, names, node_selectors, one_of};
 use crate::schema::{FieldError, FieldPath};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// Checks the affinities.
-pub(super) fn affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(affinity) = spec.get("affinity") else { return };
     let path = path.child("affinity");
     if let Some(nodes) = affinity.get("nodeAffinity") {
@@ -22,11 +22,11 @@ pub(super) fn affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
     for kind in ["podAffinity", "podAntiAffinity"] {
         let Some(pods) = affinity.get(kind) else { continue };
         let at = path.child(kind);
-        for (term, at) in items(pods, REQUIRED, &at) {
+        for (term, at) in list_items(pods, REQUIRED, &at) {
             pod_term(term, &at, errors);
         }
-        for (weighted, at) in items(pods, PREFERRED, &at) {
-            weight(weighted, &at, errors);
+        for (weighted, at) in list_items(pods, PREFERRED, &at) {
+            validate_weight(weighted, &at, errors);
             pod_term(
                 weighted.get("podAffinityTerm").unwrap_or(&Value::Null),
                 &at.child("podAffinityTerm"),
@@ -36,8 +36,8 @@ pub(super) fn affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
     }
 }
 
-fn weight(weighted: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let weight = number(weighted, "weight");
+fn validate_weight(weighted: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let weight = get_number(weighted, "weight");
     if !(1..=100).contains(&weight) {
         errors.push(FieldError::invalid(
             at.child("weight"),
@@ -49,12 +49,12 @@ fn weight(weighted: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 
 fn node_affinity(nodes: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(selector) = nodes.get(REQUIRED) {
-        node_selectors::terms(selector, &path.child(REQUIRED), errors);
+        node_selectors::validate_terms(selector, &path.child(REQUIRED), errors);
     }
-    for (weighted, at) in items(nodes, PREFERRED, path) {
-        weight(weighted, &at, errors);
+    for (weighted, at) in list_items(nodes, PREFERRED, path) {
+        validate_weight(weighted, &at, errors);
         let preference = weighted.get("preference").unwrap_or(&Value::Null);
-        node_selectors::term(preference, false, &at.child("preference"), errors);
+        node_selectors::validate_term(preference, false, &at.child("preference"), errors);
     }
 }
 
@@ -64,22 +64,22 @@ fn pod_term(term: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             label_selector(selector, &at.child(field), errors);
         }
     }
-    for (namespace, _) in items(term, "namespaces", at) {
+    for (namespace, _) in list_items(term, "namespaces", at) {
         // The real server's path is in the singular and has no index.
-        named(
-            names::label,
+        validate_name(
+            names::find_label_errors,
             namespace.as_str().unwrap_or_default(),
             &at.child("namespace"),
             errors,
         );
     }
     label_keys(term, at, errors);
-    if text(term, "topologyKey").is_empty() {
+    if get_text(term, "topologyKey").is_empty() {
         errors.push(FieldError::required(at.child("topologyKey"), "can not be empty"));
     }
-    named(
+    validate_name(
         qualified_name,
-        text(term, "topologyKey"),
+        get_text(term, "topologyKey"),
         &at.child("topologyKey"),
         errors,
     );
@@ -89,7 +89,7 @@ fn pod_term(term: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let selector = value.get("labelSelector");
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
-        if empty(value, field) {
+        if is_empty_field(value, field) {
             continue;
         }
         if selector.is_none() {
@@ -97,11 +97,11 @@ fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::forbidden(at.child(field), detail));
             continue;
         }
-        for (key, at) in items(value, field, at) {
-            named(qualified_name, key.as_str().unwrap_or_default(), &at, errors);
+        for (key, at) in list_items(value, field, at) {
+            validate_name(qualified_name, key.as_str().unwrap_or_default(), &at, errors);
         }
     }
-    let keys: Vec<&str> = items(value, "matchLabelKeys", at)
+    let keys: Vec<&str> = list_items(value, "matchLabelKeys", at)
         .filter_map(|(key, _)| key.as_str())
         .collect();
     // For a duplicate key, the last place counts.
@@ -110,8 +110,8 @@ fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(selector) = selector {
         let exact = selector.get("matchLabels").and_then(Value::as_object);
         let mut known: BTreeSet<&str> = exact.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
-        for (expression, _) in items(selector, "matchExpressions", at) {
-            let key = text(expression, "key");
+        for (expression, _) in list_items(selector, "matchExpressions", at) {
+            let key = get_text(expression, "key");
             if let Some(index) = place(key)
                 && known.contains(key)
             {
@@ -121,10 +121,10 @@ fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             known.insert(key);
         }
     }
-    let others: BTreeSet<&str> = items(value, "mismatchLabelKeys", at)
+    let others: BTreeSet<&str> = list_items(value, "mismatchLabelKeys", at)
         .filter_map(|(key, _)| key.as_str())
         .collect();
-    for (key, at) in items(value, "matchLabelKeys", at) {
+    for (key, at) in list_items(value, "matchLabelKeys", at) {
         let key = key.as_str().unwrap_or_default();
         if others.contains(key) {
             let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
@@ -134,23 +134,23 @@ fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks how pods are spread.
-pub(super) fn spread(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_topology_spread(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let kind = |constraint: &Value| {
         (
-            text(constraint, "topologyKey").to_owned(),
-            text(constraint, "whenUnsatisfiable").to_owned(),
+            get_text(constraint, "topologyKey").to_owned(),
+            get_text(constraint, "whenUnsatisfiable").to_owned(),
         )
     };
     let mut left: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for (constraint, _) in items(spec, "topologySpreadConstraints", path) {
+    for (constraint, _) in list_items(spec, "topologySpreadConstraints", path) {
         *left.entry(kind(constraint)).or_default() += 1;
     }
-    for (constraint, at) in items(spec, "topologySpreadConstraints", path) {
-        positive(constraint, "maxSkew", &at, errors);
-        if text(constraint, "topologyKey").is_empty() {
+    for (constraint, at) in list_items(spec, "topologySpreadConstraints", path) {
+        validate_positive(constraint, "maxSkew", &at, errors);
+        if get_text(constraint, "topologyKey").is_empty() {
             errors.push(FieldError::required(at.child("topologyKey"), "can not be empty"));
         }
-        let action = text(constraint, "whenUnsatisfiable");
+        let action = get_text(constraint, "whenUnsatisfiable");
         let actions = ["DoNotSchedule", "ScheduleAnyway"];
         if !actions.contains(&action) {
             errors.push(FieldError::not_supported(
@@ -171,10 +171,10 @@ pub(super) fn spread(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
             ));
         }
         if constraint.get("minDomains").is_some() {
-            positive(constraint, "minDomains", &at, errors);
+            validate_positive(constraint, "minDomains", &at, errors);
             if action != "DoNotSchedule" {
                 let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
-                let least = number(constraint, "minDomains");
+                let least = get_number(constraint, "minDomains");
                 errors.push(FieldError::invalid(at.child("minDomains"), least, detail));
             }
         }
@@ -188,28 +188,28 @@ pub(super) fn spread(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
     }
 }
 
-fn positive(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let found = number(value, field);
+fn validate_positive(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let found = get_number(value, field);
     if found <= 0 {
         errors.push(FieldError::invalid(at.child(field), found, "must be greater than zero"));
     }
 }
 
 /// Checks the tolerations.
-pub(crate) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    for (toleration, at) in items(spec, "tolerations", path) {
+pub(crate) fn validate_tolerations(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (toleration, at) in list_items(spec, "tolerations", path) {
         named_field(toleration, "key", qualified_name, &at, errors);
-        let operator = text(toleration, "operator");
-        if text(toleration, "key").is_empty() && operator != "Exists" {
+        let operator = get_text(toleration, "operator");
+        if get_text(toleration, "key").is_empty() && operator != "Exists" {
             let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
             errors.push(FieldError::invalid(at.child("operator"), operator, detail));
         }
-        let effect = text(toleration, "effect");
+        let effect = get_text(toleration, "effect");
         if toleration.get("tolerationSeconds").is_some() && effect != "NoExecute" {
             let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
             errors.push(FieldError::invalid(at.child("effect"), effect, detail));
         }
-        let value = text(toleration, "value");
+        let value = get_text(toleration, "value");
         let at_operator = at.child("operator");
         match operator {
             "" | "Equal" => {
@@ -237,19 +237,19 @@ pub(crate) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut Vec<Field
 }
 
 /// Checks the readiness gates and the scheduling gates of a Pod.
-pub(super) fn gates(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    for (gate, at) in items(spec, "readinessGates", path) {
-        named(
+pub(super) fn validate_gates(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (gate, at) in list_items(spec, "readinessGates", path) {
+        validate_name(
             qualified_name,
-            text(gate, "conditionType"),
+            get_text(gate, "conditionType"),
             &at.child("conditionType"),
             errors,
         );
     }
     let mut known = BTreeSet::new();
-    for (gate, at) in items(spec, "schedulingGates", path) {
-        let name = text(gate, "name");
-        named(qualified_name, name, &at, errors);
+    for (gate, at) in list_items(spec, "schedulingGates", path) {
+        let name = get_text(gate, "name");
+        validate_name(qualified_name, name, &at, errors);
         if !known.insert(name) {
             errors.push(FieldError::duplicate(at, name));
         }
@@ -259,12 +259,12 @@ pub(super) fn gates(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 /// Devices that are claimed for the pod.
 pub(super) fn resource_claims(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut known = BTreeSet::new();
-    for (claim, at) in items(spec, "resourceClaims", path) {
-        let name = text(claim, "name");
-        required(claim, "name", &at, errors);
+    for (claim, at) in list_items(spec, "resourceClaims", path) {
+        let name = get_text(claim, "name");
+        validate_required(claim, "name", &at, errors);
         if !name.is_empty() {
             if known.insert(name) {
-                named(names::label, name, &at.child("name"), errors);
+                validate_name(names::find_label_errors, name, &at.child("name"), errors);
             } else {
                 errors.push(FieldError::duplicate(at.child("name"), name));
             }
@@ -279,7 +279,7 @@ pub(super) fn resource_claims(spec: &Value, path: &FieldPath, errors: &mut Vec<F
             _ => None,
         };
         if let Some(detail) = detail {
-            let shown = crate::schema::validation::internal(&[
+            let shown = crate::schema::validation::show_go_struct(&[
                 ("Name", &Value::from(name)),
                 ("ResourceClaimName", direct.unwrap_or(&Value::Null)),
                 ("ResourceClaimTemplateName", template.unwrap_or(&Value::Null)),
@@ -288,7 +288,7 @@ pub(super) fn resource_claims(spec: &Value, path: &FieldPath, errors: &mut Vec<F
         }
         for field in fields {
             if let Some(name) = claim.get(field).and_then(Value::as_str) {
-                named(names::subdomain, name, &at.child(field), errors);
+                validate_name(names::find_subdomain_errors, name, &at.child(field), errors);
             }
         }
     }

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use super::{Pod, named, number, required};
-use crate::schema::validation::{items, names, non_negative, text};
+use super::{Pod, get_number, validate_name, validate_required};
+use crate::schema::validation::{get_text, list_items, names, non_negative};
 use crate::schema::{FieldError, FieldPath};
 
 /// Checks the probes of a container that may have them.
-pub(super) fn probes(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_probes(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = container.get(kind) else { continue };
         let at = at.child(kind);
         let kinds = ["exec", "httpGet", "tcpSocket", "grpc"];
-        handler(pod, probe, &kinds, &at, errors);
+        validate_handler(pod, probe, &kinds, &at, errors);
         for field in [
             "initialDelaySeconds",
             "timeoutSeconds",
@@ -37,8 +37,8 @@ pub(super) fn probes(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &
                     "must not be set for readinessProbes",
                 ));
             }
-        } else if number(probe, "successThreshold") != 1 {
-            let threshold = number(probe, "successThreshold");
+        } else if get_number(probe, "successThreshold") != 1 {
+            let threshold = get_number(probe, "successThreshold");
             errors.push(FieldError::invalid(
                 at.child("successThreshold"),
                 threshold,
@@ -49,17 +49,17 @@ pub(super) fn probes(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &
 }
 
 /// Checks the hooks of a container that may have them.
-pub(super) fn lifecycle(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_lifecycle(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for hook in ["postStart", "preStop"] {
         if let Some(found) = container.pointer(&format!("/lifecycle/{hook}")) {
             let kinds = ["exec", "httpGet", "tcpSocket", "sleep"];
-            handler(pod, found, &kinds, &at.child("lifecycle").child(hook), errors);
+            validate_handler(pod, found, &kinds, &at.child("lifecycle").child(hook), errors);
         }
     }
 }
 
 /// Checks that exactly one of the kinds exists. If several exist, only the first one is checked.
-fn handler(pod: &Pod<'_>, value: &Value, kinds: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_handler(pod: &Pod<'_>, value: &Value, kinds: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut given = kinds.iter().filter_map(|kind| Some((*kind, value.get(*kind)?)));
     let Some((kind, action)) = given.next() else {
         errors.push(FieldError::required(at, "must specify a handler type"));
@@ -68,24 +68,29 @@ fn handler(pod: &Pod<'_>, value: &Value, kinds: &[&str], at: &FieldPath, errors:
     let inner = at.child(kind);
     match kind {
         "exec" => {
-            if items(action, "command", &inner).next().is_none() {
+            if list_items(action, "command", &inner).next().is_none() {
                 errors.push(FieldError::required(inner.child("command"), ""));
             }
         }
         "httpGet" => {
-            required(action, "path", &inner, errors);
-            port(action, &inner, errors);
-            let scheme = text(action, "scheme");
+            validate_required(action, "path", &inner, errors);
+            validate_port(action, &inner, errors);
+            let scheme = get_text(action, "scheme");
             let schemes = ["HTTP", "HTTPS"];
             if !schemes.contains(&scheme) {
                 errors.push(FieldError::not_supported(inner.child("scheme"), scheme, &schemes));
             }
-            for (header, _) in items(action, "httpHeaders", &inner) {
-                named(header_name, text(header, "name"), &inner.child("httpHeaders"), errors);
+            for (header, _) in list_items(action, "httpHeaders", &inner) {
+                validate_name(
+                    header_name,
+                    get_text(header, "name"),
+                    &inner.child("httpHeaders"),
+                    errors,
+                );
             }
         }
         "sleep" => {
-            let seconds = number(action, "seconds");
+            let seconds = get_number(action, "seconds");
             if let Some(grace) = pod.grace_period
                 && !(0..=grace).contains(&seconds)
             {
@@ -93,7 +98,7 @@ fn handler(pod: &Pod<'_>, value: &Value, kinds: &[&str], at: &FieldPath, errors:
                 errors.push(FieldError::invalid(inner, seconds, detail));
             }
         }
-        _ => port(action, &inner, errors),
+        _ => validate_port(action, &inner, errors),
     }
     for (kind, _) in given {
         errors.push(FieldError::forbidden(
@@ -103,12 +108,12 @@ fn handler(pod: &Pod<'_>, value: &Value, kinds: &[&str], at: &FieldPath, errors:
     }
 }
 
-fn port(action: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_port(action: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let at = at.child("port");
     if let Some(name) = action.get("port").and_then(Value::as_str) {
-        named(names::port_name, name, &at, errors);
-    } else if let Some(complaint) = names::port_number(number(action, "port")) {
-        errors.push(FieldError::invalid(at, number(action, "port"), complaint));
+        validate_name(names::port_name, name, &at, errors);
+    } else if let Some(complaint) = names::port_number(get_number(action, "port")) {
+        errors.push(FieldError::invalid(at, get_number(action, "port"), complaint));
     }
 }
 

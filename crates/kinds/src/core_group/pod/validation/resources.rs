@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{named, not_found};
+use super::{not_found, validate_name};
 use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::qualified_name;
-use crate::schema::validation::{items, names, text};
+use crate::schema::validation::{get_text, list_items, names};
 use crate::schema::{FieldError, FieldPath};
 
 /// Resources that quotas know by a name without a domain.
@@ -73,7 +73,7 @@ fn resource_name(name: &str) -> Vec<String> {
 }
 
 fn container_resource(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    named(resource_name, name, at, errors);
+    validate_name(resource_name, name, at, errors);
     let detail = if !name.contains('/') {
         let known = matches!(name, "cpu" | "memory" | "ephemeral-storage") || is_huge(name);
         (!known).then_some("must be a standard resource for containers")
@@ -97,7 +97,7 @@ fn pod_resource(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Returns the amounts of one side.
-fn amounts<'a>(resources: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
+fn parse_amounts<'a>(resources: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
     let list = resources.get(side).and_then(Value::as_object);
     list.into_iter()
         .flatten()
@@ -105,7 +105,7 @@ fn amounts<'a>(resources: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> 
         .collect()
 }
 
-fn amount(name: &str, amount: Quantity, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_amount(name: &str, amount: Quantity, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if amount.is_negative() {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(at, amount.canonical(), detail));
@@ -126,36 +126,41 @@ fn amount(name: &str, amount: Quantity, at: &FieldPath, errors: &mut Vec<FieldEr
 }
 
 /// Checks a container's resources; `claims` are the names of the pod's claims.
-pub(super) fn of_container(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    requirements(resources, container_resource, claims, at, errors);
+pub(super) fn validate_container_resources(
+    resources: &Value,
+    claims: &BTreeSet<&str>,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
+    validate_requirements(resources, container_resource, claims, at, errors);
 }
 
 /// Checks the overhead of a Pod beyond its containers.
-pub(crate) fn overhead(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_overhead(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(overhead) = spec.get("overhead") {
         let resources = serde_json::json!({"limits": overhead});
-        of_container(&resources, &BTreeSet::new(), &path.child("overhead"), errors);
+        validate_container_resources(&resources, &BTreeSet::new(), &path.child("overhead"), errors);
     }
 }
 
-fn requirements(
+fn validate_requirements(
     resources: &Value,
     name_rule: fn(&str, &FieldPath, &mut Vec<FieldError>),
     claims: &BTreeSet<&str>,
     at: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
-    let limits = amounts(resources, "limits");
-    let requests = amounts(resources, "requests");
+    let limits = parse_amounts(resources, "limits");
+    let requests = parse_amounts(resources, "requests");
     for (name, limit) in &limits {
         let at = at.child("limits").key(name);
         name_rule(name, &at, errors);
-        amount(name, *limit, &at, errors);
+        validate_amount(name, *limit, &at, errors);
     }
     for (name, request) in &requests {
         let at_name = at.child("requests").key(name);
         name_rule(name, &at_name, errors);
-        amount(name, *request, &at_name, errors);
+        validate_amount(name, *request, &at_name, errors);
         let shared = is_native(name) && !is_huge(name);
         match limits.get(name) {
             Some(limit) if !shared && request != limit => {
@@ -182,8 +187,8 @@ fn requirements(
 
 fn used_claims(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut known: BTreeSet<String> = BTreeSet::new();
-    for (claim, at) in items(resources, "claims", at) {
-        let (name, request) = (text(claim, "name"), text(claim, "request"));
+    for (claim, at) in list_items(resources, "claims", at) {
+        let (name, request) = (get_text(claim, "name"), get_text(claim, "request"));
         if name.is_empty() {
             errors.push(FieldError::required(at, ""));
             continue;
@@ -193,7 +198,7 @@ fn used_claims(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, error
         } else {
             let mut key = name.to_owned();
             if !request.is_empty() {
-                named(names::label, request, &at.child("request"), errors);
+                validate_name(names::find_label_errors, request, &at.child("request"), errors);
                 key = format!("{name}/{request}");
             }
             if known.contains(&key) {
@@ -226,7 +231,12 @@ fn used_claims(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, error
 }
 
 /// Checks the resources of a Pod as a whole, also against the sum of its containers.
-pub(super) fn of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_pod_resources(
+    spec: &Value,
+    claims: &BTreeSet<&str>,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let Some(resources) = spec.get("resources") else { return };
     let at = path.child("resources");
     if spec.pointer("/os/name").and_then(Value::as_str) == Some("windows") {
@@ -237,10 +247,10 @@ pub(super) fn of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &FieldPath, er
         let detail = "claims may not be set for Resources at pod-level";
         errors.push(FieldError::forbidden(at.child("claims"), detail));
     }
-    requirements(resources, pod_resource, claims, &at, errors);
+    validate_requirements(resources, pod_resource, claims, &at, errors);
     for (side, what) in [("requests", "requests"), ("limits", "limits")] {
-        let whole = amounts(resources, side);
-        for (name, together) in together(spec, side) {
+        let whole = parse_amounts(resources, side);
+        for (name, together) in sum_amounts(spec, side) {
             if side == "limits" && !is_huge(name) {
                 continue;
             }
@@ -255,9 +265,11 @@ pub(super) fn of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &FieldPath, er
             }
         }
     }
-    let most = amounts(resources, "limits");
-    for (index, (container, _)) in items(spec, "containers", path).enumerate() {
-        let limits = container.get("resources").map(|resources| amounts(resources, "limits"));
+    let most = parse_amounts(resources, "limits");
+    for (index, (container, _)) in list_items(spec, "containers", path).enumerate() {
+        let limits = container
+            .get("resources")
+            .map(|resources| parse_amounts(resources, "limits"));
         for (name, limit) in limits.into_iter().flatten() {
             if let Some(most) = most.get(name)
                 && limit > *most
@@ -272,9 +284,9 @@ pub(super) fn of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &FieldPath, er
 }
 
 /// Returns the amounts that the containers need together: the maximum over the running phase and each step of the start.
-fn together<'a>(spec: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
+fn sum_amounts<'a>(spec: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
     type Amounts<'a> = BTreeMap<&'a str, Quantity>;
-    fn add<'a>(all: &mut Amounts<'a>, more: &Amounts<'a>) {
+    fn add_amounts<'a>(all: &mut Amounts<'a>, more: &Amounts<'a>) {
         for (name, amount) in more {
             let sum = all.get(name).map_or(*amount, |sum| sum.plus(*amount));
             all.insert(name, sum);
@@ -284,22 +296,22 @@ fn together<'a>(spec: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
     let of = |container: &'a Value| {
         container
             .get("resources")
-            .map_or_else(Amounts::new, |list| amounts(list, side))
+            .map_or_else(Amounts::new, |list| parse_amounts(list, side))
     };
     let mut all = Amounts::new();
-    for (container, _) in items(spec, "containers", &root) {
-        add(&mut all, &of(container));
+    for (container, _) in list_items(spec, "containers", &root) {
+        add_amounts(&mut all, &of(container));
     }
     let mut beside = Amounts::new();
     let mut start = Amounts::new();
-    for (container, _) in items(spec, "initContainers", &root) {
+    for (container, _) in list_items(spec, "initContainers", &root) {
         let mut now = of(container);
-        if text(container, "restartPolicy") == "Always" {
-            add(&mut all, &now);
-            add(&mut beside, &now);
+        if get_text(container, "restartPolicy") == "Always" {
+            add_amounts(&mut all, &now);
+            add_amounts(&mut beside, &now);
             now = beside.clone();
         } else {
-            add(&mut now, &beside);
+            add_amounts(&mut now, &beside);
         }
         for (name, amount) in now {
             if start.get(name).is_none_or(|most| amount > *most) {

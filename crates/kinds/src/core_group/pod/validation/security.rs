@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::volumes::descending_path;
 use super::{all_containers, windows};
-use crate::schema::validation::{internal, items, one_of, text};
+use crate::schema::validation::{get_text, list_items, one_of, show_go_struct};
 use crate::schema::{FieldError, FieldPath, Shown};
 
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
@@ -14,7 +14,7 @@ const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/
 const APP_ARMOR_CONTAINER: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 /// Numbers of users and groups.
-fn numbers(context: &Value, fields: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_numbers(context: &Value, fields: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in fields {
         if let Some(found) = context.get(*field).and_then(Value::as_i64) {
             user_or_group(found, &at.child(field), errors);
@@ -32,40 +32,40 @@ fn user_or_group(number: i64, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn is(value: &Value, field: &str, wanted: bool) -> bool {
+fn has_flag(value: &Value, field: &str, wanted: bool) -> bool {
     value.get(field) == Some(&Value::Bool(wanted))
 }
 
 /// Checks the context of a Pod. Some of its fields are in the Pod's spec.
-pub(super) fn of_pod(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_pod_context(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let context = spec.get("securityContext").unwrap_or(&NOTHING);
     let at = path.child("securityContext");
-    numbers(context, &["fsGroup", "runAsUser", "runAsGroup"], &at, errors);
-    for (group, at) in items(context, "supplementalGroups", &at) {
+    validate_numbers(context, &["fsGroup", "runAsUser", "runAsGroup"], &at, errors);
+    for (group, at) in list_items(context, "supplementalGroups", &at) {
         user_or_group(group.as_i64().unwrap_or_default(), &at, errors);
     }
-    if is(spec, "shareProcessNamespace", true) && is(spec, "hostPID", true) {
+    if has_flag(spec, "shareProcessNamespace", true) && has_flag(spec, "hostPID", true) {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.push(FieldError::invalid(at.child("shareProcessNamespace"), true, detail));
     }
-    sysctls(spec, context, &at, errors);
-    supported(
+    validate_sysctls(spec, context, &at, errors);
+    validate_supported(
         context,
         "fsGroupChangePolicy",
         &["Always", "OnRootMismatch"],
         &at,
         errors,
     );
-    seccomp(context, &at, errors);
-    windows::options(context, &at, errors);
+    validate_seccomp(context, &at, errors);
+    windows::validate_options(context, &at, errors);
     app_armor(context, &at, errors);
-    supported(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &at, errors);
-    supported(context, "seLinuxChangePolicy", &["Recursive"], &at, errors);
+    validate_supported(context, "supplementalGroupsPolicy", &["Merge", "Strict"], &at, errors);
+    validate_supported(context, "seLinuxChangePolicy", &["Recursive"], &at, errors);
 }
 
 /// Checks that a field, if it exists, has one of these values.
-fn supported(context: &Value, field: &str, values: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_supported(context: &Value, field: &str, values: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(found) = context.get(field).and_then(Value::as_str)
         && !values.contains(&found)
     {
@@ -73,10 +73,10 @@ fn supported(context: &Value, field: &str, values: &[&str], at: &FieldPath, erro
     }
 }
 
-fn sysctls(spec: &Value, context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_sysctls(spec: &Value, context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut known = BTreeSet::new();
-    for (sysctl, at) in items(context, "sysctls", at) {
-        let name = text(sysctl, "name");
+    for (sysctl, at) in list_items(context, "sysctls", at) {
+        let name = get_text(sysctl, "name");
         let at = at.child("name");
         if name.is_empty() {
             errors.push(FieldError::required(&at, ""));
@@ -96,7 +96,7 @@ fn sysctls(spec: &Value, context: &Value, at: &FieldPath, errors: &mut Vec<Field
             .any(|prefix| dotted.starts_with(prefix))
             || dotted == "kernel.sem";
         for (applies, field) in [(dotted.starts_with("net."), "hostNetwork"), (of_processes, "hostIPC")] {
-            if applies && is(spec, field, true) {
+            if applies && has_flag(spec, field, true) {
                 let detail = format!("may not be specified when '{field}' is true");
                 errors.push(FieldError::invalid(&at, name, detail));
             }
@@ -116,18 +116,23 @@ fn is_sysctl(name: &str) -> bool {
 }
 
 /// Checks the context of a container.
-pub(super) fn of_container(context: &Value, host_users: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    numbers(context, &["runAsUser", "runAsGroup"], at, errors);
-    supported(context, "procMount", &["Default", "Unmasked"], at, errors);
-    if host_users && text(context, "procMount") == "Unmasked" {
+pub(super) fn validate_container_context(
+    context: &Value,
+    host_users: bool,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
+    validate_numbers(context, &["runAsUser", "runAsGroup"], at, errors);
+    validate_supported(context, "procMount", &["Default", "Unmasked"], at, errors);
+    if host_users && get_text(context, "procMount") == "Unmasked" {
         let detail = "`hostUsers` must be false to use `Unmasked`";
         errors.push(FieldError::invalid(at.child("procMount"), "Unmasked", detail));
     }
-    seccomp(context, at, errors);
-    if is(context, "allowPrivilegeEscalation", false) {
-        if is(context, "privileged", true) {
+    validate_seccomp(context, at, errors);
+    if has_flag(context, "allowPrivilegeEscalation", false) {
+        if has_flag(context, "privileged", true) {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            errors.push(FieldError::invalid(at, shown(context), detail));
+            errors.push(FieldError::invalid(at, show_context(context), detail));
         }
         let added = context.pointer("/capabilities/add").and_then(Value::as_array);
         for _ in added
@@ -136,15 +141,15 @@ pub(super) fn of_container(context: &Value, host_users: bool, at: &FieldPath, er
             .filter(|one| one.as_str() == Some("CAP_SYS_ADMIN"))
         {
             let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            errors.push(FieldError::invalid(at, shown(context), detail));
+            errors.push(FieldError::invalid(at, show_context(context), detail));
         }
     }
-    windows::options(context, at, errors);
+    windows::validate_options(context, at, errors);
     app_armor(context, at, errors);
 }
 
 /// Returns a context as the real server shows it.
-fn shown(context: &Value) -> Shown {
+fn show_context(context: &Value) -> Shown {
     let part = |field: &str, parts: &[(&str, &str, bool)]| {
         let Some(value) = context.get(field) else {
             return "null".to_owned();
@@ -209,17 +214,17 @@ fn shown(context: &Value) -> Shown {
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
-fn seccomp(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_seccomp(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(profile) = context.get("seccompProfile") else {
         return;
     };
     let at = at.child("seccompProfile");
-    if text(profile, "type").is_empty() {
+    if get_text(profile, "type").is_empty() {
         let detail = "type is required when seccompProfile is set";
         errors.push(FieldError::required(at.child("type"), detail));
     }
     one_of(profile, "type", &PROFILES, false, &at, errors);
-    let local = text(profile, "type") == "Localhost";
+    let local = get_text(profile, "type") == "Localhost";
     let inner = at.child("localhostProfile");
     match profile.get("localhostProfile").and_then(Value::as_str) {
         Some(path) if local => descending_path(path, &inner, errors),
@@ -228,8 +233,8 @@ fn seccomp(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::required(inner, detail));
         }
         Some(path) => {
-            let shown = internal(&[
-                ("Type", &Value::from(text(profile, "type"))),
+            let shown = show_go_struct(&[
+                ("Type", &Value::from(get_text(profile, "type"))),
                 ("LocalhostProfile", &Value::from(path)),
             ]);
             let detail = "can only be set when seccomp type is Localhost";
@@ -246,7 +251,7 @@ fn app_armor(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let at = at.child("appArmorProfile");
     let inner = at.child("localhostProfile");
     let path = profile.get("localhostProfile").and_then(Value::as_str);
-    match text(profile, "type") {
+    match get_text(profile, "type") {
         "Localhost" => {
             let path = path.unwrap_or_default();
             if path.trim() != path {
@@ -275,7 +280,7 @@ fn app_armor(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Converts the profile in an annotation into the field that replaces it; `None` if the annotation names no profile.
-pub(crate) fn of_annotation(annotation: &str) -> Option<Value> {
+pub(crate) fn profile_of_annotation(annotation: &str) -> Option<Value> {
     let profile = match annotation {
         "unconfined" => json!({"type": "Unconfined"}),
         "runtime/default" => json!({"type": "RuntimeDefault"}),
@@ -293,18 +298,18 @@ pub(crate) fn of_annotation(annotation: &str) -> Option<Value> {
     faults.is_empty().then_some(profile)
 }
 
-fn annotation<'a>(metadata: &'a Value, key: &str) -> Option<&'a str> {
+fn read_annotation<'a>(metadata: &'a Value, key: &str) -> Option<&'a str> {
     metadata.get("annotations")?.get(key)?.as_str()
 }
 
 /// Checks the annotations that containers' profiles once stood in.
-pub(super) fn annotations(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_annotations(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let all = metadata.get("annotations").and_then(Value::as_object);
     let all = all.into_iter().flatten();
     let all = all.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()));
     let names: BTreeSet<&str> = all_containers(spec, path)
         .into_iter()
-        .map(|(container, _)| text(container, "name"))
+        .map(|(container, _)| get_text(container, "name"))
         .collect();
     let (mut of_pod, mut of_containers, mut of_app_armor) = (Vec::new(), Vec::new(), Vec::new());
     for (key, value) in all {
@@ -337,12 +342,12 @@ fn seccomp_text(profile: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks that a profile in both a field and an annotation has equal values.
-pub(super) fn agree(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_agreement(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let context = spec.get("securityContext").unwrap_or(&Value::Null);
-    let of_pod = (context.get("seccompProfile"), annotation(metadata, SECCOMP_POD));
+    let of_pod = (context.get("seccompProfile"), read_annotation(metadata, SECCOMP_POD));
     if let (Some(profile), Some(annotation)) = of_pod {
         let at = path.child("securityContext").child("seccompProfile");
-        same(profile, annotation, "seccomp", &at, errors);
+        validate_same_profile(profile, annotation, "seccomp", &at, errors);
     }
     let containers = all_containers(spec, path);
     for (prefix, field, what) in [
@@ -355,9 +360,9 @@ pub(super) fn agree(metadata: &Value, spec: &Value, path: &FieldPath, errors: &m
         }
         for (container, at) in &containers {
             let own = container.pointer(&format!("/securityContext/{field}"));
-            let key = format!("{prefix}{}", text(container, "name"));
-            if let (Some(profile), Some(annotation)) = (own.or(by_pod), annotation(metadata, &key)) {
-                same(
+            let key = format!("{prefix}{}", get_text(container, "name"));
+            if let (Some(profile), Some(annotation)) = (own.or(by_pod), read_annotation(metadata, &key)) {
+                validate_same_profile(
                     profile,
                     annotation,
                     what,
@@ -369,9 +374,9 @@ pub(super) fn agree(metadata: &Value, spec: &Value, path: &FieldPath, errors: &m
     }
 }
 
-fn same(profile: &Value, annotation: &str, what: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_same_profile(profile: &Value, annotation: &str, what: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let local = annotation.strip_prefix("localhost/");
-    let agrees = match text(profile, "type") {
+    let agrees = match get_text(profile, "type") {
         "Unconfined" => annotation == "unconfined",
         "RuntimeDefault" => annotation == "runtime/default" || (what == "seccomp" && annotation == "docker/default"),
         "Localhost" => local.is_some(),
@@ -380,7 +385,9 @@ fn same(profile: &Value, annotation: &str, what: &str, at: &FieldPath, errors: &
     if !agrees {
         let detail = format!("{what} type in annotation and field must match");
         errors.push(FieldError::forbidden(at.child("type"), detail));
-    } else if text(profile, "type") == "Localhost" && profile.get("localhostProfile").and_then(Value::as_str) != local {
+    } else if get_text(profile, "type") == "Localhost"
+        && profile.get("localhostProfile").and_then(Value::as_str) != local
+    {
         let detail = format!("{what} profile in annotation and field must match");
         errors.push(FieldError::forbidden(at.child("localhostProfile"), detail));
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::NOTHING;
-use crate::schema::validation::{addresses, empty, immutable, items, metadata, names, text};
+use crate::schema::validation::{addresses, get_text, is_empty_field, list_items, metadata, names, validate_immutable};
 use crate::schema::{FieldError, FieldPath, Shown};
 
 /// The conditions that Kubernetes itself writes.
@@ -18,14 +18,14 @@ const STATUSES: [&str; 3] = [
 ];
 
 /// Checks the status that is about to replace another.
-pub(crate) fn status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status");
     let now = value.get("status").unwrap_or(&NOTHING);
     let before = old.get("status").unwrap_or(&NOTHING);
     let spec = value.get("spec").unwrap_or(&NOTHING);
-    for (condition, at) in items(now, "conditions", &at) {
-        generation(condition, &at, errors);
-        let kind = text(condition, "type");
+    for (condition, at) in list_items(now, "conditions", &at) {
+        validate_generation(condition, &at, errors);
+        let kind = get_text(condition, "type");
         if !OWN.contains(&kind) {
             let complaints = metadata::qualified_name(kind);
             errors.extend(
@@ -35,14 +35,14 @@ pub(crate) fn status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
             );
         }
     }
-    nominated(now, before, old, &at, errors);
-    generation(now, &at, errors);
-    immutable(now, before, "qosClass", &at, errors);
+    validate_nominated_node(now, before, old, &at, errors);
+    validate_generation(now, &at, errors);
+    validate_immutable(now, before, "qosClass", &at, errors);
     for list in STATUSES {
-        transitions(now, before, list, spec, &at.child(list), errors);
+        validate_transitions(now, before, list, spec, &at.child(list), errors);
     }
-    claims(now, spec, &at, errors);
-    extended(
+    validate_claims(now, spec, &at, errors);
+    validate_extended_claim(
         now.get("extendedResourceClaimStatus"),
         spec,
         &at.child("extendedResourceClaimStatus"),
@@ -50,37 +50,41 @@ pub(crate) fn status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     );
     pod_addresses(now, before, "podIPs", &at, errors);
     if let Some(first) = now.pointer("/hostIPs/0") {
-        if text(first, "ip") != text(now, "hostIP") {
+        if get_text(first, "ip") != get_text(now, "hostIP") {
             let at = at.child("hostIPs").index(0).child("ip");
-            errors.push(FieldError::invalid(at, text(first, "ip"), "must be equal to `hostIP`"));
+            errors.push(FieldError::invalid(
+                at,
+                get_text(first, "ip"),
+                "must be equal to `hostIP`",
+            ));
         }
         pod_addresses(now, before, "hostIPs", &at, errors);
     }
     let windows = spec.pointer("/os/name").and_then(Value::as_str) == Some("windows");
-    for (container, at) in STATUSES.iter().flat_map(|list| items(now, list, &at)) {
-        user(container, windows, &at.child("user").child("linux"), errors);
+    for (container, at) in STATUSES.iter().flat_map(|list| list_items(now, list, &at)) {
+        validate_user(container, windows, &at.child("user").child("linux"), errors);
     }
     for (list, containers) in [
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
     ] {
-        for (container, at) in items(now, list, &at) {
-            let name = text(container, "name");
-            let found = items(spec, containers, &at)
+        for (container, at) in list_items(now, list, &at) {
+            let name = get_text(container, "name");
+            let found = list_items(spec, containers, &at)
                 .map(|(one, _)| one)
-                .find(|one| text(one, "name") == name);
-            allocated(container, found, &at, errors);
+                .find(|one| get_text(one, "name") == name);
+            validate_allocated_resources(container, found, &at, errors);
         }
     }
-    for (container, at) in items(now, "ephemeralContainerStatuses", &at) {
-        if !empty(container, "allocatedResourcesStatus") {
+    for (container, at) in list_items(now, "ephemeralContainerStatuses", &at) {
+        if !is_empty_field(container, "allocatedResourcesStatus") {
             let at = at.child("allocatedResourcesStatus");
             errors.push(FieldError::forbidden(at, "must not be specified in container status"));
         }
     }
 }
 
-fn generation(of: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_generation(of: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let number = of.get("observedGeneration").and_then(Value::as_i64).unwrap_or_default();
     if number < 0 {
         let why = "must be a non-negative integer";
@@ -89,13 +93,13 @@ fn generation(of: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Checks the node on which a Pod will preempt others.
-fn nominated(now: &Value, before: &Value, old: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let name = text(now, "nominatedNodeName");
-    if name.is_empty() || name == text(before, "nominatedNodeName") {
+fn validate_nominated_node(now: &Value, before: &Value, old: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let name = get_text(now, "nominatedNodeName");
+    if name.is_empty() || name == get_text(before, "nominatedNodeName") {
         return;
     }
     let at = at.child("nominatedNodeName");
-    for why in names::subdomain(name) {
+    for why in names::find_subdomain_errors(name) {
         errors.push(FieldError::invalid(&at, name, why));
     }
     if old
@@ -109,7 +113,14 @@ fn nominated(now: &Value, before: &Value, old: &Value, at: &FieldPath, errors: &
 }
 
 /// Checks that a terminated container starts again only if its restart policy allows that.
-fn transitions(now: &Value, before: &Value, list: &str, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_transitions(
+    now: &Value,
+    before: &Value,
+    list: &str,
+    spec: &Value,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let containers = match list {
         "containerStatuses" => Some("containers"),
         "initContainerStatuses" => Some("initContainers"),
@@ -120,7 +131,7 @@ fn transitions(now: &Value, before: &Value, list: &str, spec: &Value, at: &Field
     }
     let root = FieldPath::default();
     let by_name = |value, list| -> BTreeMap<&str, &Value> {
-        let all = items(value, list, &root).map(|(one, _)| (text(one, "name"), one));
+        let all = list_items(value, list, &root).map(|(one, _)| (get_text(one, "name"), one));
         // Of two with one name, the first one counts.
         all.fold(BTreeMap::new(), |mut named, (name, one)| {
             named.entry(name).or_insert(one);
@@ -129,25 +140,25 @@ fn transitions(now: &Value, before: &Value, list: &str, spec: &Value, at: &Field
     };
     let present = by_name(now, list);
     let specified = containers.map(|containers| by_name(spec, containers));
-    for (index, (was, _)) in items(before, list, &root).enumerate() {
+    for (index, (was, _)) in list_items(before, list, &root).enumerate() {
         let Some(ended) = was.pointer("/state/terminated") else {
             continue;
         };
-        let name = text(was, "name");
+        let name = get_text(was, "name");
         let is = present.get(name);
         if is.is_none_or(|is| is.pointer("/state/terminated").is_some()) {
             continue;
         }
         let code = ended.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
         let container = specified.as_ref().and_then(|specified| specified.get(name));
-        if !container.is_some_and(|container| restarts(container, spec, code)) {
+        if !container.is_some_and(|container| restarts_after_exit(container, spec, code)) {
             let why = "may not be transitioned to non-terminated state";
             errors.push(FieldError::forbidden(at.index(index).child("state"), why));
         }
     }
 }
 
-fn rules(container: &Value) -> impl Iterator<Item = &Value> {
+fn list_restart_rules(container: &Value) -> impl Iterator<Item = &Value> {
     let rules = container.get("restartPolicyRules").and_then(Value::as_array);
     rules.into_iter().flatten()
 }
@@ -156,14 +167,15 @@ fn rules(container: &Value) -> impl Iterator<Item = &Value> {
 fn restarts_all(spec: &Value) -> bool {
     let root = FieldPath::default();
     ["initContainers", "containers"].iter().any(|list| {
-        items(spec, list, &root)
-            .any(|(container, _)| rules(container).any(|rule| text(rule, "action") == "RestartAllContainers"))
+        list_items(spec, list, &root).any(|(container, _)| {
+            list_restart_rules(container).any(|rule| get_text(rule, "action") == "RestartAllContainers")
+        })
     })
 }
 
 /// Returns whether a container that ended with this code is started again.
-fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
-    let policy = text(container, "restartPolicy");
+fn restarts_after_exit(container: &Value, spec: &Value, code: i64) -> bool {
+    let policy = get_text(container, "restartPolicy");
     let applies = |rule: &&Value| {
         let values = rule.pointer("/exitCodes/values").and_then(Value::as_array);
         let listed = values.into_iter().flatten().any(|value| value.as_i64() == Some(code));
@@ -174,14 +186,14 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
         }
     };
     if !policy.is_empty()
-        && rules(container)
+        && list_restart_rules(container)
             .find(applies)
-            .is_some_and(|rule| text(rule, "action") == "Restart")
+            .is_some_and(|rule| get_text(rule, "action") == "Restart")
     {
         return true;
     }
     match if policy.is_empty() {
-        text(spec, "restartPolicy")
+        get_text(spec, "restartPolicy")
     } else {
         policy
     } {
@@ -191,13 +203,13 @@ fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
     }
 }
 
-fn claims(now: &Value, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_claims(now: &Value, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut seen = BTreeSet::new();
-    let known: BTreeSet<&str> = items(spec, "resourceClaims", at)
-        .map(|(known, _)| text(known, "name"))
+    let known: BTreeSet<&str> = list_items(spec, "resourceClaims", at)
+        .map(|(known, _)| get_text(known, "name"))
         .collect();
-    for (claim, at) in items(now, "resourceClaimStatuses", at) {
-        let name = text(claim, "name");
+    for (claim, at) in list_items(now, "resourceClaimStatuses", at) {
+        let name = get_text(claim, "name");
         if !known.contains(name) {
             let why = "must match the name of an entry in `spec.resourceClaims`";
             errors.push(FieldError::invalid(at.child("name"), name, why));
@@ -206,7 +218,7 @@ fn claims(now: &Value, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError
             errors.push(FieldError::duplicate(at.child("name"), name));
         }
         if let Some(made) = claim.get("resourceClaimName").and_then(Value::as_str) {
-            for why in names::subdomain(made) {
+            for why in names::find_subdomain_errors(made) {
                 errors.push(FieldError::invalid(at.child("resourceClaimName"), made, why));
             }
         }
@@ -214,23 +226,23 @@ fn claims(now: &Value, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError
 }
 
 /// Checks the claim that was made for the Pod's extended resources.
-fn extended(claim: Option<&Value>, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_extended_claim(claim: Option<&Value>, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(claim) = claim.filter(|claim| !claim.is_null()) else {
         return;
     };
-    if empty(claim, "requestMappings") {
+    if is_empty_field(claim, "requestMappings") {
         let why = "at least one request mapping is required";
         errors.push(FieldError::required(at.child("requestMappings"), why));
     }
     let mut seen = BTreeSet::new();
-    for (mapping, place) in items(claim, "requestMappings", at) {
+    for (mapping, place) in list_items(claim, "requestMappings", at) {
         let [container, resource, request] =
-            ["containerName", "resourceName", "requestName"].map(|field| text(mapping, field));
+            ["containerName", "resourceName", "requestName"].map(|field| get_text(mapping, field));
         let known = ["containers", "initContainers"]
             .iter()
-            .flat_map(|list| items(spec, list, at))
+            .flat_map(|list| list_items(spec, list, at))
             .map(|(one, _)| one)
-            .find(|one| text(one, "name") == container);
+            .find(|one| get_text(one, "name") == container);
         match known {
             None => {
                 let why = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
@@ -244,7 +256,7 @@ fn extended(claim: Option<&Value>, spec: &Value, at: &FieldPath, errors: &mut Ve
                 }
             }
         }
-        for why in names::label(request) {
+        for why in names::find_label_errors(request) {
             errors.push(FieldError::invalid(at.child("requestName"), request, why));
         }
         if !seen.insert((container, resource, request)) {
@@ -257,11 +269,11 @@ fn extended(claim: Option<&Value>, spec: &Value, at: &FieldPath, errors: &mut Ve
             }
         }
     }
-    let name = text(claim, "resourceClaimName");
+    let name = get_text(claim, "resourceClaimName");
     if name.is_empty() {
         errors.push(FieldError::required(at.child("resourceClaimName"), ""));
     } else {
-        for why in names::subdomain(name) {
+        for why in names::find_subdomain_errors(name) {
             errors.push(FieldError::invalid(at.child("resourceClaimName"), name, why));
         }
     }
@@ -269,14 +281,19 @@ fn extended(claim: Option<&Value>, spec: &Value, at: &FieldPath, errors: &mut Ve
 
 /// Checks that each family has at most one address. Addresses of the old status are not checked.
 fn pod_addresses(now: &Value, before: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let known: Vec<&str> = items(before, field, at).map(|(one, _)| text(one, "ip")).collect();
-    let all: Vec<&str> = items(now, field, at).map(|(one, _)| text(one, "ip")).collect();
-    for (ip, at) in all.iter().zip(items(now, field, at).map(|(_, at)| at)) {
+    let known: Vec<&str> = list_items(before, field, at)
+        .map(|(one, _)| get_text(one, "ip"))
+        .collect();
+    let all: Vec<&str> = list_items(now, field, at).map(|(one, _)| get_text(one, "ip")).collect();
+    for (ip, at) in all.iter().zip(list_items(now, field, at).map(|(_, at)| at)) {
         if !known.contains(ip) {
-            addresses::address(ip, &at, errors);
+            addresses::parse_address(ip, &at, errors);
         }
     }
-    let parsed: Vec<IpAddr> = all.iter().filter_map(|ip| addresses::lenient(ip)).collect();
+    let parsed: Vec<IpAddr> = all
+        .iter()
+        .filter_map(|ip| addresses::parse_lenient_address(ip))
+        .collect();
     if all.len() < 2 || parsed.len() < all.len() {
         return;
     }
@@ -293,7 +310,7 @@ fn pod_addresses(now: &Value, before: &Value, field: &str, at: &FieldPath, error
 }
 
 /// Checks the user of a container's first process.
-fn user(container: &Value, windows: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_user(container: &Value, windows: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(user) = container.pointer("/user/linux") else {
         return;
     };
@@ -310,23 +327,28 @@ fn user(container: &Value, windows: bool, at: &FieldPath, errors: &mut Vec<Field
     };
     check(user.get("uid"), at.child("uid"));
     check(user.get("gid"), at.child("gid"));
-    for (group, at) in items(user, "supplementalGroups", at) {
+    for (group, at) in list_items(user, "supplementalGroups", at) {
         check(Some(group), at);
     }
 }
 
 /// Checks the devices of a container and their health.
-fn allocated(status: &Value, container: Option<&Value>, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_allocated_resources(
+    status: &Value,
+    container: Option<&Value>,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let claims = container.and_then(|container| container.pointer("/resources/claims"));
     let claims = claims.and_then(Value::as_array).into_iter().flatten();
     let claimed: BTreeSet<String> = claims
-        .map(|claim| match text(claim, "request") {
-            "" => format!("claim:{}", text(claim, "name")),
-            request => format!("claim:{}/{request}", text(claim, "name")),
+        .map(|claim| match get_text(claim, "request") {
+            "" => format!("claim:{}", get_text(claim, "name")),
+            request => format!("claim:{}/{request}", get_text(claim, "name")),
         })
         .collect();
-    for (resource, at) in items(status, "allocatedResourcesStatus", at) {
-        let name = text(resource, "name");
+    for (resource, at) in list_items(status, "allocatedResourcesStatus", at) {
+        let name = get_text(resource, "name");
         if let Some(container) = container {
             let (found, why) = if name.starts_with("claim:") {
                 let found = claimed.contains(name);
@@ -342,8 +364,8 @@ fn allocated(status: &Value, container: Option<&Value>, at: &FieldPath, errors: 
             }
         }
         let mut seen = BTreeSet::new();
-        for (device, at) in items(resource, "resources", &at) {
-            let health = text(device, "health");
+        for (device, at) in list_items(resource, "resources", &at) {
+            let health = get_text(device, "health");
             let known = ["Healthy", "Unhealthy", "Unknown"];
             if !known.contains(&health) {
                 errors.push(FieldError::not_supported(at.child("health"), health, &known));
@@ -358,7 +380,7 @@ fn allocated(status: &Value, container: Option<&Value>, at: &FieldPath, errors: 
                     errors.push(super::too_long(at.child("message"), 1024));
                 }
             }
-            let id = text(device, "resourceID");
+            let id = get_text(device, "resourceID");
             if !seen.insert(id) {
                 errors.push(FieldError::duplicate(at.child("resourceID"), id));
             }

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{named_field, number, required};
-use crate::schema::validation::{empty, names, one_of, text};
+use super::{get_number, named_field, validate_required};
+use crate::schema::validation::{get_text, is_empty_field, names, one_of};
 use crate::schema::{FieldError, FieldPath};
 
 /// Checks the volume source of this kind inside the volume at `at`.
-pub(super) fn source(kind: &str, value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_source(kind: &str, value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     // The real server calls one of them by another name.
     let inner = at.child(if kind == "gcePersistentDisk" {
         "persistentDisk"
@@ -16,7 +16,7 @@ pub(super) fn source(kind: &str, value: &Value, at: &FieldPath, errors: &mut Vec
     });
     let mut need = |fields: &[&str]| {
         for field in fields {
-            if empty(value, field) {
+            if is_empty_field(value, field) {
                 errors.push(FieldError::required(inner.child(field), ""));
             }
         }
@@ -24,35 +24,39 @@ pub(super) fn source(kind: &str, value: &Value, at: &FieldPath, errors: &mut Vec
     match kind {
         "gitRepo" => {
             need(&["repository"]);
-            super::volumes::descending_path(text(value, "directory"), &inner.child("directory"), errors);
+            super::volumes::descending_path(get_text(value, "directory"), &inner.child("directory"), errors);
         }
         "gcePersistentDisk" => {
             need(&["pdName"]);
-            partition(value, &inner, errors);
+            validate_partition(value, &inner, errors);
         }
         "awsElasticBlockStore" => {
             need(&["volumeID"]);
-            partition(value, &inner, errors);
+            validate_partition(value, &inner, errors);
         }
         "nfs" => {
             need(&["server", "path"]);
-            if !text(value, "path").starts_with('/') {
+            if !get_text(value, "path").starts_with('/') {
                 let detail = "must be an absolute path";
-                errors.push(FieldError::invalid(inner.child("path"), text(value, "path"), detail));
+                errors.push(FieldError::invalid(
+                    inner.child("path"),
+                    get_text(value, "path"),
+                    detail,
+                ));
             }
         }
-        "iscsi" => iscsi(value, &inner, errors),
+        "iscsi" => validate_iscsi(value, &inner, errors),
         "glusterfs" => need(&["endpoints", "path"]),
-        "flocker" => flocker(value, &inner, errors),
+        "flocker" => validate_flocker(value, &inner, errors),
         "rbd" => need(&["monitors", "image"]),
         "cinder" => {
             need(&["volumeID"]);
-            secret(value, &inner, errors);
+            validate_secret(value, &inner, errors);
         }
         "cephfs" => need(&["monitors"]),
-        "quobyte" => quobyte(value, &inner, errors),
+        "quobyte" => validate_quobyte(value, &inner, errors),
         "fc" => fibre_channel(value, &inner, errors),
-        "flexVolume" => flex(value, &inner, errors),
+        "flexVolume" => validate_flex_volume(value, &inner, errors),
         "azureFile" => need(&["secretName", "shareName"]),
         "azureDisk" => azure_disk(value, &inner, errors),
         "vsphereVolume" => need(&["volumePath"]),
@@ -61,22 +65,22 @@ pub(super) fn source(kind: &str, value: &Value, at: &FieldPath, errors: &mut Vec
         "scaleIO" => need(&["gateway", "system", "volumeName"]),
         "storageos" => {
             need(&["volumeName"]);
-            named_field(value, "volumeName", names::label, &inner, errors);
-            named_field(value, "volumeNamespace", names::label, &inner, errors);
-            secret(value, &inner, errors);
+            named_field(value, "volumeName", names::find_label_errors, &inner, errors);
+            named_field(value, "volumeNamespace", names::find_label_errors, &inner, errors);
+            validate_secret(value, &inner, errors);
         }
         _ => {}
     }
 }
 
-fn secret(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_secret(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(secret) = value.get("secretRef") {
-        required(secret, "name", &at.child("secretRef"), errors);
+        validate_required(secret, "name", &at.child("secretRef"), errors);
     }
 }
 
-fn partition(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let partition = number(value, "partition");
+fn validate_partition(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let partition = get_number(value, "partition");
     if !(0..=255).contains(&partition) {
         // The value 0 is allowed nevertheless.
         let detail = "must be between 1 and 255, inclusive";
@@ -85,7 +89,7 @@ fn partition(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn logical_unit(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let unit = number(value, "lun");
+    let unit = get_number(value, "lun");
     if !(0..=255).contains(&unit) {
         let detail = "must be between 0 and 255, inclusive";
         errors.push(FieldError::invalid(at.child("lun"), unit, detail));
@@ -93,7 +97,7 @@ fn logical_unit(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 /// Returns the error in the name of an iSCSI party.
-fn party(name: &str) -> Option<&'static str> {
+fn find_iscsi_name_error(name: &str) -> Option<&'static str> {
     let Some(kind) = ["iqn", "eui", "naa"].into_iter().find(|kind| name.starts_with(kind)) else {
         return Some("must be valid format starting with iqn, eui, or naa");
     };
@@ -131,12 +135,12 @@ fn is_qualified(text: &str) -> bool {
     dated(date) && !domain.is_empty() && domain.bytes().all(in_domain) && !name.is_empty() && name.chars().all(in_name)
 }
 
-fn iscsi(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    required(value, "targetPortal", at, errors);
-    required(value, "iqn", at, errors);
-    let target = text(value, "iqn");
+fn validate_iscsi(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    validate_required(value, "targetPortal", at, errors);
+    validate_required(value, "iqn", at, errors);
+    let target = get_text(value, "iqn");
     if !target.is_empty()
-        && let Some(detail) = party(target)
+        && let Some(detail) = find_iscsi_name_error(target)
     {
         errors.push(FieldError::invalid(at.child("iqn"), target, detail));
     }
@@ -148,15 +152,15 @@ fn iscsi(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required(at.child("secretRef"), ""));
     }
     if let Some(initiator) = value.get("initiatorName").and_then(Value::as_str)
-        && let Some(detail) = party(initiator)
+        && let Some(detail) = find_iscsi_name_error(initiator)
     {
         errors.push(FieldError::invalid(at.child("initiatorname"), initiator, detail));
     }
 }
 
-fn flocker(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let name = text(value, "datasetName");
-    match (name.is_empty(), text(value, "datasetUUID").is_empty()) {
+fn validate_flocker(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    let name = get_text(value, "datasetName");
+    match (name.is_empty(), get_text(value, "datasetUUID").is_empty()) {
         (true, true) => errors.push(FieldError::required(
             at,
             "one of datasetName and datasetUUID is required",
@@ -176,12 +180,12 @@ fn flocker(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn quobyte(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_quobyte(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let pairs = "must be a host:port pair or multiple pairs separated by commas";
-    let registry = text(value, "registry");
+    let registry = get_text(value, "registry");
     if registry.is_empty() {
         errors.push(FieldError::required(at.child("registry"), pairs));
-    } else if text(value, "tenant").len() >= 65 {
+    } else if get_text(value, "tenant").len() >= 65 {
         let detail = "must be a UUID and may not exceed a length of 64 characters";
         errors.push(FieldError::required(at.child("tenant"), detail));
     } else {
@@ -193,11 +197,11 @@ fn quobyte(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    required(value, "volume", at, errors);
+    validate_required(value, "volume", at, errors);
 }
 
 fn fibre_channel(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let (targets, names) = (!empty(value, "targetWWNs"), !empty(value, "wwids"));
+    let (targets, names) = (!is_empty_field(value, "targetWWNs"), !is_empty_field(value, "wwids"));
     let at_targets = at.child("targetWWNs");
     if !targets && !names {
         let detail = "must specify either targetWWNs or wwids, but not both";
@@ -217,8 +221,8 @@ fn fibre_channel(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn flex(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    required(value, "driver", at, errors);
+fn validate_flex_volume(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    validate_required(value, "driver", at, errors);
     for (option, _) in value.get("options").and_then(Value::as_object).into_iter().flatten() {
         let namespace = option
             .split_once('/')
@@ -236,12 +240,12 @@ fn flex(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 }
 
 fn azure_disk(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    required(value, "diskName", at, errors);
-    required(value, "diskURI", at, errors);
+    validate_required(value, "diskName", at, errors);
+    validate_required(value, "diskURI", at, errors);
     let modes = ["None", "ReadOnly", "ReadWrite"];
     one_of(value, "cachingMode", &modes, false, at, errors);
     one_of(value, "kind", &["Dedicated", "Managed", "Shared"], false, at, errors);
-    let address = text(value, "diskURI");
+    let address = get_text(value, "diskURI");
     let (begins, supported) = match value.get("kind").and_then(Value::as_str) {
         None => return,
         Some("Managed") => (

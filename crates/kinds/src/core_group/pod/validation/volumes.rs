@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::environment::{FILE_FIELDS, field_of_pod, resource_of_container};
-use super::{ExtraVolumes, Pod, named_field, number, required};
+use super::{ExtraVolumes, Pod, get_number, named_field, validate_required};
 use crate::core_group::persistent_volume_claim::validation as storage;
 use crate::schema::quantity::Quantity;
-use crate::schema::validation::metadata::{annotations, labels};
-use crate::schema::validation::{items, names, one_of, text};
+use crate::schema::validation::metadata::{validate_annotations, validate_labels};
+use crate::schema::validation::{get_text, list_items, names, one_of};
 use crate::schema::{FieldError, FieldPath};
 
 /// The kinds of volumes, and how the real server calls each when it is one too many. It takes the first in this order.
@@ -50,7 +50,7 @@ const KINDS: [(&str, &str); 30] = [
 pub(super) type Sound<'a> = BTreeMap<String, &'a Value>;
 
 /// Volumes of which a template's owner makes a claim each.
-pub(super) fn claimed(extra: &ExtraVolumes) -> Vec<Value> {
+pub(super) fn make_claim_volumes(extra: &ExtraVolumes) -> Vec<Value> {
     extra
         .iter()
         .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
@@ -58,15 +58,15 @@ pub(super) fn claimed(extra: &ExtraVolumes) -> Vec<Value> {
 }
 
 /// Checks the volumes, those of a template's owner first, and returns the sound ones.
-pub(super) fn volumes<'a>(
+pub(super) fn validate_volumes<'a>(
     pod: &Pod<'a>,
     claimed: &'a [Value],
     path: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) -> Sound<'a> {
-    let names: BTreeSet<&str> = claimed.iter().map(|claim| text(claim, "name")).collect();
-    let is_claimed = |volume: &Value| names.contains(text(volume, "name"));
-    let own = items(pod.spec, "volumes", path).map(|(volume, _)| volume);
+    let names: BTreeSet<&str> = claimed.iter().map(|claim| get_text(claim, "name")).collect();
+    let is_claimed = |volume: &Value| names.contains(get_text(volume, "name"));
+    let own = list_items(pod.spec, "volumes", path).map(|(volume, _)| volume);
     let all: Vec<&Value> = claimed.iter().chain(own.filter(|volume| !is_claimed(volume))).collect();
     // The names of the claims that will be created for the Pod's volumes.
     let made: BTreeSet<String> = all
@@ -76,7 +76,7 @@ pub(super) fn volumes<'a>(
             Some(format!(
                 "{}-{}",
                 pod.name.filter(|name| !name.is_empty())?,
-                text(volume, "name")
+                get_text(volume, "name")
             ))
         })
         .collect();
@@ -84,10 +84,10 @@ pub(super) fn volumes<'a>(
     for (index, volume) in all.into_iter().enumerate() {
         let at = path.child("volumes").index(index);
         let before = errors.len();
-        source(pod, volume, &at, errors);
-        required(volume, "name", &at, errors);
-        named_field(volume, "name", names::label, &at, errors);
-        let name = text(volume, "name");
+        validate_source(pod, volume, &at, errors);
+        validate_required(volume, "name", &at, errors);
+        named_field(volume, "name", names::find_label_errors, &at, errors);
+        let name = get_text(volume, "name");
         if sound.contains_key(name) {
             errors.push(FieldError::duplicate(at.child("name"), name));
         }
@@ -95,11 +95,11 @@ pub(super) fn volumes<'a>(
             sound.insert(name.to_owned(), volume);
         }
         if let Some(claim) = volume.get("persistentVolumeClaim")
-            && made.contains(text(claim, "claimName"))
+            && made.contains(get_text(claim, "claimName"))
         {
             errors.push(FieldError::invalid(
                 at.child("persistentVolumeClaim").child("claimName"),
-                text(claim, "claimName"),
+                get_text(claim, "claimName"),
                 "must not reference a PVC that gets created for an ephemeral volume",
             ));
         }
@@ -107,7 +107,7 @@ pub(super) fn volumes<'a>(
     sound
 }
 
-fn source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut given = KINDS
         .iter()
         .filter_map(|(kind, called)| Some((*kind, *called, volume.get(*kind)?)));
@@ -129,40 +129,40 @@ fn source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldE
             }
         }
         "hostPath" => host_path(first, &inner, errors),
-        "secret" => files(first, "secretName", &inner, errors),
-        "configMap" => files(first, "name", &inner, errors),
+        "secret" => validate_files(first, "secretName", &inner, errors),
+        "configMap" => validate_files(first, "name", &inner, errors),
         "downwardAPI" => {
-            mode(first, "defaultMode", &inner, errors);
-            for (file, _) in items(first, "items", &inner) {
+            validate_mode(first, "defaultMode", &inner, errors);
+            for (file, _) in list_items(first, "items", &inner) {
                 // The real server's error does not name the file.
                 downward_file(file, &inner, errors);
             }
         }
         "projected" => {
-            mode(first, "defaultMode", &inner, errors);
-            projections(first, &inner, errors);
+            validate_mode(first, "defaultMode", &inner, errors);
+            validate_projections(first, &inner, errors);
         }
-        "persistentVolumeClaim" => required(first, "claimName", &inner, errors),
+        "persistentVolumeClaim" => validate_required(first, "claimName", &inner, errors),
         "csi" => {
-            driver_name(text(first, "driver"), &inner.child("driver"), errors);
+            driver_name(get_text(first, "driver"), &inner.child("driver"), errors);
             if let Some(secret) = first.get("nodePublishSecretRef") {
-                required(secret, "name", &inner.child("nodePublishSecretRef"), errors);
-                named_field(secret, "name", names::subdomain, &inner, errors);
+                validate_required(secret, "name", &inner.child("nodePublishSecretRef"), errors);
+                named_field(secret, "name", names::find_subdomain_errors, &inner, errors);
             }
         }
-        "ephemeral" => ephemeral(pod, text(volume, "name"), first, at, errors),
+        "ephemeral" => validate_ephemeral(pod, get_text(volume, "name"), first, at, errors),
         "image" => {
             if pod.name.is_some() {
-                required(first, "reference", &inner, errors);
+                validate_required(first, "reference", &inner, errors);
             }
             let policies = ["Always", "IfNotPresent", "Never"];
             one_of(first, "pullPolicy", &policies, true, &inner, errors);
         }
-        _ => super::systems::source(kind, first, at, errors),
+        _ => super::systems::validate_source(kind, first, at, errors),
     }
     if kind == "iscsi" && first.get("initiatorName").is_some() {
-        let name = text(volume, "name");
-        if name.len() + 1 + text(first, "targetPortal").len() > 64 {
+        let name = get_text(volume, "name");
+        if name.len() + 1 + get_text(first, "targetPortal").len() > 64 {
             let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
             errors.push(FieldError::invalid(at.child("name"), name, detail));
         }
@@ -188,7 +188,7 @@ pub(crate) const HOST_PATH_KINDS: [&str; 8] = [
 ];
 
 fn host_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let path = text(value, "path");
+    let path = get_text(value, "path");
     if path.is_empty() {
         errors.push(FieldError::required(at.child("path"), ""));
         return;
@@ -197,7 +197,7 @@ fn host_path(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     one_of(value, "type", &HOST_PATH_KINDS, false, at, errors);
 }
 
-fn ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let inner = at.child("ephemeral").child("volumeClaimTemplate");
     match value.get("volumeClaimTemplate") {
         None => errors.push(FieldError::required(inner, "")),
@@ -206,8 +206,8 @@ fn ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &
             let at_metadata = inner.child("metadata");
             for (field, value) in metadata.into_iter().flatten() {
                 match (field.as_str(), value) {
-                    ("annotations", Value::Object(map)) => annotations(map, &at_metadata.child(field), errors),
-                    ("labels", Value::Object(map)) => labels(map, &at_metadata.child(field), errors),
+                    ("annotations", Value::Object(map)) => validate_annotations(map, &at_metadata.child(field), errors),
+                    ("labels", Value::Object(map)) => validate_labels(map, &at_metadata.child(field), errors),
                     _ => {}
                 }
             }
@@ -215,7 +215,7 @@ fn ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &
             for field in others.filter(|field| !matches!(field.as_str(), "annotations" | "labels")) {
                 errors.push(FieldError::forbidden(at_metadata.child(field), "cannot be set"));
             }
-            storage::claim(template, &inner, errors);
+            storage::validate_claim(template, &inner, errors);
         }
     }
     if let Some(pod) = pod.name
@@ -223,7 +223,7 @@ fn ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &
         && !name.is_empty()
     {
         let claim = format!("{pod}-{name}");
-        for complaint in names::subdomain(&claim) {
+        for complaint in names::find_subdomain_errors(&claim) {
             let detail = format!("PVC name {claim:?}: {complaint}");
             errors.push(FieldError::invalid(at.child("name"), name, detail));
         }
@@ -239,28 +239,28 @@ fn driver_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if name.len() > 63 {
         errors.push(super::too_long(at, 63));
     }
-    for complaint in names::subdomain(&name.to_lowercase()) {
+    for complaint in names::find_subdomain_errors(&name.to_lowercase()) {
         errors.push(FieldError::invalid(at, name, complaint));
     }
 }
 
 /// Checks a Secret or ConfigMap whose keys become files.
-fn files(value: &Value, name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    required(value, name, at, errors);
-    mode(value, "defaultMode", at, errors);
-    for (item, at) in items(value, "items", at) {
+fn validate_files(value: &Value, name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+    validate_required(value, name, at, errors);
+    validate_mode(value, "defaultMode", at, errors);
+    for (item, at) in list_items(value, "items", at) {
         key_to_path(item, &at, errors);
     }
 }
 
 fn key_to_path(item: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    required(item, "key", at, errors);
-    required(item, "path", at, errors);
-    local_path(text(item, "path"), &at.child("path"), errors);
-    mode(item, "mode", at, errors);
+    validate_required(item, "key", at, errors);
+    validate_required(item, "path", at, errors);
+    local_path(get_text(item, "path"), &at.child("path"), errors);
+    validate_mode(item, "mode", at, errors);
 }
 
-fn mode(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_mode(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(mode) = value.get(field).and_then(Value::as_i64)
         && !(0..=0o777).contains(&mode)
     {
@@ -270,8 +270,8 @@ fn mode(value: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 fn downward_file(file: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    required(file, "path", at, errors);
-    local_path(text(file, "path"), &at.child("path"), errors);
+    validate_required(file, "path", at, errors);
+    local_path(get_text(file, "path"), &at.child("path"), errors);
     match (file.get("fieldRef"), file.get("resourceFieldRef")) {
         (Some(field), resource) => {
             field_of_pod(field, &FILE_FIELDS, &at.child("fieldRef"), errors);
@@ -286,10 +286,10 @@ fn downward_file(file: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             "one of fieldRef and resourceFieldRef is required",
         )),
     }
-    mode(file, "mode", at, errors);
+    validate_mode(file, "mode", at, errors);
 }
 
-fn projections(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_projections(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut paths = BTreeSet::new();
     // The value in the error for a duplicate path differs from kind to kind.
     let mut take = |path: &str, shown: &str, errors: &mut Vec<FieldError>| {
@@ -297,23 +297,23 @@ fn projections(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(at, shown, "conflicting duplicate paths"));
         }
     };
-    for (source, at_source) in items(value, "sources", at) {
+    for (source, at_source) in list_items(value, "sources", at) {
         for kind in ["secret", "configMap"] {
             let Some(found) = source.get(kind) else { continue };
             let inner = at_source.child(kind);
-            required(found, "name", &inner, errors);
-            for (item, at_item) in items(found, "items", &inner) {
+            validate_required(found, "name", &inner, errors);
+            for (item, at_item) in list_items(found, "items", &inner) {
                 key_to_path(item, &at_item, errors);
-                if !text(item, "path").is_empty() {
-                    take(text(item, "path"), text(found, "name"), errors);
+                if !get_text(item, "path").is_empty() {
+                    take(get_text(item, "path"), get_text(found, "name"), errors);
                 }
             }
         }
         if let Some(found) = source.get("downwardAPI") {
             let inner = at_source.child("downwardAPI");
-            for (file, _) in items(found, "items", &inner) {
+            for (file, _) in list_items(found, "items", &inner) {
                 downward_file(file, &inner, errors);
-                let path = text(file, "path");
+                let path = get_text(file, "path");
                 if !path.is_empty() {
                     take(path, path, errors);
                 }
@@ -333,7 +333,7 @@ fn projections(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 
 /// Checks a token source. Errors in the path name the volume; errors in the duration name the source.
 fn service_account_token(token: &Value, at_volume: &FieldPath, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    let seconds = number(token, "expirationSeconds");
+    let seconds = get_number(token, "expirationSeconds");
     if seconds < 600 {
         let detail = "may not specify a duration less than 10 minutes";
         errors.push(FieldError::invalid(at.child("expirationSeconds"), seconds, detail));
@@ -342,8 +342,8 @@ fn service_account_token(token: &Value, at_volume: &FieldPath, at: &FieldPath, e
         let detail = "may not specify a duration larger than 2^32 seconds";
         errors.push(FieldError::invalid(at.child("expirationSeconds"), seconds, detail));
     }
-    required(token, "path", at_volume, errors);
-    local_path(text(token, "path"), &at_volume.child("path"), errors);
+    validate_required(token, "path", at_volume, errors);
+    local_path(get_text(token, "path"), &at_volume.child("path"), errors);
 }
 
 /// Checks that a path does not leave its start through `..`.

@@ -2,18 +2,23 @@
 
 use serde_json::Value;
 
-use super::{all_containers, named};
-use crate::schema::validation::{empty, names, text};
+use super::{all_containers, validate_name};
+use crate::schema::validation::{get_text, is_empty_field, names};
 use crate::schema::{FieldError, FieldPath};
 
 /// Checks the options of a security context.
-pub(super) fn options(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_options(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(options) = context.get("windowsOptions") else {
         return;
     };
     let at = at.child("windowsOptions");
     if let Some(name) = options.get("gmsaCredentialSpecName").and_then(Value::as_str) {
-        named(names::subdomain, name, &at.child("gmsaCredentialSpecName"), errors);
+        validate_name(
+            names::find_subdomain_errors,
+            name,
+            &at.child("gmsaCredentialSpecName"),
+            errors,
+        );
     }
     if let Some(specification) = options.get("gmsaCredentialSpec").and_then(Value::as_str) {
         let detail = match specification.len() {
@@ -30,7 +35,7 @@ pub(super) fn options(context: &Value, at: &FieldPath, errors: &mut Vec<FieldErr
         }
     }
     if let Some(name) = options.get("runAsUserName").and_then(Value::as_str) {
-        named(user_name, name, &at.child("runAsUserName"), errors);
+        validate_name(user_name, name, &at.child("runAsUserName"), errors);
     }
 }
 
@@ -119,10 +124,10 @@ pub(super) fn host_processes(spec: &Value, path: &FieldPath, errors: &mut Vec<Fi
 }
 
 /// Checks the operating system, and refuses fields of the other system.
-pub(super) fn system(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn validate_system(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(system) = spec.get("os") else { return };
     let at = path.child("os");
-    match text(system, "name") {
+    match get_text(system, "name") {
         "" => errors.push(FieldError::required(at.child("name"), "")),
         "linux" => {
             let detail = "windows options cannot be set for a linux pod";
@@ -144,28 +149,28 @@ fn not_for_windows(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>)
     let context = spec.get("securityContext").unwrap_or(&Value::Null);
     let at = path.child("securityContext");
     let yes = |field: &str| spec.get(field) == Some(&Value::Bool(true));
-    let said = |field: &str| context.get(field).is_some();
+    let is_set = |field: &str| context.get(field).is_some();
     let fields = [
-        (said("appArmorProfile"), at.child("appArmorProfile")),
-        (said("seLinuxOptions"), at.child("seLinuxOptions")),
+        (is_set("appArmorProfile"), at.child("appArmorProfile")),
+        (is_set("seLinuxOptions"), at.child("seLinuxOptions")),
         (spec.get("hostUsers").is_some(), path.child("hostUsers")),
         (yes("hostPID"), path.child("hostPID")),
         (yes("hostIPC"), path.child("hostIPC")),
-        (said("seccompProfile"), at.child("seccompProfile")),
-        (said("fsGroup"), at.child("fsGroup")),
-        (said("fsGroupChangePolicy"), at.child("fsGroupChangePolicy")),
-        (!empty(context, "sysctls"), at.child("sysctls")),
+        (is_set("seccompProfile"), at.child("seccompProfile")),
+        (is_set("fsGroup"), at.child("fsGroup")),
+        (is_set("fsGroupChangePolicy"), at.child("fsGroupChangePolicy")),
+        (!is_empty_field(context, "sysctls"), at.child("sysctls")),
         (
             spec.get("shareProcessNamespace").is_some(),
             path.child("shareProcessNamespace"),
         ),
-        (said("runAsUser"), at.child("runAsUser")),
-        (said("runAsGroup"), at.child("runAsGroup")),
-        (said("supplementalGroups"), at.child("supplementalGroups")),
-        (said("supplementalGroupsPolicy"), at.child("supplementalGroupsPolicy")),
-        (said("seLinuxChangePolicy"), at.child("seLinuxChangePolicy")),
+        (is_set("runAsUser"), at.child("runAsUser")),
+        (is_set("runAsGroup"), at.child("runAsGroup")),
+        (is_set("supplementalGroups"), at.child("supplementalGroups")),
+        (is_set("supplementalGroupsPolicy"), at.child("supplementalGroupsPolicy")),
+        (is_set("seLinuxChangePolicy"), at.child("seLinuxChangePolicy")),
     ];
-    for (_, at) in fields.into_iter().filter(|(said, _)| *said) {
+    for (_, at) in fields.into_iter().filter(|(is_set, _)| *is_set) {
         errors.push(FieldError::forbidden(at, detail));
     }
     for (container, at) in all_containers(spec, path) {

@@ -6,13 +6,14 @@ use std::ops::Bound;
 use serde_json::Value;
 use tenure_checkpoint::checkpoint;
 
-use super::{FieldPath, MOST_TEXTS, go_quoted, items, text};
+use super::{FieldPath, MOST_TEXTS, get_text, go_quoted, list_items};
 
-pub(super) fn files(volume: &Value, found: &mut Vec<String>) {
-    let name = go_quoted(text(volume, "name"));
+pub(super) fn warn_about_files(volume: &Value, found: &mut Vec<String>) {
+    let name = go_quoted(get_text(volume, "name"));
     let root = FieldPath::default();
     let paths = |source: &Value, from: &str| -> Vec<(String, String)> {
-        let paths = items(source, "items", &root).map(|(item, _)| text(item, "path").trim_end_matches('/').to_owned());
+        let paths =
+            list_items(source, "items", &root).map(|(item, _)| get_text(item, "path").trim_end_matches('/').to_owned());
         paths.map(|path| (path, from.to_owned())).collect()
     };
     for (kind, field, what) in [
@@ -23,21 +24,21 @@ pub(super) fn files(volume: &Value, found: &mut Vec<String>) {
         let Some(source) = volume.get(kind) else { continue };
         let called = match field {
             "" => what.to_owned(),
-            field => format!("{what} {}", go_quoted(text(source, field))),
+            field => format!("{what} {}", go_quoted(get_text(source, field))),
         };
-        Known::default().add(&name, &called, paths(source, ""), found);
+        KnownPaths::default().add(&name, &called, paths(source, ""), found);
     }
-    let mut known = Known::default();
+    let mut known = KnownPaths::default();
     let projected = volume.get("projected").unwrap_or(&Value::Null);
-    for (source, _) in items(projected, "sources", &root) {
+    for (source, _) in list_items(projected, "sources", &root) {
         let paths = if let Some(map) = source.get("configMap") {
-            paths(map, &format!("ConfigMap {}", go_quoted(text(map, "name"))))
+            paths(map, &format!("ConfigMap {}", go_quoted(get_text(map, "name"))))
         } else if let Some(secret) = source.get("secret") {
-            paths(secret, &format!("Secret {}", go_quoted(text(secret, "name"))))
+            paths(secret, &format!("Secret {}", go_quoted(get_text(secret, "name"))))
         } else if let Some(fields) = source.get("downwardAPI") {
             paths(fields, "DownwardAPI")
         } else if let Some(token) = source.get("serviceAccountToken") {
-            let path = text(token, "path").trim_end_matches('/');
+            let path = get_text(token, "path").trim_end_matches('/');
             vec![(path.to_owned(), "ServiceAccountToken".to_owned())]
         } else {
             found.push(format!("volume {name} (Projected) has no sources provided"));
@@ -49,12 +50,12 @@ pub(super) fn files(volume: &Value, found: &mut Vec<String>) {
 
 /// The known paths, each with a final slash, its place in the list, and its origin.
 #[derive(Default)]
-struct Known {
+struct KnownPaths {
     paths: BTreeMap<String, Vec<(usize, String)>>,
     count: usize,
 }
 
-impl Known {
+impl KnownPaths {
     fn add(&mut self, volume: &str, called: &str, paths: Vec<(String, String)>, found: &mut Vec<String>) {
         let shown = |path: &str, from: &str| match from {
             "" => go_quoted(path.trim_end_matches('/')),
@@ -67,7 +68,7 @@ impl Known {
             }
             let path = format!("{path}/");
             if found.len() < MOST_TEXTS {
-                for (other, its) in self.overlapping(&path) {
+                for (other, its) in self.find_overlapping(&path) {
                     let (one, other) = (shown(&path, &from), shown(other, its));
                     found.push(format!(
                         "volume {volume} ({called}): overlapping paths: {one} with {other}"
@@ -81,7 +82,7 @@ impl Known {
 
     /// Returns the paths above, at and below a path, in the order of the list. Their number has a limit, because the number of warnings has
     /// one.
-    fn overlapping<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    fn find_overlapping<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let above = path
             .match_indices('/')
             .map(|(end, _)| end + 1)
@@ -111,10 +112,10 @@ mod tests {
 
     use super::*;
 
-    fn told(paths: &[&str]) -> Vec<String> {
+    fn list_warnings(paths: &[&str]) -> Vec<String> {
         let paths: Vec<Value> = paths.iter().map(|path| json!({"key": "k", "path": path})).collect();
         let mut found = Vec::new();
-        files(
+        warn_about_files(
             &json!({"name": "v", "configMap": {"name": "c", "items": paths}}),
             &mut found,
         );
@@ -127,7 +128,7 @@ mod tests {
     #[test]
     fn what_lies_in_anothers_place_is_told_in_the_order_of_the_list() {
         assert_eq!(
-            told(&["b", "a/b/c", "a-b", "a/b/d", "a/b", "", "a/b/c/"]),
+            list_warnings(&["b", "a/b/c", "a-b", "a/b/d", "a/b", "", "a/b/c/"]),
             [
                 r#""a/b" with "a/b/c""#,
                 r#""a/b" with "a/b/d""#,
@@ -141,8 +142,8 @@ mod tests {
     fn many_paths_are_not_compared_with_each_other() {
         let paths: Vec<String> = (0..60_000).map(|index| format!("d{}/f{index}", index % 7)).collect();
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        assert!(told(&paths).is_empty());
-        let same = told(&vec!["same"; 60_000]).len();
+        assert!(list_warnings(&paths).is_empty());
+        let same = list_warnings(&vec!["same"; 60_000]).len();
         assert!(
             (MOST_TEXTS..2 * MOST_TEXTS).contains(&same),
             "no more is said than is sent: {same}"

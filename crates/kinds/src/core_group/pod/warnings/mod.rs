@@ -9,11 +9,11 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use crate::schema::quantity::Quantity;
-use crate::schema::validation::{items, label_value, names, text};
+use crate::schema::validation::{get_text, label_value, list_items, names};
 use crate::schema::{FieldPath, go_quoted};
 
-use files::files;
-use ports::ports;
+use files::warn_about_files;
+use ports::warn_about_ports;
 
 /// The limit for warnings, which is more than the API server sends. Checks of all pairs of items stop at this number.
 const MOST_TEXTS: usize = 1_000;
@@ -102,7 +102,7 @@ const DEAD_VOLUMES: [(&str, &str, &str); 9] = [
 ];
 
 /// Returns the warning about a node label that has been renamed.
-pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
+pub(crate) fn find_deprecation(label: &str) -> Option<&'static str> {
     DEPRECATED_LABELS
         .iter()
         .find(|(known, _)| *known == label)
@@ -110,17 +110,17 @@ pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
 }
 
 /// Returns a field's number; zero if it is missing.
-pub(crate) fn number(value: &Value, field: &str) -> i64 {
+pub(crate) fn get_number(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// Returns warnings about a new Pod.
-pub(super) fn pod(pod: &Value) -> Vec<String> {
+pub(super) fn list_pod_warnings(pod: &Value) -> Vec<String> {
     let name = pod
         .pointer("/metadata/name")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let complaints = names::label(name);
+    let complaints = names::find_label_errors(name);
     let mut found = Vec::new();
     if !complaints.is_empty() {
         found.push(format!(
@@ -128,53 +128,53 @@ pub(super) fn pod(pod: &Value) -> Vec<String> {
             complaints.join(" ")
         ));
     }
-    found.extend(template(pod, &FieldPath::default()));
+    found.extend(list_template_warnings(pod, &FieldPath::default()));
     found
 }
 
 /// Returns warnings about a Pod template at a path. The path of a Pod itself is empty.
-pub(crate) fn template(template: &Value, path: &FieldPath) -> Vec<String> {
+pub(crate) fn list_template_warnings(template: &Value, path: &FieldPath) -> Vec<String> {
     let spec = template.get("spec").unwrap_or(&NOTHING);
     let at = path.child("spec");
     let annotations = template.pointer("/metadata/annotations").unwrap_or(&NOTHING);
     let at_annotations = path.child("metadata").child("annotations");
     let mut found = Vec::new();
-    placement(spec, &at, &mut found);
+    warn_about_placement(spec, &at, &mut found);
     for (key, message) in DEAD_ANNOTATIONS {
         if annotations.get(key).is_some() {
             found.push(format!("{}: {message}", at_annotations.key(key)));
         }
     }
-    volumes(spec, &at, &mut found);
-    twice(spec, "hostAliases", "ip", &at, &mut found);
-    twice(spec, "imagePullSecrets", "name", &at, &mut found);
-    for (secret, at) in items(spec, "imagePullSecrets", &at) {
-        if text(secret, "name").is_empty() {
+    warn_about_volumes(spec, &at, &mut found);
+    warn_about_duplicates(spec, "hostAliases", "ip", &at, &mut found);
+    warn_about_duplicates(spec, "imagePullSecrets", "name", &at, &mut found);
+    for (secret, at) in list_items(spec, "imagePullSecrets", &at) {
+        if get_text(secret, "name").is_empty() {
             found.push(format!("{}: invalid empty name \"\"", at.child("name")));
         }
     }
-    fractions(spec.get("overhead"), &at.child("overhead"), &mut found);
+    warn_about_fractions(spec.get("overhead"), &at.child("overhead"), &mut found);
     let profile = r#"non-functional in v1.27+; use the "seccompProfile" field instead"#;
     if spec.pointer("/securityContext/seccompProfile").is_none() && annotations.get(SECCOMP_POD).is_some() {
         found.push(format!("{}: {profile}", at_annotations.key(SECCOMP_POD)));
     }
     let containers: Vec<(&Value, FieldPath)> = ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
-        .flat_map(|list| items(spec, list, &at))
+        .flat_map(|list| list_items(spec, list, &at))
         .collect();
     for (container, at) in &containers {
-        let key = format!("{SECCOMP_CONTAINER}{}", text(container, "name"));
+        let key = format!("{SECCOMP_CONTAINER}{}", get_text(container, "name"));
         if container.pointer("/securityContext/seccompProfile").is_none() && annotations.get(&key).is_some() {
             found.push(format!("{}: {profile}", at_annotations.key(&key)));
         }
         for side in ["limits", "requests"] {
             let amounts = container.pointer(&format!("/resources/{side}"));
-            fractions(amounts, &at.child("resources").child(side), &mut found);
+            warn_about_fractions(amounts, &at.child("resources").child(side), &mut found);
         }
-        environment(container, at, &mut found);
+        warn_about_environment(container, at, &mut found);
     }
-    ports(&containers, &mut found);
-    if number(spec, "terminationGracePeriodSeconds") < 0 {
+    warn_about_ports(&containers, &mut found);
+    if get_number(spec, "terminationGracePeriodSeconds") < 0 {
         found.push(format!(
             "{}: must be >= 0; negative values are invalid and will be treated as 1",
             at.child("terminationGracePeriodSeconds")
@@ -182,23 +182,23 @@ pub(crate) fn template(template: &Value, path: &FieldPath) -> Vec<String> {
     }
     pod_affinity(spec, &at.child("affinity"), &mut found);
     let config = spec.get("dnsConfig").unwrap_or(&NOTHING);
-    for (server, at) in items(config, "nameservers", &at.child("dnsConfig")) {
-        address(server.as_str().unwrap_or_default(), &at, &mut found);
+    for (server, at) in list_items(config, "nameservers", &at.child("dnsConfig")) {
+        warn_about_address(server.as_str().unwrap_or_default(), &at, &mut found);
     }
-    for (alias, at) in items(spec, "hostAliases", &at) {
-        address(text(alias, "ip"), &at.child("ip"), &mut found);
+    for (alias, at) in list_items(spec, "hostAliases", &at) {
+        warn_about_address(get_text(alias, "ip"), &at.child("ip"), &mut found);
     }
     found
 }
 
-fn placement(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
+fn warn_about_placement(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
     for (key, _) in spec
         .get("nodeSelector")
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
     {
-        if let Some(message) = deprecated(key) {
+        if let Some(message) = find_deprecation(key) {
             found.push(format!("{}: {message}", at.child("nodeSelector").key(key)));
         }
     }
@@ -206,16 +206,16 @@ fn placement(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
     let at_nodes = at.child("affinity").child("nodeAffinity");
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let selector = nodes.get(required).unwrap_or(&NOTHING);
-    for (term, at) in items(selector, "nodeSelectorTerms", &at_nodes.child(required)) {
+    for (term, at) in list_items(selector, "nodeSelectorTerms", &at_nodes.child(required)) {
         node_term(term, false, &at, found);
     }
-    for (weighted, at) in items(nodes, "preferredDuringSchedulingIgnoredDuringExecution", &at_nodes) {
+    for (weighted, at) in list_items(nodes, "preferredDuringSchedulingIgnoredDuringExecution", &at_nodes) {
         let preference = weighted.get("preference").unwrap_or(&NOTHING);
         node_term(preference, true, &at.child("preference"), found);
     }
-    for (constraint, at) in items(spec, "topologySpreadConstraints", at) {
-        let key = text(constraint, "topologyKey");
-        if let Some(message) = deprecated(key) {
+    for (constraint, at) in list_items(spec, "topologySpreadConstraints", at) {
+        let key = get_text(constraint, "topologyKey");
+        if let Some(message) = find_deprecation(key) {
             found.push(format!("{}: {key} is {message}", at.child("topologyKey")));
         }
         no_selector(constraint, &at, found);
@@ -224,12 +224,12 @@ fn placement(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
 
 /// Adds warnings about a term that selects nodes.
 pub(crate) fn node_term(term: &Value, values: bool, at: &FieldPath, found: &mut Vec<String>) {
-    for (expression, at) in items(term, "matchExpressions", at) {
-        let key = text(expression, "key");
-        if let Some(message) = deprecated(key) {
+    for (expression, at) in list_items(term, "matchExpressions", at) {
+        let key = get_text(expression, "key");
+        if let Some(message) = find_deprecation(key) {
             found.push(format!("{}: {key} is {message}", at.child("key")));
         }
-        for (value, at) in items(expression, "values", &at).filter(|_| values) {
+        for (value, at) in list_items(expression, "values", &at).filter(|_| values) {
             let value = value.as_str().unwrap_or_default();
             for complaint in label_value(value) {
                 found.push(format!("{at}: {value} is invalid, {complaint}"));
@@ -251,18 +251,18 @@ fn pod_affinity(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         let pods = spec.pointer(&format!("/affinity/{kind}")).unwrap_or(&NOTHING);
         let at = at.child(kind);
-        for (term, at) in items(pods, "requiredDuringSchedulingIgnoredDuringExecution", &at) {
+        for (term, at) in list_items(pods, "requiredDuringSchedulingIgnoredDuringExecution", &at) {
             no_selector(term, &at, found);
         }
-        for (weighted, at) in items(pods, "preferredDuringSchedulingIgnoredDuringExecution", &at) {
+        for (weighted, at) in list_items(pods, "preferredDuringSchedulingIgnoredDuringExecution", &at) {
             let term = weighted.get("podAffinityTerm").unwrap_or(&NOTHING);
             no_selector(term, &at.child("podAffinityTerm"), found);
         }
     }
 }
 
-fn volumes(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
-    for (volume, at) in items(spec, "volumes", at) {
+fn warn_about_volumes(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
+    for (volume, at) in list_items(spec, "volumes", at) {
         for (kind, called, message) in DEAD_VOLUMES {
             if volume.get(kind).is_some() {
                 found.push(format!("{}: {message}", at.child(called)));
@@ -273,8 +273,8 @@ fn volumes(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
             claim_sizes(claim, &at.child("resources"), found);
         }
     }
-    for (volume, _) in items(spec, "volumes", at) {
-        files(volume, found);
+    for (volume, _) in list_items(spec, "volumes", at) {
+        warn_about_files(volume, found);
     }
 }
 
@@ -282,14 +282,14 @@ fn volumes(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
 pub(crate) fn claim_sizes(resources: &Value, at: &FieldPath, found: &mut Vec<String>) {
     for side in ["requests", "limits"] {
         let sizes = resources.get(side).unwrap_or(&NOTHING);
-        fraction(sizes, "storage", &at.child(side), found);
+        warn_about_fraction(sizes, "storage", &at.child(side), found);
     }
 }
 
-fn twice(spec: &Value, list: &str, field: &str, at: &FieldPath, found: &mut Vec<String>) {
+fn warn_about_duplicates(spec: &Value, list: &str, field: &str, at: &FieldPath, found: &mut Vec<String>) {
     let mut known = HashSet::new();
-    for (item, at) in items(spec, list, at) {
-        let value = text(item, field);
+    for (item, at) in list_items(spec, list, at) {
+        let value = get_text(item, field);
         if !known.insert(value) {
             found.push(format!("{}: duplicate {field} {}", at.child(field), go_quoted(value)));
         }
@@ -297,15 +297,15 @@ fn twice(spec: &Value, list: &str, field: &str, at: &FieldPath, found: &mut Vec<
 }
 
 /// Parts of a byte.
-fn fractions(amounts: Option<&Value>, at: &FieldPath, found: &mut Vec<String>) {
+fn warn_about_fractions(amounts: Option<&Value>, at: &FieldPath, found: &mut Vec<String>) {
     let amounts = amounts.unwrap_or(&NOTHING);
     for resource in ["memory", "ephemeral-storage"] {
-        fraction(amounts, resource, at, found);
+        warn_about_fraction(amounts, resource, at, found);
     }
 }
 
-fn fraction(amounts: &Value, resource: &str, at: &FieldPath, found: &mut Vec<String>) {
-    if let Ok(amount) = Quantity::parse(text(amounts, resource))
+fn warn_about_fraction(amounts: &Value, resource: &str, at: &FieldPath, found: &mut Vec<String>) {
+    if let Ok(amount) = Quantity::parse(get_text(amounts, resource))
         && !amount.is_whole()
     {
         found.push(format!(
@@ -316,12 +316,12 @@ fn fraction(amounts: &Value, resource: &str, at: &FieldPath, found: &mut Vec<Str
     }
 }
 
-fn environment(container: &Value, at: &FieldPath, found: &mut Vec<String>) {
+fn warn_about_environment(container: &Value, at: &FieldPath, found: &mut Vec<String>) {
     let mut known = HashSet::new();
-    for (variable, at) in items(container, "env", at) {
-        let name = text(variable, "name");
+    for (variable, at) in list_items(container, "env", at) {
+        let name = get_text(variable, "name");
         let reference = format!("$({name})");
-        let value = text(variable, "value");
+        let value = get_text(variable, "value");
         let extends = variable.get("valueFrom").is_none() && value != reference && value.contains(&reference);
         if !known.insert(name) && !extends {
             found.push(format!(
@@ -333,7 +333,7 @@ fn environment(container: &Value, at: &FieldPath, found: &mut Vec<String>) {
 }
 
 /// Adds a warning about an address that has a simpler form.
-pub(crate) fn address(address: &str, at: &FieldPath, found: &mut Vec<String>) {
+pub(crate) fn warn_about_address(address: &str, at: &FieldPath, found: &mut Vec<String>) {
     if let Ok(parsed @ IpAddr::V6(_)) = address.parse::<IpAddr>()
         && parsed.to_string() != address
     {

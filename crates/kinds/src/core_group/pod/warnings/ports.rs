@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{FieldPath, MOST_TEXTS, go_quoted, items, number, text};
+use super::{FieldPath, MOST_TEXTS, get_number, get_text, go_quoted, list_items};
 
 /// Ports with equal number and protocol.
 #[derive(Default)]
@@ -16,14 +16,17 @@ struct Same<'a> {
 
 impl<'a> Same<'a> {
     fn add(&mut self, port: &'a Value, at: &FieldPath) {
-        let by_address = self.on_host.entry(number(port, "hostPort")).or_default();
-        by_address.entry(text(port, "hostIP")).or_default().push(self.all.len());
+        let by_address = self.on_host.entry(get_number(port, "hostPort")).or_default();
+        by_address
+            .entry(get_text(port, "hostIP"))
+            .or_default()
+            .push(self.all.len());
         self.all.push((port, at.clone()));
     }
 
     /// Returns the ports that conflict with a port, in the order of the list. Their number has a limit, because the number of warnings has
     /// one.
-    fn in_the_way(&self, ip: &str, host: i64) -> impl Iterator<Item = &(&'a Value, FieldPath)> {
+    fn list_conflicting_ports(&self, ip: &str, host: i64) -> impl Iterator<Item = &(&'a Value, FieldPath)> {
         let on = |host: i64| self.on_host.get(&host).into_iter().flatten();
         let mut places: Vec<usize> = if host == 0 {
             (0..self.all.len()).take(MOST_TEXTS).collect()
@@ -44,28 +47,30 @@ impl<'a> Same<'a> {
     }
 }
 
-pub(super) fn ports(containers: &[(&Value, FieldPath)], found: &mut Vec<String>) {
+pub(super) fn warn_about_ports(containers: &[(&Value, FieldPath)], found: &mut Vec<String>) {
     let mut known: BTreeMap<(i64, &str), Same<'_>> = BTreeMap::new();
     let all: Vec<(&Value, FieldPath)> = containers
         .iter()
-        .flat_map(|(container, at)| items(container, "ports", at))
+        .flat_map(|(container, at)| list_items(container, "ports", at))
         .collect();
     for (port, at) in &all {
-        let (ip, host) = (text(port, "hostIP"), number(port, "hostPort"));
+        let (ip, host) = (get_text(port, "hostIP"), get_number(port, "hostPort"));
         if !ip.is_empty() && host == 0 {
             found.push(format!(
                 "{at}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{} Protocol:{} HostIP:{ip}}}",
-                text(port, "name"),
-                number(port, "containerPort"),
-                text(port, "protocol"),
+                get_text(port, "name"),
+                get_number(port, "containerPort"),
+                get_text(port, "protocol"),
             ));
         }
         let others = known
-            .entry((number(port, "containerPort"), text(port, "protocol")))
+            .entry((get_number(port, "containerPort"), get_text(port, "protocol")))
             .or_default();
         if found.len() < MOST_TEXTS {
-            for (other, at_other) in others.in_the_way(ip, host) {
-                if let Some(what) = collision((ip, host), (text(other, "hostIP"), number(other, "hostPort"))) {
+            for (other, at_other) in others.list_conflicting_ports(ip, host) {
+                if let Some(what) =
+                    find_port_conflict((ip, host), (get_text(other, "hostIP"), get_number(other, "hostPort")))
+                {
                     found.push(format!("{at}: {what} port definition with {at_other}"));
                 }
             }
@@ -74,7 +79,7 @@ pub(super) fn ports(containers: &[(&Value, FieldPath)], found: &mut Vec<String>)
     }
     let mut named: BTreeMap<&str, &FieldPath> = BTreeMap::new();
     for (port, at) in &all {
-        let name = text(port, "name");
+        let name = get_text(port, "name");
         if name.is_empty() {
             continue;
         }
@@ -91,7 +96,7 @@ pub(super) fn ports(containers: &[(&Value, FieldPath)], found: &mut Vec<String>)
 }
 
 /// Returns the kind of conflict between two ports with one number, by their addresses and ports on the host.
-fn collision((ip, host): (&str, i64), (other_ip, other_host): (&str, i64)) -> Option<&'static str> {
+fn find_port_conflict((ip, host): (&str, i64), (other_ip, other_host): (&str, i64)) -> Option<&'static str> {
     if ip == other_ip && host == other_host {
         Some("duplicate")
     } else if host == 0 || other_host == 0 {
@@ -109,10 +114,10 @@ mod tests {
 
     use super::*;
 
-    fn told(all: Vec<Value>) -> Vec<String> {
+    fn list_warnings(all: Vec<Value>) -> Vec<String> {
         let container = json!({"ports": all});
         let mut found = Vec::new();
-        ports(&[(&container, FieldPath::new("c"))], &mut found);
+        warn_about_ports(&[(&container, FieldPath::new("c"))], &mut found);
         found
     }
 
@@ -131,7 +136,7 @@ mod tests {
             port("1.1.1.1", 1),
         ];
         assert_eq!(
-            told(all),
+            list_warnings(all),
             [
                 "c.ports[2]: dangerously ambiguous port definition with c.ports[0]",
                 "c.ports[2]: dangerously ambiguous port definition with c.ports[1]",
@@ -148,9 +153,9 @@ mod tests {
 
     #[test]
     fn many_ports_are_not_compared_with_each_other() {
-        assert!(told((1..60_000).map(|host| port("", host)).collect()).is_empty());
-        assert!(told((1..60_000).map(|ip| port(&format!("10.0.{ip}"), 1)).collect()).is_empty());
-        let same = told(vec![port("", 1); 60_000]);
+        assert!(list_warnings((1..60_000).map(|host| port("", host)).collect()).is_empty());
+        assert!(list_warnings((1..60_000).map(|ip| port(&format!("10.0.{ip}"), 1)).collect()).is_empty());
+        let same = list_warnings(vec![port("", 1); 60_000]);
         assert!(
             (MOST_TEXTS..2 * MOST_TEXTS).contains(&same.len()),
             "no more is said than is sent: {}",
