@@ -60,11 +60,11 @@ impl ArtifactStorage {
 
     fn of(folder: &Path, store: ArtifactStore, limits: Limits, budgets: Budgets) -> Self {
         Self {
-            trees: TreeCache::new(store.clone(), limits, budgets.trees()),
+            trees: TreeCache::new(store.clone(), limits, budgets.tree_budget()),
             store,
             limits,
             folder: folder.to_owned(),
-            fetches: budgets.fetches(),
+            fetches: budgets.fetch_budget(),
             unpacking: budgets::make_unpacking(),
         }
     }

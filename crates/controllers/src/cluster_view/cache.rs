@@ -205,7 +205,7 @@ impl<K: Resource> Cache<K> {
     /// Stores an object from a watch, and returns the replaced object. A newer object in the cache stays.
     pub(crate) fn observe(&self, object: K) -> Option<Arc<K>> {
         let mut objects = self.write();
-        let key = key(&object);
+        let key = make_key(&object);
         let old = objects.all.get(&key).cloned();
         let newer = old.as_ref().is_none_or(|old| is_newer(&object, old.as_ref()));
         if newer {
@@ -223,7 +223,7 @@ impl<K: Resource> Cache<K> {
             tracing::warn!(namespace = seen.namespace, name = seen.name, %error, "an object can't be read");
         });
         let object: K = read_object(value.ok()?)?;
-        let (namespace, name) = key(&object);
+        let (namespace, name) = make_key(&object);
         let old = self.observe(object);
         let new = self.get(&namespace, &name);
         Some(Change {
@@ -245,10 +245,12 @@ impl<K: Resource> Cache<K> {
     }
 
     /// Stores an object from the answer to a write, but only if the cache still has this object.
-    pub(crate) fn written(&self, object: K) {
+    pub(crate) fn record_written(&self, object: K) {
         let mut objects = self.write();
-        let key = key(&object);
-        let is_older = |old: &Arc<K>| uid(old.as_ref()) == uid(&object) && revision(old.as_ref()) < revision(&object);
+        let key = make_key(&object);
+        let is_older = |old: &Arc<K>| {
+            read_uid(old.as_ref()) == read_uid(&object) && read_revision(old.as_ref()) < read_revision(&object)
+        };
         if objects.all.get(&key).is_some_and(is_older) {
             objects.insert(key, object);
         }
@@ -261,7 +263,7 @@ impl<K: Resource> Cache<K> {
         if objects
             .all
             .get(&key)
-            .is_some_and(|object| revision(object.as_ref()) > gone)
+            .is_some_and(|object| read_revision(object.as_ref()) > gone)
         {
             return None;
         }
@@ -275,12 +277,12 @@ impl<K: Resource> Cache<K> {
     }
 
     /// Stores an object that was read without the watch, unless an object was removed since then: it may have been this one.
-    pub(crate) fn found(&self, object: K, removals: u64) {
+    pub(crate) fn record_found(&self, object: K, removals: u64) {
         let mut objects = self.write();
         if self.removals() != removals {
             return;
         }
-        let key = key(&object);
+        let key = make_key(&object);
         if objects.all.get(&key).is_none_or(|old| is_newer(&object, old.as_ref())) {
             objects.insert(key, object);
         }
@@ -289,19 +291,20 @@ impl<K: Resource> Cache<K> {
 
 /// Checks whether an object is newer than another of its name. Revisions grow across all objects of a kind, so this also orders re-created objects.
 fn is_newer<K: Resource>(object: &K, old: &K) -> bool {
-    revision(old) < revision(object) || (uid(old) != uid(object) && revision(old) == revision(object))
+    read_revision(old) < read_revision(object)
+        || (read_uid(old) != read_uid(object) && read_revision(old) == read_revision(object))
 }
 
-fn key<K: Resource>(object: &K) -> (String, String) {
+fn make_key<K: Resource>(object: &K) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-fn uid<K: Resource>(object: &K) -> Option<&str> {
+fn read_uid<K: Resource>(object: &K) -> Option<&str> {
     object.meta().uid.as_deref()
 }
 
 /// Returns the revision as a number for comparison (KEP-5504 makes that part of the API). A revision that is not a number counts as the oldest.
-fn revision<K: Resource>(object: &K) -> u64 {
+fn read_revision<K: Resource>(object: &K) -> u64 {
     parse_revision(object.meta().resource_version.as_deref().unwrap_or_default())
 }
 
@@ -351,11 +354,11 @@ mod tests {
         let cache: Cache<Namespace> = Cache::default();
         let check = |expected: Option<&str>| {
             let found = cache.get("", "team");
-            assert_eq!(found.as_ref().and_then(|found| uid(found.as_ref())), expected);
+            assert_eq!(found.as_ref().and_then(|found| read_uid(found.as_ref())), expected);
         };
         cache.observe(namespace("one", 5));
         // Re-created, and read without the watch, which reports the end of the old object later.
-        cache.found(namespace("two", 9), cache.removals());
+        cache.record_found(namespace("two", 9), cache.removals());
         check(Some("two"));
         cache.observe(namespace("one", 6));
         cache.remove("", "team", 8);
@@ -363,7 +366,7 @@ mod tests {
         // An object that was read before the watch reported its deletion does not come back.
         let before = cache.removals();
         cache.remove("", "team", 10);
-        cache.found(namespace("two", 9), before);
+        cache.record_found(namespace("two", 9), before);
         check(None);
     }
 
@@ -401,8 +404,8 @@ mod tests {
         cache.observe(saying("a", "z", 0));
         assert_eq!((find("x"), find("z")), (vec!["a".into()], vec![]));
         cache.observe(saying("a", "z", 4));
-        cache.written(saying("c", "z", 5));
-        cache.written(saying("b", &many.join(" "), 6));
+        cache.record_written(saying("c", "z", 5));
+        cache.record_written(saying("b", &many.join(" "), 6));
         assert_eq!((find("x"), find("y")), (vec![], vec![]));
         assert_eq!(
             (find("z"), find("many-7")),

@@ -34,7 +34,7 @@ impl InventoryIndex {
             Some((key, old)) => (key, Some(old)),
             None => (Arc::new(key.clone()), None),
         };
-        let (before, after) = (entries(old.as_deref()), entries(new.as_deref()));
+        let (before, after) = (list_entries(old.as_deref()), list_entries(new.as_deref()));
         // An inventory mostly grows at its end, or does not change.
         let same = before
             .iter()
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-fn entries(kustomization: Option<&Kustomization>) -> &[ResourceRef] {
+fn list_entries(kustomization: Option<&Kustomization>) -> &[ResourceRef] {
     let status = kustomization.and_then(|kustomization| kustomization.status.as_ref());
     let inventory = status.and_then(|status| status.inventory.as_ref());
     inventory

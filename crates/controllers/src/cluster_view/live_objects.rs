@@ -19,7 +19,7 @@ use crate::cluster_view::key::Key;
 use crate::cluster_view::mailbox::MailboxTable;
 
 pub(crate) use stream::{ObservedState, RemoteObjectBudget, read_revision};
-use stream::{Stream, feed, lock};
+use stream::{Stream, lock, store_event};
 
 /// The open streams.
 #[derive(Debug)]
@@ -65,13 +65,13 @@ impl LiveObjects {
         }
     }
 
-    fn slots(&self) -> std::sync::MutexGuard<'_, HashMap<WatchKey, Slot>> {
+    fn lock_slots(&self) -> std::sync::MutexGuard<'_, HashMap<WatchKey, Slot>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the stream of a watch. The stream stays until it is released as often as it was acquired.
     fn acquire(&self, watch: &WatchKey) -> Arc<Mutex<Stream>> {
-        let mut slots = self.slots();
+        let mut slots = self.lock_slots();
         let slot = slots.entry(watch.clone()).or_insert_with(|| Slot {
             stream: Arc::new(Mutex::new(Stream::new(self.kept.clone()))),
             holders: 0,
@@ -83,18 +83,18 @@ impl LiveObjects {
 
     /// Opens the watch that feeds a stream, if it is not open. The watch reads large objects in the lane's turns.
     fn open(&self, watch: &WatchKey, lane: &LaneAccess) {
-        if let Some(slot) = self.slots().get_mut(watch)
+        if let Some(slot) = self.lock_slots().get_mut(watch)
             && slot.watch.is_none()
         {
             let (stream, mailboxes, key) = (Arc::clone(&slot.stream), Arc::clone(&self.mailboxes), watch.clone());
-            let sink = move |event| feed(&stream, &key, event, &mailboxes);
+            let sink = move |event| store_event(&stream, &key, event, &mailboxes);
             let (clients, lane) = (self.clients.clone(), lane.clone());
             slot.watch = Some(OpenWatch::open(clients, lane, watch.clone(), sink));
         }
     }
 
     fn release(&self, watch: &WatchKey) {
-        let mut slots = self.slots();
+        let mut slots = self.lock_slots();
         let unused = slots.get_mut(watch).is_some_and(|slot| {
             slot.holders = slot.holders.saturating_sub(1);
             slot.holders == 0
@@ -253,15 +253,15 @@ impl WatchedObjects {
         }
     }
 
-    fn stream(&self, id: &ObjectId) -> Option<&Mutex<Stream>> {
+    fn find_stream(&self, id: &ObjectId) -> Option<&Mutex<Stream>> {
         let watch = self.objects.get(id)?;
         self.streams.get(watch).map(|held| held.stream.as_ref())
     }
 
     /// Returns the known state of a watched object. Returns `None` if the watch has not reached the revision `than`: an answer of that revision is
     /// newer.
-    pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<ObservedState> {
-        let stream = lock(self.stream(id)?);
+    pub(crate) fn find_newer(&self, id: &ObjectId, than: Option<u64>) -> Option<ObservedState> {
+        let stream = lock(self.find_stream(id)?);
         let entry = stream
             .objects
             .get(&id.name)
@@ -269,19 +269,19 @@ impl WatchedObjects {
         if than.is_some_and(|than| stream.revision.max(entry.revision) < than) {
             return None;
         }
-        Some(entry.known())
+        Some(entry.observed_state())
     }
 
     /// Returns the last reported state of a watched object, even if its stream has broken since. This is enough to detect a change, but not to act on
     /// it.
     pub(crate) fn last_reported(&self, id: &ObjectId) -> Option<ObservedState> {
-        let stream = lock(self.stream(id)?);
+        let stream = lock(self.find_stream(id)?);
         let entry = stream.objects.get(&id.name).filter(|entry| entry.is_kept())?;
-        Some(entry.known())
+        Some(entry.observed_state())
     }
 
     /// Returns the ids of the watched objects.
-    pub(crate) fn watched(&self) -> impl Iterator<Item = &ObjectId> {
+    pub(crate) fn list_watched(&self) -> impl Iterator<Item = &ObjectId> {
         self.objects.keys()
     }
 
@@ -292,9 +292,9 @@ impl WatchedObjects {
 
     /// Stores an object that was read or written, because the watch reports only changes. Other interested reconcilers are notified here: the watch
     /// does not report an already known state.
-    pub(crate) fn seed(&self, id: &ObjectId, revision: u64, json: Arc<[u8]>) {
-        let Some(stream) = self.stream(id) else { return };
-        let others = lock(stream).answered(&id.name, revision, json, &self.key);
+    pub(crate) fn store_answer(&self, id: &ObjectId, revision: u64, json: Arc<[u8]>) {
+        let Some(stream) = self.find_stream(id) else { return };
+        let others = lock(stream).record_answer(&id.name, revision, json, &self.key);
         for other in others {
             self.live.mailboxes.object_changed(&other, id);
         }

@@ -29,7 +29,7 @@ impl Mailbox {
     }
 
     /// Waits for a notification, and returns immediately if one waits.
-    pub(crate) async fn notified(&self) {
+    pub(crate) async fn wait_for_notification(&self) {
         self.notify.notified().await;
     }
 
@@ -58,20 +58,20 @@ impl fmt::Debug for Beyond {
 }
 
 impl MailboxTable {
-    fn known(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Arc<Mailbox>>> {
+    fn read_table(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Arc<Mailbox>>> {
         self.boxes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn table(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, Arc<Mailbox>>> {
+    fn write_table(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, Arc<Mailbox>>> {
         self.boxes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the mailbox of a reconciler, and whether it is new. The caller has to start the reconciler of a new one.
     pub(crate) fn get_or_add(&self, key: &Key) -> (Arc<Mailbox>, bool) {
-        if let Some(mailbox) = self.known().get(key) {
+        if let Some(mailbox) = self.read_table().get(key) {
             return (Arc::clone(mailbox), false);
         }
-        let mut boxes = self.table();
+        let mut boxes = self.write_table();
         match boxes.get(key) {
             Some(mailbox) => (Arc::clone(mailbox), false),
             None => {
@@ -84,7 +84,7 @@ impl MailboxTable {
 
     /// Removes a mailbox if its reconciler may end. `still_wanted` is called under the lock, so that no notification is lost in between.
     pub(crate) fn remove_unless(&self, key: &Key, still_wanted: impl FnOnce() -> bool) -> bool {
-        let mut boxes = self.table();
+        let mut boxes = self.write_table();
         if still_wanted() {
             return false;
         }
@@ -94,7 +94,7 @@ impl MailboxTable {
 
     /// Wakes one reconciler, if it exists.
     pub(crate) fn wake(&self, key: &Key) {
-        let known = self.known().get(key).cloned();
+        let known = self.read_table().get(key).cloned();
         match (known, self.beyond.get()) {
             (Some(mailbox), _) => mailbox.wake(),
             (None, Some(Beyond(wake))) => wake(key),
@@ -109,7 +109,7 @@ impl MailboxTable {
 
     /// Notifies one reconciler of a changed watched object.
     pub(crate) fn object_changed(&self, key: &Key, id: &ObjectId) {
-        if let Some(mailbox) = self.known().get(key) {
+        if let Some(mailbox) = self.read_table().get(key) {
             mailbox.object_changed(id.clone());
         }
     }
@@ -121,13 +121,13 @@ impl MailboxTable {
 
     /// Wakes the reconcilers of these objects.
     pub(crate) fn wake_where(&self, is_meant: impl Fn(&Key) -> bool) {
-        let known = self.known();
+        let known = self.read_table();
         let meant = known.iter().filter(|(key, _)| is_meant(key));
         meant.for_each(|(_, mailbox)| mailbox.wake());
     }
 
     /// Wakes all reconcilers.
     pub(crate) fn wake_all(&self) {
-        self.known().values().for_each(|mailbox| mailbox.wake());
+        self.read_table().values().for_each(|mailbox| mailbox.wake());
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct RemoteClusterBudgets {
     /// Connections for watches, so that watches never take those of requests.
     watches: ByteBudget,
     /// Bytes of answers while they are read, and of stored objects.
-    told: ByteBudget,
+    answers: ByteBudget,
     /// Memory for objects of attempts: waiting for a slow cluster must not block attempts in this cluster.
     object_memory: ByteBudget,
 }
@@ -62,7 +62,7 @@ impl Default for RemoteClusterBudgets {
             clusters: budget("other clusters", 64, 512),
             requests: budget("connections to other clusters", 64, 512),
             watches: budget("watches in other clusters", 128, 1024),
-            told: budget("what other clusters say", 32 << 20, 96 << 20),
+            answers: budget("what other clusters say", 32 << 20, 96 << 20),
             object_memory: budget(
                 "objects of other clusters that reconciliations look at",
                 32 << 20,
@@ -79,7 +79,7 @@ impl RemoteClusterBudgets {
             &self.clusters,
             &self.requests,
             &self.watches,
-            &self.told,
+            &self.answers,
             &self.object_memory,
         ]
     }
@@ -218,11 +218,11 @@ fn connect(
     let connection = Connection::elsewhere(
         service(&budgets.requests)?,
         service(&budgets.watches)?,
-        set_terms((target, token.clone()), &budgets.told, name),
+        set_terms((target, token.clone()), &budgets.answers, name),
     );
     let clients = ClientPool::new(connection);
     let kept = RemoteObjectBudget {
-        budget: budgets.told.clone(),
+        budget: budgets.answers.clone(),
         lane: name.to_owned(),
     };
     Ok(RemoteCluster {
@@ -251,10 +251,10 @@ fn open_peer(reach: &Connector, target: &Target, connections: (ByteBudget, &str)
 
 fn set_terms(
     (target, token): (&Target, Option<Arc<ForeignToken>>),
-    told: &ByteBudget,
+    answers: &ByteBudget,
     lane: &str,
 ) -> RemoteClusterLimits {
-    let (budget, lane) = (told.clone(), lane.to_owned());
+    let (budget, lane) = (answers.clone(), lane.to_owned());
     let credentials = &target.credentials;
     let basic = credentials.basic.as_ref();
     let secrets: Vec<Zeroizing<String>> = credentials

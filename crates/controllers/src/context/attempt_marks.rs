@@ -84,12 +84,12 @@ impl AttemptMarks {
 
     /// Returns how often an earlier process ended during the object's reconciliation; 0 for most.
     pub(crate) fn crashes(&self, key: &Key) -> u32 {
-        self.lock().get(&file(key)).map_or(0, |mark| mark.crashes)
+        self.lock().get(&name_file(key)).map_or(0, |mark| mark.crashes)
     }
 
     /// Marks the beginning of an attempt. The attempt has ended when the returned value is dropped.
     pub(crate) fn begin(&self, key: &Key) -> RunningAttempt<'_> {
-        let name = file(key);
+        let name = name_file(key);
         let path = self.folder.join(&name);
         let mark = Mark {
             kind: key.kind.name.to_owned(),
@@ -175,7 +175,7 @@ impl Drop for First<'_> {
 pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")] DropGuard);
 
 /// Returns the file name of an object's mark. Names of objects may be longer than file names.
-fn file(key: &Key) -> String {
+fn name_file(key: &Key) -> String {
     digest_bytes(key.to_string().as_bytes()).replace(':', "-")
 }
 
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(counts(&open()), [0, 2, 0]);
 
         // A truncated mark counts as a mark.
-        std::fs::write(folder.join(file(&key("torn"))), "{\"kin").unwrap();
+        std::fs::write(folder.join(name_file(&key("torn"))), "{\"kin").unwrap();
         let fourth = open();
         assert_eq!(fourth.crashes(&key("torn")), 1);
         fourth.forget_gone(|kind, namespace, name| (kind, namespace, name) == ("Kustomization", "team", "beside"));

@@ -216,9 +216,9 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Nobody;
+    struct IdleKeeper;
 
-    impl ArtifactKeeper for Nobody {
+    impl ArtifactKeeper for IdleKeeper {
         fn is_ready(&self) -> bool {
             true
         }
@@ -242,7 +242,7 @@ mod tests {
         let endpoint = ArtifactEndpoint::default();
         let none = endpoint.open(&address("a"), "one", true).await;
         assert_eq!(none.err(), Some(ArtifactRefusal::Unavailable));
-        let keeper: Arc<dyn ArtifactKeeper> = Arc::new(Nobody);
+        let keeper: Arc<dyn ArtifactKeeper> = Arc::new(IdleKeeper);
         endpoint.set_keeper(Arc::downgrade(&keeper));
         let refused = (0..10 * READER_RATE.most).filter(|_| endpoint.admit("one").is_err());
         assert!(refused.count() > 0);

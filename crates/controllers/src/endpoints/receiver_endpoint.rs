@@ -51,7 +51,7 @@ pub struct ReceiverEndpoint {
 #[derive(Debug)]
 struct Shared {
     forwarder: Mutex<Option<Weak<dyn RequestForwarder>>>,
-    doors: RwLock<ReceiverPaths>,
+    paths: RwLock<ReceiverPaths>,
     rates: Mutex<Rates>,
     bodies: ByteBudget,
     has_listener: AtomicBool,
@@ -97,7 +97,7 @@ impl Default for ReceiverEndpoint {
         Self {
             shared: Arc::new(Shared {
                 forwarder: Mutex::default(),
-                doors: RwLock::default(),
+                paths: RwLock::default(),
                 rates: Mutex::default(),
                 bodies: ByteBudget::new(room),
                 has_listener: AtomicBool::new(false),
@@ -135,7 +135,7 @@ impl ReceiverEndpoint {
     /// Sets the forwarder from now on, and drops everything known from the previous one.
     pub(crate) fn set_forwarder(&self, forwarder: Weak<dyn RequestForwarder>) {
         *lock(&self.shared.forwarder) = Some(forwarder);
-        *self.shared.doors.write().unwrap_or_else(PoisonError::into_inner) = ReceiverPaths::default();
+        *self.shared.paths.write().unwrap_or_else(PoisonError::into_inner) = ReceiverPaths::default();
     }
 
     fn forwarder(&self) -> Option<Arc<dyn RequestForwarder>> {
@@ -144,13 +144,13 @@ impl ReceiverEndpoint {
 
     /// Sets the path at which a Receiver takes requests, or removes the path.
     pub(crate) fn set(&self, receiver: &Key, path: Option<&HookPath>) {
-        let known = self.shared.doors.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.shared.paths.read().unwrap_or_else(PoisonError::into_inner);
         let is_known = known.paths.get(receiver) == path;
         drop(known);
         if is_known {
             return;
         }
-        let mut doors = self.shared.doors.write().unwrap_or_else(PoisonError::into_inner);
+        let mut doors = self.shared.paths.write().unwrap_or_else(PoisonError::into_inner);
         doors.close(receiver);
         if let Some(path) = path {
             let there = doors.receivers.entry(path.clone()).or_default();
@@ -171,7 +171,7 @@ impl ReceiverEndpoint {
         let forwarder = self.forwarder().filter(|forwarder| forwarder.is_ready());
         let forwarder = forwarder.ok_or(Verdict::Unavailable)?;
         let path = name_path(path).ok_or(Verdict::Unknown)?;
-        let doors = self.shared.doors.read().unwrap_or_else(PoisonError::into_inner);
+        let doors = self.shared.paths.read().unwrap_or_else(PoisonError::into_inner);
         let receivers = doors.receivers.get(&path).cloned().unwrap_or_default();
         drop(doors);
         let first = receivers.first().ok_or(Verdict::Unknown)?;

@@ -48,7 +48,7 @@ pub(super) async fn read(access_hub: &AccessHub, provider: &AccessProvider, last
             ..LastRead::default()
         };
     }
-    match look(access_hub, agent, &last.digest).await {
+    match read_artifact(access_hub, agent, &last.digest).await {
         Ok(None) => {}
         Ok(Some((digest, revision, tree))) => {
             last.digest = digest;
@@ -66,7 +66,11 @@ pub(super) async fn read(access_hub: &AccessHub, provider: &AccessProvider, last
 }
 
 /// Returns the artifact, unless it has the digest `before`.
-async fn look(access_hub: &AccessHub, agent: &Agent, before: &str) -> Result<Option<(String, String, Tree)>, String> {
+async fn read_artifact(
+    access_hub: &AccessHub,
+    agent: &Agent,
+    before: &str,
+) -> Result<Option<(String, String, Tree)>, String> {
     let platform = access_hub.platform();
     let source = &agent.source_ref;
     let name = format!("{} {platform}/{}", source.kind, source.name);

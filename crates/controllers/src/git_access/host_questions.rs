@@ -148,7 +148,7 @@ impl ProviderReconciler {
             return (condition.clone(), ends.clone());
         }
         let actor = self.make_actor(provider).await;
-        let (said, ends, wait) = match actor.connect().await {
+        let (condition, ends, wait) = match actor.connect().await {
             Err(why) => (
                 make_condition(
                     AUTHORISER_WORKS,
@@ -191,8 +191,8 @@ impl ProviderReconciler {
             },
         };
         let until = now.checked_add(wait).unwrap_or(Timestamp::MAX);
-        self.authoriser = Some((said.clone(), ends.clone(), until));
-        (said, ends)
+        self.authoriser = Some((condition.clone(), ends.clone(), until));
+        (condition, ends)
     }
 
     /// Returns an actor for questions to this provider's host that belong to no request.

@@ -8,7 +8,7 @@ use tenure_git_access::manual_secret::{ManualSecretState, plan, read_age};
 use tenure_git_access::rotation::{NamespaceState, Plan};
 use tenure_remote_requests::git_host::HostKind;
 
-use super::secrets::{SECRET, explain, find, id, wipe};
+use super::secrets::{SECRET, explain_failure, find_secret, make_id, wipe_values};
 use super::steps::Actor;
 
 impl Actor {
@@ -34,13 +34,15 @@ impl Actor {
             Err(why) => return ManualSecretState::Unknown(why),
         };
         let name = &self.request.spec.secret_name;
-        match find(&client, namespace, name).await {
+        match find_secret(&client, namespace, name).await {
             Ok(None) => ManualSecretState::Absent,
             Ok(Some(mut found)) => {
-                wipe(&mut found);
+                wipe_values(&mut found);
                 read_age(&found, now)
             }
-            Err(error) => ManualSecretState::Unknown(explain(&client, &id(SECRET, namespace, name), &error)),
+            Err(error) => {
+                ManualSecretState::Unknown(explain_failure(&client, &make_id(SECRET, namespace, name), &error))
+            }
         }
     }
 }

@@ -124,10 +124,10 @@ pub(crate) struct AccessHub {
     /// FluxAccessGrants of the platform namespace, by the request that they answer.
     pub(crate) grants: Cache<FluxAccessGrant>,
     /// FluxAccessStandingGrants of the platform namespace.
-    pub(crate) standing: Cache<FluxAccessStandingGrant>,
+    pub(crate) standing_grants: Cache<FluxAccessStandingGrant>,
     pub(crate) targets: Cache<FluxAccessTarget>,
     /// The last board of each provider.
-    boards: Mutex<HashMap<String, ProviderFindings>>,
+    plans: Mutex<HashMap<String, ProviderFindings>>,
     hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
     /// The requests that wait for sources, by namespace.
     waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
@@ -135,7 +135,7 @@ pub(crate) struct AccessHub {
     /// The issues that were last begun.
     notices: Mutex<IssueLimiter>,
     /// The namespaces in which each request has its Secret, as Surfaces were last notified.
-    told: Mutex<HashMap<String, BTreeSet<String>>>,
+    notified_namespaces: Mutex<HashMap<String, BTreeSet<String>>>,
     /// Cancelled once all kinds of access have been seen.
     ready: CancellationToken,
 }
@@ -163,15 +163,15 @@ impl AccessHub {
             kinds,
             asked: Cache::default(),
             grants: Cache::by_terms(|grant| vec![grant.spec.request_ref.name.clone()]),
-            standing: Cache::default(),
+            standing_grants: Cache::default(),
             targets: Cache::default(),
-            boards: Mutex::default(),
+            plans: Mutex::default(),
             hosts: Mutex::default(),
             waiting: Mutex::default(),
             counts: Mutex::default(),
             notices: Mutex::default(),
             ready: CancellationToken::new(),
-            told: Mutex::default(),
+            notified_namespaces: Mutex::default(),
         })
     }
 
@@ -205,7 +205,7 @@ impl AccessHub {
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let grants = self.grants.find(name);
         let grants: Vec<FluxAccessGrant> = grants.iter().map(|grant| grant.as_ref().clone()).collect();
-        let standing = self.standing.in_namespace(platform);
+        let standing = self.standing_grants.in_namespace(platform);
         let standing: Vec<FluxAccessStandingGrant> = standing.iter().map(|grant| grant.as_ref().clone()).collect();
         decide_approval(ApprovalFacts {
             request,
@@ -219,7 +219,7 @@ impl AccessHub {
     }
 
     /// Returns the state of a request's provider.
-    fn find_standing(&self, provider: Option<&AccessProvider>) -> ProviderState {
+    fn find_provider_state(&self, provider: Option<&AccessProvider>) -> ProviderState {
         match provider {
             None => ProviderState::Gone,
             Some(provider) => match &provider.metadata.deletion_timestamp {
@@ -241,24 +241,24 @@ impl AccessHub {
 
     /// Returns the namespaces in which a request delivers, once its provider was planned.
     fn find_deliveries(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
-        let boards = lock(&self.boards);
-        let board = boards.get(provider)?;
-        Some(board.deliveries.get(request).cloned().unwrap_or_default())
+        let plans = lock(&self.plans);
+        let plan = plans.get(provider)?;
+        Some(plan.deliveries.get(request).cloned().unwrap_or_default())
     }
 
     /// Returns the namespaces in which a request would deliver if it was approved, once its provider was planned.
     fn find_reach(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
-        let boards = lock(&self.boards);
-        let board = boards.get(provider)?;
-        Some(board.reaching.get(request).cloned().unwrap_or_default())
+        let plans = lock(&self.plans);
+        let plan = plans.get(provider)?;
+        Some(plan.reaching.get(request).cloned().unwrap_or_default())
     }
 
     /// Returns the successors and the predecessors of a request.
     fn find_relatives(&self, request: &FluxAccessRequest) -> Relatives {
-        let boards = lock(&self.boards);
-        let board = boards.get(&request.spec.provider);
+        let plans = lock(&self.plans);
+        let plan = plans.get(&request.spec.provider);
         let name = request.metadata.name.as_deref().unwrap_or_default();
-        let found = board.and_then(|board| board.relatives.get(name));
+        let found = plan.and_then(|plan| plan.relatives.get(name));
         found.cloned().unwrap_or_default()
     }
 
@@ -294,7 +294,7 @@ impl AccessHub {
     }
 
     /// Stores the plan for a provider's requests: deliveries, possible deliveries, and successors. Wakes the objects for which that is a change.
-    fn set_board(&self, provider: &str, planned: &Plan) {
+    fn set_plan(&self, provider: &str, planned: &Plan) {
         let share = |places: &BTreeMap<String, BTreeSet<String>>| -> Places {
             let shared = places
                 .iter()
@@ -312,7 +312,7 @@ impl AccessHub {
             reaching: share(&planned.reaching),
             relatives,
         };
-        let before = lock(&self.boards).insert(provider.to_owned(), found.clone());
+        let before = lock(&self.plans).insert(provider.to_owned(), found.clone());
         for request in self.list_requests(provider) {
             let name = request.name_any();
             let is_known = before.as_ref().is_some_and(|before| before.agrees_with(&found, &name));
@@ -336,7 +336,7 @@ impl AccessHub {
 
     /// Returns the time until the next check of a delivered Secret.
     fn choose_look(&self) -> Duration {
-        let delivered = lock(&self.told).values().map(BTreeSet::len).sum();
+        let delivered = lock(&self.notified_namespaces).values().map(BTreeSet::len).sum();
         find_reread_interval(delivered)
     }
 
@@ -345,8 +345,8 @@ impl AccessHub {
         let request = self.caches.of::<FluxAccessRequest>().get(&key.namespace, &key.name);
         let now = request.as_deref().map(list_delivered).unwrap_or_default();
         let before = match now.is_empty() {
-            true => lock(&self.told).remove(&key.name),
-            false => lock(&self.told).insert(key.name.clone(), now.clone()),
+            true => lock(&self.notified_namespaces).remove(&key.name),
+            false => lock(&self.notified_namespaces).insert(key.name.clone(), now.clone()),
         };
         let changed: BTreeSet<String> = now.symmetric_difference(&before.unwrap_or_default()).cloned().collect();
         if !changed.is_empty() {
@@ -430,7 +430,7 @@ impl AccessHub {
     }
 
     /// Handles a changed standing grant.
-    pub(crate) fn take_standing(&self) {
+    pub(crate) fn take_standing_grants(&self) {
         self.wake_all(&[AccessProvider::KIND, FluxAccessRequest::KIND]);
     }
 }

@@ -73,7 +73,7 @@ impl RequestReconciler {
         let seen = NoticeFacts {
             request,
             state: decide_state(&status, &circumstances.verdict),
-            provider_state: self.access_hub.find_standing(provider.as_deref()),
+            provider_state: self.access_hub.find_provider_state(provider.as_deref()),
             host: provider.as_deref().and_then(hosts::read_kind),
             is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
             reaches: circumstances.reaching.as_ref().map(|there| !there.is_empty()),

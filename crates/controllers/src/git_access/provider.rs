@@ -321,7 +321,7 @@ impl ProviderReconciler {
     }
 
     /// Ends a provider: first its requests, with their credentials at the host.
-    async fn end(&self, provider: &AccessProvider) -> Result<Option<Next>, ClusterError> {
+    async fn finalize(&self, provider: &AccessProvider) -> Result<Option<Next>, ClusterError> {
         let requests = self.access_hub.list_requests(&self.key.name);
         let living = requests
             .iter()
@@ -403,7 +403,7 @@ impl Reconciler for ProviderReconciler {
         };
         let now = Timestamp::now();
         if provider.metadata.deletion_timestamp.is_some() {
-            return self.end(&provider).await;
+            return self.finalize(&provider).await;
         }
         if !provider
             .finalizers()
@@ -529,10 +529,11 @@ impl Reconciler for ProviderReconciler {
             return Ok(Some(Next::Again));
         }
         self.execute(&planned).await?;
-        self.access_hub.set_board(&self.key.name, &planned);
+        self.access_hub.set_plan(&self.key.name, &planned);
         problems.extend(planned.problems.iter().cloned());
-        let told = objects.get(..MOST_OBJECTS).unwrap_or(&objects);
-        self.report_to_others(&planned, &problems, told, &requests, now).await?;
+        let reported = objects.get(..MOST_OBJECTS).unwrap_or(&objects);
+        self.report_to_others(&planned, &problems, reported, &requests, now)
+            .await?;
         let (authoriser, ends) = match read_kind(&provider) {
             Some(HostKind::Static) => (
                 make_condition(

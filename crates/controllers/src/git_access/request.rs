@@ -374,7 +374,7 @@ impl Reconciler for RequestReconciler {
         let case = RequestFacts {
             request: request.as_ref(),
             verdict: &circumstances.verdict,
-            provider_state: self.access_hub.find_standing(provider.as_deref()),
+            provider_state: self.access_hub.find_provider_state(provider.as_deref()),
             judges_writes: self.access_hub.hub.context.settings.judges_writes(),
             deliveries: circumstances.deliveries.as_deref(),
         };

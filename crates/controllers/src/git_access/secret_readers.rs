@@ -16,11 +16,11 @@ pub(super) async fn list_bindings(
     writer: &Client,
     namespace: &str,
 ) -> Result<Vec<BindingFacts>, String> {
-    let said = |error: ClusterError| {
+    let explain = |error: ClusterError| {
         format!("other readers of the Secret are unknown, as the RoleBindings of {namespace} can't be read: {error}")
     };
-    let resource = controller.resource(RBAC, "RoleBinding").await.map_err(said)?;
-    let bindings = controller.list(&resource, namespace).await.map_err(said)?;
+    let resource = controller.resource(RBAC, "RoleBinding").await.map_err(explain)?;
+    let bindings = controller.list(&resource, namespace).await.map_err(explain)?;
     if bindings.len() > MOST {
         return Err(format!(
             "other readers of the Secret are unknown, as there are more than {MOST} RoleBindings in {namespace}"

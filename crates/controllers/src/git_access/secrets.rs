@@ -37,7 +37,7 @@ pub(super) struct Place<'a> {
     pub(super) name: &'a str,
 }
 
-pub(super) fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
+pub(super) fn make_id(kind: &str, namespace: &str, name: &str) -> ObjectId {
     ObjectId {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
 }
 
 /// Returns the error message of a failed request about a Secret. It quotes no content of the Secret, and names a missing right.
-pub(super) fn explain(client: &Client, id: &ObjectId, error: &ClusterError) -> String {
+pub(super) fn explain_failure(client: &Client, id: &ObjectId, error: &ClusterError) -> String {
     let who = client.identity();
     let (kind, namespace, name) = (&id.kind, &id.namespace, &id.name);
     match error {
@@ -69,8 +69,8 @@ pub(super) fn explain(client: &Client, id: &ObjectId, error: &ClusterError) -> S
     }
 }
 
-fn fail(client: &Client, id: &ObjectId, error: &ClusterError) -> WriteFailure {
-    fail_as(error, explain(client, id, error))
+fn make_failure(client: &Client, id: &ObjectId, error: &ClusterError) -> WriteFailure {
+    fail_as(error, explain_failure(client, id, error))
 }
 
 /// Returns the failure of a write, with its explanation.
@@ -85,7 +85,7 @@ pub(super) fn fail_as(error: &ClusterError, explained: String) -> WriteFailure {
 }
 
 /// Wipes the values of a Secret from memory.
-pub(super) fn wipe(secret: &mut Value) {
+pub(super) fn wipe_values(secret: &mut Value) {
     for field in ["data", "stringData"] {
         let entries = secret.get_mut(field).and_then(Value::as_object_mut);
         for entry in entries.into_iter().flat_map(|entries| entries.values_mut()) {
@@ -101,14 +101,14 @@ pub(super) fn read_entry(secret: &Value, key: &str) -> Option<Zeroizing<Vec<u8>>
     STANDARD.decode(text).ok().map(Zeroizing::new)
 }
 
-pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
+pub(super) async fn find_secret(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
     let resource = client.resource("v1", SECRET).await?;
     client.find(&resource, namespace, name).await
 }
 
 /// Reads the Secret of an authoriser.
 pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> Result<SecretData, String> {
-    match find(client, namespace, name).await {
+    match find_secret(client, namespace, name).await {
         Ok(Some(mut found)) => {
             let entries = ObjectView::of(&found).find_map("/data");
             let data = entries.into_iter().flatten().filter_map(|(key, value)| {
@@ -116,7 +116,7 @@ pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> R
                 Some((key.clone(), value))
             });
             let data: SecretData = data.collect();
-            wipe(&mut found);
+            wipe_values(&mut found);
             Ok(data)
         }
         Ok(None) => Err(format!(
@@ -127,21 +127,25 @@ pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> R
                 "{} may not read Secret {namespace}/{name}: bind it a Role in {namespace} with get on this Secret, by its name",
                 client.identity()
             ),
-            error => explain(client, &id(SECRET, namespace, name), &error),
+            error => explain_failure(client, &make_id(SECRET, namespace, name), &error),
         }),
     }
 }
 
 /// Reads the facts of the Secret in a namespace.
-pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> SecretState {
-    match find(client, place.namespace, place.name).await {
+pub(super) async fn read_secret_state(client: &Client, place: Place<'_>, form: Form) -> SecretState {
+    match find_secret(client, place.namespace, place.name).await {
         Ok(None) => SecretState::Absent,
         Ok(Some(mut found)) => {
             let facts = describe_secret(&found, form);
-            wipe(&mut found);
+            wipe_values(&mut found);
             SecretState::Present(facts)
         }
-        Err(error) => SecretState::Unknown(explain(client, &id(SECRET, place.namespace, place.name), &error)),
+        Err(error) => SecretState::Unknown(explain_failure(
+            client,
+            &make_id(SECRET, place.namespace, place.name),
+            &error,
+        )),
     }
 }
 
@@ -195,14 +199,14 @@ fn write_data(staged: &StagedValue, surroundings: SecretParts<'_>) -> Result<Val
             let mut auths = json!({ registry: auth });
             // If the token server is on another site, a client sends the password there only if the Secret also names that site.
             if let Some(host) = surroundings.host.filter(|host| *host != registry) {
-                set(&mut auths, host, auth);
+                set_field(&mut auths, host, auth);
             }
             let config = Zeroizing::new(json!({ "auths": auths }).to_string());
             json!({ DOCKER_CONFIG_KEY: encode(&config) })
         }
     };
     if let Some(authority) = surroundings.authority.filter(|_| surroundings.form != Form::Ssh) {
-        set(&mut data, CA_KEY, json!(STANDARD.encode(authority)));
+        set_field(&mut data, CA_KEY, json!(STANDARD.encode(authority)));
     }
     Ok(data)
 }
@@ -227,7 +231,7 @@ pub(super) fn make_client_data(staged: &StagedValue, surroundings: SecretParts<'
         .flatten();
     let data = entries.filter_map(|(key, value)| Some((key.clone(), STANDARD.decode(value.as_str()?).ok()?)));
     let data = data.collect();
-    wipe(&mut written);
+    wipe_values(&mut written);
     Ok(data)
 }
 
@@ -241,7 +245,7 @@ pub(super) async fn try_apply(client: &Client, object: &Value) -> Result<(), Clu
     client
         .apply(object, &options)
         .await
-        .map(|mut applied| wipe(&mut applied.object))
+        .map(|mut applied| wipe_values(&mut applied.object))
 }
 
 /// Tries, with dry-runs, to write everything that a credential needs in a namespace.
@@ -257,14 +261,14 @@ pub(super) async fn try_delivery(
     });
     if form == Form::Docker {
         // A Secret of this type must have this key.
-        set(
+        set_field(
             &mut secret,
             "data",
             json!({ DOCKER_CONFIG_KEY: STANDARD.encode(r#"{"auths":{}}"#) }),
         );
     }
     let tried = try_apply(client, &secret).await;
-    tried.map_err(|error| explain(client, &id(SECRET, place.namespace, place.name), &error))?;
+    tried.map_err(|error| explain_failure(client, &make_id(SECRET, place.namespace, place.name), &error))?;
     check_permission(client, place.namespace).await?;
     if accounts.is_empty() {
         return Ok(());
@@ -275,7 +279,13 @@ pub(super) async fn try_delivery(
         match try_apply(client, &object).await {
             // The Role that it binds does not exist yet.
             Ok(()) | Err(ClusterError::NotFound { .. }) => {}
-            Err(error) => return Err(explain(client, &id(&kind, place.namespace, place.name), &error)),
+            Err(error) => {
+                return Err(explain_failure(
+                    client,
+                    &make_id(&kind, place.namespace, place.name),
+                    &error,
+                ));
+            }
         }
     }
     Ok(())
@@ -309,7 +319,11 @@ async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Resu
             "there is a {kind} {}/{} that is not Tenure's, and it is not touched: delete it, or choose another secret_name",
             place.namespace, place.name
         )),
-        Err(error) => Err(explain(client, &id(&kind, place.namespace, place.name), &error)),
+        Err(error) => Err(explain_failure(
+            client,
+            &make_id(&kind, place.namespace, place.name),
+            &error,
+        )),
     }
 }
 
@@ -333,13 +347,13 @@ async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>
         }
         let kind = ObjectView::of(&object).read_text("/kind").to_owned();
         let applied = client.apply(&object, &options).await;
-        applied.map_err(|error| fail(client, &id(&kind, place.namespace, place.name), &error))?;
+        applied.map_err(|error| make_failure(client, &make_id(&kind, place.namespace, place.name), &error))?;
     }
     Ok(())
 }
 
 /// Writes a staged value into the Secret of a namespace, only if the Secret is still as it was seen. Returns its uid.
-pub(super) async fn spread(
+pub(super) async fn write_value(
     client: &Client,
     place: Place<'_>,
     (staged, surroundings): (&StagedValue, SecretParts<'_>),
@@ -356,7 +370,7 @@ pub(super) async fn spread(
         end_access(client, place, earlier).await?;
     }
     let_read(client, place, accounts).await?;
-    let target = id(SECRET, place.namespace, place.name);
+    let target = make_id(SECRET, place.namespace, place.name);
     let mut data = write_data(staged, surroundings).map_err(WriteFailure::Refused)?;
     if earlier.is_some() {
         empty_others(&mut data, surroundings.form);
@@ -373,17 +387,17 @@ pub(super) async fn spread(
         }
         Some(seen) => {
             let mut patch = write_mark(place.request, &seen.uid, &seen.resource_version);
-            set(&mut patch, "data", data);
+            set_field(&mut patch, "data", data);
             let patched = patch_secret(client, place, &patch).await;
             (patch, patched)
         }
     };
-    wipe(&mut sent);
-    finish(client, &target, written)
+    wipe_values(&mut sent);
+    finish_write(client, &target, written)
 }
 
 /// Writes our mark and the certificates of the host's authority into a Secret again.
-pub(super) async fn mark(
+pub(super) async fn renew_mark(
     client: &Client,
     place: Place<'_>,
     authority: Option<&[u8]>,
@@ -391,10 +405,10 @@ pub(super) async fn mark(
 ) -> Result<String, WriteFailure> {
     let mut patch = write_mark(place.request, &seen.uid, &seen.resource_version);
     if let Some(authority) = authority {
-        set(&mut patch, "data", json!({ CA_KEY: STANDARD.encode(authority) }));
+        set_field(&mut patch, "data", json!({ CA_KEY: STANDARD.encode(authority) }));
     }
     let patched = patch_secret(client, place, &patch).await;
-    finish(client, &id(SECRET, place.namespace, place.name), patched)
+    finish_write(client, &make_id(SECRET, place.namespace, place.name), patched)
 }
 
 async fn patch_secret(
@@ -408,7 +422,7 @@ async fn patch_secret(
         .await
 }
 
-fn finish(
+fn finish_write(
     client: &Client,
     target: &ObjectId,
     written: Result<tenure_cluster::Applied, ClusterError>,
@@ -416,16 +430,16 @@ fn finish(
     match written {
         Ok(mut applied) => {
             let uid = ObjectView::of(&applied.object).read_text("/metadata/uid").to_owned();
-            wipe(&mut applied.object);
+            wipe_values(&mut applied.object);
             Ok(uid)
         }
-        Err(error) => Err(fail(client, target, &error)),
+        Err(error) => Err(make_failure(client, target, &error)),
     }
 }
 
 /// Deletes the Secret of a namespace, only if it is still as it was seen, and the read access of accounts to it.
-pub(super) async fn delete(client: &Client, place: Place<'_>, seen: &SecretFacts) -> Result<(), WriteFailure> {
-    let target = id(SECRET, place.namespace, place.name);
+pub(super) async fn delete_secret(client: &Client, place: Place<'_>, seen: &SecretFacts) -> Result<(), WriteFailure> {
+    let target = make_id(SECRET, place.namespace, place.name);
     let options = DeleteOptions {
         preconditions: Preconditions {
             uid: Some(seen.uid.clone()),
@@ -438,7 +452,7 @@ pub(super) async fn delete(client: &Client, place: Place<'_>, seen: &SecretFacts
         let resource = client.resource("v1", SECRET).await?;
         client.delete(&resource, place.namespace, place.name, &options).await
     };
-    deleted.await.map_err(|error| fail(client, &target, &error))?;
+    deleted.await.map_err(|error| make_failure(client, &target, &error))?;
     end_access(client, place, place.request).await
 }
 
@@ -465,12 +479,12 @@ async fn end_access(client: &Client, place: Place<'_>, request: &str) -> Result<
         };
         ended
             .await
-            .map_err(|error| fail(client, &id(kind, place.namespace, place.name), &error))?;
+            .map_err(|error| make_failure(client, &make_id(kind, place.namespace, place.name), &error))?;
     }
     Ok(())
 }
 
-fn set(object: &mut Value, field: &str, value: Value) {
+fn set_field(object: &mut Value, field: &str, value: Value) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert(field.to_owned(), value);
     }
@@ -489,7 +503,7 @@ mod tests {
 
     use super::*;
 
-    fn staged() -> StagedValue {
+    fn make_staged() -> StagedValue {
         StagedValue {
             facts: StagedFacts {
                 nonce: "n".to_owned(),
@@ -514,19 +528,19 @@ mod tests {
                 authority: None,
                 host: Some("git.example.net"),
             };
-            let secret = json!({ "data": write_data(&staged(), surroundings).unwrap() });
+            let secret = json!({ "data": write_data(&make_staged(), surroundings).unwrap() });
             assert_eq!(
                 find_fingerprint(&secret, form),
-                Some(staged().facts.fingerprint),
+                Some(make_staged().facts.fingerprint),
                 "{form:?}"
             );
             // The control: another value has another fingerprint.
-            let mut other = staged();
+            let mut other = make_staged();
             other.value = SecretBytes::new("open");
             let secret = json!({ "data": write_data(&other, surroundings).unwrap() });
-            assert_ne!(find_fingerprint(&secret, form), Some(staged().facts.fingerprint));
+            assert_ne!(find_fingerprint(&secret, form), Some(make_staged().facts.fingerprint));
         }
-        assert!(!format!("{:?}", staged()).contains("sesame"));
+        assert!(!format!("{:?}", make_staged()).contains("sesame"));
         let surroundings = SecretParts {
             form: Form::Docker,
             registry: None,
@@ -535,7 +549,7 @@ mod tests {
             host: None,
         };
         assert!(
-            write_data(&staged(), surroundings)
+            write_data(&make_staged(), surroundings)
                 .unwrap_err()
                 .contains("spec.registry")
         );

@@ -19,7 +19,7 @@ pub(super) fn list_sources(access_hub: &AccessHub, secret: &str, namespace: &str
     let Some(shard) = access_hub.hub.find_shard(namespace) else {
         return Vec::new();
     };
-    let tell = |kind: &Kind, (metadata, reference, suspend, interval): SourceSpec<'_>, status: SourceStatus<'_>| {
+    let describe = |kind: &Kind, (metadata, reference, suspend, interval): SourceSpec<'_>, status: SourceStatus<'_>| {
         let is_used = reference.is_some_and(|reference| reference.name == secret);
         is_used.then(|| SourceState {
             name: format!("{}/{}", kind.name, metadata.name.as_deref().unwrap_or_default()),
@@ -39,14 +39,14 @@ pub(super) fn list_sources(access_hub: &AccessHub, secret: &str, namespace: &str
         let status = source.status.as_ref();
         let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));
         let spec = (&source.metadata, spec.secret_ref.as_ref(), spec.suspend, &spec.interval);
-        sources.extend(tell(GitRepository::KIND, spec, status));
+        sources.extend(describe(GitRepository::KIND, spec, status));
     }
     for source in shard.caches.of::<OciRepository>().in_namespace(namespace) {
         let spec = &source.spec;
         let status = source.status.as_ref();
         let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));
         let spec = (&source.metadata, spec.secret_ref.as_ref(), spec.suspend, &spec.interval);
-        sources.extend(tell(OciRepository::KIND, spec, status));
+        sources.extend(describe(OciRepository::KIND, spec, status));
     }
     sources
 }

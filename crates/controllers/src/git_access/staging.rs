@@ -15,7 +15,7 @@ use tenure_git_access::rotation::{StagedFacts, StagingState, WriteFailure};
 use tenure_sources::SecretBytes;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::secrets::{SECRET, explain, find, id, read_entry, try_apply, wipe};
+use super::secrets::{SECRET, explain_failure, find_secret, make_id, read_entry, try_apply, wipe_values};
 
 /// A value between the host and its Secret.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ impl Staging {
 async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<Staging, String> {
     let explained = |name: &str, error: &ClusterError| explain_staging(client, namespace, name, error);
     let name = name_staging(provider, 0);
-    let first = find(client, namespace, &name)
+    let first = find_secret(client, namespace, &name)
         .await
         .map_err(|error| explained(&name, &error))?;
     let recorded = first.as_ref().and_then(read_record);
@@ -120,7 +120,7 @@ async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &st
     let mut seen = vec![take_shard(name, first, key)];
     for number in 1..recorded.unwrap_or(MOST) {
         let name = name_staging(provider, number);
-        let found = match (find(client, namespace, &name).await, recorded) {
+        let found = match (find_secret(client, namespace, &name).await, recorded) {
             (Ok(found), Some(_)) => found,
             // The record is missing, or was deleted with the first Secret. Then the existing ones count as in use.
             (Ok(Some(found)), None) => Some(found),
@@ -150,7 +150,7 @@ fn take_shard(name: String, found: Option<Value>, key: &str) -> Shard {
         bytes: count_bytes(&found),
         entry: read_entry(&found, key),
     };
-    wipe(&mut found);
+    wipe_values(&mut found);
     shard
 }
 
@@ -166,9 +166,9 @@ async fn find_place(
         Place::Among(number) => Ok((name_staging(provider, number), in_use)),
         Place::Next(number) => {
             let next = name_staging(provider, number);
-            match find(client, namespace, &next).await {
+            match find_secret(client, namespace, &next).await {
                 Ok(found) => {
-                    wipe(&mut found.unwrap_or_default());
+                    wipe_values(&mut found.unwrap_or_default());
                     Ok((next, in_use.saturating_add(1)))
                 }
                 Err(ClusterError::Forbidden { .. }) => Err(format!(
@@ -243,12 +243,12 @@ fn explain_staging(client: &Client, namespace: &str, name: &str, error: &Cluster
              name, and with create on secrets, or make the Secret yourself, empty",
             client.identity()
         ),
-        error => explain(client, &id(SECRET, namespace, name), error),
+        error => explain_failure(client, &make_id(SECRET, namespace, name), error),
     }
 }
 
 /// Writes a value into the staging Secret.
-pub(super) async fn stage(
+pub(super) async fn stage_value(
     client: &Client,
     namespace: &str,
     provider: &str,
@@ -269,7 +269,7 @@ pub(super) async fn stage(
     let chosen = claim_place(client, namespace, provider, key).await?;
     let mut value = json!({ "data": { key: STANDARD.encode(&*bytes) } });
     let changed = change_staging(client, namespace, &chosen, &value).await;
-    wipe(&mut value);
+    wipe_values(&mut value);
     changed
 }
 
@@ -306,7 +306,12 @@ async fn claim_place(client: &Client, namespace: &str, provider: &str, key: &str
 }
 
 /// Removes a value from the staging Secret.
-pub(super) async fn clear(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), WriteFailure> {
+pub(super) async fn clear_value(
+    client: &Client,
+    namespace: &str,
+    provider: &str,
+    key: &str,
+) -> Result<(), WriteFailure> {
     let staging = read_staging(client, namespace, provider, key).await;
     let staging = staging.map_err(WriteFailure::Unknown)?;
     let mut staging = staging.seen.into_iter();
@@ -328,9 +333,9 @@ async fn patch_staging(client: &Client, namespace: &str, name: &str, mut patch: 
     let patched = client
         .merge_patch(&resource, (namespace, name), None, TENURE_CONTROLLER, &patch)
         .await;
-    wipe(&mut patch);
+    wipe_values(&mut patch);
     let mut stored = patched?.object;
-    wipe(&mut stored);
+    wipe_values(&mut stored);
     Ok(())
 }
 

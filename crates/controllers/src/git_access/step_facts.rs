@@ -43,7 +43,7 @@ impl StepFacts {
             is_deleted: request.metadata.deletion_timestamp.is_some(),
             annotations: request.annotations().clone(),
             verdict: access_hub.judge(request),
-            is_suspended: access_hub.find_standing(provider.as_deref()) != ProviderState::Active,
+            is_suspended: access_hub.find_provider_state(provider.as_deref()) != ProviderState::Active,
             provider: provider.map(|provider| provider.spec.clone()),
             reaching: access_hub.find_reach(&request.spec.provider, name),
             relatives,

@@ -193,7 +193,7 @@ impl Actor {
             return SecretState::Absent;
         }
         match self.writer().await {
-            Ok(client) => secrets::look(&client, self.place(namespace), self.form()).await,
+            Ok(client) => secrets::read_secret_state(&client, self.place(namespace), self.form()).await,
             Err(why) => SecretState::Unknown(why),
         }
     }
@@ -224,7 +224,7 @@ impl Actor {
     async fn stage(&self, namespace: &str, staged: &StagedValue) -> Result<(), String> {
         let client = self.authoriser().await?;
         let key = self.staged_key(namespace);
-        staging::stage(
+        staging::stage_value(
             &client,
             self.access_hub.platform(),
             &self.request.spec.provider,
@@ -305,14 +305,14 @@ impl Actor {
             }
             Step::ProbeDelivered => Answer::Probed(self.probe(self.read_delivered(namespace).await, ledger).await),
             Step::DeleteSecret(seen) => Answer::SecretDeleted(match self.writer().await {
-                Ok(client) => secrets::delete(&client, self.place(namespace), seen).await,
+                Ok(client) => secrets::delete_secret(&client, self.place(namespace), seen).await,
                 Err(why) => Err(WriteFailure::Refused(why)),
             }),
             Step::ChangeAccounts(changes) => Answer::Named(self.change_accounts(namespace, changes).await),
             Step::ClearStaging => Answer::StagingCleared(match self.authoriser().await {
                 Ok(client) => {
                     let key = self.staged_key(namespace);
-                    staging::clear(&client, self.access_hub.platform(), &self.request.spec.provider, &key).await
+                    staging::clear_value(&client, self.access_hub.platform(), &self.request.spec.provider, &key).await
                 }
                 Err(why) => Err(WriteFailure::Refused(why)),
             }),
@@ -477,7 +477,7 @@ impl Actor {
         let client = self.writer().await.map_err(WriteFailure::Refused)?;
         let readers = self.list_readers(namespace).await;
         let written = (&staged, found.borrow());
-        secrets::spread(&client, self.place(namespace), written, seen, &readers).await
+        secrets::write_value(&client, self.place(namespace), written, seen, &readers).await
     }
 
     async fn mark(&self, namespace: &str, seen: &SecretFacts) -> Result<String, WriteFailure> {
@@ -488,7 +488,7 @@ impl Actor {
         };
         let authority = authority.as_deref().map(Vec::as_slice);
         let client = self.writer().await.map_err(WriteFailure::Refused)?;
-        secrets::mark(&client, self.place(namespace), authority, seen).await
+        secrets::renew_mark(&client, self.place(namespace), authority, seen).await
     }
 
     /// Returns the staged value as a client would read it.

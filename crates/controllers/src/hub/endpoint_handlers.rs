@@ -67,7 +67,7 @@ impl RequestForwarder for Hub {
     fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()> {
         async move {
             for shard in self.list_shards() {
-                receiver::announce(&shard, url).await;
+                receiver::announce_url(&shard, url).await;
             }
         }
         .boxed()

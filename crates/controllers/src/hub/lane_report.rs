@@ -16,7 +16,7 @@ const GATHERED: Duration = Duration::from_secs(1);
 
 /// Reports the findings until the future is dropped: at each change, and at intervals, because another writer may have overwritten the report. An
 /// empty result is reported only after all lanes had time to be asked, or after an earlier finding.
-pub(crate) async fn keep(hub: Arc<Hub>) {
+pub(crate) async fn maintain_report(hub: Arc<Hub>) {
     let (mut complaint, mut is_settled) = (String::new(), false);
     loop {
         let pause = hub.context.policy_interval;
@@ -24,25 +24,25 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             () = hub.shared_minting.wait() => tokio::time::sleep(GATHERED).await,
             () = tokio::time::sleep(pause) => is_settled = true,
         }
-        let standing = assess_lanes(hub.shared_minting.list().iter());
-        if standing.is_in_force && !is_settled {
+        let state = assess_lanes(hub.shared_minting.list().iter());
+        if state.is_in_force && !is_settled {
             continue;
         }
         is_settled = true;
         let (controller, settings) = (&hub.context.controller, &hub.context.settings);
-        let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Lanes, &standing), settings).await;
+        let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Lanes, &state), settings).await;
         // A cluster without the kind gets only the events.
-        let told = match written {
+        let problem = match written {
             Ok(()) | Err(ClusterError::NoKindMatch { .. }) => String::new(),
             Err(error) => error.to_string(),
         };
-        if told != complaint {
-            if !told.is_empty() {
+        if problem != complaint {
+            if !problem.is_empty() {
                 tracing::warn!(
-                    "the Enforcement tenure can't report whether lanes may request tokens of administrators: {told}"
+                    "the Enforcement tenure can't report whether lanes may request tokens of administrators: {problem}"
                 );
             }
-            complaint = told;
+            complaint = problem;
         }
     }
 }

@@ -184,7 +184,7 @@ impl Hub {
     }
 
     /// Returns the lane of a namespace, or the platform's lane for an empty name.
-    pub(crate) async fn lane_of(&self, namespace: &str) -> Arc<Lane> {
+    pub(crate) async fn find_lane(&self, namespace: &str) -> Arc<Lane> {
         let namespace = match namespace {
             "" => self.context.settings.platform_namespace.as_str(),
             namespace => namespace,
@@ -194,7 +194,7 @@ impl Hub {
 
     /// Returns the client of a plan's identity, for work in a namespace.
     pub(crate) async fn act_as(&self, who: &Identity, namespace: &str) -> Result<Client, ClusterError> {
-        let lane = self.lane_of(namespace).await;
+        let lane = self.find_lane(namespace).await;
         match who {
             Identity::Controller(_) => Ok(lane.act_as_controller()),
             Identity::Lane(account) => Ok(self.context.clients.for_lane(&LaneAccess {
@@ -301,8 +301,8 @@ impl Hub {
     }
 
     /// Sets the lookup of delivered access. Called once, before the watches start.
-    pub(crate) fn set_access(&self, board: Weak<dyn AccessLookup>) {
-        let _set_once = self.access.set(board);
+    pub(crate) fn set_access(&self, lookup: Weak<dyn AccessLookup>) {
+        let _set_once = self.access.set(lookup);
     }
 
     /// Returns the Secret of a namespace with which the project at a URL is fetched, if its access was approved and delivered.
@@ -351,7 +351,7 @@ impl HubApi for Hub {
                 && let Ok(Some(found)) = controller.find(&resource, "", namespace).await
                 && let Ok(found) = serde_json::from_value::<Namespace>(found)
             {
-                self.namespaces.found(found, removals);
+                self.namespaces.record_found(found, removals);
                 self.take_namespace(namespace);
             }
             self.find_placement(namespace)
@@ -361,7 +361,7 @@ impl HubApi for Hub {
 
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>> {
         async move {
-            let now = self.lane_of(namespace).await;
+            let now = self.find_lane(namespace).await;
             if let Some(before) = self.lanes_by_namespace().get_mut(namespace)
                 && !Arc::ptr_eq(before, &now)
             {
@@ -523,7 +523,7 @@ impl Home for Hub {
     }
 
     async fn bookkeeper_of(&self, namespace: &str) -> Client {
-        let lane = self.lane_of(namespace).await;
+        let lane = self.find_lane(namespace).await;
         if namespace.is_empty() {
             lane.act_as_controller()
         } else {

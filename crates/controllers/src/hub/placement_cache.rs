@@ -32,7 +32,7 @@ impl PlacementCache {
 
     /// Returns the placement of a namespace: whose it is.
     pub(crate) fn place(&self, namespace: &str) -> Placement {
-        if let Some(placement) = self.placements().get(namespace).cloned() {
+        if let Some(placement) = self.lock_placements().get(namespace).cloned() {
             return placement.as_ref().clone();
         }
         let facts = self.read();
@@ -40,7 +40,7 @@ impl PlacementCache {
         // No event reports the deletion of an unknown namespace, so its placement is not cached.
         if facts.find_namespace(namespace).is_some() {
             let kept = Arc::new(placement.clone());
-            self.placements().insert(namespace.to_owned(), kept);
+            self.lock_placements().insert(namespace.to_owned(), kept);
         }
         placement
     }
@@ -102,7 +102,7 @@ impl PlacementCache {
     fn change(&self, change: impl FnOnce(&mut FactIndex) -> AffectedObjects) -> AffectedObjects {
         let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         let concerned = change(&mut facts);
-        let mut placements = self.placements();
+        let mut placements = self.lock_placements();
         for namespace in &concerned.namespaces {
             placements.remove(namespace);
         }
@@ -113,7 +113,7 @@ impl PlacementCache {
         self.facts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn placements(&self) -> MutexGuard<'_, HashMap<String, Arc<Placement>>> {
+    fn lock_placements(&self) -> MutexGuard<'_, HashMap<String, Arc<Placement>>> {
         self.placements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -43,15 +43,15 @@ const ASKED_AGAIN: Duration = Duration::from_secs(2);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
 /// Maintains the policies until the future is dropped.
-pub(crate) async fn keep(hub: Arc<Hub>) {
-    let mut said = EventHistory::default();
+pub(crate) async fn maintain_policies(hub: Arc<Hub>) {
+    let mut event_history = EventHistory::default();
     let (mut refusals, mut complaint) = (Refusals::default(), String::new());
     let mut meeting = Meeting::default();
     loop {
         let began = Instant::now();
         let (looks, refused, met) = (Arc::clone(&hub), refusals.list(), meeting.met.clone());
         // The check goes through all Tenants and namespaces, which takes long on large clusters.
-        let planned = tokio::task::spawn_blocking(move || plan(&observe(&looks, refused, met))).await;
+        let planned = tokio::task::spawn_blocking(move || plan(&observe_policies(&looks, refused, met))).await;
         let took = began.elapsed();
         let Plan {
             writes,
@@ -67,7 +67,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             }
         });
         let writes = refusals.pass(writes, Instant::now());
-        let failure = carry_out(&hub, writes, &mut said, &mut refusals)
+        let failure = carry_out(&hub, writes, &mut event_history, &mut refusals)
             .await
             .unwrap_or_default();
         if failure != complaint {
@@ -103,7 +103,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
 }
 
 /// Follows the cluster's Enforcement, in an instance that does not maintain the policies, to know whether they are in force.
-pub(crate) async fn follow(hub: Arc<Hub>) {
+pub(crate) async fn follow_enforcement(hub: Arc<Hub>) {
     loop {
         let are_in_force = read_policies_in_force(&hub.context.controller)
             .await
@@ -133,17 +133,17 @@ struct Meeting {
 
 impl Meeting {
     /// Reports the state of the policies after a change, and also at intervals, because another writer may have overwritten the report.
-    async fn report(&mut self, hub: &Hub, standing: &PartState) {
-        let is_said =
-            |(said, when): &(PartState, Instant)| said == standing && when.elapsed() < hub.context.policy_interval;
-        if self.reported.as_ref().is_some_and(is_said) {
+    async fn report(&mut self, hub: &Hub, state: &PartState) {
+        let is_reported =
+            |(reported, when): &(PartState, Instant)| reported == state && when.elapsed() < hub.context.policy_interval;
+        if self.reported.as_ref().is_some_and(is_reported) {
             return;
         }
         let (controller, settings) = (&hub.context.controller, &hub.context.settings);
-        let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Policies, standing), settings).await;
+        let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Policies, state), settings).await;
         let complaint = match written {
             Ok(()) => {
-                self.reported = Some((standing.clone(), Instant::now()));
+                self.reported = Some((state.clone(), Instant::now()));
                 String::new()
             }
             Err(error) => error.to_string(),
@@ -212,7 +212,7 @@ impl Refusals {
 
 /// Checks whether the facts on a namespace may depend on a changed object. These objects are: an object that names an unknown account, a Surface, and
 /// a Kustomization that refuses hand edits or did so before.
-pub(crate) fn concerns(hub: &Hub, changed: &Key) -> bool {
+pub(crate) fn affects_facts(hub: &Hub, changed: &Key) -> bool {
     if is_account_unknown(hub, changed) {
         return true;
     }
@@ -245,7 +245,7 @@ fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Opt
         metadata
             .annotations
             .as_ref()
-            .is_some_and(|said| said.contains_key(HAND_EDITS))
+            .is_some_and(|annotations| annotations.contains_key(HAND_EDITS))
     };
     if !says(metadata) && !surface.as_ref().is_some_and(|surface| says(&surface.metadata)) {
         return None;
@@ -277,7 +277,7 @@ fn collect_refusing(hub: &Hub, facts: &FactIndex) -> HandEditDenials {
 /// its account may no longer be needed.
 fn is_account_unknown(hub: &Hub, changed: &Key) -> bool {
     if changed.kind == AccessProvider::KIND {
-        let accounts = hub.access().and_then(|board| board.find_accounts(&changed.name));
+        let accounts = hub.access().and_then(|lookup| lookup.find_accounts(&changed.name));
         let is_unknown = |account: &String| !hub.is_mintable(&changed.namespace, account);
         return accounts.is_none_or(|accounts| accounts.iter().any(is_unknown));
     }
@@ -326,7 +326,7 @@ fn collect_mintable(hub: &Hub, facts: &FactIndex) -> MintableAccounts {
     for surface in hub.caches.of::<Surface>().in_namespace(platform) {
         mintable.add(facts, platform, surface.spec.service_account_name.as_deref());
     }
-    for account in hub.access().iter().flat_map(|board| board.list_accounts()) {
+    for account in hub.access().iter().flat_map(|lookup| lookup.list_accounts()) {
         mintable.add(facts, platform, Some(&account));
     }
     mintable
@@ -346,7 +346,7 @@ fn collect_nobodys(hub: &Hub) -> FactIndex {
     facts
 }
 
-fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapshot {
+fn observe_policies(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapshot {
     let has_policies = hub.context.settings.has_policies;
     // Without policies, no reader uses the facts on tenants' namespaces, so tenants are skipped.
     let facts = if has_policies {
@@ -402,7 +402,12 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapsho
 }
 
 /// Executes the writes, and returns the first failure. Objects that were changed or deleted meanwhile are checked again after the watch reports it.
-async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory, refusals: &mut Refusals) -> Option<String> {
+async fn carry_out(
+    hub: &Hub,
+    writes: Vec<Write>,
+    event_history: &mut EventHistory,
+    refusals: &mut Refusals,
+) -> Option<String> {
     let controller = &hub.context.controller;
     let mut written = futures::stream::iter(writes)
         .map(|write| async move {
@@ -416,7 +421,7 @@ async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory, refus
         match done {
             Ok(()) => {
                 refusals.forget(&target);
-                write_event(controller, said, &write).await;
+                write_event(controller, event_history, &write).await;
             }
             Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => refusals.forget(&target),
             Err(error) if error.absent() => refusals.forget(&target),
@@ -467,7 +472,7 @@ async fn carry_out_one(controller: &Client, write: &Write) -> Result<(), Cluster
 }
 
 /// Reports a restored object in the log and as an event.
-async fn write_event(controller: &Client, said: &mut EventHistory, write: &Write) {
+async fn write_event(controller: &Client, event_history: &mut EventHistory, write: &Write) {
     let Some((object, event)) = write.find_event() else {
         return;
     };
@@ -477,7 +482,9 @@ async fn write_event(controller: &Client, said: &mut EventHistory, write: &Write
         fields.entry("apiVersion").or_insert_with(|| json!(POLICY.0));
     }
     let recorder = EventRecorder::new(controller.clone(), TENURE_CONTROLLER);
-    recorder.record(said, &object, &describe_event(event, None)).await;
+    recorder
+        .record(event_history, &object, &describe_event(event, None))
+        .await;
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 /// The time limit for running rounds to finish. Their requests to an API server time out earlier.
 const LEAVING: Duration = Duration::from_secs(60);
 
-/// The tasks of one estate: a Tenant, or a namespace without a tenant.
+/// The tasks of one shard unit: a Tenant, or a namespace without a tenant.
 #[derive(Clone, Debug)]
-struct EstateTasks {
+struct UnitTasks {
     tasks: TaskTracker,
     /// Cancelled to let running work finish.
     end: CancellationToken,
@@ -31,8 +31,8 @@ struct EstateTasks {
 #[derive(Debug)]
 pub(crate) struct TaskTable {
     /// For a single instance: the tasks of everything.
-    all: Option<EstateTasks>,
-    begun: Mutex<HashMap<ShardUnit, EstateTasks>>,
+    all: Option<UnitTasks>,
+    begun: Mutex<HashMap<ShardUnit, UnitTasks>>,
     everything: TaskTracker,
     end: CancellationToken,
 }
@@ -41,7 +41,7 @@ impl TaskTable {
     /// Creates the table. All work ends with `end`, and its tasks are among `everything`.
     pub(crate) fn new(is_only: bool, everything: &TaskTracker, end: &CancellationToken) -> Self {
         Self {
-            all: is_only.then(|| EstateTasks {
+            all: is_only.then(|| UnitTasks {
                 tasks: everything.clone(),
                 end: end.clone(),
                 abort: CancellationToken::new(),
@@ -52,7 +52,7 @@ impl TaskTable {
         }
     }
 
-    fn begun(&self) -> MutexGuard<'_, HashMap<ShardUnit, EstateTasks>> {
+    fn lock_begun(&self) -> MutexGuard<'_, HashMap<ShardUnit, UnitTasks>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,10 +63,13 @@ impl TaskTable {
 
     /// Checks whether this instance works on a namespace.
     pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
-        self.is_all() || self.begun().contains_key(&ShardUnit::Namespace(namespace.to_owned()))
+        self.is_all()
+            || self
+                .lock_begun()
+                .contains_key(&ShardUnit::Namespace(namespace.to_owned()))
     }
 
-    /// Starts a task for an object, if this instance works on it. The estate can't be released while `make` runs.
+    /// Starts a task for an object, if this instance works on it. The shard unit can't be released while `make` runs.
     pub(crate) fn spawn<F>(&self, key: &Key, make: impl FnOnce(CancellationToken) -> Option<F>)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -77,45 +80,45 @@ impl TaskTable {
             }
             return;
         }
-        let begun = self.begun();
-        let Some(estate) = begun.get(&find_estate(key)) else {
+        let begun = self.lock_begun();
+        let Some(unit) = begun.get(&find_shard_unit(key)) else {
             return;
         };
-        if let Some(task) = make(estate.end.clone()) {
-            let abort = estate.abort.clone();
+        if let Some(task) = make(unit.end.clone()) {
+            let abort = unit.abort.clone();
             let task = async move {
                 abort.run_until_cancelled(task).await;
             };
-            self.everything.spawn(estate.tasks.track_future(task));
+            self.everything.spawn(unit.tasks.track_future(task));
         }
     }
 
-    /// Begins to work on an estate.
-    pub(crate) fn begin(&self, estate: &ShardUnit) {
-        self.begun().entry(estate.clone()).or_insert_with(|| EstateTasks {
+    /// Begins to work on a shard unit.
+    pub(crate) fn begin(&self, unit: &ShardUnit) {
+        self.lock_begun().entry(unit.clone()).or_insert_with(|| UnitTasks {
             tasks: TaskTracker::new(),
             end: self.end.child_token(),
             abort: CancellationToken::new(),
         });
     }
 
-    /// Ends the running work of an estate, and waits for it: rounds finish, or are cut off after the time limit.
-    pub(crate) async fn leave(&self, estate: &ShardUnit) {
-        let Some(left) = self.begun().remove(estate) else {
+    /// Ends the running work of a shard unit, and waits for it: rounds finish, or are cut off after the time limit.
+    pub(crate) async fn leave(&self, unit: &ShardUnit) {
+        let Some(left) = self.lock_begun().remove(unit) else {
             return;
         };
         left.tasks.close();
         left.end.cancel();
         if tokio::time::timeout(LEAVING, left.tasks.wait()).await.is_err() {
-            tracing::warn!(%estate, "an attempt doesn't end, and is aborted: another instance reconciles the object now");
+            tracing::warn!(estate = %unit, "an attempt doesn't end, and is aborted: another instance reconciles the object now");
             left.abort.cancel();
             left.tasks.wait().await;
         }
     }
 }
 
-/// Returns the estate of an object.
-fn find_estate(key: &Key) -> ShardUnit {
+/// Returns the shard unit of an object.
+fn find_shard_unit(key: &Key) -> ShardUnit {
     if key.kind == Tenant::KIND {
         ShardUnit::Tenant(key.name.clone())
     } else if key.namespace.is_empty() {

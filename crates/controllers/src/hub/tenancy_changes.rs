@@ -33,7 +33,7 @@ impl Hub {
     }
 
     /// Returns the facts about Tenants and namespaces that decide one Tenant.
-    pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<TenancyFacts> {
+    pub(crate) fn extract_tenancy(&self, tenant: &Tenant) -> Arc<TenancyFacts> {
         Arc::new(self.placements.extract(&TenantFacts::from(tenant)))
     }
 
@@ -68,7 +68,7 @@ impl Hub {
     }
 
     /// Wakes everything that depends on the tenant of a namespace, once after all objects are known.
-    pub(crate) fn tell_all(&self) {
+    pub(crate) fn announce_all(&self) {
         self.tenancy_changed.notify_one();
         self.policy_news.notify_one();
         self.context.mailboxes.wake_all();
@@ -102,10 +102,10 @@ impl Hub {
         let (changed, policy_news) = (Arc::clone(&self.tenancy_changed), Arc::clone(&self.policy_news));
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
-            let told = news.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let affected = news.lock().unwrap_or_else(PoisonError::into_inner).take();
             let AffectedObjects {
                 tenants, namespaces, ..
-            } = told.unwrap_or_default();
+            } = affected.unwrap_or_default();
             changed.notify_one();
             policy_news.notify_one();
             context.mailboxes.wake_where(|key| match key.find_namespace() {

@@ -33,7 +33,7 @@ impl Scene {
 
 /// Returns whether the mailbox was woken since the previous call.
 fn is_woken(mailbox: &Mailbox) -> bool {
-    mailbox.notified().now_or_never().is_some()
+    mailbox.wait_for_notification().now_or_never().is_some()
 }
 
 #[tokio::test]
@@ -41,20 +41,20 @@ async fn what_a_tenant_does_to_its_namespaces_wakes_its_own() {
     let scene = Scene::set();
     // Notifications of the setup may still arrive.
     let everything = scene.of("shared");
-    everything.notified().await;
+    everything.wait_for_notification().await;
     let (green, mauve) = (scene.of("green"), scene.of("mauve"));
     let tenants = ["green", "mauve"].map(|name| scene.mailbox(&Key::new(Tenant::KIND, "", name)));
     let rights = scene.mailbox(&Key::of_rights("green"));
 
     assert!(scene.0.show_namespace("more", Some("green"), "5"));
-    green.notified().await;
+    green.wait_for_notification().await;
     // Locking the table proves that all notifications for this change were sent.
     scene.mailbox(&Key::of_rights("new"));
     assert!(is_woken(&tenants[0]) && is_woken(&rights));
     assert!(!is_woken(&mauve) && !is_woken(&tenants[1]));
     // Objects without a tenant may write there, and are notified later.
     assert!(!is_woken(&everything));
-    everything.notified().await;
+    everything.wait_for_notification().await;
     assert!(!is_woken(&mauve) && !is_woken(&tenants[1]));
 
     // An update that does not change the owner wakes nobody.
@@ -64,10 +64,10 @@ async fn what_a_tenant_does_to_its_namespaces_wakes_its_own() {
     );
     // A namespace that moves between tenants wakes both.
     scene.0.show_tenant("mauve", &["mauve", "more"], "8");
-    mauve.notified().await;
+    mauve.wait_for_notification().await;
     assert!(scene.0.show_namespace("more", Some("mauve"), "7"));
-    mauve.notified().await;
-    green.notified().await;
+    mauve.wait_for_notification().await;
+    green.wait_for_notification().await;
     assert!(
         matches!(scene.0.hub.find_placement("green"), Placement::Tenant(placement) if placement.namespaces.len() == 1)
     );

@@ -10,40 +10,40 @@ use tenure_planner::list_limits::TENANT_RECIPES;
 /// The reports, by the generator's name.
 #[derive(Debug, Default)]
 pub(crate) struct GeneratorReports {
-    told: Mutex<HashMap<String, Arc<StoredRecipes>>>,
+    reports: Mutex<HashMap<String, Arc<StoredRecipes>>>,
 }
 
 impl GeneratorReports {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<StoredRecipes>>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the bytes left for a generator's report, if the tenant's other namespaces use `elsewhere` bytes.
     pub(crate) fn find_room(&self, generator: &str, elsewhere: usize) -> usize {
         let all = self.lock();
         let others = all.iter().filter(|(name, _)| *name != generator);
-        let others: usize = others.map(|(_, told)| told.bytes).sum();
+        let others: usize = others.map(|(_, recipes)| recipes.bytes).sum();
         TENANT_RECIPES.saturating_sub(others).saturating_sub(elsewhere)
     }
 
     /// Returns the bytes of all reports.
     pub(crate) fn count_bytes(&self) -> usize {
-        self.lock().values().map(|told| told.bytes).sum()
+        self.lock().values().map(|recipes| recipes.bytes).sum()
     }
 
     /// Stores a generator's report. If it changed, returns the names of the previous and the current artifacts.
-    pub(crate) fn store(&self, generator: &str, told: Arc<StoredRecipes>) -> Vec<String> {
+    pub(crate) fn store(&self, generator: &str, recipes: Arc<StoredRecipes>) -> Vec<String> {
         let mut all = self.lock();
         let before = all.get(generator);
-        if before.is_some_and(|before| *before == told) {
+        if before.is_some_and(|before| *before == recipes) {
             return Vec::new();
         }
         let before = before.map(|before| before.recipes.keys().cloned().collect::<Vec<_>>());
         let mut names = before.unwrap_or_default();
-        names.extend(told.recipes.keys().cloned());
+        names.extend(recipes.recipes.keys().cloned());
         names.sort_unstable();
         names.dedup();
-        all.insert(generator.to_owned(), told);
+        all.insert(generator.to_owned(), recipes);
         names
     }
 
@@ -55,7 +55,7 @@ impl GeneratorReports {
     /// Returns the generators that make an artifact of this name.
     pub(crate) fn list_makers(&self, artifact: &str) -> Vec<String> {
         let all = self.lock();
-        let makers = all.iter().filter(|(_, told)| told.recipes.contains_key(artifact));
+        let makers = all.iter().filter(|(_, recipes)| recipes.recipes.contains_key(artifact));
         makers.map(|(generator, _)| generator.clone()).collect()
     }
 

@@ -101,11 +101,11 @@ mod tests {
         let mut config = Config::new(connection, folder.path().join("artifacts"));
         config.lane_width = 2;
         let lanes = LaneTable::new(Arc::new(ControllerContext::new(config).unwrap()));
-        let nobody = Placement::Unclaimed {
+        let unclaimed = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
             is_protected: false,
         };
-        let named = |name: &str| lanes.of(&nobody, name);
+        let named = |name: &str| lanes.of(&unclaimed, name);
         let held = named("held");
         // One lane has all bytes, until another exists.
         let memory = lanes.context.object_memory.clone();

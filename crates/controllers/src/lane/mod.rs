@@ -151,7 +151,7 @@ impl Lane {
         }
     }
 
-    fn shards(&self) -> MutexGuard<'_, HashMap<String, Weak<Shard>>> {
+    fn lock_shards(&self) -> MutexGuard<'_, HashMap<String, Weak<Shard>>> {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,19 +180,19 @@ impl Lane {
 
     /// Returns the shard of a namespace.
     pub(crate) fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
-        self.shards().get(namespace)?.upgrade()
+        self.lock_shards().get(namespace)?.upgrade()
     }
 
     /// Returns the shards of all namespaces, ordered by name.
     pub(crate) fn list_shards(&self) -> Vec<Arc<Shard>> {
-        let mut shards: Vec<Arc<Shard>> = self.shards().values().filter_map(Weak::upgrade).collect();
+        let mut shards: Vec<Arc<Shard>> = self.lock_shards().values().filter_map(Weak::upgrade).collect();
         shards.sort_by(|one, other| one.namespace.cmp(&other.namespace));
         shards
     }
 
     /// Returns the shard of a namespace, and creates it if it is missing.
     pub(crate) fn open_shard(&self, namespace: &str, new: impl FnOnce() -> Shard) -> Arc<Shard> {
-        let mut shards = self.shards();
+        let mut shards = self.lock_shards();
         if let Some(shard) = shards.get(namespace).and_then(Weak::upgrade) {
             return shard;
         }
@@ -203,20 +203,21 @@ impl Lane {
 
     /// Stores a shard in place of the previous shard of its namespace.
     pub(crate) fn hold_shard(&self, shard: &Arc<Shard>) {
-        self.shards().insert(shard.namespace.clone(), Arc::downgrade(shard));
+        self.lock_shards()
+            .insert(shard.namespace.clone(), Arc::downgrade(shard));
     }
 
     /// Moves the shard of a namespace from another lane to this lane.
     pub(crate) fn take_shard(&self, namespace: &str, from: &Self) {
-        let moved = from.shards().remove(namespace);
+        let moved = from.lock_shards().remove(namespace);
         if let Some(shard) = moved {
-            self.shards().insert(namespace.to_owned(), shard);
+            self.lock_shards().insert(namespace.to_owned(), shard);
         }
     }
 
     /// Removes the entry of a namespace whose shard no longer exists. Returns whether an entry was removed.
     pub(crate) fn drop_shard(&self, namespace: &str) -> bool {
-        let mut shards = self.shards();
+        let mut shards = self.lock_shards();
         let is_gone = |shard: &Weak<Shard>| shard.strong_count() == 0;
         if !shards.get(namespace).is_none_or(is_gone) {
             return false;
@@ -227,7 +228,7 @@ impl Lane {
 
     /// Checks whether the lane is unused: no other reference to it, no shard, no running work, no waiting event.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
-        let holds_none = self.shards().values().all(|shard| shard.strong_count() == 0);
+        let holds_none = self.lock_shards().values().all(|shard| shard.strong_count() == 0);
         Arc::strong_count(self) == 1 && holds_none && self.limits.are_idle() && self.notification_queue.is_idle()
     }
 }
@@ -313,7 +314,7 @@ impl Shard {
     }
 
     /// Wakes all objects that listen to an object of this namespace, in any namespace.
-    pub(crate) fn tell_listeners(&self, key: &Key) {
+    pub(crate) fn notify_listeners(&self, key: &Key) {
         for listener in self.context.change_subscriptions.list(key) {
             self.context.mailboxes.wake(&listener);
         }
@@ -321,21 +322,21 @@ impl Shard {
 
     /// Records the objects that a Kustomization gains and drops with a revision, and notifies the waiting Kustomizations. A gained object counts only
     /// if another Kustomization beside it has the object.
-    pub(crate) fn tell_turnover(&self, key: &Key, turnover: &ObjectTurnover) {
-        let told = ObjectTurnover {
+    pub(crate) fn report_turnover(&self, key: &Key, turnover: &ObjectTurnover) {
+        let report = ObjectTurnover {
             revision: turnover.revision.clone(),
             generation: turnover.generation,
             gains: self.inventory_index.named_by_others(key, &turnover.gains),
             drops: turnover.drops.clone(),
         };
-        self.hub_api.note_turnover(key, &told);
-        self.take_turnover(key, told);
+        self.hub_api.note_turnover(key, &report);
+        self.take_turnover(key, report);
     }
 
     /// Records gained and dropped objects exactly as they were reported.
-    pub(crate) fn take_turnover(&self, key: &Key, told: ObjectTurnover) {
-        if self.turnover_reports.store(key, told) {
-            self.tell_listeners(key);
+    pub(crate) fn take_turnover(&self, key: &Key, report: ObjectTurnover) {
+        if self.turnover_reports.store(key, report) {
+            self.notify_listeners(key);
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) async fn read_secret(
     account: Option<&ServiceAccount>,
 ) -> Result<SecretData, FetchFailure> {
     let secret = read_object(lane, ("Secret", namespace, name), account).await?;
-    data(&secret).ok_or_else(|| fail(format!("Secret {namespace}/{name} holds data that is not base64")))
+    decode_data(&secret).ok_or_else(|| make_failure(format!("Secret {namespace}/{name} holds data that is not base64")))
 }
 
 /// Reads the Secret of a Receiver as an account. The error says whether the Secret certainly can't be read.
@@ -35,7 +35,7 @@ pub(crate) async fn find_secret(
     let secret = find_object(lane, ("Secret", namespace, name), account)
         .await
         .map_err(fail)?;
-    data(&secret).ok_or_else(|| fail((format!("Secret {namespace}/{name} holds data that is not base64"), true)))
+    decode_data(&secret).ok_or_else(|| fail((format!("Secret {namespace}/{name} holds data that is not base64"), true)))
 }
 
 /// Reads the `imagePullSecrets` of a ServiceAccount.
@@ -56,7 +56,7 @@ pub(crate) async fn read_pull_secrets(
         .collect();
     if names.len() > PULL_SECRETS {
         let message = format!("ServiceAccount {namespace}/{name} names more than {PULL_SECRETS} imagePullSecrets");
-        return Err(fail(message));
+        return Err(make_failure(message));
     }
     let mut secrets = Vec::with_capacity(names.len());
     for secret in names {
@@ -71,7 +71,7 @@ async fn read_object(
     account: Option<&ServiceAccount>,
 ) -> Result<Value, FetchFailure> {
     let found = find_object(lane, object, account).await;
-    found.map_err(|(message, _)| fail(message))
+    found.map_err(|(message, _)| make_failure(message))
 }
 
 /// Reads an object. The error has the message, and whether it is an answer of the API server: without an answer, the state is unknown.
@@ -93,7 +93,7 @@ async fn find_object(
     client.get(&resource, namespace, name).await.map_err(refused)
 }
 
-fn fail(message: String) -> FetchFailure {
+fn make_failure(message: String) -> FetchFailure {
     FetchFailure {
         reason: FetchReason::AuthenticationFailed,
         message,
@@ -102,7 +102,7 @@ fn fail(message: String) -> FetchFailure {
     }
 }
 
-fn data(secret: &Value) -> Option<SecretData> {
+fn decode_data(secret: &Value) -> Option<SecretData> {
     let data = ObjectView::of(secret).find_map("/data");
     data.into_iter()
         .flatten()

@@ -11,21 +11,21 @@ use crate::cluster_view::key::Key;
 /// The reports.
 #[derive(Debug, Default)]
 pub(crate) struct TurnoverReports {
-    told: Mutex<HashMap<Key, Arc<ObjectTurnover>>>,
+    reports: Mutex<HashMap<Key, Arc<ObjectTurnover>>>,
 }
 
 impl TurnoverReports {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<ObjectTurnover>>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a Kustomization's report. Returns whether it changed.
     pub(crate) fn store(&self, key: &Key, turnover: ObjectTurnover) -> bool {
-        let mut told = self.lock();
-        if told.get(key).is_some_and(|before| **before == turnover) {
+        let mut reports = self.lock();
+        if reports.get(key).is_some_and(|before| **before == turnover) {
             return false;
         }
-        told.insert(key.clone(), Arc::new(turnover));
+        reports.insert(key.clone(), Arc::new(turnover));
         true
     }
 

@@ -17,7 +17,7 @@ use crate::lane_kinds::source::find_source_kind;
 pub(crate) struct ServedSource {
     pub(crate) source: SourceKey,
     is_deleted: bool,
-    told: Option<Artifact>,
+    artifact: Option<Artifact>,
 }
 
 impl ServedSource {
@@ -27,11 +27,11 @@ impl ServedSource {
         let object = shard.write_object(&Key::new(kind, &address.namespace, &address.name))?;
         let view = ObjectView::of(&object);
         let uid = view.read_text("/metadata/uid");
-        let told = object.pointer("/status/artifact").cloned();
+        let artifact = object.pointer("/status/artifact").cloned();
         Some(Self {
             source: SourceKey::new(address.kind, &address.namespace, &address.name, uid).ok()?,
             is_deleted: view.has("/metadata/deletionTimestamp"),
-            told: told.and_then(|told| serde_json::from_value(told).ok()),
+            artifact: artifact.and_then(|artifact| serde_json::from_value(artifact).ok()),
         })
     }
 
@@ -43,6 +43,6 @@ impl ServedSource {
     ) -> Option<Option<Timestamp>> {
         let is_last = |stored: &&StoredArtifact| stored.facts.digest == address.digest;
         let last = stored.filter(is_last);
-        is_served(address, self.is_deleted, self.told.as_ref(), stored).then(|| last?.stored_at)
+        is_served(address, self.is_deleted, self.artifact.as_ref(), stored).then(|| last?.stored_at)
     }
 }

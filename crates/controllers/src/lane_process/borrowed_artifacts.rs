@@ -45,7 +45,7 @@ impl ArtifactBorrower {
         }
     }
 
-    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Place>> {
+    fn lock_places(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Place>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,11 +57,11 @@ impl ArtifactBorrower {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
         };
-        let loan = match self.line.ask(Question::Loan(reference.clone())).await {
-            Some(Answer::Loan(loan)) => *loan,
+        let answer = match self.line.ask(Question::Loan(reference.clone())).await {
+            Some(Answer::Loan(answer)) => *answer,
             _ => return BorrowedObject::Unknown("the controllers gave no answer about it".to_owned()),
         };
-        match loan {
+        match answer {
             ReferenceAnswer::Nothing => BorrowedObject::Nothing,
             ReferenceAnswer::Own => BorrowedObject::Unknown("its namespace has just come to this tenant".to_owned()),
             ReferenceAnswer::Unknown(why) => BorrowedObject::Unknown(why),
@@ -99,7 +99,7 @@ impl ArtifactBorrower {
         reference: &Reference,
         lane: &str,
     ) -> Result<(), String> {
-        let place = Arc::clone(self.places().entry(key.clone()).or_default());
+        let place = Arc::clone(self.lock_places().entry(key.clone()).or_default());
         // Concurrent callers for the same source wait for the first.
         let mut kept = place.lock().await;
         if let Some(before) = kept.take_if(|before| *before != *source) {
@@ -121,7 +121,7 @@ impl ArtifactBorrower {
 
     /// Removes artifacts that no object here names any more. An artifact whose source now belongs to the lane stays: it is no longer borrowed.
     pub(super) fn sweep(&self, shards: &[Arc<Shard>]) {
-        if self.places().is_empty() {
+        if self.lock_places().is_empty() {
             return;
         }
         let own: BTreeSet<&str> = shards.iter().map(|shard| shard.namespace.as_str()).collect();
@@ -140,7 +140,7 @@ impl ArtifactBorrower {
             }
         }
         let mut gone = Vec::new();
-        self.places().retain(|key, place| {
+        self.lock_places().retain(|key, place| {
             let is_own = own.contains(key.namespace.as_str());
             let is_named = named.contains(&(key.kind.name.to_owned(), key.namespace.clone(), key.name.clone()));
             // An artifact in transfer is checked the next time.

@@ -33,7 +33,7 @@ fn describe_demand(demand: BudgetDemand) -> Demand {
 /// The shares of one lane.
 #[derive(Debug)]
 pub(super) struct CapacityShares {
-    told: BTreeMap<SharedCapacity, mpsc::UnboundedSender<CapacityEvent>>,
+    senders: BTreeMap<SharedCapacity, mpsc::UnboundedSender<CapacityEvent>>,
     /// Whether there is a share for artifacts from an earlier run on the disk.
     settled: watch::Receiver<bool>,
 }
@@ -43,11 +43,11 @@ impl CapacityShares {
     /// called before anything is held.
     pub(super) fn begin(context: &Arc<ControllerContext>, line: &Arc<HubChannel>, has_many: bool) -> Self {
         let (settle, settled) = watch::channel(false);
-        let mut told = BTreeMap::new();
+        let mut senders = BTreeMap::new();
         for room in SharedCapacity::ALL {
             room.follow_share(context.room(room), has_many);
-            let (tell, facts) = mpsc::unbounded_channel();
-            told.insert(room, tell);
+            let (sender, facts) = mpsc::unbounded_channel();
+            senders.insert(room, sender);
             let (context, line, settle) = (Arc::clone(context), Arc::clone(line), settle.clone());
             tokio::spawn(async move {
                 let mut keeper = Keeper {
@@ -65,14 +65,14 @@ impl CapacityShares {
                 keeper.keep().await;
             });
         }
-        Self { told, settled }
+        Self { senders, settled }
     }
 
     /// Passes on a message of the hub about a capacity.
     pub(super) fn pass_on(&self, room: SharedCapacity, fact: CapacityEvent) {
-        if let Some(tell) = self.told.get(&room) {
+        if let Some(sender) = self.senders.get(&room) {
             // Without a line there is no hub, and this process is about to end.
-            let _gone = tell.send(fact);
+            let _gone = sender.send(fact);
         }
     }
 

@@ -47,7 +47,7 @@ impl HubChannel {
     }
 
     /// Sends a message that may be dropped if the line is full. Returns whether it was sent.
-    pub(super) fn try_tell(&self, frame: FromLane) -> bool {
+    pub(super) fn try_send(&self, frame: FromLane) -> bool {
         self.out.try_send(frame).is_ok()
     }
 

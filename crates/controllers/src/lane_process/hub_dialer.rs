@@ -71,7 +71,7 @@ impl HubDialer {
 
     /// Asks for something that is opened.
     async fn open(&self, target: DialTarget) -> Opened {
-        let missing = || refuse(&io::Error::other("no socket came with the answer"));
+        let missing = || make_refusal(&io::Error::other("no socket came with the answer"));
         self.ask(target).await?.ok_or_else(missing)
     }
 
@@ -90,18 +90,18 @@ impl HubDialer {
             self.line
                 .send(&DialRequest { number, target })
                 .await
-                .map_err(|error| refuse(&error))?;
-            let gone = |_| refuse(&io::ErrorKind::BrokenPipe.into());
+                .map_err(|error| make_refusal(&error))?;
+            let gone = |_| make_refusal(&io::ErrorKind::BrokenPipe.into());
             receive.await.map_err(gone)?
         };
-        let late = |_| Err(refuse(&io::ErrorKind::TimedOut.into()));
+        let late = |_| Err(make_refusal(&io::ErrorKind::TimedOut.into()));
         tokio::time::timeout(ANSWER, answered).await.unwrap_or_else(late)
     }
 
     /// Opens a connection to the API server.
     pub(super) async fn connect_to_server(&self) -> io::Result<TcpStream> {
         let socket = self.open(DialTarget::Server).await.map_err(io::Error::other)?;
-        adopt(socket)
+        adopt_socket(socket)
     }
 
     /// Opens an artifact that another lane has fetched, for a reference from a namespace here.
@@ -124,7 +124,7 @@ impl Connect for HubDialer {
             behind: behind.cloned(),
             patience,
         };
-        async move { adopt(self.open(target).await?).map_err(|error| refuse(&error)) }.boxed()
+        async move { adopt_socket(self.open(target).await?).map_err(|error| make_refusal(&error)) }.boxed()
     }
 
     fn check<'a>(
@@ -151,13 +151,13 @@ impl Drop for Entry<'_> {
     }
 }
 
-fn adopt(socket: OwnedFd) -> io::Result<TcpStream> {
+fn adopt_socket(socket: OwnedFd) -> io::Result<TcpStream> {
     let socket = std::net::TcpStream::from(socket);
     socket.set_nonblocking(true)?;
     TcpStream::from_std(socket)
 }
 
-fn refuse(error: &io::Error) -> ConnectRefusal {
+fn make_refusal(error: &io::Error) -> ConnectRefusal {
     ConnectRefusal {
         failure: ConnectFailure::Unreachable,
         message: format!("the controllers open no connection: {error}"),

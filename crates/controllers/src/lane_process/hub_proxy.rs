@@ -42,9 +42,9 @@ pub(super) struct HubProxy {
     facts: RwLock<BTreeMap<String, NamespaceFacts>>,
     homes: Mutex<HashMap<String, NamespaceHome>>,
     /// The objects to which each object listens, as the hub was last notified.
-    heard: Mutex<HashMap<Key, Vec<ObjectName>>>,
+    listened: Mutex<HashMap<Key, Vec<ObjectName>>>,
     /// The paths of Receivers, as the hub was last notified.
-    doors: Mutex<HashMap<Key, HookPath>>,
+    receiver_paths: Mutex<HashMap<Key, HookPath>>,
     /// Artifacts borrowed from other lanes.
     pub(super) borrower: ArtifactBorrower,
     line: Arc<HubChannel>,
@@ -80,19 +80,19 @@ impl HubProxy {
             kinds: kinds.into(),
             facts: RwLock::default(),
             homes: Mutex::default(),
-            heard: Mutex::default(),
-            doors: Mutex::default(),
+            listened: Mutex::default(),
+            receiver_paths: Mutex::default(),
             line: Arc::clone(line),
             end,
         })
     }
 
-    fn homes(&self) -> MutexGuard<'_, HashMap<String, NamespaceHome>> {
+    fn lock_homes(&self) -> MutexGuard<'_, HashMap<String, NamespaceHome>> {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self) -> MutexGuard<'_, HashMap<Key, Vec<ObjectName>>> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_listened(&self) -> MutexGuard<'_, HashMap<Key, Vec<ObjectName>>> {
+        self.listened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_facts<T>(&self, namespace: &str, read: impl FnOnce(&NamespaceFacts) -> T) -> Option<T> {
@@ -109,12 +109,12 @@ impl HubProxy {
 
     /// Returns the shards of all namespaces.
     pub(super) fn list_shards(&self) -> Vec<Arc<Shard>> {
-        self.homes().values().map(|home| Arc::clone(&home.shard)).collect()
+        self.lock_homes().values().map(|home| Arc::clone(&home.shard)).collect()
     }
 
     /// Checks whether an object exists.
     pub(super) fn has(&self, kind: &str, namespace: &str, name: &str) -> bool {
-        let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+        let home = self.lock_homes().get(namespace).map(|home| Arc::clone(&home.shard));
         let entry = self.kinds.iter().find(|entry| entry.kind.name == kind);
         home.zip(entry)
             .is_some_and(|(shard, entry)| (entry.exists)(&shard, namespace, name))
@@ -136,14 +136,16 @@ impl HubProxy {
                 abort: CancellationToken::new(),
             }
         };
-        self.homes().entry(name.to_owned()).or_insert_with(new);
+        self.lock_homes().entry(name.to_owned()).or_insert_with(new);
         // Every namespace of a tenant depends on the list of the tenant's namespaces.
         self.context.mailboxes.wake_all();
     }
 
     /// Releases a namespace that no longer belongs to the lane. Its running work ends before this function returns.
     pub(super) async fn leave(&self, name: &str) {
-        let Some(home) = self.homes().remove(name) else { return };
+        let Some(home) = self.lock_homes().remove(name) else {
+            return;
+        };
         home.tasks.close();
         let keys = home.shard.list_keys();
         let ended = async |patience| tokio::time::timeout(patience, home.tasks.wait()).await.is_ok();
@@ -159,16 +161,16 @@ impl HubProxy {
             self.context.change_subscriptions.listen(&key, BTreeSet::new());
         }
         // The next lane of the namespace reports its Receivers. If the namespace comes back, this process reports them again.
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        doors.retain(|receiver, _| receiver.namespace != name);
-        drop(doors);
+        let mut receiver_paths = self.receiver_paths.lock().unwrap_or_else(PoisonError::into_inner);
+        receiver_paths.retain(|receiver, _| receiver.namespace != name);
+        drop(receiver_paths);
         let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         known.remove(name);
     }
 
     /// Waits until no work is running, after the end was ordered.
     pub(super) async fn wait(&self) {
-        let homes: Vec<NamespaceHome> = self.homes().values().cloned().collect();
+        let homes: Vec<NamespaceHome> = self.lock_homes().values().cloned().collect();
         for home in homes {
             home.tasks.close();
             home.tasks.wait().await;
@@ -177,11 +179,11 @@ impl HubProxy {
 
     /// Handles a request to a Receiver, concurrently with all other messages.
     pub(super) fn take_hook(&self, number: u64, namespace: &str, name: String, delivery: Box<Delivery>) {
-        let home = self.homes().get(namespace).cloned();
+        let home = self.lock_homes().get(namespace).cloned();
         let line = Arc::clone(&self.line);
         let Some(home) = home else {
             let verdict = Verdict::Unavailable;
-            let _nobody_waits = line.try_tell(FromLane::Hooked { number, verdict });
+            let _nobody_waits = line.try_send(FromLane::Hooked { number, verdict });
             return;
         };
         let abort = home.abort.clone();
@@ -232,7 +234,7 @@ impl HubProxy {
         let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) else {
             return;
         };
-        let Some(home) = self.homes().get(namespace).cloned() else {
+        let Some(home) = self.lock_homes().get(namespace).cloned() else {
             return;
         };
         let Some(key) = take(entry, &home.shard) else { return };
@@ -259,7 +261,7 @@ impl HubApi for HubProxy {
     }
 
     fn find_other_shard(&self, namespace: &str) -> ShardLookup {
-        let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+        let home = self.lock_homes().get(namespace).map(|home| Arc::clone(&home.shard));
         home.map_or(ShardLookup::Apart, ShardLookup::Here)
     }
 
@@ -297,7 +299,7 @@ impl HubApi for HubProxy {
         cluster: Option<&'a str>,
     ) -> BoxFuture<'a, Option<OwnerAnswer>> {
         async move {
-            let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+            let home = self.lock_homes().get(namespace).map(|home| Arc::clone(&home.shard));
             if let Some(shard) = home {
                 return kustomization::answer_owner(&shard, name, objects, cluster).await;
             }
@@ -321,22 +323,22 @@ impl HubApi for HubProxy {
     }
 
     fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
-        self.homes().get(namespace).map(|home| Arc::clone(&home.shard))
+        self.lock_homes().get(namespace).map(|home| Arc::clone(&home.shard))
     }
 
     fn set_receiver_path(&self, receiver: &Key, path: Option<&HookPath>) {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        if doors.get(receiver) == path {
+        let mut receiver_paths = self.receiver_paths.lock().unwrap_or_else(PoisonError::into_inner);
+        if receiver_paths.get(receiver) == path {
             return;
         }
-        let told = self.line.try_tell(FromLane::Door {
+        let is_sent = self.line.try_send(FromLane::Door {
             namespace: receiver.namespace.clone(),
             name: receiver.name.clone(),
             path: path.cloned(),
         });
-        match (told, path) {
-            (true, Some(path)) => drop(doors.insert(receiver.clone(), path.clone())),
-            (true, None) => drop(doors.remove(receiver)),
+        match (is_sent, path) {
+            (true, Some(path)) => drop(receiver_paths.insert(receiver.clone(), path.clone())),
+            (true, None) => drop(receiver_paths.remove(receiver)),
             // If the line was full, the next round reports it again.
             (false, _) => {}
         }
@@ -345,12 +347,15 @@ impl HubApi for HubProxy {
     fn close(&self, _namespace: &str) {}
 
     fn note_subscriptions(&self, key: &Key, to: &BTreeSet<Key>) {
-        let homes = self.homes();
+        let homes = self.lock_homes();
         let elsewhere = to.iter().filter(|other| !homes.contains_key(&other.namespace));
         let name = |other: &Key| (other.kind.name.to_owned(), other.namespace.clone(), other.name.clone());
         let to: Vec<ObjectName> = elsewhere.map(name).collect();
         drop(homes);
-        let is_news = self.heard().get(key).map_or(!to.is_empty(), |before| *before != to);
+        let is_news = self
+            .lock_listened()
+            .get(key)
+            .map_or(!to.is_empty(), |before| *before != to);
         let frame = FromLane::Listens {
             kind: key.kind.name.to_owned(),
             namespace: key.namespace.clone(),
@@ -358,17 +363,17 @@ impl HubApi for HubProxy {
             to: to.clone(),
         };
         // If the line was full, the next attempt reports it again.
-        if is_news && self.line.try_tell(frame) {
+        if is_news && self.line.try_send(frame) {
             if to.is_empty() {
-                self.heard().remove(key);
+                self.lock_listened().remove(key);
             } else {
-                self.heard().insert(key.clone(), to);
+                self.lock_listened().insert(key.clone(), to);
             }
         }
     }
 
     fn note_turnover(&self, key: &Key, turnover: &ObjectTurnover) {
-        let _told_with_the_next_attempt = self.line.try_tell(FromLane::Turnover {
+        let _told_with_the_next_attempt = self.line.try_send(FromLane::Turnover {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             turnover: turnover.clone(),
@@ -381,7 +386,7 @@ impl HubApi for HubProxy {
             EventPlace::Platform => self.context.settings.platform_namespace.as_str(),
             EventPlace::Kustomization { namespace, .. } => namespace,
         };
-        if self.homes().contains_key(place) {
+        if self.lock_homes().contains_key(place) {
             return false;
         }
         let frame = FromLane::Event {
@@ -390,7 +395,7 @@ impl HubApi for HubProxy {
             name: about.name.clone(),
             event: event.clone(),
         };
-        if !self.line.try_tell(frame) {
+        if !self.line.try_send(frame) {
             tracing::warn!(object = %about, reason = event.reason, "an event could not be handed on");
         }
         true

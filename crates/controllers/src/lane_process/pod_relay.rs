@@ -178,24 +178,24 @@ impl LaneRelay {
         tracing::info!(lane = posting.lane, "the lane was started");
         let talk = Arc::new(Talk::new(Arc::clone(writer), folder, &self.folder));
         let line = (read, line, dial_line);
-        let said = self.attend(&talk, line, (posting, lease), &mut child, end).await;
+        let end_reason = self.attend(&talk, line, (posting, lease), &mut child, end).await;
         // The lane's process is dead before this function returns, in every case.
-        match said {
-            Said::Ended(status) => Some(read_status(status)),
-            Said::Misspoke(problem) => {
-                kill(&mut child).await;
+        match end_reason {
+            ServeEnd::Ended(status) => Some(read_status(status)),
+            ServeEnd::Misspoke(problem) => {
+                kill_child(&mut child).await;
                 Some(PodEnd::Misspoke(problem))
             }
-            Said::HubGone => {
-                kill(&mut child).await;
+            ServeEnd::HubGone => {
+                kill_child(&mut child).await;
                 None
             }
-            Said::Alone => {
-                kill(&mut child).await;
+            ServeEnd::Alone => {
+                kill_child(&mut child).await;
                 Some(PodEnd::Alone)
             }
-            Said::Leaving => {
-                kill(&mut child).await;
+            ServeEnd::Leaving => {
+                kill_child(&mut child).await;
                 Some(PodEnd::Left)
             }
         }
@@ -208,9 +208,9 @@ impl LaneRelay {
         (posting, lease): (PodAssignment, Lease),
         child: &mut Child,
         end: &CancellationToken,
-    ) -> Said {
+    ) -> ServeEnd {
         let (from_lane, to_lane) = line.into_split();
-        let (tell, told) = mpsc::channel(WAITING);
+        let (to_lane_queue, frames) = mpsc::channel(WAITING);
         let lender = Arc::clone(talk);
         let reachable = DialPolicy {
             lane: posting.lane,
@@ -221,37 +221,37 @@ impl LaneRelay {
                 async move { talk.borrow(reference, digest).await }.boxed()
             }),
         };
-        let hearing = hear_hub(talk, read, &lease, &tell);
-        let telling = tell_lane(to_lane, told);
-        let handing_on = hand_on(talk, from_lane, &self.read_token, &tell);
+        let hearing = read_from_hub(talk, read, &lease, &to_lane_queue);
+        let telling = write_to_lane(to_lane, frames);
+        let handing_on = hand_on(talk, from_lane, &self.read_token, &to_lane_queue);
         let dialing = dial_server::serve(dial_line, reachable);
         let living = lease.keep(&talk.writer);
         let leaving = async {
             end.cancelled().await;
             if let Ok(stop) = encode(&ToLane::Stop) {
-                let _gone = tell.send(stop).await;
+                let _gone = to_lane_queue.send(stop).await;
             }
             tokio::time::sleep(FAREWELL).await;
         };
-        let said = tokio::select! {
-            () = hearing => Said::HubGone,
+        let end_reason = tokio::select! {
+            () = hearing => ServeEnd::HubGone,
             // The lane's process is about to end.
             () = telling => std::future::pending().await,
-            said = handing_on => said,
-            said = dialing => said.map_or(Said::HubGone, Said::Misspoke),
-            () = living => Said::Alone,
-            ended = child.wait() => Said::Ended(ended),
-            () = leaving => Said::Leaving,
+            end_reason = handing_on => end_reason,
+            end_reason = dialing => end_reason.map_or(ServeEnd::HubGone, ServeEnd::Misspoke),
+            () = living => ServeEnd::Alone,
+            ended = child.wait() => ServeEnd::Ended(ended),
+            () = leaving => ServeEnd::Leaving,
         };
-        match said {
-            Said::Ended(_) if end.is_cancelled() => Said::Leaving,
-            said => said,
+        match end_reason {
+            ServeEnd::Ended(_) if end.is_cancelled() => ServeEnd::Leaving,
+            end_reason => end_reason,
         }
     }
 }
 
 /// The reason why the relay stops serving a lane.
-enum Said {
+enum ServeEnd {
     Ended(std::io::Result<ExitStatus>),
     Misspoke(String),
     HubGone,
@@ -259,7 +259,7 @@ enum Said {
     Leaving,
 }
 
-async fn kill(child: &mut Child) {
+async fn kill_child(child: &mut Child) {
     // An already ended process can't be killed.
     let _ended = child.start_kill();
     let _whatever_it_was = child.wait().await;
@@ -286,7 +286,7 @@ struct Lease {
 #[derive(Default)]
 struct Words {
     sent: VecDeque<(u64, Instant)>,
-    heard: Option<Instant>,
+    confirmed_at: Option<Instant>,
 }
 
 impl Lease {
@@ -304,19 +304,19 @@ impl Lease {
     }
 
     /// Records that the hub has received this message and all before it.
-    fn note_heard(&self, number: u64) {
+    fn confirm_message(&self, number: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(place) = state.sent.iter().position(|(sent, _)| *sent == number) else {
             return;
         };
         // Earlier messages need no answer any more.
-        let heard = state.sent.drain(..=place).next_back();
-        state.heard = heard.map(|(_, at)| at);
+        let confirmed = state.sent.drain(..=place).next_back();
+        state.confirmed_at = confirmed.map(|(_, at)| at);
     }
 
     fn end(&self) -> Instant {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.heard.unwrap_or(self.began) + self.length
+        state.confirmed_at.unwrap_or(self.began) + self.length
     }
 
     /// Sends the first `Alive` message, and returns whether the hub has answered it.
@@ -327,7 +327,7 @@ impl Lease {
         }
         match read_part::<ToPod>(read).await {
             Ok(Some(Part::Own(ToPod::Heard(FIRST)))) => {
-                self.note_heard(FIRST);
+                self.confirm_message(FIRST);
                 true
             }
             _ => false,
@@ -371,12 +371,12 @@ struct Talk {
     /// The lane's folder.
     folder: PathBuf,
     /// The folder for borrowed archives while they arrive.
-    spool: PathBuf,
+    lent_folder: PathBuf,
     wanted: FileReceiver<ConnectRefusal>,
     room: Semaphore,
 }
 
-fn refuse(message: impl Into<String>) -> ConnectRefusal {
+fn make_refusal(message: impl Into<String>) -> ConnectRefusal {
     ConnectRefusal {
         failure: ConnectFailure::Unreachable,
         message: message.into(),
@@ -388,7 +388,7 @@ impl Talk {
         Self {
             writer,
             folder,
-            spool: above.join("lent"),
+            lent_folder: above.join("lent"),
             wanted: FileReceiver::default(),
             room: Semaphore::new(LENT_AT_ONCE),
         }
@@ -407,16 +407,16 @@ impl Talk {
             self.writer
                 .send(&wants)
                 .await
-                .map_err(|error| refuse(error.to_string()))?;
+                .map_err(|error| make_refusal(error.to_string()))?;
             // The hub enforces the size limit of an archive.
-            let received = delivery.receive(&self.spool, u64::MAX).await;
+            let received = delivery.receive(&self.lent_folder, u64::MAX).await;
             received.map_err(|undelivered| match undelivered {
                 TransferError::Refused(refusal) => refusal,
-                TransferError::Broken(error) => refuse(format!("the archive did not arrive: {error}")),
+                TransferError::Broken(error) => make_refusal(format!("the archive did not arrive: {error}")),
             })
         };
         let received = tokio::time::timeout(LENT, receiving).await;
-        received.unwrap_or_else(|_| Err(refuse("the archive did not arrive in time")))
+        received.unwrap_or_else(|_| Err(make_refusal("the archive did not arrive in time")))
     }
 
     /// Sends a file of the lane's folder.
@@ -432,21 +432,26 @@ impl Talk {
 }
 
 /// Reads the hub's messages until the hub is gone or sends an unreadable message.
-async fn hear_hub(talk: &Arc<Talk>, mut read: ReadHalf<PodStream>, lease: &Lease, tell: &mpsc::Sender<Vec<u8>>) {
+async fn read_from_hub(
+    talk: &Arc<Talk>,
+    mut read: ReadHalf<PodStream>,
+    lease: &Lease,
+    to_lane_queue: &mpsc::Sender<Vec<u8>>,
+) {
     let mut sending = JoinSet::new();
     loop {
         while sending.try_join_next().is_some() {}
         match read_part::<ToPod>(&mut read).await {
             Ok(Some(Part::Lane(frame))) => {
                 // A lane that reads nothing blocks the hub's messages, and the hub then ends the lane.
-                if tell.send(add_length(&frame)).await.is_err() {
+                if to_lane_queue.send(add_length(&frame)).await.is_err() {
                     return std::future::pending().await;
                 }
             }
             Ok(Some(Part::Piece { number, bytes })) => {
                 talk.wanted.take_piece(number, bytes).await;
             }
-            Ok(Some(Part::Own(ToPod::Heard(number)))) => lease.note_heard(number),
+            Ok(Some(Part::Own(ToPod::Heard(number)))) => lease.confirm_message(number),
             Ok(Some(Part::Own(ToPod::Open { number, path, most }))) => {
                 sending.spawn(Arc::clone(talk).send(number, path, most));
             }
@@ -466,8 +471,8 @@ fn add_length(frame: &[u8]) -> Vec<u8> {
 }
 
 /// Sends the hub's messages to the lane.
-async fn tell_lane(mut to_lane: OwnedWriteHalf, mut told: mpsc::Receiver<Vec<u8>>) {
-    while let Some(frame) = told.recv().await {
+async fn write_to_lane(mut to_lane: OwnedWriteHalf, mut frames: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = frames.recv().await {
         if to_lane.write_all(&frame).await.is_err() {
             return;
         }
@@ -479,15 +484,15 @@ async fn hand_on(
     talk: &Talk,
     mut from_lane: OwnedReadHalf,
     read_token: &Arc<ReadToken>,
-    tell: &mpsc::Sender<Vec<u8>>,
-) -> Said {
+    to_lane_queue: &mpsc::Sender<Vec<u8>>,
+) -> ServeEnd {
     let mut pace = MessageRate::new(Instant::now().into_std());
     loop {
         let frame = match read_raw(&mut from_lane).await {
             Ok(Some(frame)) => frame,
             // The lane is about to end.
             Ok(None) | Err(FrameError::Broken(_)) => return std::future::pending().await,
-            Err(error) => return Said::Misspoke(error.to_string()),
+            Err(error) => return ServeEnd::Misspoke(error.to_string()),
         };
         tokio::time::sleep(pace.take(frame.len(), Instant::now().into_std())).await;
         if let Some(number) = find_token_question(&frame) {
@@ -496,13 +501,13 @@ async fn hand_on(
             let Ok(answer) = encode(&ToLane::Answer { number, answer }) else {
                 continue;
             };
-            if tell.send(answer).await.is_err() {
+            if to_lane_queue.send(answer).await.is_err() {
                 return std::future::pending().await;
             }
             continue;
         }
         if talk.writer.hand_on(&frame).await.is_err() {
-            return Said::HubGone;
+            return ServeEnd::HubGone;
         }
     }
 }

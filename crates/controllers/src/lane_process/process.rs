@@ -164,7 +164,7 @@ impl LaneProcess {
         if !gaps.is_empty() {
             line.send(FromLane::Gaps(gaps)).await;
         }
-        let (tell, told) = mpsc::unbounded_channel();
+        let (sender, orders) = mpsc::unbounded_channel();
         let sweeping = async {
             let mut sweep = tokio::time::interval(SWEEP);
             loop {
@@ -187,15 +187,15 @@ impl LaneProcess {
             }
         };
         let working = async {
-            obey(&enclave, (&line, &rooms), told).await;
+            execute_messages(&enclave, (&line, &rooms), orders).await;
             end.cancel();
             if tokio::time::timeout(FAREWELL, enclave.wait()).await.is_err() {
                 tracing::warn!("some reconciliations were still in progress at the end");
             }
         };
         tokio::select! {
-            error = hear(read, (&line, &rooms), &tell) => Err(error),
-            error = speak(write, out) => Err(error),
+            error = read_messages(read, (&line, &rooms), &sender) => Err(error),
+            error = write_messages(write, out) => Err(error),
             error = dialer.take_all() => Err(LaneError::Line(error.to_string())),
             () = working => Ok(()),
             () = sweeping => Ok(()),
@@ -254,10 +254,10 @@ fn read_server(server: LaneServer) -> Result<kube::Config, LaneError> {
 }
 
 /// Reads the hub's messages. Pings and answers to questions are handled immediately, before all other work.
-async fn hear(
+async fn read_messages(
     mut read: OwnedReadHalf,
     (line, rooms): (&HubChannel, &CapacityShares),
-    tell: &mpsc::UnboundedSender<ToLane>,
+    sender: &mpsc::UnboundedSender<ToLane>,
 ) -> LaneError {
     loop {
         match read_frame::<ToLane>(&mut read).await {
@@ -267,7 +267,7 @@ async fn hear(
             Ok(Some((ToLane::WantedBack(room), _))) => rooms.pass_on(room, CapacityEvent::WantedBack),
             Ok(Some((ToLane::Orders(_), _))) => return LaneError::Line("orders came twice".to_owned()),
             Ok(Some((other, _))) => {
-                if tell.send(other).is_err() {
+                if sender.send(other).is_err() {
                     // The lane has the order to stop, and stops.
                     return std::future::pending().await;
                 }
@@ -278,7 +278,7 @@ async fn hear(
     }
 }
 
-async fn speak(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> LaneError {
+async fn write_messages(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> LaneError {
     while let Some(frame) = out.recv().await {
         if let Err(error) = write_frame(&mut write, &frame).await {
             return error.into();
@@ -288,12 +288,12 @@ async fn speak(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> 
 }
 
 /// Executes the hub's messages in order, until the order to stop.
-async fn obey(
+async fn execute_messages(
     enclave: &Arc<HubProxy>,
     (line, rooms): (&HubChannel, &CapacityShares),
-    mut told: mpsc::UnboundedReceiver<ToLane>,
+    mut orders: mpsc::UnboundedReceiver<ToLane>,
 ) {
-    while let Some(frame) = told.recv().await {
+    while let Some(frame) = orders.recv().await {
         match frame {
             ToLane::Namespace {
                 name,

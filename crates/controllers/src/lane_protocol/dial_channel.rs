@@ -94,12 +94,12 @@ impl DialChannel {
 
     /// Sends a message without a descriptor.
     pub(crate) async fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
-        self.0.send(&write(message)?).await.map(drop)
+        self.0.send(&encode_message(message)?).await.map(drop)
     }
 
     /// Sends a message with an open socket.
     pub(crate) async fn send_with<T: Serialize>(&self, message: &T, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let bytes = write(message)?;
+        let bytes = encode_message(message)?;
         let sent = self.0.async_io(Interest::WRITABLE, || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -121,7 +121,7 @@ impl DialChannel {
     pub(crate) async fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let mut bytes = vec![0; LONGEST];
         let length = self.0.recv(&mut bytes).await?;
-        Ok(read(bytes.get(..length).unwrap_or_default()))
+        Ok(decode_message(bytes.get(..length).unwrap_or_default()))
     }
 
     /// Receives the next message, with its open socket if it carries one.
@@ -131,7 +131,7 @@ impl DialChannel {
             .0
             .async_io(Interest::READABLE, || receive_descriptor(self.0.as_fd(), &mut bytes));
         let (length, socket) = received.await?;
-        Ok((read(bytes.get(..length).unwrap_or_default()), socket))
+        Ok((decode_message(bytes.get(..length).unwrap_or_default()), socket))
     }
 }
 
@@ -149,8 +149,8 @@ impl DialChannel {
 pub(crate) fn take_folder(line: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut bytes = vec![0; LONGEST];
     let (length, folder) = receive_descriptor(line, &mut bytes)?;
-    let said: Option<String> = read(bytes.get(..length).unwrap_or_default());
-    let folder = folder.filter(|_| said.is_some_and(|said| said == FOLDER));
+    let message: Option<String> = decode_message(bytes.get(..length).unwrap_or_default());
+    let folder = folder.filter(|_| message.is_some_and(|message| message == FOLDER));
     folder.ok_or_else(|| io::Error::other("the controllers handed over no folder"))
 }
 
@@ -168,7 +168,7 @@ fn receive_descriptor(line: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usi
     Ok((received.bytes, descriptor))
 }
 
-fn write<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
+fn encode_message<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     let bytes = serde_json::to_vec(message)?;
     if bytes.len() > LONGEST {
         return Err(io::Error::new(
@@ -179,7 +179,7 @@ fn write<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+fn decode_message<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }
 
@@ -214,9 +214,9 @@ mod tests {
         socket.set_nonblocking(true).unwrap();
         let mut socket = TcpStream::from_std(socket).unwrap();
         socket.write_all(b"hello").await.unwrap();
-        let mut heard = [0; 5];
-        peer.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"hello");
+        let mut received = [0; 5];
+        peer.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"hello");
     }
 
     #[tokio::test]

@@ -67,12 +67,12 @@ pub(crate) async fn serve(line: DialChannel, reachable: DialPolicy) -> Option<St
                         let checked = check_connection(&reachable.policy, &endpoint, behind.as_ref()).await;
                         checked.map(|()| None).map_err(|error| ConnectRefusal::from(&error))
                     }
-                    target => hand_over(open(&target, &reachable.policy, &reachable.server).await?).map(Some),
+                    target => hand_over(open_target(&target, &reachable.policy, &reachable.server).await?).map(Some),
                 }
             };
             let opened = tokio::time::timeout(ALL, opening).await;
-            let opened = opened.unwrap_or_else(|_| Err(unreachable("no answer in time".to_owned())));
-            let told = match opened {
+            let opened = opened.unwrap_or_else(|_| Err(make_unreachable("no answer in time".to_owned())));
+            let handed_over = match opened {
                 Ok(opened) => {
                     let answer = DialAnswer { number, refusal: None };
                     match opened {
@@ -85,21 +85,21 @@ pub(crate) async fn serve(line: DialChannel, reachable: DialPolicy) -> Option<St
                     line.send(&DialAnswer { number, refusal }).await
                 }
             };
-            if let Err(error) = told {
+            if let Err(error) = handed_over {
                 tracing::debug!(%error, "a connection could not be handed to a lane");
             }
         });
     }
 }
 
-fn unreachable(message: String) -> ConnectRefusal {
+fn make_unreachable(message: String) -> ConnectRefusal {
     ConnectRefusal {
         failure: ConnectFailure::Unreachable,
         message,
     }
 }
 
-async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpStream, ConnectRefusal> {
+async fn open_target(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpStream, ConnectRefusal> {
     match target {
         DialTarget::Endpoint {
             endpoint,
@@ -113,10 +113,10 @@ async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpS
         DialTarget::Server => {
             let connecting = tokio::time::timeout(PATIENCE, connect_to_server(server)).await;
             let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            connected.map_err(|error| unreachable(format!("the API server can't be connected to: {error}")))
+            connected.map_err(|error| make_unreachable(format!("the API server can't be connected to: {error}")))
         }
         DialTarget::Artifact { .. } | DialTarget::Check { .. } => {
-            Err(unreachable("the target has no address to connect to".to_owned()))
+            Err(make_unreachable("the target has no address to connect to".to_owned()))
         }
     }
 }
@@ -126,7 +126,7 @@ fn hand_over(stream: TcpStream) -> Result<OwnedFd, ConnectRefusal> {
     let stream = stream.into_std();
     stream
         .map(OwnedFd::from)
-        .map_err(|error| unreachable(error.to_string()))
+        .map_err(|error| make_unreachable(error.to_string()))
 }
 
 async fn connect_to_server(url: &str) -> io::Result<TcpStream> {
@@ -167,7 +167,7 @@ mod tests {
             },
         );
         let server = format!("https://{address}");
-        let denied = open(&target(&endpoint), &nothing, &server).await.unwrap_err();
+        let denied = open_target(&target(&endpoint), &nothing, &server).await.unwrap_err();
         assert_eq!(denied.failure, ConnectFailure::Denied);
         assert!(
             denied
@@ -176,7 +176,7 @@ mod tests {
             "{denied}"
         );
         let metadata: Endpoint = "http://169.254.169.254".parse().unwrap();
-        let denied = open(&target(&metadata), &allowed, &server).await.unwrap_err();
+        let denied = open_target(&target(&metadata), &allowed, &server).await.unwrap_err();
         assert_eq!(denied.failure, ConnectFailure::Denied, "{denied}");
         // An allowed proxy leads to no forbidden target, as far as the target is known here. A forbidden proxy leads nowhere.
         let behind = |endpoint: &Endpoint, behind: &str| DialTarget::Endpoint {
@@ -184,19 +184,19 @@ mod tests {
             behind: Some(behind.parse().unwrap()),
             patience: Duration::from_secs(3600),
         };
-        let denied = open(&behind(&endpoint, "http://169.254.169.254"), &allowed, &server).await;
+        let denied = open_target(&behind(&endpoint, "http://169.254.169.254"), &allowed, &server).await;
         assert_eq!(denied.unwrap_err().failure, ConnectFailure::Denied);
-        let denied = open(&behind(&endpoint, "https://nobody.invalid"), &nothing, &server).await;
+        let denied = open_target(&behind(&endpoint, "https://nobody.invalid"), &nothing, &server).await;
         assert_eq!(denied.unwrap_err().failure, ConnectFailure::Denied);
-        let opened = open(&behind(&endpoint, "https://nobody.invalid"), &allowed, &server).await;
+        let opened = open_target(&behind(&endpoint, "https://nobody.invalid"), &allowed, &server).await;
         assert_eq!(opened.unwrap().peer_addr().unwrap(), address);
         // The controls: an address that an administrator allows, and the API server, which no source can name.
-        let opened = open(&target(&endpoint), &allowed, &server).await.unwrap();
+        let opened = open_target(&target(&endpoint), &allowed, &server).await.unwrap();
         assert_eq!(opened.peer_addr().unwrap(), address);
-        let opened = open(&DialTarget::Server, &nothing, &server).await.unwrap();
+        let opened = open_target(&DialTarget::Server, &nothing, &server).await.unwrap();
         assert_eq!(opened.peer_addr().unwrap(), address);
         drop(listener);
-        let gone = open(&DialTarget::Server, &nothing, &server).await.unwrap_err();
+        let gone = open_target(&DialTarget::Server, &nothing, &server).await.unwrap_err();
         assert_eq!(gone.failure, ConnectFailure::Unreachable, "{gone}");
     }
 
@@ -212,7 +212,7 @@ mod tests {
                 cluster: Vec::new(),
             },
             server: "https://127.0.0.1:9".to_owned(),
-            open_lent: Box::new(|_, _| Box::pin(async { Err(unreachable("nothing is lent".to_owned())) })),
+            open_lent: Box::new(|_, _| Box::pin(async { Err(make_unreachable("nothing is lent".to_owned())) })),
         };
         let serving = tokio::spawn(serve(hub, reachable));
         for (number, endpoint, failure) in [

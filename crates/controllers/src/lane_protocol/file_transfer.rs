@@ -100,7 +100,7 @@ impl<R> IncomingFile<'_, R> {
     /// Receives the whole file below a folder, without a name, with at most `most` bytes. The returned file is at its beginning.
     pub(crate) async fn receive(mut self, folder: &Path, most: u64) -> Result<File, TransferError<R>> {
         let folder = folder.to_owned();
-        let mut file = work(move || make_nameless(&folder))
+        let mut file = run_blocking(move || make_nameless(&folder))
             .await
             .map_err(TransferError::Broken)?;
         let mut left = most;
@@ -115,11 +115,11 @@ impl<R> IncomingFile<'_, R> {
                 let problem = format!("it is longer than {most} bytes");
                 TransferError::Broken(io::Error::new(io::ErrorKind::FileTooLarge, problem))
             })?;
-            file = work(move || file.write_all(&bytes).map(|()| file))
+            file = run_blocking(move || file.write_all(&bytes).map(|()| file))
                 .await
                 .map_err(TransferError::Broken)?;
         }
-        work(move || file.rewind().map(|()| file))
+        run_blocking(move || file.rewind().map(|()| file))
             .await
             .map_err(TransferError::Broken)
     }
@@ -130,7 +130,7 @@ pub(crate) async fn send_file(line: &PodWriter, number: u64, mut file: File, mos
     let mut left = most;
     while left > 0 {
         let wanted = u64::min(left, PIECE as u64);
-        let (read, after) = work(move || {
+        let (read, after) = run_blocking(move || {
             let mut bytes = Vec::new();
             (&mut file).take(wanted).read_to_end(&mut bytes)?;
             Ok((bytes, file))
@@ -146,7 +146,7 @@ pub(crate) async fn send_file(line: &PodWriter, number: u64, mut file: File, mos
     line.send_piece(number, &[]).await
 }
 
-async fn work<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 

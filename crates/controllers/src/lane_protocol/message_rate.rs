@@ -54,12 +54,12 @@ mod tests {
             assert_eq!(pace.take(2048, began), Duration::ZERO);
         }
         let mut now = began;
-        let mut heard = 0_u64;
+        let mut received = 0_u64;
         while now < began + Duration::from_secs(60) {
             now += pace.take(1 << 20, now);
-            heard += 1 << 20;
+            received += 1 << 20;
         }
-        assert!(heard <= AT_ONCE + 61 * IN_A_SECOND, "{heard}");
+        assert!(received <= AT_ONCE + 61 * IN_A_SECOND, "{received}");
         // A lane that was silent for a while is read immediately again.
         let later = now + Duration::from_secs(60);
         assert_eq!(pace.take(1 << 20, later), Duration::ZERO);

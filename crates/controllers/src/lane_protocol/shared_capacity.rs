@@ -120,7 +120,7 @@ mod tests {
             }
         }
         // The control: of capacity that is held longer, one lane leaves half.
-        let trees = Budgets::default().trees();
+        let trees = Budgets::default().tree_budget();
         SharedCapacity::Trees.follow_share(&trees, true);
         trees.add_share(trees.whole().lane);
         assert!(trees.try_acquire("a", trees.whole().lane).is_err());

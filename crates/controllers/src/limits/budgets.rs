@@ -74,12 +74,12 @@ impl Budgets {
             .fold(0, |sum, share| sum.saturating_add(share.tenant.min(share.all)))
     }
 
-    pub(crate) fn trees(&self) -> ByteBudget {
+    pub(crate) fn tree_budget(&self) -> ByteBudget {
         let settings = ("--tree-memory-per-tenant", "--tree-memory");
         self.trees.budget("files of repositories in memory", settings)
     }
 
-    pub(crate) fn fetches(&self) -> ByteBudget {
+    pub(crate) fn fetch_budget(&self) -> ByteBudget {
         let settings = ("--fetch-memory-per-tenant", "--fetch-memory");
         self.fetches.budget("fetches in memory", settings)
     }

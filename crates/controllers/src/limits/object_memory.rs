@@ -119,7 +119,7 @@ impl ObjectMemory {
         };
         match self.charge(|taken| &mut taken.live, bytes) {
             Ok(()) => live,
-            Err(over) => Live::Failed(failure(&over)),
+            Err(over) => Live::Failed(make_failure(&over)),
         }
     }
 
@@ -145,7 +145,7 @@ impl ObjectMemory {
         };
         match self.charge(|taken| &mut taken.answers, estimate_memory(&object.0)) {
             Ok(()) => answer,
-            Err(over) => WriteAnswer::Failed(failure(&over)),
+            Err(over) => WriteAnswer::Failed(make_failure(&over)),
         }
     }
 
@@ -164,7 +164,7 @@ impl ObjectMemory {
                 is_share: false,
             });
         };
-        grow(held, all, &room)?;
+        grow_reservation(held, all, &room)?;
         *part(&mut taken) += bytes;
         Ok(())
     }
@@ -180,7 +180,10 @@ impl ObjectMemory {
             let mut taken = self.taken();
             let all = taken.live.saturating_add(taken.answers).saturating_add(bytes);
             let all = all.min(room.lane).min(room.all);
-            taken.held.as_mut().map_or(Ok(()), |held| grow(held, all, &room))
+            taken
+                .held
+                .as_mut()
+                .map_or(Ok(()), |held| grow_reservation(held, all, &room))
         };
         let _refused_then = self.budget.take_patiently(take).await;
     }
@@ -216,7 +219,7 @@ impl ObjectMemory {
     }
 }
 
-fn grow(held: &mut HeldBytes, all: u64, room: &BudgetLimits) -> Result<(), OverBudget> {
+fn grow_reservation(held: &mut HeldBytes, all: u64, room: &BudgetLimits) -> Result<(), OverBudget> {
     if held.bytes() >= all {
         return Ok(());
     }
@@ -224,7 +227,7 @@ fn grow(held: &mut HeldBytes, all: u64, room: &BudgetLimits) -> Result<(), OverB
     held.try_grow_to(stepped).or_else(|_| held.try_grow_to(all))
 }
 
-fn failure(over: &OverBudget) -> Failure {
+fn make_failure(over: &OverBudget) -> Failure {
     Failure {
         reason: Reason::NoRoom,
         message: over.to_string(),

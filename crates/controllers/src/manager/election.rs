@@ -54,9 +54,9 @@ pub fn run_as_leader(
 
 async fn lead(mut config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
     let client = ClientPool::new(config.connection.clone()).for_leadership();
-    let board = ShardPeers::new(config.instance.clone(), client.clone());
-    let let_go = board.follow();
-    config.shards = Some(board);
+    let shard_peers = ShardPeers::new(config.instance.clone(), client.clone());
+    let released = shard_peers.follow();
+    config.shards = Some(shard_peers);
     let mut campaign = Campaign {
         client,
         health: config.connection.health(),
@@ -64,8 +64,8 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
         election,
         began: Instant::now(),
         own: WatchedLease::default(),
-        let_go,
-        said: String::new(),
+        released,
+        last_warning: String::new(),
     };
     let Some(()) = shutdown.run_until_cancelled(campaign.win()).await else {
         return Ok(());
@@ -75,7 +75,7 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
     let mut running = run(config, end.clone());
     let loss = tokio::select! {
         ended = &mut running => return ended,
-        loss = campaign.hold(true) => Some(loss),
+        loss = campaign.keep_leadership(true) => Some(loss),
         () = shutdown.cancelled() => None,
     };
     // Dropped without a farewell: running work must not go on beside another leader's.
@@ -98,7 +98,7 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
     // The Lease is held until the last reconciliation has ended. Otherwise another process would begin beside it.
     let ended = tokio::select! {
         ended = &mut running => ended,
-        _ = campaign.hold(false) => return Err(RunError::Deposed),
+        _ = campaign.keep_leadership(false) => return Err(RunError::Deposed),
     };
     campaign.give_back().await;
     ended
@@ -127,9 +127,9 @@ struct Campaign {
     began: Instant,
     own: WatchedLease,
     /// Up to where this instance has released what other instances reconcile.
-    let_go: watch::Receiver<Option<ReleaseRecord>>,
+    released: watch::Receiver<Option<ReleaseRecord>>,
     /// The last message about waiting, so that each message is logged once.
-    said: String,
+    last_warning: String,
 }
 
 impl Campaign {
@@ -144,13 +144,13 @@ impl Campaign {
             self.report_health(&tried);
             match tried {
                 Ok(None) => return,
-                Ok(Some(wait)) => self.say(wait),
+                Ok(Some(wait)) => self.warn_once(wait),
                 // Another candidate was faster. The next check finds its name.
                 Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => {}
-                Err(error @ ClusterError::Forbidden { .. }) => self.say(format!(
+                Err(error @ ClusterError::Forbidden { .. }) => self.warn_once(format!(
                     "the Leases can't be read and written: {error}; `tenure install` gives the right to that"
                 )),
-                Err(error) => self.say(format!("the Leases can't be read and written: {error}")),
+                Err(error) => self.warn_once(format!("the Leases can't be read and written: {error}")),
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -164,7 +164,7 @@ impl Campaign {
                 lease.name, lease.namespace
             )));
         }
-        self.look().await?;
+        self.read_own_lease().await?;
         match decide_action(&self.own, &self.election.candidate, self.now()) {
             ElectionAction::Wait { holder } => Ok(Some(format!("{holder} leads; this process waits"))),
             next => self.write(&next).await.map(|()| None),
@@ -193,27 +193,27 @@ impl Campaign {
         match tokio::time::timeout(patience, self.find_other()).await {
             Ok(Ok(found)) => found,
             Ok(Err(error)) => {
-                self.say(format!(
+                self.warn_once(format!(
                     "whether other controllers reconcile the same kinds is unknown: {error}"
                 ));
                 None
             }
             Err(_) => {
-                self.say("whether other controllers reconcile the same kinds is unknown: no answer".to_owned());
+                self.warn_once("whether other controllers reconcile the same kinds is unknown: no answer".to_owned());
                 None
             }
         }
     }
 
     /// Renews the Lease until that fails for too long, or until another program reconciles the same kinds, if that is checked.
-    async fn hold(&mut self, looks_at_others: bool) -> Loss {
+    async fn keep_leadership(&mut self, looks_at_others: bool) -> Loss {
         let mut renewed = self.now();
         let mut looked = renewed;
         while !must_stop(renewed, self.now()) {
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
                 // Other instances wait for this.
-                Ok(()) = self.let_go.changed() => {}
+                Ok(()) = self.released.changed() => {}
             }
             let begun = self.now();
             let left = (renewed + tenure_planner::election::RENEWAL).saturating_sub(begun);
@@ -242,7 +242,7 @@ impl Campaign {
 
     /// Renews the Lease. Returns whether it still belongs to this process.
     async fn renew(&mut self) -> Result<bool, ClusterError> {
-        self.look().await?;
+        self.read_own_lease().await?;
         match decide_action(&self.own, &self.election.candidate, self.now()) {
             next @ ElectionAction::Take { renewal: true, .. } => self.write(&next).await.map(|()| true),
             ElectionAction::Create | ElectionAction::Take { .. } | ElectionAction::Wait { .. } => Ok(false),
@@ -252,7 +252,7 @@ impl Campaign {
     /// Returns the Lease, so that the next process needs not wait until it ends.
     async fn give_back(&mut self) {
         let given = async {
-            self.look().await?;
+            self.read_own_lease().await?;
             if let ElectionAction::Take {
                 version, renewal: true, ..
             } = decide_action(&self.own, &self.election.candidate, self.now())
@@ -272,7 +272,7 @@ impl Campaign {
         self.client.find(&resource, &lease.namespace, &lease.name).await
     }
 
-    async fn look(&mut self) -> Result<(), ClusterError> {
+    async fn read_own_lease(&mut self) -> Result<(), ClusterError> {
         let lease = self.read(&self.election.lease).await?;
         self.own.take_lease(lease.as_ref().map(LeaseRecord::read), self.now());
         Ok(())
@@ -296,8 +296,8 @@ impl Campaign {
                 renewal,
             } => {
                 // An annotation of the previous leader does not apply to this process, which has seen nothing yet.
-                let let_go = self.let_go.borrow_and_update().map(|let_go| let_go.to_string());
-                let annotations = json!({ LET_GO: let_go });
+                let released = self.released.borrow_and_update().map(|released| released.to_string());
+                let annotations = json!({ LET_GO: released });
                 let patch = json!({"metadata": {"resourceVersion": version, "annotations": annotations},
                     "spec": spec(*transitions, *renewal)});
                 self.patch(&patch).await
@@ -324,10 +324,10 @@ impl Campaign {
         self.health.set_seen(KIND, tried.is_ok() || lost);
     }
 
-    fn say(&mut self, what: String) {
-        if what != self.said {
+    fn warn_once(&mut self, what: String) {
+        if what != self.last_warning {
             tracing::warn!("{what}");
-            self.said = what;
+            self.last_warning = what;
         }
     }
 }

@@ -102,8 +102,10 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     // Dropping this future also ends everything that it started.
     let _end = end.clone().drop_guard();
     let tasks = TaskTracker::new();
-    let board = given.shards.clone();
-    let is_only = board.as_ref().is_none_or(|board| board.instance == Instance::Only);
+    let shard_peers = given.shards.clone();
+    let is_only = shard_peers
+        .as_ref()
+        .is_none_or(|shard_peers| shard_peers.instance == Instance::Only);
     let task_table = Arc::new(TaskTable::new(is_only, &tasks, &end));
     hub.set_task_table(Arc::clone(&task_table));
     hub.set_access(Arc::downgrade(&access_hub) as Weak<dyn AccessLookup>);
@@ -146,7 +148,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
         // Artifacts from an earlier run with lane processes are useless here.
         None => drop(remove_folder(&given.artifacts.join(LANE_FOLDERS))),
     }
-    let _whether_it_was_ended = manager.end.run_until_cancelled(manager.start(board)).await;
+    let _whether_it_was_ended = manager.end.run_until_cancelled(manager.start(shard_peers)).await;
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
@@ -188,7 +190,7 @@ pub(crate) struct Manager {
 impl Manager {
     /// Opens the watches, and starts the reconcilers after all existing objects have been seen: with half of the Tenants, the tenant of a namespace
     /// is unknown.
-    async fn start(&self, board: Option<Arc<ShardPeers>>) {
+    async fn start(&self, shard_peers: Option<Arc<ShardPeers>>) {
         let is_on = |kind: &str| self.hub.context.enabled_kinds.is_on(kind);
         // A kind that no reconciler reads is not watched: the controllers have no right to read it either.
         let is_watched = |kind: &str| installation::is_watched(kind, &is_on);
@@ -203,22 +205,22 @@ impl Manager {
         if is_on(Tenant::KIND.name) {
             for (api_version, kind, cache) in TENANT_OBJECTS {
                 synced.push(
-                    self.watch((api_version, kind, Some(TENANT_LABEL)), move |manager, told| {
-                        manager.take_tenant_object(cache, told);
+                    self.watch((api_version, kind, Some(TENANT_LABEL)), move |manager, change| {
+                        manager.take_tenant_object(cache, change);
                     }),
                 );
             }
         }
-        let keeps_policies = self.keeps_policies(board.as_deref());
+        let keeps_policies = self.keeps_policies(shard_peers.as_deref());
         if keeps_policies && self.hub.context.settings.has_policies {
             synced.push(
-                self.watch((policies::POLICY.0, policies::POLICY.1, None), |manager, told| {
-                    manager.take_policy(|hub| &hub.policies, told);
+                self.watch((policies::POLICY.0, policies::POLICY.1, None), |manager, change| {
+                    manager.take_policy(|hub| &hub.policies, change);
                 }),
             );
             synced.push(
-                self.watch((policies::BINDING.0, policies::BINDING.1, None), |manager, told| {
-                    manager.take_policy(|hub| &hub.policy_bindings, told);
+                self.watch((policies::BINDING.0, policies::BINDING.1, None), |manager, change| {
+                    manager.take_policy(|hub| &hub.policy_bindings, change);
                 }),
             );
         }
@@ -228,9 +230,9 @@ impl Manager {
                 continue;
             }
             let watched = (entry.kind.api_version, entry.kind.name, None);
-            synced.push(self.watch(watched, move |manager, told| {
+            synced.push(self.watch(watched, move |manager, change| {
                 if let Some(entry) = manager.hub.kinds.get(at) {
-                    manager.take_own(&manager.hub, entry, told);
+                    manager.take_own(&manager.hub, entry, change);
                 }
             }));
         }
@@ -239,9 +241,9 @@ impl Manager {
                 continue;
             }
             let watched = (entry.kind.api_version, entry.kind.name, None);
-            synced.push(self.watch(watched, move |manager, told| {
+            synced.push(self.watch(watched, move |manager, change| {
                 if let Some(entry) = manager.hub.lane_kinds.get(at) {
-                    manager.take_of_lane(entry, told);
+                    manager.take_of_lane(entry, change);
                 }
             }));
         }
@@ -260,35 +262,47 @@ impl Manager {
             .filter(|watch| watch.is_unserved())
             .map(|watch| watch.kind)
             .collect();
-        if let Some(board) = board.as_ref().filter(|_| self.task_table.is_all()) {
-            board.wait_until_alone().await;
+        if let Some(shard_peers) = shard_peers.as_ref().filter(|_| self.task_table.is_all()) {
+            shard_peers.wait_until_alone().await;
         }
         self.prepare_start(&unserved).await;
         self.hub.context.ready.cancel();
         self.begin_access(access);
-        self.hub.tell_all();
+        self.hub.announce_all();
         if let Some(fleet) = self.hub.fleet() {
             fleet.begin();
         }
         if keeps_policies {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
-            self.tasks
-                .spawn(async move { end.run_until_cancelled(policies::keep(hub)).await.map(drop) });
+            self.tasks.spawn(async move {
+                end.run_until_cancelled(policies::maintain_policies(hub))
+                    .await
+                    .map(drop)
+            });
         } else if self.hub.context.settings.has_policies {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
-            self.tasks
-                .spawn(async move { end.run_until_cancelled(policies::follow(hub)).await.map(drop) });
+            self.tasks.spawn(async move {
+                end.run_until_cancelled(policies::follow_enforcement(hub))
+                    .await
+                    .map(drop)
+            });
         }
-        if self.hub.context.reports_lanes && !is_of_shard(board.as_deref()) {
+        if self.hub.context.reports_lanes && !is_of_shard(shard_peers.as_deref()) {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
-            self.tasks
-                .spawn(async move { end.run_until_cancelled(lane_report::keep(hub)).await.map(drop) });
+            self.tasks.spawn(async move {
+                end.run_until_cancelled(lane_report::maintain_report(hub))
+                    .await
+                    .map(drop)
+            });
         }
-        if let Some(board) = board.filter(|_| !self.task_table.is_all()) {
-            let grounds: Arc<dyn ShardWork> = Arc::new(self.clone());
+        if let Some(shard_peers) = shard_peers.filter(|_| !self.task_table.is_all()) {
+            let work: Arc<dyn ShardWork> = Arc::new(self.clone());
             let end = self.end.clone();
-            self.tasks
-                .spawn(async move { end.run_until_cancelled(sharding::keep(grounds, board)).await.map(drop) });
+            self.tasks.spawn(async move {
+                end.run_until_cancelled(sharding::maintain_shard(work, shard_peers))
+                    .await
+                    .map(drop)
+            });
         }
     }
 
@@ -311,40 +325,40 @@ impl Manager {
         let api_version = AccessProvider::KIND.api_version;
         for (at, entry) in self.access_hub.kinds.iter().enumerate() {
             synced.push(
-                self.watch_in_platform((api_version, entry.kind.name), move |manager, told| {
+                self.watch_in_platform((api_version, entry.kind.name), move |manager, change| {
                     if let Some(entry) = manager.access_hub.kinds.get(at) {
-                        manager.take_own(&manager.access_hub, entry, told);
+                        manager.take_own(&manager.access_hub, entry, change);
                     }
                 }),
             );
         }
         synced.push(
-            self.watch_in_platform((api_version, "FluxAccessGrant"), |manager, told| {
-                if let Some(change) = told.take(&manager.access_hub.grants) {
+            self.watch_in_platform((api_version, "FluxAccessGrant"), |manager, change| {
+                if let Some(change) = change.take(&manager.access_hub.grants) {
                     manager.access_hub.take_grant(&change);
                 }
             }),
         );
         synced.push(
-            self.watch_in_platform((api_version, "FluxAccessStandingGrant"), |manager, told| {
-                if told.take(&manager.access_hub.standing).is_some() {
-                    manager.access_hub.take_standing();
+            self.watch_in_platform((api_version, "FluxAccessStandingGrant"), |manager, change| {
+                if change.take(&manager.access_hub.standing_grants).is_some() {
+                    manager.access_hub.take_standing_grants();
                 }
             }),
         );
-        synced.push(self.watch((api_version, "FluxAccess", None), |manager, told| {
-            if let Some(change) = told.take(&manager.access_hub.asked) {
+        synced.push(self.watch((api_version, "FluxAccess", None), |manager, change| {
+            if let Some(change) = change.take(&manager.access_hub.asked) {
                 manager.access_hub.take_asked(&change);
             }
         }));
-        synced.push(self.watch((api_version, "FluxAccessTarget", None), |manager, told| {
-            drop(told.take(&manager.access_hub.targets));
+        synced.push(self.watch((api_version, "FluxAccessTarget", None), |manager, change| {
+            drop(change.take(&manager.access_hub.targets));
         }));
     }
 
     /// Checks whether this instance maintains the policies, or the facts on namespaces. Of several instances, only the main one does.
-    fn keeps_policies(&self, board: Option<&ShardPeers>) -> bool {
-        self.hub.context.settings.judges_writes() && !is_of_shard(board)
+    fn keeps_policies(&self, shard_peers: Option<&ShardPeers>) -> bool {
+        self.hub.context.settings.judges_writes() && !is_of_shard(shard_peers)
     }
 
     /// Lets each kind look at existing objects before reconciling starts, and drops the records of running work for deleted objects. Records of
@@ -378,8 +392,8 @@ impl Manager {
         }
     }
 
-    fn take_namespace(&self, told: ObjectChange<'_>) {
-        let Some(change) = told.take(&self.hub.namespaces) else {
+    fn take_namespace(&self, change: ObjectChange<'_>) {
+        let Some(change) = change.take(&self.hub.namespaces) else {
             return;
         };
         self.access_hub.take_namespace(&change);
@@ -400,15 +414,15 @@ impl Manager {
     }
 
     /// Handles a changed policy or binding. Policies of others are not cached.
-    fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: ObjectChange<'_>) {
-        if is_managed_policy(told.name()) && told.take(cache(&self.hub)).is_some() {
+    fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, change: ObjectChange<'_>) {
+        if is_managed_policy(change.name()) && change.take(cache(&self.hub)).is_some() {
             self.hub.policy_news.notify_one();
         }
     }
 
     /// Handles a changed object with the label of a Tenant: wakes that Tenant, and the Tenant of the previous label.
-    fn take_tenant_object(&self, cache: CacheOfHub, told: ObjectChange<'_>) {
-        let Some(change) = told.take(cache(&self.hub)) else {
+    fn take_tenant_object(&self, cache: CacheOfHub, change: ObjectChange<'_>) {
+        let Some(change) = change.take(cache(&self.hub)) else {
             return;
         };
         let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
@@ -438,22 +452,22 @@ impl Manager {
     }
 
     /// Handles a changed RoleBinding of a lane. Other objects with the label are not cached, because a tenant may make many.
-    fn take_lane_binding(&self, told: ObjectChange<'_>) {
-        if told.name() == LANE_BINDING && told.take(&self.hub.lane_bindings).is_some() {
-            self.keep_rights(told.namespace());
+    fn take_lane_binding(&self, change: ObjectChange<'_>) {
+        if change.name() == LANE_BINDING && change.take(&self.hub.lane_bindings).is_some() {
+            self.keep_rights(change.namespace());
         }
     }
 
     /// Handles a changed or deleted account of a lane: where that lane has rights, its rights are checked again. A new account needs no check,
     /// because its creator knows of it.
-    fn take_lane_account(&self, told: ObjectChange<'_>) {
-        let is_account = told.namespace() == PLATFORM_NAMESPACE && told.name().starts_with(LANE_PREFIX);
-        let known = is_account.then(|| told.take(&self.hub.lane_accounts)).flatten();
+    fn take_lane_account(&self, change: ObjectChange<'_>) {
+        let is_account = change.namespace() == PLATFORM_NAMESPACE && change.name().starts_with(LANE_PREFIX);
+        let known = is_account.then(|| change.take(&self.hub.lane_accounts)).flatten();
         if known.is_none_or(|change| change.old.is_none()) {
             return;
         }
         for binding in self.hub.lane_bindings.all() {
-            if binding.data.pointer("/subjects/0/name").and_then(Value::as_str) == Some(told.name()) {
+            if binding.data.pointer("/subjects/0/name").and_then(Value::as_str) == Some(change.name()) {
                 let namespace = binding.namespace().unwrap_or_default();
                 self.hub.context.mailboxes.wake(&Key::of_rights(&namespace));
             }
@@ -461,12 +475,12 @@ impl Manager {
     }
 
     /// Passes a changed object of a lane's kind to its lane.
-    fn take_of_lane(&self, entry: &KindEntry<Shard>, told: ObjectChange<'_>) {
-        let shard = self.hub.open_shard(told.namespace());
-        let has_gone = matches!(told, ObjectChange::Gone(..));
+    fn take_of_lane(&self, entry: &KindEntry<Shard>, change: ObjectChange<'_>) {
+        let shard = self.hub.open_shard(change.namespace());
+        let has_gone = matches!(change, ObjectChange::Gone(..));
         if let Some(fleet) = self.hub.fleet() {
-            self.take_beyond(fleet, &shard, entry, told);
-        } else if let Some(key) = self.take_own(&shard, entry, told) {
+            self.take_beyond(fleet, &shard, entry, change);
+        } else if let Some(key) = self.take_own(&shard, entry, change) {
             shard.wake_dependents(&key);
         }
         if !self.task_table.is_all() {
@@ -480,20 +494,20 @@ impl Manager {
         fleet: &Arc<LaneFleet>,
         shard: &Arc<Shard>,
         entry: &KindEntry<Shard>,
-        told: ObjectChange<'_>,
+        change: ObjectChange<'_>,
     ) {
-        let (is_new, gone) = match told {
+        let (is_new, gone) = match change {
             ObjectChange::Changed(object) => (!(entry.exists)(shard, &object.namespace, &object.name), None),
             ObjectChange::Gone(_, revision) => (false, Some(revision)),
         };
-        let key = match told {
+        let key = match change {
             ObjectChange::Changed(object) => (entry.take_seen)(shard, object),
             ObjectChange::Gone(object, revision) => Some((entry.take_gone)(shard, object, revision)),
         };
         let Some(key) = key else { return };
         self.hub.wake_dependents(&key);
         self.access_hub.wake_concerned(&key);
-        self.tell_policies(&key);
+        self.notify_policies(&key);
         if !self.hub.context.enabled_kinds.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
             return;
         }
@@ -509,15 +523,15 @@ impl Manager {
     }
 
     /// Notifies the policies if a changed object may change the facts that they read.
-    fn tell_policies(&self, changed: &Key) {
-        if self.hub.context.settings.judges_writes() && policies::concerns(&self.hub, changed) {
+    fn notify_policies(&self, changed: &Key) {
+        if self.hub.context.settings.judges_writes() && policies::affects_facts(&self.hub, changed) {
             self.hub.policy_news.notify_one();
         }
     }
 
     /// Handles a changed object of a reconciled kind: wakes its reconciler and the objects in the hub that depend on it.
-    fn take_own<H: Home>(&self, home: &Arc<H>, entry: &KindEntry<H>, told: ObjectChange<'_>) -> Option<Key> {
-        let key = match told {
+    fn take_own<H: Home>(&self, home: &Arc<H>, entry: &KindEntry<H>, change: ObjectChange<'_>) -> Option<Key> {
+        let key = match change {
             ObjectChange::Changed(object) => (entry.take_seen)(home, object)?,
             ObjectChange::Gone(object, revision) => {
                 let key = (entry.take_gone)(home, object, revision);
@@ -527,11 +541,11 @@ impl Manager {
         };
         self.hub.wake_dependents(&key);
         self.access_hub.wake_concerned(&key);
-        self.tell_policies(&key);
+        self.notify_policies(&key);
         if !self.hub.context.enabled_kinds.is_on(entry.kind.name) {
             return Some(key);
         }
-        self.start_one(home, entry, &key, matches!(told, ObjectChange::Gone(..)));
+        self.start_one(home, entry, &key, matches!(change, ObjectChange::Gone(..)));
         Some(key)
     }
 
@@ -553,15 +567,15 @@ impl Manager {
     pub(crate) fn note(&self, fleet: &Arc<LaneFleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
         // Runs while the namespace can't be released: a later message must not bring it back.
         self.task_table.spawn(key, |_| {
-            fleet.note(shard, key, gone);
+            fleet.note_change(shard, key, gone);
             None::<std::future::Ready<()>>
         });
     }
 }
 
 /// Checks whether this instance reconciles one shard beside the main instance.
-fn is_of_shard(board: Option<&ShardPeers>) -> bool {
-    board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)))
+fn is_of_shard(shard_peers: Option<&ShardPeers>) -> bool {
+    shard_peers.is_some_and(|shard_peers| matches!(shard_peers.instance, Instance::Shard(_)))
 }
 
 #[cfg(test)]

@@ -26,20 +26,20 @@ use crate::sharding::ShardWork;
 impl ShardWork for Manager {
     fn look(&self) -> (Progress, Arc<TenancyFacts>, Progress) {
         let known = self.seen.known();
-        let realm = Arc::new(self.hub.copy_facts().to_realm());
-        (known, realm, self.seen.changed())
+        let tenancy = Arc::new(self.hub.copy_facts().to_realm());
+        (known, tenancy, self.seen.changed())
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
         self.hub.tenancy_changes().notified().boxed()
     }
 
-    fn begin(&self, estate: &ShardUnit) {
-        self.task_table.begin(estate);
+    fn begin(&self, unit: &ShardUnit) {
+        self.task_table.begin(unit);
         let hub = &self.hub;
         let is_on = |kind: &str| hub.context.enabled_kinds.is_on(kind);
         for entry in hub.kinds.iter().filter(|entry| is_on(entry.kind.name)) {
-            let is_its = |key: &Key| match estate {
+            let is_its = |key: &Key| match unit {
                 ShardUnit::Tenant(name) => key.kind == Tenant::KIND && key.name == *name,
                 ShardUnit::Namespace(namespace) => key.namespace == *namespace,
             };
@@ -47,7 +47,7 @@ impl ShardWork for Manager {
                 self.start_one(hub, entry, &key, false);
             }
         }
-        let ShardUnit::Namespace(namespace) = estate else {
+        let ShardUnit::Namespace(namespace) = unit else {
             return;
         };
         if let Some(shard) = hub.find_shard(namespace) {
@@ -66,11 +66,11 @@ impl ShardWork for Manager {
         }
     }
 
-    fn leave<'a>(&'a self, estate: &'a ShardUnit) -> BoxFuture<'a, ()> {
+    fn leave<'a>(&'a self, unit: &'a ShardUnit) -> BoxFuture<'a, ()> {
         async move {
-            self.task_table.leave(estate).await;
+            self.task_table.leave(unit).await;
             let hub = &self.hub;
-            let namespace = match estate {
+            let namespace = match unit {
                 ShardUnit::Tenant(name) => {
                     hub.context
                         .mailboxes

@@ -32,28 +32,28 @@ enum WatchState {
 /// A watch that was opened.
 pub(super) struct OpenedWatch {
     pub(super) kind: &'static str,
-    sight: signal::Receiver<WatchState>,
+    state: signal::Receiver<WatchState>,
 }
 
 impl OpenedWatch {
     /// Waits until reconciling can begin as far as this kind is concerned.
     pub(super) async fn wait(&mut self) {
         let is_needed = NEEDED_BY_ALL.contains(&self.kind);
-        let is_known = |sight: &WatchState| match sight {
+        let is_known = |state: &WatchState| match state {
             WatchState::Waiting => false,
             WatchState::Unserved => !is_needed,
             WatchState::Synced => true,
         };
-        let _the_watch_has_ended = self.sight.wait_for(is_known).await;
+        let _the_watch_has_ended = self.state.wait_for(is_known).await;
     }
 
     /// Waits until all objects have been seen.
     pub(super) async fn wait_until_synced(&mut self) {
-        let _the_watch_has_ended = self.sight.wait_for(|sight| *sight == WatchState::Synced).await;
+        let _the_watch_has_ended = self.state.wait_for(|state| *state == WatchState::Synced).await;
     }
 
     pub(super) fn is_unserved(&self) -> bool {
-        *self.sight.borrow() == WatchState::Unserved
+        *self.state.borrow() == WatchState::Unserved
     }
 }
 
@@ -104,10 +104,10 @@ impl Manager {
                     }
                     Err(error) => {
                         health.set_seen(&watched, false);
-                        let said = error.to_string();
-                        if said != complaint {
+                        let problem = error.to_string();
+                        if problem != complaint {
                             tracing::warn!(kind, %error, "the API server can't be asked");
-                            complaint = said;
+                            complaint = problem;
                         }
                     }
                 }
@@ -125,7 +125,7 @@ impl Manager {
                     health.set_seen(&watched, true);
                     if send.send_replace(WatchState::Synced) == WatchState::Unserved {
                         tracing::warn!(kind, api_version, "the API server serves this kind now");
-                        manager.hub.tell_all();
+                        manager.hub.announce_all();
                     }
                 }
                 WatchEvent::Failed(error) => {
@@ -148,7 +148,7 @@ impl Manager {
         let end = self.end.clone();
         self.tasks
             .spawn(async move { end.run_until_cancelled(following).await });
-        OpenedWatch { kind, sight: receive }
+        OpenedWatch { kind, state: receive }
     }
 
     /// Reports a kind that the API server does not serve. The controllers are well without it, unless everything needs it.

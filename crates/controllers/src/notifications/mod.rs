@@ -78,8 +78,8 @@ fn hand_on(lane: &Arc<Lane>, notification: QueuedNotification) -> Result<(), Str
             while !lane.notification_queue.take_turn(&name) {
                 tokio::time::sleep(TURN).await;
             }
-            let told = AssertUnwindSafe(send_one(&lane, &notification)).catch_unwind();
-            if told.await.is_err() {
+            let sending = AssertUnwindSafe(send_one(&lane, &notification)).catch_unwind();
+            if sending.await.is_err() {
                 tracing::error!(namespace = name.0, provider = name.1, "sending to a Provider panicked");
             }
         }

@@ -23,7 +23,7 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// Sends the event, unless the Provider takes no such events.
 pub(super) async fn send(lane: &Arc<Lane>, notification: &QueuedNotification) -> Result<(), String> {
-    let Some(prepared) = prepare(lane, notification).await? else {
+    let Some(prepared) = prepare_request(lane, notification).await? else {
         return Ok(());
     };
     let Prepared {
@@ -43,7 +43,7 @@ struct Prepared {
 }
 
 /// Prepares the request; `None` if the Provider takes no such events, or the namespace is gone.
-async fn prepare(lane: &Lane, notification: &QueuedNotification) -> Result<Option<Prepared>, String> {
+async fn prepare_request(lane: &Lane, notification: &QueuedNotification) -> Result<Option<Prepared>, String> {
     // Deleted, or moved to another lane.
     let Some(shard) = lane.find_shard(&notification.namespace) else {
         return Ok(None);
@@ -114,7 +114,7 @@ async fn attempt_often(
         let verdict = {
             // Never closed. A sender that waits for its next attempt holds no permit.
             let _place = lane.limits.letters.acquire().await;
-            let attempt = tokio::time::timeout(timeout, attempt(sending, reach));
+            let attempt = tokio::time::timeout(timeout, try_send(sending, reach));
             attempt.await.unwrap_or_else(|_| Verdict::Again {
                 after: None,
                 why: format!("it gives no answer within {} s (spec.timeout)", timeout.as_secs_f64()),
@@ -133,10 +133,10 @@ async fn attempt_often(
     }
 }
 
-async fn attempt(sending: &PreparedNotification, reach: &Connector) -> Verdict {
+async fn try_send(sending: &PreparedNotification, reach: &Connector) -> Verdict {
     if let Some(inquiry) = &sending.inquiry {
         match send_notification(&sending.connection, inquiry, reach).await {
-            Err(failure) => return fail(failure),
+            Err(failure) => return judge_failure(failure),
             Ok(answer) => match sending.judge_inquiry(&answer) {
                 Ok(true) => return Verdict::Done,
                 Ok(false) => {}
@@ -146,11 +146,11 @@ async fn attempt(sending: &PreparedNotification, reach: &Connector) -> Verdict {
     }
     match send_notification(&sending.connection, &sending.request, reach).await {
         Ok(answer) => sending.interpret_answer(&answer),
-        Err(failure) => fail(failure),
+        Err(failure) => judge_failure(failure),
     }
 }
 
-fn fail(failure: NotificationFailure) -> Verdict {
+fn judge_failure(failure: NotificationFailure) -> Verdict {
     let why = failure.message;
     match failure.is_transient {
         true => Verdict::Again { after: None, why },

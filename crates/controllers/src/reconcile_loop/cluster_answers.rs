@@ -74,25 +74,29 @@ pub(crate) fn read_token(prepared: Result<(), TokenError>) -> TokenAnswer {
 }
 
 /// Translates the answer to a read. An object counts as absent, or its kind as unserved, only if the answer says so.
-pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, told: &RefusalDetail<'_>) -> Live {
+pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, detail: &RefusalDetail<'_>) -> Live {
     match answer {
         Ok(Some(object)) => Live::Present(Object(object)),
         Ok(None) => Live::Absent,
         Err(ClusterError::NoKindMatch { .. }) => Live::Unserved,
-        Err(error) => Live::Failed(told.read_failure(&error)),
+        Err(error) => Live::Failed(detail.read_failure(&error)),
     }
 }
 
 /// Translates the answer to a write or a dry-run.
-pub(crate) fn read_write(answer: Result<Applied, ClusterError>, told: &RefusalDetail<'_>) -> WriteAnswer {
+pub(crate) fn read_write(answer: Result<Applied, ClusterError>, detail: &RefusalDetail<'_>) -> WriteAnswer {
     match answer {
         Ok(applied) => WriteAnswer::Done(Object(applied.object)),
-        Err(error) => WriteAnswer::Failed(told.read_failure(&error)),
+        Err(error) => WriteAnswer::Failed(detail.read_failure(&error)),
     }
 }
 
 /// Translates the answer to a delete: an already deleted object counts as absent.
-pub(crate) fn read_delete(answer: Result<(), ClusterError>, delete: &Delete, told: &RefusalDetail<'_>) -> DeleteAnswer {
+pub(crate) fn read_delete(
+    answer: Result<(), ClusterError>,
+    delete: &Delete,
+    detail: &RefusalDetail<'_>,
+) -> DeleteAnswer {
     match answer {
         Ok(()) => DeleteAnswer::Accepted,
         Err(ClusterError::Conflict { .. }) => DeleteAnswer::Changed {
@@ -101,6 +105,6 @@ pub(crate) fn read_delete(answer: Result<(), ClusterError>, delete: &Delete, tol
             looked_again: false,
         },
         Err(error) if error.absent() => DeleteAnswer::Absent,
-        Err(error) => DeleteAnswer::Failed(told.read_failure(&error)),
+        Err(error) => DeleteAnswer::Failed(detail.read_failure(&error)),
     }
 }

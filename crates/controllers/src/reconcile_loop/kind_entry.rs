@@ -20,7 +20,7 @@ use crate::context::ControllerContext;
 use crate::reconcile_loop::object_loop::{Meter, run_object_loop};
 use crate::reconcile_loop::object_writer;
 use crate::reconcile_loop::reconciled::{Home, Reconciled};
-use crate::reconcile_loop::supervisor::{self, supervise};
+use crate::reconcile_loop::supervisor::{self, supervise_task};
 use crate::telemetry::metrics::Seen as Shown;
 
 /// Visits every object of a home.
@@ -67,9 +67,9 @@ impl<H: Home> KindEntry<H> {
         Self {
             kind: R::KIND,
             open_cache: |caches| caches.set(Cache::<R>::by_terms(R::list_terms)),
-            take_seen: |home, seen| Some(follow(home, &home.caches().of::<R>().take_seen(seen)?)),
+            take_seen: |home, seen| Some(record_change(home, &home.caches().of::<R>().take_seen(seen)?)),
             take_gone: |home, (namespace, name), revision| {
-                follow(home, &home.caches().of::<R>().take_gone(namespace, name, revision))
+                record_change(home, &home.caches().of::<R>().take_gone(namespace, name, revision))
             },
             exists: |home, namespace, name| home.caches().of::<R>().get(namespace, name).is_some(),
             list_dependents: R::list_dependents,
@@ -119,7 +119,7 @@ impl<H: Home> KindEntry<H> {
     }
 }
 
-fn follow<R: Reconciled>(home: &R::Home, change: &Change<R>) -> Key {
+fn record_change<R: Reconciled>(home: &R::Home, change: &Change<R>) -> Key {
     let key = Key::new(R::KIND, &change.namespace, &change.name);
     R::take_change(home, change);
     R::refresh(home, &key);
@@ -161,5 +161,5 @@ async fn run<R: Reconciled>(home: Arc<R::Home>, key: Key, mailbox: Arc<Mailbox>,
             tracing::warn!(object = %key, %error, "the panic of its reconciler could not be written into its status");
         }
     };
-    supervise(supervisor::PAUSES, &end, start, crashed).await;
+    supervise_task(supervisor::PAUSES, &end, start, crashed).await;
 }

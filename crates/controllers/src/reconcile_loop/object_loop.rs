@@ -139,7 +139,7 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
             .as_ref()
             .map(|attempt_marks| attempt_marks.begin(reconciler.key()));
         let span = spans::begin_attempt(reconciler.key());
-        let next = Box::pin(attempt(&mut reconciler, end).instrument(span)).await;
+        let next = Box::pin(run_attempt(&mut reconciler, end).instrument(span)).await;
         drop((marked, first.take(), turn.take()));
         drop((permits, working));
         if count_attempt(meter, reconciler.key(), &next, since) {
@@ -155,22 +155,22 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
                 // Re-created, or kept by its finalizer: wait for the next change.
                 fresh = true;
                 tokio::select! {
-                    () = mailbox.notified() => {}
+                    () = mailbox.wait_for_notification() => {}
                     () = end.cancelled() => return,
                 }
             }
             Ok(Some(next)) => {
                 pause = PAUSES.0;
                 complaint.clear();
-                fresh = sleep(&mut reconciler, mailbox, end, next).await == Wake::NewAttempt;
+                fresh = wait_for_wake(&mut reconciler, mailbox, end, next).await == Wake::NewAttempt;
             }
             Err(error) => {
-                let said = error.to_string();
-                if said == complaint {
+                let problem = error.to_string();
+                if problem == complaint {
                     tracing::debug!(object = %reconciler.key(), %error, "bookkeeping failed again");
                 } else {
                     tracing::warn!(object = %reconciler.key(), %error, "bookkeeping failed; it is tried again");
-                    complaint = said;
+                    complaint = problem;
                 }
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -225,7 +225,7 @@ async fn take_narrow<R: Reconciler>(
     loop {
         tokio::select! {
             taken = &mut taking => return taken.ok(),
-            () = mailbox.notified() => {
+            () = mailbox.wait_for_notification() => {
                 reconciler.low_priority().await?;
             }
         }
@@ -236,7 +236,7 @@ async fn take_narrow<R: Reconciler>(
 async fn wait_for_admission<R: Reconciler>(reconciler: &R, mailbox: &Mailbox, end: &CancellationToken) -> bool {
     while reconciler.exists() && !reconciler.is_admitted() {
         tokio::select! {
-            () = mailbox.notified() => {}
+            () = mailbox.wait_for_notification() => {}
             () = end.cancelled() => return false,
         }
     }
@@ -255,7 +255,7 @@ async fn wait_for_turn<R: Reconciler>(reconciler: &R, attempt_marks: &AttemptMar
 }
 
 /// Executes rounds until the plan wants to wait.
-async fn attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> Result<Option<Next>, ClusterError> {
+async fn run_attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> Result<Option<Next>, ClusterError> {
     let (mut restarts, mut rounds) = (0, 0_u32);
     loop {
         if end.is_cancelled() {
@@ -281,10 +281,15 @@ async fn attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> 
 }
 
 /// Sleeps until the plan's time, or until an awaited change.
-async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &CancellationToken, next: Next) -> Wake {
+async fn wait_for_wake<R: Reconciler>(
+    reconciler: &mut R,
+    mailbox: &Mailbox,
+    end: &CancellationToken,
+    next: Next,
+) -> Wake {
     let (until, waiting) = match next {
-        Next::Wait(until) => (Some(delay(until)), true),
-        Next::Done(at) => (at.map(delay), false),
+        Next::Wait(until) => (Some(find_delay(until)), true),
+        Next::Done(at) => (at.map(find_delay), false),
         Next::Again | Next::Restart | Next::Forget => return Wake::SameAttempt,
     };
     let woken = if waiting { Wake::SameAttempt } else { Wake::NewAttempt };
@@ -309,7 +314,7 @@ async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &Cance
                 }
                 return woken;
             }
-            () = mailbox.notified() => {
+            () = mailbox.wait_for_notification() => {
                 let changed = mailbox.take_changed();
                 if (waiting && !changed.is_empty()) || Box::pin(reconciler.needs_attempt(&changed)).await {
                     return woken;
@@ -319,7 +324,7 @@ async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &Cance
     }
 }
 
-fn delay(until: Timestamp) -> Duration {
+fn find_delay(until: Timestamp) -> Duration {
     Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default()
 }
 

@@ -117,6 +117,6 @@ pub(crate) fn take_written<R: Reconciled>(home: &R::Home, object: Value) {
         return;
     };
     let key = Key::of(R::KIND, object.meta());
-    home.caches().of::<R>().written(object);
+    home.caches().of::<R>().record_written(object);
     R::refresh(home, &key);
 }

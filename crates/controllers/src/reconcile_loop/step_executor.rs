@@ -38,7 +38,7 @@ pub(crate) async fn execute_steps(
         Instant::now() + left
     });
     let mut answered = Vec::new();
-    for group in requests.chunk_by(|one, other| concurrent(one) && concurrent(other)) {
+    for group in requests.chunk_by(|one, other| is_concurrent(one) && is_concurrent(other)) {
         let answers = futures::stream::iter(
             group
                 .iter()
@@ -68,19 +68,19 @@ pub(crate) async fn execute_steps(
 /// Performs a step before the deadline. A running request is abandoned then, and its effect is unknown.
 async fn in_time(clients: &ClientPool, client: &Client, request: &Request, deadline: Option<Instant>) -> Vec<Answer> {
     let Some(deadline) = deadline else {
-        return perform(clients, client, request).await;
+        return execute_request(clients, client, request).await;
     };
     if Instant::now() >= deadline {
         return Vec::new();
     }
-    match tokio::time::timeout_at(deadline, perform(clients, client, request)).await {
+    match tokio::time::timeout_at(deadline, execute_request(clients, client, request)).await {
         Ok(answers) => answers,
         Err(_) => given_up(request),
     }
 }
 
 fn given_up(request: &Request) -> Vec<Answer> {
-    fail(
+    fail_request(
         request,
         Reason::Unanswered,
         "no answer came before spec.timeout was over",
@@ -88,7 +88,7 @@ fn given_up(request: &Request) -> Vec<Answer> {
 }
 
 /// Returns the answers of a request that is not sent.
-pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answer> {
+pub(crate) fn fail_request(request: &Request, reason: Reason, message: &str) -> Vec<Answer> {
     let failure = || Failure {
         reason: reason.clone(),
         message: message.to_owned(),
@@ -128,7 +128,7 @@ pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answ
     }
 }
 
-fn concurrent(request: &Request) -> bool {
+fn is_concurrent(request: &Request) -> bool {
     matches!(
         request,
         Request::Read(_)
@@ -141,24 +141,24 @@ fn concurrent(request: &Request) -> bool {
     )
 }
 
-async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Vec<Answer> {
+async fn execute_request(clients: &ClientPool, client: &Client, request: &Request) -> Vec<Answer> {
     match request {
         Request::ResolveKinds(kinds) => {
             let mut answers = Vec::new();
             for kind in kinds {
-                answers.push(Answer::Kind(kind.clone(), resolve(client, kind).await));
+                answers.push(Answer::Kind(kind.clone(), resolve_kind(client, kind).await));
             }
             answers
         }
         Request::Read(target) => {
-            let told = RefusalDetail::about(client, &target.id);
+            let detail = RefusalDetail::about(client, &target.id);
             vec![Answer::Live(
                 target.id.clone(),
-                cluster_answers::read_live(read(client, target).await, &told),
+                cluster_answers::read_live(read_object(client, target).await, &detail),
             )]
         }
         Request::DryRun(apply) => {
-            let answer = send(client, apply, true).await;
+            let answer = send_apply(client, apply, true).await;
             vec![Answer::DryRun(
                 apply.id.clone(),
                 cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
@@ -179,7 +179,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             )]
         }
         Request::Apply(apply) => {
-            let answer = send(client, apply, false).await;
+            let answer = send_apply(client, apply, false).await;
             if answer.is_ok() && apply.id.kind == "CustomResourceDefinition" {
                 clients.kinds_changed();
             }
@@ -189,7 +189,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             )]
         }
         Request::TakeOver(take_over) => {
-            let answer = patch(client, take_over).await;
+            let answer = send_take_over(client, take_over).await;
             let id = &take_over.target.id;
             vec![Answer::TakenOver(
                 id.clone(),
@@ -212,7 +212,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             vec![Answer::Claims(namespace.clone(), answer)]
         }
         Request::TryDelete(delete) => {
-            let answer = remove(client, delete, true).await;
+            let answer = delete_object(client, delete, true).await;
             let id = &delete.target.id;
             vec![Answer::TriedDelete(
                 id.clone(),
@@ -220,7 +220,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             )]
         }
         Request::Delete(delete) => {
-            let answer = remove(client, delete, false).await;
+            let answer = delete_object(client, delete, false).await;
             let id = &delete.target.id;
             vec![Answer::Deleted(
                 id.clone(),
@@ -247,7 +247,7 @@ async fn find_claims(client: &Client, namespace: &str) -> Result<ClaimsAnswer, C
     Ok(ClaimsAnswer::Found { owners, more })
 }
 
-async fn resolve(client: &Client, kind: &KindReference) -> KindAnswer {
+async fn resolve_kind(client: &Client, kind: &KindReference) -> KindAnswer {
     match client.resource(&kind.api_version, &kind.kind).await {
         Ok(resource) if resource.namespaced => KindAnswer::Served(Scope::Namespaced),
         Ok(_) => KindAnswer::Served(Scope::Cluster),
@@ -257,7 +257,7 @@ async fn resolve(client: &Client, kind: &KindReference) -> KindAnswer {
 }
 
 /// Reads an object. If its version is no longer served, any other version of its kind is used, so that the object is not lost.
-async fn read(client: &Client, target: &Watched) -> Result<Option<Value>, ClusterError> {
+async fn read_object(client: &Client, target: &Watched) -> Result<Option<Value>, ClusterError> {
     let find = async |resource: Resource| client.find(&resource, &target.id.namespace, &target.id.name).await;
     match find(find_served_resource(client, target).await?).await {
         // The kind was removed after discovery was read. Discovery is read again.
@@ -273,7 +273,7 @@ async fn find_served_resource(client: &Client, target: &Watched) -> Result<Resou
         .await
 }
 
-async fn send(client: &Client, apply: &Apply, dry_run: bool) -> Result<tenure_cluster::Applied, ClusterError> {
+async fn send_apply(client: &Client, apply: &Apply, dry_run: bool) -> Result<tenure_cluster::Applied, ClusterError> {
     let options = ApplyOptions {
         manager: &apply.manager,
         force: apply.force,
@@ -283,7 +283,7 @@ async fn send(client: &Client, apply: &Apply, dry_run: bool) -> Result<tenure_cl
     client.apply(&apply.object.0, &options).await
 }
 
-async fn patch(client: &Client, take_over: &TakeOver) -> Result<tenure_cluster::Applied, ClusterError> {
+async fn send_take_over(client: &Client, take_over: &TakeOver) -> Result<tenure_cluster::Applied, ClusterError> {
     let target = &take_over.target;
     let resource = client.resource(&target.api_version(), &target.id.kind).await?;
     let manager = tenure_api::metadata::KUSTOMIZE_CONTROLLER;
@@ -307,7 +307,7 @@ async fn patch_metadata(client: &Client, target: &Watched, patch: &Value) -> Wri
     }
 }
 
-async fn remove(client: &Client, delete: &Delete, dry_run: bool) -> Result<(), ClusterError> {
+async fn delete_object(client: &Client, delete: &Delete, dry_run: bool) -> Result<(), ClusterError> {
     let target = &delete.target;
     let options = DeleteOptions {
         preconditions: Preconditions {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
 /// Runs the future from `start` until it ends by itself, or until `end`. `crashed` gets the number of panics in a row, and the next pause.
-pub(crate) async fn supervise<F, C>(
+pub(crate) async fn supervise_task<F, C>(
     pauses: (Duration, Duration),
     end: &CancellationToken,
     mut start: impl FnMut() -> F,
@@ -32,19 +32,19 @@ pub(crate) async fn supervise<F, C>(
         }
         times = times.saturating_add(1);
         // A panic in the report must not end the loop either.
-        let told = Box::pin(AssertUnwindSafe(crashed(times, pause)).catch_unwind());
-        if end.run_until_cancelled(told).await.is_none() {
+        let report = Box::pin(AssertUnwindSafe(crashed(times, pause)).catch_unwind());
+        if end.run_until_cancelled(report).await.is_none() {
             return;
         }
         if end.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
-        pause = lengthen(pause, pauses.1);
+        pause = lengthen_pause(pause, pauses.1);
     }
 }
 
 /// Returns the next pause.
-fn lengthen(pause: Duration, longest: Duration) -> Duration {
+fn lengthen_pause(pause: Duration, longest: Duration) -> Duration {
     pause.saturating_mul(2).min(longest)
 }
 
@@ -58,34 +58,34 @@ mod tests {
     #[tokio::test]
     async fn what_panics_is_started_again_later_and_later() {
         let runs = AtomicU32::new(0);
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reports = Arc::new(Mutex::new(Vec::new()));
         let milliseconds = Duration::from_millis;
         // No run here lasts an hour, after which the first pause would apply again.
         let longest = Duration::from_secs(3600);
-        supervise(
+        supervise_task(
             (milliseconds(1), longest),
             &CancellationToken::new(),
             || async {
                 assert!(runs.fetch_add(1, Ordering::Relaxed) >= 5, "on purpose");
             },
             |times, pause| {
-                told.lock().unwrap().push((times, pause.as_millis()));
+                reports.lock().unwrap().push((times, pause.as_millis()));
                 std::future::ready(())
             },
         )
         .await;
         assert_eq!(runs.into_inner(), 6);
-        let pauses: Vec<u128> = told.lock().unwrap().iter().map(|(_, pause)| *pause).collect();
+        let pauses: Vec<u128> = reports.lock().unwrap().iter().map(|(_, pause)| *pause).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16]);
-        assert_eq!(lengthen(longest / 2, longest), longest);
-        assert_eq!(lengthen(longest, longest), longest);
+        assert_eq!(lengthen_pause(longest / 2, longest), longest);
+        assert_eq!(lengthen_pause(longest, longest), longest);
     }
 
     #[tokio::test]
     async fn the_end_comes_also_while_it_pauses() {
         let end = CancellationToken::new();
         let forever = Duration::from_secs(1 << 30);
-        let supervised = supervise(
+        let supervised = supervise_task(
             (forever, forever),
             &end,
             || async { panic!("on purpose") },

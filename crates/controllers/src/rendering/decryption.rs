@@ -87,7 +87,7 @@ impl<'a> DecryptedFiles<'a> {
     }
 
     /// Returns the message for a failed build that does not fail with the encrypted files: its error could quote decrypted text.
-    pub(crate) fn unsaid(&self) -> Option<String> {
+    pub(crate) fn describe_problem(&self) -> Option<String> {
         let found = self.found.borrow();
         let named: Vec<String> = found
             .decrypted

@@ -69,20 +69,20 @@ mod tests {
         whole.entry("b.yaml");
         assert_eq!(whole.describe_pointer(), None);
         whole.entry("a/logo.svg");
-        let said = whole.describe_pointer().expect("a pointer was read");
+        let description = whole.describe_pointer().expect("a pointer was read");
         assert!(
-            said.starts_with(
+            description.starts_with(
                 "a/logo.svg is a pointer of Git LFS and not the file itself. In a working copy, run git lfs pull"
             ),
-            "{said}"
+            "{description}"
         );
         files.insert("c.yaml", POINTER.replace("size", "size x"));
         let whole = PointerCheckedFiles::new(&files);
         whole.entry("c.yaml");
-        let said = whole.describe_pointer().expect("a pointer was read");
+        let description = whole.describe_pointer().expect("a pointer was read");
         assert!(
-            said.starts_with("c.yaml is a pointer of Git LFS that can't be followed: its size must be"),
-            "{said}"
+            description.starts_with("c.yaml is a pointer of Git LFS that can't be followed: its size must be"),
+            "{description}"
         );
     }
 }

@@ -336,7 +336,7 @@ impl From<Error> for BuildFailure {
         };
         Self {
             is_too_large: matches!(error, Error::Budget { .. }),
-            message: lines(&error).join("\n") + &hint,
+            message: list_problems(&error).join("\n") + &hint,
         }
     }
 }
@@ -383,8 +383,8 @@ fn build_whole_tree(
         }
     }
     let options = Options {
-        substitution: inputs.variables().map(substitution),
-        ..options(overlay, bounds)
+        substitution: inputs.variables().map(make_substitution),
+        ..make_options(overlay, bounds)
     };
     let Some(keys) = inputs.keys() else {
         return Ok((kustomize::build(files, folder, &options)?, Vec::new()));
@@ -395,7 +395,7 @@ fn build_whole_tree(
     let mut built = match (outcome, clear.failure()) {
         (Err(error @ Error::Budget { .. }), _) => return Err(error.into()),
         (_, Some(failure)) => return Err(BuildFailure::of(failure)),
-        (Err(error), None) => return Err(say(error, &clear, files, (folder, &options))),
+        (Err(error), None) => return Err(redact_failure(error, &clear, files, (folder, &options))),
         (Ok(built), None) => built,
     };
     let budget = (options.budget.bytes, options.budget.steps);
@@ -405,29 +405,29 @@ fn build_whole_tree(
 
 /// Returns the message of a build that failed after files were decrypted. The message names the problems of the encrypted files, or contains nothing
 /// that could quote clear text.
-fn say(
+fn redact_failure(
     error: Error,
     clear: &DecryptedFiles<'_>,
     files: &dyn FileTree,
     (folder, options): (&str, &Options),
 ) -> BuildFailure {
-    let Some(unsaid) = clear.unsaid() else {
+    let Some(problem) = clear.describe_problem() else {
         return error.into();
     };
     match kustomize::build(files, folder, options) {
         Err(error) => error.into(),
-        Ok(_) => BuildFailure::of(unsaid),
+        Ok(_) => BuildFailure::of(problem),
     }
 }
 
 /// Returns the problems, one line each. A name or a text of the repository can't add a line.
-fn lines(error: &kustomize::Error) -> Vec<String> {
+fn list_problems(error: &kustomize::Error) -> Vec<String> {
     match error {
-        kustomize::Error::Several(errors) => errors.iter().flat_map(lines).collect(),
+        kustomize::Error::Several(errors) => errors.iter().flat_map(list_problems).collect(),
         kustomize::Error::InBase { chain, source } => {
             let chain = visible_line(&chain.join(" -> ")).into_owned();
             let through = |line| format!("{line} (reached through {chain})");
-            lines(source).into_iter().map(through).collect()
+            list_problems(source).into_iter().map(through).collect()
         }
         other => vec![visible_line(&other.to_string()).into_owned()],
     }
@@ -448,7 +448,7 @@ fn list_rendered_objects(built: Build) -> Vec<RenderedObject> {
 }
 
 /// Substitutes variables, except in objects that disable substitution.
-fn substitution(variables: &BTreeMap<String, Variable>) -> Substitution {
+fn make_substitution(variables: &BTreeMap<String, Variable>) -> Substitution {
     let variables = variables.iter().map(|(name, variable)| {
         let variable = kustomize::Variable {
             value: variable.value.clone(),
@@ -461,7 +461,7 @@ fn substitution(variables: &BTreeMap<String, Variable>) -> Substitution {
     substitution
 }
 
-fn options(overlay: &Overlay, bounds: RunLimits) -> Options {
+fn make_options(overlay: &Overlay, bounds: RunLimits) -> Options {
     let common = overlay.common_metadata.clone().unwrap_or_default();
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let patches = overlay.patches.iter().map(|patch| PatchOverride {

@@ -22,7 +22,7 @@ use tenure_tenancy::Instance;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) use shard_keeper::{ShardWork, keep};
+pub(crate) use shard_keeper::{ShardWork, maintain_shard};
 pub(crate) use watch_progress::WatchProgress;
 
 /// The known state of the other instances, and the state that they see of this one.
@@ -33,7 +33,7 @@ pub(crate) struct ShardPeers {
     began: Instant,
     leases: Mutex<HashMap<String, WatchedLease>>,
     /// Up to where this instance has released other instances' parts.
-    let_go: watch::Sender<Option<ReleaseRecord>>,
+    released_until: watch::Sender<Option<ReleaseRecord>>,
 }
 
 impl ShardPeers {
@@ -43,19 +43,19 @@ impl ShardPeers {
             client,
             began: Instant::now(),
             leases: Mutex::default(),
-            let_go: watch::channel(None).0,
+            released_until: watch::channel(None).0,
         })
     }
 
     /// Returns up to where this instance has released, for the writer of the Lease.
     pub(crate) fn follow(&self) -> watch::Receiver<Option<ReleaseRecord>> {
-        self.let_go.subscribe()
+        self.released_until.subscribe()
     }
 
-    fn set_released(&self, let_go: Option<ReleaseRecord>) {
-        self.let_go.send_if_modified(|before| {
-            let is_news = *before != let_go;
-            *before = let_go;
+    fn set_released(&self, released_until: Option<ReleaseRecord>) {
+        self.released_until.send_if_modified(|before| {
+            let is_news = *before != released_until;
+            *before = released_until;
             is_news
         });
     }
@@ -78,7 +78,7 @@ impl ShardPeers {
                 peers.push(Peer {
                     lease: name.to_owned(),
                     holder: holder.to_owned(),
-                    released: read_let_go(lease),
+                    released: read_release_record(lease),
                 });
             }
         }
@@ -87,7 +87,7 @@ impl ShardPeers {
 
     /// Waits until no other instance reconciles a part of what this instance reconciles.
     pub(crate) async fn wait_until_alone(&self) {
-        let mut said = String::new();
+        let mut last_wait = String::new();
         loop {
             let wait = match self.look().await {
                 Ok(peers) if peers.is_empty() => return,
@@ -96,16 +96,16 @@ impl ShardPeers {
                 Ok(peers) => OwnedParts::new(self.instance.clone()).describe_wait(&peers),
                 Err(error) => Some(format!("the Leases of shards can't be read: {error}")),
             };
-            if let Some(wait) = wait.filter(|wait| *wait != said) {
+            if let Some(wait) = wait.filter(|wait| *wait != last_wait) {
                 tracing::warn!("{wait}");
-                said = wait;
+                last_wait = wait;
             }
             tokio::time::sleep(RETRY).await;
         }
     }
 }
 
-fn read_let_go(lease: &Value) -> Option<ReleaseRecord> {
+fn read_release_record(lease: &Value) -> Option<ReleaseRecord> {
     let annotations = lease.pointer("/metadata/annotations")?;
     annotations.get(LET_GO)?.as_str()?.parse().ok()
 }

@@ -28,66 +28,66 @@ pub(crate) trait ShardWork: Send + Sync + 'static {
     /// Waits for a possible change of these.
     fn changed(&self) -> BoxFuture<'_, ()>;
 
-    /// Begins to work on an estate.
-    fn begin(&self, estate: &ShardUnit);
+    /// Begins to work on a shard unit.
+    fn begin(&self, unit: &ShardUnit);
 
-    /// Ends the running work of an estate, and drops its state. Returns when nothing is left.
-    fn leave<'a>(&'a self, estate: &'a ShardUnit) -> BoxFuture<'a, ()>;
+    /// Ends the running work of a shard unit, and drops its state. Returns when nothing is left.
+    fn leave<'a>(&'a self, unit: &'a ShardUnit) -> BoxFuture<'a, ()>;
 
     /// Reports that no instance reconciles these keys.
     fn report_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()>;
 }
 
 /// Keeps an instance to its part until the future is dropped.
-pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
-    let mut holdings = OwnedParts::new(board.instance.clone());
+pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<ShardPeers>) {
+    let mut holdings = OwnedParts::new(shard_peers.instance.clone());
     let mut unserved = Unserved::default();
-    let mut said = String::new();
-    let (tell_left, mut left) = mpsc::unbounded_channel::<ShardUnit>();
+    let mut last_wait = String::new();
+    let (left_sender, mut left) = mpsc::unbounded_channel::<ShardUnit>();
     let mut leaving = tokio::task::JoinSet::new();
     loop {
-        let (known, realm, changed) = grounds.look();
-        let ShardAssignment { own, keys } = assign_shard(&TenancyIndex::new(realm), &board.instance);
-        for estate in holdings.take_own(&own, changed, known) {
-            tracing::info!(%estate, "another instance reconciles it now");
-            let (grounds, tell_left) = (Arc::clone(&grounds), tell_left.clone());
+        let (known, tenancy, changed) = work.look();
+        let ShardAssignment { own, keys } = assign_shard(&TenancyIndex::new(tenancy), &shard_peers.instance);
+        for unit in holdings.take_own(&own, changed, known) {
+            tracing::info!(estate = %unit, "another instance reconciles it now");
+            let (work, left_sender) = (Arc::clone(&work), left_sender.clone());
             leaving.spawn(async move {
-                grounds.leave(&estate).await;
+                work.leave(&unit).await;
                 // The receiver lives as long as the task.
-                let _told = tell_left.send(estate);
+                let _sent = left_sender.send(unit);
             });
         }
-        board.set_released(holdings.release_record());
+        shard_peers.set_released(holdings.release_record());
         // After the time was recorded: a leader that leads by now is among them.
-        let wait = match board.look().await {
+        let wait = match shard_peers.look().await {
             Ok(peers) => {
-                for estate in holdings.take_ready(&peers) {
-                    tracing::debug!(%estate, "this instance reconciles it now");
-                    grounds.begin(&estate);
+                for unit in holdings.take_ready(&peers) {
+                    tracing::debug!(estate = %unit, "this instance reconciles it now");
+                    work.begin(&unit);
                 }
-                if board.instance == Instance::Main {
-                    unserved.report(grounds.as_ref(), &keys, &peers).await;
+                if shard_peers.instance == Instance::Main {
+                    unserved.report(work.as_ref(), &keys, &peers).await;
                 }
                 holdings.describe_wait(&peers)
             }
             Err(error) => Some(format!("the Leases of the other instances can't be read: {error}")),
         };
         let wait = wait.unwrap_or_default();
-        if wait != said {
+        if wait != last_wait {
             if !wait.is_empty() {
                 tracing::warn!("{wait}");
             }
-            said = wait;
+            last_wait = wait;
         }
         let pause = if holdings.has_waiting_parts() { LOOKS.0 } else { LOOKS.1 };
         tokio::select! {
-            Some(estate) = left.recv() => {
-                holdings.take_left(&estate);
-                while let Ok(estate) = left.try_recv() {
-                    holdings.take_left(&estate);
+            Some(unit) = left.recv() => {
+                holdings.take_left(&unit);
+                while let Ok(unit) = left.try_recv() {
+                    holdings.take_left(&unit);
                 }
             }
-            () = grounds.changed() => {}
+            () = work.changed() => {}
             () = tokio::time::sleep(pause) => {}
         }
         while leaving.try_join_next().is_some() {}
@@ -99,20 +99,20 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
 struct Unserved {
     keys: Vec<String>,
     since: Option<Instant>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Unserved {
-    async fn report(&mut self, grounds: &dyn ShardWork, keys: &BTreeSet<String>, peers: &[Peer]) {
+    async fn report(&mut self, work: &dyn ShardWork, keys: &BTreeSet<String>, peers: &[Peer]) {
         let now = list_unserved(keys, peers);
         if now != self.keys {
-            (self.keys, self.since, self.is_told) = (now, Some(Instant::now()), false);
+            (self.keys, self.since, self.is_reported) = (now, Some(Instant::now()), false);
         }
         let is_late = self.since.is_some_and(|since| since.elapsed() >= UNSERVED);
-        if is_late && !self.is_told && !self.keys.is_empty() {
-            self.is_told = true;
+        if is_late && !self.is_reported && !self.keys.is_empty() {
+            self.is_reported = true;
             tracing::warn!(keys = ?self.keys, "no instance reconciles the objects of these shards");
-            grounds.report_unserved(&self.keys).await;
+            work.report_unserved(&self.keys).await;
         }
     }
 }

@@ -39,12 +39,12 @@ impl WatchProgress {
             _ => {}
         }
         if is_change {
-            raise(&self.changed, at, revision);
+            raise_counter(&self.changed, at, revision);
         }
         go_on(event);
         // A list has no order: only its end says that everything was delivered.
         if !self.is_listing(at) {
-            raise(&self.known, at, revision);
+            raise_counter(&self.known, at, revision);
         }
     }
 
@@ -82,7 +82,7 @@ impl WatchProgress {
     }
 }
 
-fn raise(of: &[AtomicU64; 2], at: usize, revision: u64) {
+fn raise_counter(of: &[AtomicU64; 2], at: usize, revision: u64) {
     if let Some(number) = of.get(at) {
         number.fetch_max(revision, Ordering::SeqCst);
     }

@@ -178,12 +178,12 @@ impl SpanIntake {
     /// The violation, if no lane would send the attempt.
     pub(crate) fn take(
         &mut self,
-        told: Vec<TracedAttempt>,
+        attempts: Vec<TracedAttempt>,
         now: Instant,
         is_own: impl Fn(&TracedAttempt) -> bool,
         sink: &SpanSink,
     ) -> Result<(), String> {
-        if told.len() > WAITING || !told.iter().all(is_short) {
+        if attempts.len() > WAITING || !attempts.iter().all(is_short) {
             return Err("more spans than there can be".to_owned());
         }
         let passed = u64::try_from(now.saturating_duration_since(self.at).as_micros()).unwrap_or(u64::MAX);
@@ -192,7 +192,7 @@ impl SpanIntake {
             self.left = self.left.saturating_add(earned).min(AT_ONCE);
             self.at = now;
         }
-        for attempt in told.into_iter().filter(|attempt| is_own(attempt)) {
+        for attempt in attempts.into_iter().filter(|attempt| is_own(attempt)) {
             let left = self.left.checked_sub(attempt.count());
             self.left = left.unwrap_or(self.left);
             (sink.0)(attempt, left.is_some());
@@ -238,60 +238,60 @@ mod tests {
         }
     }
 
-    type Heard = Arc<Mutex<Vec<(TracedAttempt, bool)>>>;
+    type Received = Arc<Mutex<Vec<(TracedAttempt, bool)>>>;
 
-    fn collect() -> (SpanSink, Heard) {
-        let heard = Arc::<Mutex<Vec<_>>>::default();
+    fn collect() -> (SpanSink, Received) {
+        let received = Arc::<Mutex<Vec<_>>>::default();
         let sink = SpanSink::new({
-            let heard = Arc::clone(&heard);
-            move |attempt, has_room| lock(&heard).push((attempt, has_room))
+            let received = Arc::clone(&received);
+            move |attempt, has_room| lock(&received).push((attempt, has_room))
         });
-        (sink, heard)
+        (sink, received)
     }
 
     /// The hub drops attempts about another lane's object, and a noisy lane gets a bounded share of the queue.
     #[test]
     fn a_lane_speaks_of_its_own_and_only_so_much() {
-        let (sink, heard) = collect();
+        let (sink, received) = collect();
         let now = Instant::now();
         let mut intake = SpanIntake::new(now);
         let is_own = |attempt: &TracedAttempt| attempt.namespace == "blue";
-        let told = vec![attempt("blue", 3), attempt("red", 3)];
-        intake.take(told, now, is_own, &sink).unwrap();
-        assert_eq!(*lock(&heard), [(attempt("blue", 3), true)]);
-        lock(&heard).clear();
+        let attempts = vec![attempt("blue", 3), attempt("red", 3)];
+        intake.take(attempts, now, is_own, &sink).unwrap();
+        assert_eq!(*lock(&received), [(attempt("blue", 3), true)]);
+        lock(&received).clear();
         let mut count = |second: u64| {
             for _ in 0..4 {
-                let told = vec![attempt("blue", 63); 100];
+                let attempts = vec![attempt("blue", 63); 100];
                 intake
-                    .take(told, now + Duration::from_secs(second), is_own, &sink)
+                    .take(attempts, now + Duration::from_secs(second), is_own, &sink)
                     .unwrap();
             }
-            let heard = std::mem::take(&mut *lock(&heard));
-            assert_eq!(heard.len(), 400, "who is left out is counted");
-            heard.iter().filter(|(_, has_room)| *has_room).count()
+            let received = std::mem::take(&mut *lock(&received));
+            assert_eq!(received.len(), 400, "who is left out is counted");
+            received.iter().filter(|(_, has_room)| *has_room).count()
         };
         assert_eq!([count(0), count(1), count(2), count(60)], [15, 4, 4, 16]);
     }
 
     #[test]
     fn what_no_lane_would_tell_is_an_offence() {
-        let (sink, heard) = collect();
+        let (sink, received) = collect();
         let now = Instant::now();
         let mut long = attempt("blue", 1);
         long.reason = Some("x".repeat(LONGEST + 1));
         let mut deep = attempt("blue", 2);
         deep.parts[1].within = Some(2);
-        for told in [
+        for attempts in [
             vec![attempt("blue", 0); WAITING + 1],
             vec![attempt("blue", TRACED_PARTS + 1)],
             vec![attempt(&"x".repeat(LONGEST + 1), 0)],
             vec![long],
             vec![deep],
         ] {
-            assert!(SpanIntake::new(now).take(told, now, |_| true, &sink).is_err());
+            assert!(SpanIntake::new(now).take(attempts, now, |_| true, &sink).is_err());
         }
-        assert!(lock(&heard).is_empty());
+        assert!(lock(&received).is_empty());
         let far = TracedTime {
             begun_micros: u64::MAX,
             took_micros: u64::MAX,
@@ -306,8 +306,8 @@ mod tests {
         for number in 0..WAITING + 5 {
             outbox.push(attempt(&number.to_string(), 0));
         }
-        let told = outbox.take_all();
-        assert_eq!((told.len(), told[0].namespace.as_str()), (WAITING, "5"));
+        let attempts = outbox.take_all();
+        assert_eq!((attempts.len(), attempts[0].namespace.as_str()), (WAITING, "5"));
         assert!(outbox.take_all().is_empty());
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Entry {
     /// The known state of the object.
     pub(super) state: State,
     /// Whether the watch itself reported this state. If not, it comes from an answer to a request.
-    pub(super) told: bool,
+    pub(super) is_from_watch: bool,
 }
 
 /// The known state of an object.
@@ -72,10 +72,10 @@ impl Entry {
         !matches!(self.state, State::Unkept)
     }
 
-    pub(super) fn known(&self) -> ObservedState {
+    pub(super) fn observed_state(&self) -> ObservedState {
         match &self.state {
             State::Present(json, _) => ObservedState::Object(Arc::clone(json)),
-            State::Absent | State::Unkept => ObservedState::Told(Live::Absent),
+            State::Absent | State::Unkept => ObservedState::Objectless(Live::Absent),
         }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) enum ObservedState {
     /// The object exists, with this text.
     Object(Arc<[u8]>),
     /// The object is absent or unknown; never [`Live::Present`].
-    Told(Live),
+    Objectless(Live),
 }
 
 impl ObservedState {
@@ -94,7 +94,7 @@ impl ObservedState {
     pub(crate) fn keep(live: Live) -> Self {
         match live.object() {
             Some(object) => Self::Object(write_json(object)),
-            None => Self::Told(live),
+            None => Self::Objectless(live),
         }
     }
 
@@ -109,7 +109,7 @@ impl ObservedState {
                     ..Failure::default()
                 }),
             },
-            Self::Told(live) => live.clone(),
+            Self::Objectless(live) => live.clone(),
         }
     }
 
@@ -117,7 +117,7 @@ impl ObservedState {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Object(json) => json.len(),
-            Self::Told(_) => 0,
+            Self::Objectless(_) => 0,
         }
     }
 
@@ -125,7 +125,7 @@ impl ObservedState {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other) || one == other,
-            (Self::Told(one), Self::Told(other)) => one == other,
+            (Self::Objectless(one), Self::Objectless(other)) => one == other,
             _ => false,
         }
     }
@@ -146,14 +146,14 @@ impl Stream {
     }
 
     /// Stores the state of an object from an answer to a request by `by`. Returns the other reconcilers to notify.
-    pub(super) fn answered(&mut self, name: &str, revision: u64, json: Arc<[u8]>, by: &Key) -> Vec<Key> {
+    pub(super) fn record_answer(&mut self, name: &str, revision: u64, json: Arc<[u8]>, by: &Key) -> Vec<Key> {
         if !self.is_news(name, revision) {
             return Vec::new();
         }
         let entry = Entry {
             revision,
             state: State::keep(json, self.kept.as_deref()),
-            told: false,
+            is_from_watch: false,
         };
         self.objects.insert(name.to_owned(), entry);
         let interested = self.interested.get(name).into_iter().flatten();
@@ -162,19 +162,19 @@ impl Stream {
 
     /// Stores the state of an object from the watch. Returns the reconcilers to notify. A state of the same revision is confirmed, and a newer state
     /// stays.
-    fn told(&mut self, name: &str, revision: u64, json: Option<Arc<[u8]>>, keep: bool) -> Vec<Key> {
+    fn record_event(&mut self, name: &str, revision: u64, json: Option<Arc<[u8]>>, keep: bool) -> Vec<Key> {
         self.revision = self.revision.max(revision);
         if let Some(entry) = self.objects.get_mut(name)
             && entry.revision >= revision
         {
-            entry.told |= entry.revision == revision;
+            entry.is_from_watch |= entry.revision == revision;
             return Vec::new();
         }
         if keep {
             let entry = Entry {
                 revision,
                 state: json.map_or(State::Absent, |json| State::keep(json, self.kept.as_deref())),
-                told: true,
+                is_from_watch: true,
             };
             self.objects.insert(name.to_owned(), entry);
         } else {
@@ -194,7 +194,7 @@ impl Stream {
         let unknown = interested.keys().filter(|name| !objects.contains_key(*name));
         let vanished = objects
             .iter()
-            .filter(|(_, entry)| !entry.told && entry.revision <= revision)
+            .filter(|(_, entry)| !entry.is_from_watch && entry.revision <= revision)
             .map(|(name, _)| name);
         let absent: Vec<String> = unknown.chain(vanished).cloned().collect();
         let mut news = Vec::new();
@@ -209,7 +209,7 @@ impl Stream {
             let entry = Entry {
                 revision,
                 state: State::Absent,
-                told: true,
+                is_from_watch: true,
             };
             objects.insert(name, entry);
         }
@@ -218,14 +218,14 @@ impl Stream {
 }
 
 /// Stores a watch event in its stream, and notifies the interested reconcilers.
-pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, mailboxes: &MailboxTable) {
+pub(super) fn store_event(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, mailboxes: &MailboxTable) {
     let id = |name: String| ObjectId {
         namespace: key.namespace.clone().unwrap_or_default(),
         name,
         group: key.resource.group.clone(),
         kind: key.resource.kind.clone(),
     };
-    let tell = |keys: Vec<Key>, name: String| {
+    let notify = |keys: Vec<Key>, name: String| {
         let id = id(name);
         for key in keys {
             mailboxes.object_changed(&key, &id);
@@ -243,22 +243,22 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
                 let mut stream = lock(stream);
                 let is_labelled = stream.kept.is_none() && labels.contains_key(OWNER_NAME);
                 let keep = is_labelled || stream.interested.contains_key(&name);
-                stream.told(&name, parse_revision(&revision), keep.then_some(text), keep)
+                stream.record_event(&name, parse_revision(&revision), keep.then_some(text), keep)
             };
-            tell(keys, name);
+            notify(keys, name);
         }
         WatchEvent::Deleted { name, revision, .. } => {
             let keys = {
                 let mut stream = lock(stream);
                 let keep = stream.interested.contains_key(&name);
-                stream.told(&name, parse_revision(&revision), None, keep)
+                stream.record_event(&name, parse_revision(&revision), None, keep)
             };
-            tell(keys, name);
+            notify(keys, name);
         }
         WatchEvent::Synced { revision } => {
             let news = lock(stream).mark_delivered(parse_revision(&revision));
             for (key, name) in news {
-                tell(vec![key], name);
+                notify(vec![key], name);
             }
         }
         WatchEvent::Listing => {}

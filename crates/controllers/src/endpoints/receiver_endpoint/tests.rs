@@ -129,8 +129,8 @@ async fn a_flood_at_one_hook_keeps_no_others_waiting() {
             all.push(ask(&receiver_endpoint, &path(number)).await);
         }
     }
-    let heard = all.iter().filter(|verdict| **verdict != Verdict::TooMany).count();
-    assert!(heard < 300, "{heard}");
+    let admitted = all.iter().filter(|verdict| **verdict != Verdict::TooMany).count();
+    assert!(admitted < 300, "{admitted}");
     assert_eq!(ask(&receiver_endpoint, &path(2)).await, Verdict::Done);
 }
 

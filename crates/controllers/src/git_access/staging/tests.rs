@@ -74,7 +74,7 @@ impl Scene {
             value: SecretBytes::new(value),
             public: None,
         };
-        stage(&self.client, PLACE, "work", KEY, &staged).await
+        stage_value(&self.client, PLACE, "work", KEY, &staged).await
     }
 
     async fn look(&self) -> StagingState {
@@ -174,6 +174,6 @@ async fn a_first_staging_secret_that_is_deleted_hides_no_other() {
         .unwrap()
         .unwrap();
     assert_eq!(first["metadata"]["annotations"][STAGING_SECRETS_ANNOTATION], "2");
-    clear(&scene.client, PLACE, "work", KEY).await.unwrap();
+    clear_value(&scene.client, PLACE, "work", KEY).await.unwrap();
     assert_eq!(scene.look().await, StagingState::Absent);
 }

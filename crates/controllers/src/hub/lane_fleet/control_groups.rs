@@ -22,7 +22,7 @@ impl ControlGroups {
     /// Divides the hub's own group, where that may be.
     pub(super) fn new() -> Self {
         let above = find_own().and_then(|above| {
-            divide(&above, std::process::id())?;
+            divide_group(&above, std::process::id())?;
             Ok(above)
         });
         let above = match above {
@@ -79,7 +79,7 @@ fn find_own() -> Result<PathBuf, String> {
 }
 
 /// Moves this process to a group below, and gives the groups below their controllers.
-fn divide(above: &Path, own: u32) -> Result<(), String> {
+fn divide_group(above: &Path, own: u32) -> Result<(), String> {
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     let read = |name: &str| {
         let path = above.join(name);
@@ -123,11 +123,11 @@ mod tests {
         write("cgroup.controllers", "memory pids\n");
         write("cgroup.procs", "7\n8\n");
         write("cgroup.subtree_control", "");
-        let refused = divide(above, 7).unwrap_err();
+        let refused = divide_group(above, 7).unwrap_err();
         assert!(refused.contains("other processes"), "{refused}");
         assert!(!above.join(HUB).exists());
         write("cgroup.procs", "7\n");
-        divide(above, 7).unwrap();
+        divide_group(above, 7).unwrap();
         assert_eq!(read("hub/cgroup.procs"), "7");
         assert_eq!(read("cgroup.subtree_control"), CONTROLLERS);
         let groups = ControlGroups {

@@ -68,8 +68,8 @@ pub(super) struct PodHome {
     pods: LanePods,
     pub(super) door: LaneEndpoint,
     /// The folder for artifacts on the way from one lane to another.
-    spool: PathBuf,
-    spools: Semaphore,
+    lent_folder: PathBuf,
+    lent_permits: Semaphore,
 }
 
 impl PodHome {
@@ -83,24 +83,24 @@ impl PodHome {
         Self {
             pods,
             door: settings.door.clone(),
-            spool: config.artifacts.join("lent"),
-            spools: Semaphore::new(SPOOLS),
+            lent_folder: config.artifacts.join("lent"),
+            lent_permits: Semaphore::new(SPOOLS),
         }
     }
 
     /// Fetches a file of a lane's folder, of at most `most` bytes. The error says why the existence of the file is unknown.
     pub(super) async fn fetch(&self, pod: &PodState, path: PathBuf, most: u64) -> Result<Option<File>, String> {
-        let post = pod.post().ok_or("the Pod of its lane is not connected")?;
+        let post = pod.find_post().ok_or("the Pod of its lane is not connected")?;
         let fetching = async {
             let _room = match most > LITTLE {
-                true => Some((post.turn.acquire().await, self.spools.acquire().await)),
+                true => Some((post.turn.acquire().await, self.lent_permits.acquire().await)),
                 false => None,
             };
             let delivery = post.wanted.expect();
             let number = delivery.number;
             let asked = post.writer.send(&ToPod::Open { number, path, most }).await;
             asked.map_err(|error| error.to_string())?;
-            match delivery.receive(&self.spool, most).await {
+            match delivery.receive(&self.lent_folder, most).await {
                 Ok(file) => Ok(Some(file)),
                 Err(TransferError::Refused(())) => Ok(None),
                 Err(TransferError::Broken(error)) => Err(error.to_string()),
@@ -152,14 +152,14 @@ impl PodState {
     }
 
     /// Stores the newest Pod as the waiting one. A previous Pod has given up, or will.
-    fn arrive(&self, arrival: Arrival) {
+    fn set_waiting(&self, arrival: Arrival) {
         let before = lock(&self.waiting).replace(arrival);
         drop(before);
         self.came.notify_one();
     }
 
     /// Returns the next Pod that has connected.
-    async fn next(&self) -> Arrival {
+    async fn wait_for_pod(&self) -> Arrival {
         loop {
             let arrival = lock(&self.waiting).take();
             match arrival {
@@ -177,7 +177,7 @@ impl PodState {
         unconfirmed.map(|other| other.until)
     }
 
-    fn post(&self) -> Option<Arc<Post>> {
+    fn find_post(&self) -> Option<Arc<Post>> {
         lock(&self.post).upgrade()
     }
 }
@@ -192,7 +192,7 @@ impl PodAcceptor for LaneFleet {
         let lane = Arc::clone(lane.ok_or(PodRefusal::NoSuchLane)?);
         drop(lanes);
         tracing::debug!(lane = lane.name, pod = pod.uid, "the Pod of a lane has connected");
-        lane.pod.arrive(Arrival {
+        lane.pod.set_waiting(Arrival {
             pod: pod.uid,
             call,
             at: Instant::now(),
@@ -203,10 +203,10 @@ impl PodAcceptor for LaneFleet {
 }
 
 /// Ensures that a lane has a Pod, and waits for the Pod.
-pub(super) async fn expect(
+pub(super) async fn expect_pod(
     (fleet, home): (&Arc<LaneFleet>, &PodHome),
     lane: &Arc<LaneHandle>,
-    tell: mpsc::Sender<ProcessEvent>,
+    events: mpsc::Sender<ProcessEvent>,
 ) -> Result<Session, String> {
     let deployment = lane_deployment(&home.pods, &lane.name, lane.account.name());
     let options = ApplyOptions {
@@ -227,8 +227,8 @@ pub(super) async fn expect(
     };
     let (fleet, lane, kill) = (Arc::clone(fleet), Arc::clone(lane), session.kill.clone());
     fleet.tasks.clone().spawn(async move {
-        let end = attend(&fleet, &lane, &kill, &tell).await;
-        let _nobody_supervises = tell.send(ProcessEvent::Ended(end)).await;
+        let end = serve_pod(&fleet, &lane, &kill, &events).await;
+        let _nobody_supervises = events.send(ProcessEvent::Ended(end)).await;
     });
     Ok(session)
 }
@@ -242,14 +242,14 @@ struct PodLine {
 }
 
 /// Waits for a Pod, serves it until its lane has ended, and returns how the lane ended.
-async fn attend(
+async fn serve_pod(
     fleet: &Arc<LaneFleet>,
     lane: &Arc<LaneHandle>,
     kill: &CancellationToken,
-    tell: &mpsc::Sender<ProcessEvent>,
+    events: &mpsc::Sender<ProcessEvent>,
 ) -> ExitCause {
     let line = tokio::select! {
-        line = begin(fleet, lane) => line,
+        line = connect_pod(fleet, lane) => line,
         () = kill.cancelled() => Err(ExitCause::HungUp),
         () = fleet.wait_until_abandoned() => Err(ExitCause::HungUp),
     };
@@ -261,20 +261,20 @@ async fn attend(
     *lock(&lane.pod.post) = Arc::downgrade(&line.post);
     lane.outgoing.open();
     fleet.note_everything(lane);
-    let _nobody_supervises = tell.send(ProcessEvent::Started).await;
+    let _nobody_supervises = events.send(ProcessEvent::Started).await;
     let mut speaking = Speaking(Arc::clone(&line.post.writer));
-    let (said, is_abandoned) = {
+    let (problem, is_abandoned) = {
         let writing = write_all(fleet, lane, &mut speaking, line.orders);
-        let reading = read_all(fleet, lane, &mut line.hearing, tell);
+        let reading = read_all(fleet, lane, &mut line.hearing, events);
         tokio::select! {
-            said = reading => (said, false),
+            problem = reading => (problem, false),
             () = writing => (None, false),
             () = kill.cancelled() => (None, false),
             () = fleet.wait_until_abandoned() => (None, true),
         }
     };
-    if let Some(problem) = said {
-        let _nobody_supervises = tell.send(ProcessEvent::Killed(ExitCause::Misspoke(problem))).await;
+    if let Some(problem) = problem {
+        let _nobody_supervises = events.send(ProcessEvent::Killed(ExitCause::Misspoke(problem))).await;
     }
     let gone = count_as_gone(fleet.process_config.apart.patience);
     if !is_abandoned {
@@ -292,9 +292,9 @@ async fn attend(
 }
 
 /// Connects to the next waiting Pod, and returns the line after the Pod has answered its orders. The error is the Pod's stated reason.
-async fn begin(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, ExitCause> {
+async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, ExitCause> {
     loop {
-        let arrival = lane.pod.next().await;
+        let arrival = lane.pod.wait_for_pod().await;
         if let Some(turn) = lane.pod.find_turn(&arrival.pod) {
             tokio::time::sleep_until(turn.into()).await;
         }

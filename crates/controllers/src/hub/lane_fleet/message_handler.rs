@@ -47,9 +47,9 @@ pub(super) struct MessageHandler {
     /// Running answers. They end with the process.
     work: JoinSet<()>,
     events: VecDeque<Instant>,
-    heard: ReportLimit,
+    listeners: ReportLimit,
     turnovers: ReportLimit,
-    said: Arc<Mutex<EventHistory>>,
+    event_history: Arc<Mutex<EventHistory>>,
     spans: SpanIntake,
     /// The shared capacity that the process has. It ends with the process.
     grants: Arc<GrantedCapacity>,
@@ -62,9 +62,9 @@ impl MessageHandler {
             lane: Arc::clone(lane),
             work: JoinSet::new(),
             events: VecDeque::new(),
-            heard: ReportLimit::new(ALL_HEARD),
+            listeners: ReportLimit::new(ALL_HEARD),
             turnovers: ReportLimit::new(ALL_OBJECTS),
-            said: Arc::default(),
+            event_history: Arc::default(),
             spans: SpanIntake::new(Instant::now()),
             grants: lane.open_purse(),
         }
@@ -99,7 +99,7 @@ impl MessageHandler {
                 }
                 let keys = self.read_keys(&to)?;
                 let own = self.read_key(&kind, &namespace, &name)?;
-                if self.find_own(&own).is_some() && self.heard.keep(&own, to.len()) {
+                if self.find_own(&own).is_some() && self.listeners.keep(&own, to.len()) {
                     self.fleet.context.change_subscriptions.listen(&own, keys);
                     // The object that it looked at may have changed before it listened.
                     self.lane.wake(&own);
@@ -111,7 +111,7 @@ impl MessageHandler {
                 name,
                 turnover,
             } => {
-                let own = key(&namespace, &name);
+                let own = make_key(&namespace, &name);
                 if let Some(shard) = self.find_own(&own)
                     && self
                         .turnovers
@@ -138,7 +138,7 @@ impl MessageHandler {
                 event,
             } => self.write_event((kind, namespace, name), event),
             FromLane::Metrics(report) => self.take_report(*report),
-            FromLane::Spans(told) => self.take_spans(told),
+            FromLane::Spans(attempts) => self.take_spans(attempts),
             FromLane::Gaps(gaps) => self.fleet.report_kernel_gaps(&gaps),
             FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } | FromLane::Hooked { .. } => Ok(()),
         }
@@ -156,7 +156,7 @@ impl MessageHandler {
     }
 
     /// Handles spans about the lane's own objects, if spans are exported.
-    fn take_spans(&mut self, told: Vec<TracedAttempt>) -> Result<(), String> {
+    fn take_spans(&mut self, attempts: Vec<TracedAttempt>) -> Result<(), String> {
         let fleet = Arc::clone(&self.fleet);
         let Some(sink) = &fleet.process_config.config.spans else {
             return Err("spans without a receiver".to_owned());
@@ -166,7 +166,7 @@ impl MessageHandler {
             let key = self.read_key(&attempt.kind, &attempt.namespace, &attempt.name);
             key.is_ok_and(|key| self.find_own(&key).is_some())
         };
-        let taken = intake.take(told, Instant::now(), is_own, sink);
+        let taken = intake.take(attempts, Instant::now(), is_own, sink);
         self.spans = intake;
         taken
     }
@@ -234,9 +234,9 @@ impl MessageHandler {
             return Ok(());
         }
         self.events.push_back(now);
-        let (fleet, said) = (Arc::clone(&self.fleet), Arc::clone(&self.said));
+        let (fleet, event_history) = (Arc::clone(&self.fleet), Arc::clone(&self.event_history));
         self.work.spawn(async move {
-            let written = write_event(&fleet, (&kind, &namespace, &name), &event, &said).await;
+            let written = write_event(&fleet, (&kind, &namespace, &name), &event, &event_history).await;
             if written.is_none() {
                 tracing::debug!(
                     namespace,
@@ -249,7 +249,7 @@ impl MessageHandler {
     }
 }
 
-fn key(namespace: &str, name: &str) -> Key {
+fn make_key(namespace: &str, name: &str) -> Key {
     Key::new(Kustomization::KIND, namespace, name)
 }
 
@@ -292,7 +292,7 @@ async fn write_event(
     fleet: &LaneFleet,
     (kind, namespace, name): (&str, &str, &str),
     event: &Event,
-    said: &Mutex<EventHistory>,
+    event_history: &Mutex<EventHistory>,
 ) -> Option<()> {
     let hub = fleet.hub.upgrade()?;
     let entry = fleet.kinds.iter().find(|entry| entry.kind.name == kind)?;
@@ -313,7 +313,7 @@ async fn write_event(
             )
         }
         EventPlace::Kustomization { namespace, name, uid } => {
-            let other = fleet.write_object(&key(namespace, name))?;
+            let other = fleet.write_object(&make_key(namespace, name))?;
             if ObjectView::of(&other).read_text("/metadata/uid") != uid {
                 return None;
             }
@@ -325,9 +325,9 @@ async fn write_event(
         }
     };
     let recorder = EventRecorder::new(hub.find_bookkeeper(place).await, entry.kind.reporter);
-    let mut said = said.lock().await;
+    let mut event_history = event_history.lock().await;
     recorder
-        .record(&mut said, &object, &describe_event(event, Some(related)))
+        .record(&mut event_history, &object, &describe_event(event, Some(related)))
         .await;
     Some(())
 }

@@ -104,7 +104,7 @@ pub(super) async fn read_all(
     fleet: &Arc<LaneFleet>,
     lane: &Arc<LaneHandle>,
     line: &mut impl MessageReceiver,
-    tell: &mpsc::Sender<ProcessEvent>,
+    events: &mpsc::Sender<ProcessEvent>,
 ) -> Option<String> {
     let mut handler = MessageHandler::new(fleet, lane);
     let mut pace = MessageRate::new(Instant::now());
@@ -141,7 +141,7 @@ pub(super) async fn read_all(
                 Err(problem) => return Some(problem),
             },
         };
-        if tell.send(fact).await.is_err() {
+        if events.send(fact).await.is_err() {
             return None;
         }
     }

@@ -210,7 +210,7 @@ impl LaneFleet {
     }
 
     /// Records that an object changed in a mirror, or was deleted from it at a revision.
-    pub(crate) fn note(self: &Arc<Self>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
+    pub(crate) fn note_change(self: &Arc<Self>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
         let is_empty = gone.is_some() && shard.list_keys().is_empty();
         let mut homes = lock(&self.homes);
         let home = homes.entry(key.namespace.clone()).or_insert_with(|| Mirror {
@@ -329,7 +329,7 @@ impl LaneFleet {
         lane.assign(namespace, facts);
         lanes.insert(name.to_owned(), Arc::clone(&lane));
         self.tasks
-            .spawn(supervision::supervise(Arc::clone(self), Arc::clone(&lane)));
+            .spawn(supervision::supervise_lane(Arc::clone(self), Arc::clone(&lane)));
         lane
     }
 
@@ -392,12 +392,12 @@ impl LaneFleet {
     }
 
     /// Reports each limit that the kernel could not enforce, once for all processes: they share one kernel.
-    fn report_kernel_gaps(&self, told: &[String]) -> Result<(), String> {
-        if told.len() > GAPS || told.iter().any(|gap| gap.len() > LONGEST_GAP) {
+    fn report_kernel_gaps(&self, reported: &[String]) -> Result<(), String> {
+        if reported.len() > GAPS || reported.iter().any(|gap| gap.len() > LONGEST_GAP) {
             return Err("more than a kernel can lack".to_owned());
         }
         let mut gaps = lock(&self.gaps);
-        for gap in told {
+        for gap in reported {
             if gaps.len() < GAPS && gaps.insert(gap.clone()) {
                 tracing::warn!(
                     ?gap,

@@ -387,13 +387,13 @@ mod tests {
         let (first, second) = (deliver().expect("room"), deliver().expect("room"));
         // A request whose caller gave up is not sent.
         drop(deliver().expect("room"));
-        let told = read_all(&outgoing);
-        assert_eq!(told.len(), 3, "Synced, and two requests: {told:?}");
+        let messages = read_all(&outgoing);
+        assert_eq!(messages.len(), 3, "Synced, and two requests: {messages:?}");
         assert!(
-            told[1].contains("number: 0") && told[2].contains("number: 1"),
-            "{told:?}"
+            messages[1].contains("number: 0") && messages[2].contains("number: 1"),
+            "{messages:?}"
         );
-        assert!(!told[1].contains("sesame"), "{told:?}");
+        assert!(!messages[1].contains("sesame"), "{messages:?}");
         outgoing.take_hooked(1, Verdict::Done);
         // An answer to a completed request, and an answer with an unknown number.
         outgoing.take_hooked(1, Verdict::Failed);

@@ -41,7 +41,7 @@ pub(super) struct Session {
 pub(super) async fn start(
     (fleet, home): (&Arc<LaneFleet>, &Arc<ProcessHome>),
     lane: &Arc<LaneHandle>,
-    tell: mpsc::Sender<ProcessEvent>,
+    events: mpsc::Sender<ProcessEvent>,
 ) -> Result<Session, String> {
     let (preparing, name) = (Arc::clone(home), lane.name.clone());
     let prepared = tokio::task::spawn_blocking(move || preparing.folders.prepare(&name)).await;
@@ -71,54 +71,54 @@ pub(super) async fn start(
     // The task ends with the process, even if the supervisor ends earlier.
     fleet.tasks.clone().spawn(async move {
         let first = ToLane::Orders(Box::new(orders));
-        let end = attend((&fleet, &lane), child, (line, dial_line), (first, kill), &tell).await;
+        let end = serve_process((&fleet, &lane), child, (line, dial_line), (first, kill), &events).await;
         home.groups.remove(&lane.name);
         lane.outgoing.close();
         fleet.clear_listening(&lane);
         fleet.context.metrics.forget_lane(&lane.name);
-        let _nobody_supervises = tell.send(ProcessEvent::Ended(end)).await;
+        let _nobody_supervises = events.send(ProcessEvent::Ended(end)).await;
     });
     Ok(session)
 }
 
 /// Serves a process until it has ended, and reports how.
-async fn attend(
+async fn serve_process(
     (fleet, lane): (&Arc<LaneFleet>, &Arc<LaneHandle>),
     mut child: Child,
     (line, dial_line): (UnixStream, DialChannel),
     (first, kill): (ToLane, CancellationToken),
-    tell: &mpsc::Sender<ProcessEvent>,
+    events: &mpsc::Sender<ProcessEvent>,
 ) -> ExitCause {
     let memory = count_memory(&fleet.process_config.config, &fleet.process_config.apart);
     let (mut read, mut write) = line.into_split();
-    let said = {
+    let cause_of_end = {
         let writing = write_all(fleet, lane, &mut write, first);
-        let reading = read_all(fleet, lane, &mut read, tell);
+        let reading = read_all(fleet, lane, &mut read, events);
         let dialing = dial_server::serve(dial_line, describe_reach(fleet, lane));
         let abandoned = fleet.wait_until_abandoned();
         let measuring = measure_memory(child.id(), memory);
         tokio::select! {
             ended = child.wait() => return read_status(ended),
-            said = reading => said.map(ExitCause::Misspoke),
-            said = dialing => said.map(ExitCause::Misspoke),
+            cause_of_end = reading => cause_of_end.map(ExitCause::Misspoke),
+            cause_of_end = dialing => cause_of_end.map(ExitCause::Misspoke),
             cause = measuring => Some(cause),
             () = writing => None,
             () = kill.cancelled() => {
-                return end(&mut child).await;
+                return end_process(&mut child).await;
             }
             () = abandoned => {
-                return end(&mut child).await;
+                return end_process(&mut child).await;
             }
         }
     };
-    match said {
+    match cause_of_end {
         Some(cause) => {
-            let _nobody_supervises = tell.send(ProcessEvent::Killed(cause)).await;
-            end(&mut child).await
+            let _nobody_supervises = events.send(ProcessEvent::Killed(cause)).await;
+            end_process(&mut child).await
         }
         None => match tokio::time::timeout(HANGING_UP, child.wait()).await {
             Ok(ended) => read_status(ended),
-            Err(_) => end(&mut child).await,
+            Err(_) => end_process(&mut child).await,
         },
     }
 }
@@ -139,7 +139,7 @@ async fn measure_memory(process: Option<u32>, limit: u64) -> ExitCause {
     }
 }
 
-async fn end(child: &mut Child) -> ExitCause {
+async fn end_process(child: &mut Child) -> ExitCause {
     // An already ended process can't be killed.
     let _ended = child.start_kill();
     read_status(child.wait().await)

@@ -125,12 +125,12 @@ impl RunningReport {
 }
 
 /// Maintains a lane's process until the lane reconciles nothing, or until everything ends.
-pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
+pub(super) async fn supervise_lane(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
     let began = Instant::now();
     let mut record = ProcessRecord::new(fleet.process_config.apart.patience);
-    let (tell, mut told) = mpsc::channel::<ProcessEvent>(16);
+    let (sender, mut events) = mpsc::channel::<ProcessEvent>(16);
     let mut session: Option<Session> = None;
-    let mut telling: Option<RunningReport> = None;
+    let mut report: Option<RunningReport> = None;
     let mut pings = 0_u64;
     loop {
         if fleet.end.is_cancelled() && !fleet.farewell.is_cancelled() {
@@ -141,7 +141,7 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
         if lane.pod.is_waiting() {
             record.take_event(ProcessEvent::Arrived, now);
         }
-        say(&fleet, &lane, (&record, now), &mut telling).await;
+        report_trouble(&fleet, &lane, (&record, now), &mut report).await;
         let is_wanted = !fleet.end.is_cancelled() && !lane.outgoing.is_without_namespaces();
         let condemned = lock(&lane.condemned).take();
         let next = match condemned {
@@ -150,12 +150,12 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
         };
         match next {
             ProcessAction::Start => {
-                if let Some(telling) = telling.take() {
-                    telling.end().await;
+                if let Some(report) = report.take() {
+                    report.end().await;
                 }
                 let started = match &fleet.location {
-                    ProcessLocation::Here(home) => session::start((&fleet, home), &lane, tell.clone()).await,
-                    ProcessLocation::Pods(home) => lane_pods::expect((&fleet, home), &lane, tell.clone()).await,
+                    ProcessLocation::Here(home) => session::start((&fleet, home), &lane, sender.clone()).await,
+                    ProcessLocation::Pods(home) => lane_pods::expect_pod((&fleet, home), &lane, sender.clone()).await,
                 };
                 match started {
                     Ok(begun) => {
@@ -211,7 +211,7 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
                     }
                 };
                 tokio::select! {
-                    Some(fact) = told.recv() => take(&lane, &mut record, &mut session, fact, began.elapsed()),
+                    Some(fact) = events.recv() => record_event(&lane, &mut record, &mut session, fact, began.elapsed()),
                     () = lane.changed.notified() => {}
                     () = fleet.end.cancelled(), if is_wanted => {}
                     () = sleep => {}
@@ -219,13 +219,13 @@ pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
             }
         }
     }
-    if let Some(telling) = telling {
-        telling.end().await;
+    if let Some(report) = report {
+        report.end().await;
     }
     fleet.set_trouble(&lane, None);
 }
 
-fn take(
+fn record_event(
     lane: &LaneHandle,
     record: &mut ProcessRecord,
     session: &mut Option<Session>,
@@ -252,18 +252,18 @@ fn take(
 }
 
 /// Reports why the lane is down, or that it works again: immediately to its Surfaces, and to everything else while it is down.
-async fn say(
+async fn report_trouble(
     fleet: &Arc<LaneFleet>,
     lane: &Arc<LaneHandle>,
     (record, now): (&ProcessRecord, Duration),
-    telling: &mut Option<RunningReport>,
+    report: &mut Option<RunningReport>,
 ) {
     let Some(trouble) = record.find_problem(now) else {
         fleet.set_trouble(lane, None);
         return;
     };
-    let is_told = telling.as_ref().is_some_and(|telling| telling.trouble == trouble);
-    if is_told || trouble.until <= now {
+    let is_reported = report.as_ref().is_some_and(|report| report.trouble == trouble);
+    if is_reported || trouble.until <= now {
         return;
     }
     let at = Timestamp::now();
@@ -271,7 +271,7 @@ async fn say(
     let words = trouble.describe(&lane.name, at);
     tracing::warn!("{words}");
     fleet.set_trouble(lane, Some(words.clone()));
-    if let Some(before) = telling.take() {
+    if let Some(before) = report.take() {
         before.end().await;
     }
     let end = CancellationToken::new();
@@ -279,5 +279,5 @@ async fn say(
     let task = tokio::spawn(async move {
         ended.run_until_cancelled(work).await;
     });
-    *telling = Some(RunningReport { trouble, task, end });
+    *report = Some(RunningReport { trouble, task, end });
 }

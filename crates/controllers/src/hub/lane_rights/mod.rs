@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster_view::mailbox::Mailbox;
 use crate::hub::Hub;
 use crate::reconcile_loop::object_loop::run_object_loop;
-use crate::reconcile_loop::supervisor::{self, supervise};
+use crate::reconcile_loop::supervisor::{self, supervise_task};
 
 /// Maintains a lane's rights in a namespace until nothing is reconciled there, or the controllers end.
 pub(crate) async fn run(hub: Arc<Hub>, namespace: String, mailbox: Arc<Mailbox>, end: CancellationToken) {
@@ -31,5 +31,5 @@ pub(crate) async fn run(hub: Arc<Hub>, namespace: String, mailbox: Arc<Mailbox>,
         );
         std::future::ready(())
     };
-    supervise(supervisor::PAUSES, &end, start, crashed).await;
+    supervise_task(supervisor::PAUSES, &end, start, crashed).await;
 }

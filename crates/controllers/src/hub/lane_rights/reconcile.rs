@@ -114,7 +114,7 @@ impl RightsReconciler {
                 }
             }
             Step::Release(release) => {
-                let released = let_go(controller, release).await;
+                let released = remove_finalizer(controller, release).await;
                 self.attempt.released = Some(match released {
                     Ok(object) => WriteAnswer::Done(Object(object)),
                     Err(error) => WriteAnswer::Failed(Failure::from(&error)),
@@ -133,7 +133,7 @@ impl RightsReconciler {
 
     /// Sends a review as the lane.
     async fn ask(&self, account: &LaneAccount, review: &Value) -> Result<Value, String> {
-        let lane = self.hub.lane_of(&self.namespace).await;
+        let lane = self.hub.find_lane(&self.namespace).await;
         let client = self.hub.context.clients.for_lane(&LaneAccess {
             account: account.clone(),
             ..lane.access()
@@ -163,15 +163,15 @@ impl RightsReconciler {
                     (object, Some(related), platform.as_str())
                 }
             };
-            let told = describe_event(event, related);
+            let description = describe_event(event, related);
             let recorder = EventRecorder::new(self.hub.bookkeeper_of(place).await, self.key.kind.reporter);
-            recorder.record(&mut self.event_history, &object, &told).await;
+            recorder.record(&mut self.event_history, &object, &description).await;
         }
     }
 }
 
 /// Removes the finalizer. A deleted object is no error.
-async fn let_go(controller: &Client, release: &Release) -> Result<Value, ClusterError> {
+async fn remove_finalizer(controller: &Client, release: &Release) -> Result<Value, ClusterError> {
     let id = &release.target.id;
     let resource = controller.resource(&release.target.api_version(), &id.kind).await?;
     let target = (id.namespace.as_str(), id.name.as_str());

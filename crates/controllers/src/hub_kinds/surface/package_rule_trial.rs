@@ -11,14 +11,14 @@ use crate::hub::Hub;
 
 /// Returns the API server's answer to this account.
 pub(super) async fn try_it(hub: &Hub, account: &ServiceAccount, namespace: &str) -> TrialAnswer {
-    match ask(hub, account, namespace).await {
+    match try_write(hub, account, namespace).await {
         Ok(answer) => answer,
         Err(ClusterError::NoKindMatch { .. }) => TrialAnswer::WritesNone,
         Err(error) => TrialAnswer::Failed { why: error.to_string() },
     }
 }
 
-async fn ask(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Result<TrialAnswer, ClusterError> {
+async fn try_write(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Result<TrialAnswer, ClusterError> {
     let client = hub.act_as(&account.clone().into(), namespace).await?;
     let packages = client.resource("cozystack.io/v1alpha1", "Package").await?;
     let package = if may_write(&client, None).await? {

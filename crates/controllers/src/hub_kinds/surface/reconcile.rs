@@ -101,7 +101,7 @@ impl Reconciler for SurfaceReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.limits.work)
+        Arc::clone(&self.hub.find_lane(&self.key.namespace).await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -118,7 +118,7 @@ impl Reconciler for SurfaceReconciler {
                 answer: package_rule_trial::try_it(&hub, &account, &namespace).await,
             });
         }
-        source_keys::keep(&hub, snapshot, &namespace).await;
+        source_keys::maintain_keys(&hub, snapshot, &namespace).await;
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");

@@ -22,7 +22,7 @@ use crate::hub::Hub;
 use crate::reconcile_loop::step_executor::execute_steps;
 
 /// Executes due work until nothing is due.
-pub(super) async fn keep(hub: &Hub, snapshot: &mut Snapshot, namespace: &str) {
+pub(super) async fn maintain_keys(hub: &Hub, snapshot: &mut Snapshot, namespace: &str) {
     loop {
         let due = list_due(snapshot, Timestamp::now());
         if due.is_empty() {
@@ -30,16 +30,16 @@ pub(super) async fn keep(hub: &Hub, snapshot: &mut Snapshot, namespace: &str) {
         }
         for step in due {
             tracing::debug!(namespace, surface = snapshot.surface.metadata.name, %step, "keeps a deploy key");
-            let answer = perform(hub, &snapshot.surface, namespace, &step).await;
+            let answer = execute_step(hub, &snapshot.surface, namespace, &step).await;
             apply_answer(&mut snapshot.keys, &step, answer, Timestamp::now());
         }
     }
 }
 
-async fn perform(hub: &Hub, surface: &Surface, namespace: &str, step: &Step) -> Answer {
+async fn execute_step(hub: &Hub, surface: &Surface, namespace: &str, step: &Step) -> Answer {
     let client = match hub.act_as(&step.writer.clone().into(), namespace).await {
         Ok(client) => client,
-        Err(error) => return fail(&step.work, &Failure::from(&error)),
+        Err(error) => return fail_work(&step.work, &Failure::from(&error)),
     };
     let key = Key {
         surface,
@@ -49,13 +49,13 @@ async fn perform(hub: &Hub, surface: &Surface, namespace: &str, step: &Step) -> 
         Work::Look {
             secret, role, binding, ..
         } => {
-            let facts = look(&client, secret, key).await;
-            let role = read(hub, &client, role).await;
-            let binding = read(hub, &client, binding).await;
+            let facts = read_secret(&client, secret, key).await;
+            let role = read_object(hub, &client, role).await;
+            let binding = read_object(hub, &client, binding).await;
             Answer::Looked(facts, role, binding)
         }
-        Work::Make { secret, comment } => Answer::Secret(make(&client, secret, comment, key).await),
-        Work::Patch { secret, patch } => Answer::Secret(change(&client, secret, patch, key).await),
+        Work::Make { secret, comment } => Answer::Secret(create_secret(&client, secret, comment, key).await),
+        Work::Patch { secret, patch } => Answer::Secret(patch_secret(&client, secret, patch, key).await),
         Work::Request(request) => {
             let requests = std::slice::from_ref(request);
             let answers = execute_steps(&hub.context.clients, &client, requests, None, None).await;
@@ -76,7 +76,7 @@ struct Key<'a> {
 }
 
 /// Returns the answer if no request could be sent.
-fn fail(work: &Work, failure: &Failure) -> Answer {
+fn fail_work(work: &Work, failure: &Failure) -> Answer {
     match work {
         Work::Look { .. } => Answer::Looked(
             SecretFacts::Failed(failure.clone()),
@@ -88,7 +88,7 @@ fn fail(work: &Work, failure: &Failure) -> Answer {
     }
 }
 
-async fn read(hub: &Hub, client: &Client, target: &Watched) -> Live {
+async fn read_object(hub: &Hub, client: &Client, target: &Watched) -> Live {
     let request = tenure_planner::Request::Read(target.clone());
     let requests = std::slice::from_ref(&request);
     let answers = execute_steps(&hub.context.clients, client, requests, None, None).await;
@@ -98,7 +98,7 @@ async fn read(hub: &Hub, client: &Client, target: &Watched) -> Live {
     }
 }
 
-async fn look(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
+async fn read_secret(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
     let found = async {
         let resource = client.resource(&target.api_version(), &target.id.kind).await?;
         client.find(&resource, &target.id.namespace, &target.id.name).await
@@ -107,10 +107,10 @@ async fn look(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
         Ok(None) => SecretFacts::Absent,
         Ok(Some(mut found)) => {
             let facts = describe_secret(&found, key);
-            wipe(&mut found);
+            wipe_values(&mut found);
             facts
         }
-        Err(error) => SecretFacts::Failed(say(client, &target.id, &error, None)),
+        Err(error) => SecretFacts::Failed(make_failure(client, &target.id, &error, None)),
     }
 }
 
@@ -145,7 +145,7 @@ fn describe_secret(secret: &Value, key: Key<'_>) -> SecretFacts {
     }
 }
 
-async fn make(client: &Client, secret: &Value, comment: &str, key: Key<'_>) -> Result<SecretFacts, Failure> {
+async fn create_secret(client: &Client, secret: &Value, comment: &str, key: Key<'_>) -> Result<SecretFacts, Failure> {
     let pair = DeployKey::generate(comment).map_err(|message| Failure {
         message,
         ..Failure::default()
@@ -156,11 +156,11 @@ async fn make(client: &Client, secret: &Value, comment: &str, key: Key<'_>) -> R
         entries.insert(PUBLIC_HALF_ENTRY.to_owned(), json!(format!("{}\n", pair.public().line)));
     }
     let made = client.create(&object, TENURE_CONTROLLER).await;
-    wipe(&mut object);
-    answer(client, secret, made.map(|made| made.object), key)
+    wipe_values(&mut object);
+    read_answer(client, secret, made.map(|made| made.object), key)
 }
 
-async fn change(client: &Client, target: &Watched, patch: &Value, key: Key<'_>) -> Result<SecretFacts, Failure> {
+async fn patch_secret(client: &Client, target: &Watched, patch: &Value, key: Key<'_>) -> Result<SecretFacts, Failure> {
     let name = (target.id.namespace.as_str(), target.id.name.as_str());
     let patched = async {
         let resource = client.resource(&target.api_version(), &target.id.kind).await?;
@@ -169,12 +169,12 @@ async fn change(client: &Client, target: &Watched, patch: &Value, key: Key<'_>) 
             .await
     };
     match patched.await {
-        Ok(patched) => answer(client, patch, Ok(patched.object), key),
-        Err(error) => Err(say(client, &target.id, &error, None)),
+        Ok(patched) => read_answer(client, patch, Ok(patched.object), key),
+        Err(error) => Err(make_failure(client, &target.id, &error, None)),
     }
 }
 
-fn answer(
+fn read_answer(
     client: &Client,
     sent: &Value,
     written: Result<Value, ClusterError>,
@@ -183,7 +183,7 @@ fn answer(
     match written {
         Ok(mut written) => {
             let facts = describe_secret(&written, key);
-            wipe(&mut written);
+            wipe_values(&mut written);
             Ok(facts)
         }
         Err(error) => {
@@ -193,13 +193,13 @@ fn answer(
                 group: String::new(),
                 kind: "Secret".to_owned(),
             });
-            Err(say(client, &id, &error, Some(sent)))
+            Err(make_failure(client, &id, &error, Some(sent)))
         }
     }
 }
 
 /// Returns a failed request about the Secret, without anything that could quote it.
-fn say(client: &Client, id: &ObjectId, error: &ClusterError, object: Option<&Value>) -> Failure {
+fn make_failure(client: &Client, id: &ObjectId, error: &ClusterError, object: Option<&Value>) -> Failure {
     let request = Sent {
         id,
         identity: client.identity(),
@@ -209,7 +209,7 @@ fn say(client: &Client, id: &ObjectId, error: &ClusterError, object: Option<&Val
 }
 
 /// Wipes the values of a Secret from memory.
-fn wipe(secret: &mut Value) {
+fn wipe_values(secret: &mut Value) {
     for field in ["data", "stringData"] {
         let entries = secret.get_mut(field).and_then(Value::as_object_mut);
         for entry in entries.into_iter().flat_map(|entries| entries.values_mut()) {

@@ -19,11 +19,11 @@ use crate::hub::cluster_wide_rights::ClusterWideRights;
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// Reads the facts about an account. Unreadable facts are reported as unseen.
-pub(super) async fn look(hub: &Hub, place: HomeAccount) -> Result<AccessFindings, ClusterError> {
+pub(super) async fn read_findings(hub: &Hub, place: HomeAccount) -> Result<AccessFindings, ClusterError> {
     let client = hub.act_as(&identity::use_for_bookkeeping().into(), &place.home).await?;
-    let wide = share(hub, &client).await;
+    let wide = share_cluster_rights(hub, &client).await;
     let mut pods = Vec::new();
-    let listed = visit(&client, ("v1", "Pod"), &place.home, |pod| {
+    let listed = visit_objects(&client, ("v1", "Pod"), &place.home, |pod| {
         pods.extend(find_running(&place, &pod));
         match pods.len() < MOST_PODS {
             true => ControlFlow::Continue(()),
@@ -42,7 +42,7 @@ pub(super) async fn look(hub: &Hub, place: HomeAccount) -> Result<AccessFindings
 }
 
 /// Returns the cluster-wide bindings, read once for all callers at about the same time.
-async fn share(hub: &Hub, client: &Client) -> Arc<ClusterWideRights> {
+async fn share_cluster_rights(hub: &Hub, client: &Client) -> Arc<ClusterWideRights> {
     let mut shared = hub.wide_rights.lock().await;
     if let Some(wide) = shared.as_ref().filter(|wide| wide.is_fresh()) {
         return Arc::clone(wide);
@@ -61,7 +61,7 @@ async fn read_bindings(
     cluster_roles: Option<&Roles>,
 ) -> (Roles, Result<Bindings, String>) {
     let mut roles = Roles::default();
-    let listed = visit(client, (RBAC, role), namespace, |role| {
+    let listed = visit_objects(client, (RBAC, role), namespace, |role| {
         roles.add(&role);
         ControlFlow::Continue(())
     });
@@ -69,7 +69,7 @@ async fn read_bindings(
         roles = Roles::unread();
     }
     let mut bindings = Bindings::default();
-    let listed = visit(client, (RBAC, binding), namespace, |binding| {
+    let listed = visit_objects(client, (RBAC, binding), namespace, |binding| {
         bindings.add(&binding, &roles, cluster_roles.unwrap_or(&roles));
         match bindings.is_partial {
             true => ControlFlow::Break(()),
@@ -80,7 +80,7 @@ async fn read_bindings(
     (roles, read.map(|()| bindings))
 }
 
-async fn visit(
+async fn visit_objects(
     client: &Client,
     (version, kind): (&str, &str),
     namespace: &str,
@@ -89,13 +89,13 @@ async fn visit(
     let resource = match client.resource(version, kind).await {
         // A cluster without the kind Pod, such as a kcp workspace, runs no Pods.
         Err(ClusterError::NoKindMatch { .. }) if kind == "Pod" => return Ok(()),
-        found => found.map_err(say)?,
+        found => found.map_err(explain_failure)?,
     };
-    client.visit(&resource, namespace, take).await.map_err(say)
+    client.visit(&resource, namespace, take).await.map_err(explain_failure)
 }
 
 /// Returns why objects can't be listed.
-fn say(error: ClusterError) -> String {
+fn explain_failure(error: ClusterError) -> String {
     match error {
         ClusterError::Forbidden { .. } => "the controllers may not list them".to_owned(),
         other => other.to_string(),

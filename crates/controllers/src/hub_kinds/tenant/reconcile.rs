@@ -84,7 +84,7 @@ impl TenantReconciler {
     }
 
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
-        let realm = self.hub.extract_realm(tenant);
+        let realm = self.hub.extract_tenancy(tenant);
         let labelled = self.list_labelled();
         let live = self.answered.merge_watched(labelled);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
@@ -120,7 +120,7 @@ impl Reconciler for TenantReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.limits.work)
+        Arc::clone(&self.hub.find_lane(&self.key.namespace).await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -134,7 +134,7 @@ impl Reconciler for TenantReconciler {
             Timestamp::now(),
         );
         if let Some(place) = due {
-            let witness = other_accounts::look(&self.hub, place).await?;
+            let witness = other_accounts::read_findings(&self.hub, place).await?;
             self.observe(&tenant).access_findings = Some(witness);
         }
         let Some(snapshot) = &mut self.snapshot else {
@@ -172,7 +172,7 @@ impl Reconciler for TenantReconciler {
             return true;
         };
         snapshot.are_policies_in_force != self.hub.are_policies_in_force()
-            || snapshot.is_overtaken(&tenant, &self.hub.extract_realm(&tenant))
+            || snapshot.is_overtaken(&tenant, &self.hub.extract_tenancy(&tenant))
             || self.answered.has_news(&self.list_labelled())
     }
 

@@ -96,10 +96,10 @@ impl GeneratorReconciler {
 
     /// Reports to its ExternalArtifacts what they are made of.
     fn store_report(&self, plan: &Plan) {
-        let Some(told) = plan.memory.recipes.clone() else {
+        let Some(recipes) = plan.memory.recipes.clone() else {
             return;
         };
-        for name in self.shard.generator_reports.store(&self.key.name, told) {
+        for name in self.shard.generator_reports.store(&self.key.name, recipes) {
             let made = Key::new(ExternalArtifact::KIND, &self.key.namespace, &name);
             self.shard.context.mailboxes.wake(&made);
         }

@@ -36,7 +36,7 @@ impl Reconciled for Bucket {
 
     /// Wakes the objects in other namespaces that apply from it, because they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
-        shard.tell_listeners(key);
+        shard.notify_listeners(key);
     }
 
     async fn send_event(shard: &Shard, metadata: &ObjectMeta, event: &Event) {

@@ -6,10 +6,10 @@ use tenure_sources::{ComposeError, SourceKey, compose, count_parts, find_made};
 use tokio::time::Instant;
 
 use crate::lane::{Lane, Shard};
-use crate::lane_kinds::source::remember;
+use crate::lane_kinds::source::record_artifact;
 
 /// Makes an artifact as a plan requests.
-pub(super) async fn perform(
+pub(super) async fn compose_artifact(
     shard: &Shard,
     (source, lane): (&SourceKey, &Lane),
     request: &ComposeRequest,
@@ -38,7 +38,7 @@ pub(super) async fn perform(
     let Fetched::Stored { artifact, subject } = fetched.map_err(failed)? else {
         return Err(failed(ComposeError::Cancelled));
     };
-    remember(shard, source, &artifact)?;
+    record_artifact(shard, source, &artifact)?;
     let known = request.known.as_ref().map(|known| &known.facts);
     if known.is_some_and(|known| known.digest == artifact.facts.digest && known.revision == artifact.facts.revision) {
         // The sources changed, but the result is the same: no user of the artifact needs to be notified.

@@ -62,7 +62,7 @@ impl Reconciled for ExternalArtifact {
 
     /// Wakes the objects in other namespaces that use it, because they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
-        shard.tell_listeners(key);
+        shard.notify_listeners(key);
     }
 
     async fn prepare_start(context: Arc<ControllerContext>, shards: Vec<Arc<Shard>>) {
@@ -90,7 +90,7 @@ async fn perform_download(
     .await;
     let fetched = fetched.map_err(|error: DownloadError| FetchFailure::from(&error))?;
     if let Fetched::Stored { artifact, .. } = &fetched {
-        source::remember(shard, key, artifact)?;
+        source::record_artifact(shard, key, artifact)?;
     }
     Ok(fetched)
 }
@@ -115,7 +115,7 @@ impl Fetching for ExternalArtifact {
         request: &FetchRequest,
     ) -> Result<Fetched, FetchFailure> {
         match request {
-            FetchRequest::Compose(request) => compose::perform(shard, of, request).await,
+            FetchRequest::Compose(request) => compose::compose_artifact(shard, of, request).await,
             FetchRequest::Download(request) => perform_download(shard, of, request).await,
         }
     }

@@ -70,7 +70,7 @@ impl Reconciled for GitRepository {
 
     /// Wakes the objects in other namespaces that apply from it, because they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
-        shard.tell_listeners(key);
+        shard.notify_listeners(key);
     }
 
     async fn prepare_start(context: Arc<ControllerContext>, shards: Vec<Arc<Shard>>) {

@@ -35,13 +35,13 @@ impl LocalObjects {
     /// Returns the current state.
     pub(super) fn look(&mut self) -> BTreeMap<ObjectId, Live> {
         self.observed.clear();
-        for id in self.held.watched() {
-            if let Some(found) = self.held.newer(id, None) {
+        for id in self.held.list_watched() {
+            if let Some(found) = self.held.find_newer(id, None) {
                 self.observed.insert(id.clone(), found);
             }
         }
         for (id, (revision, answer)) in &self.answered {
-            let is_overtaken = self.observed.contains_key(id) && self.held.newer(id, *revision).is_some();
+            let is_overtaken = self.observed.contains_key(id) && self.held.find_newer(id, *revision).is_some();
             if !is_overtaken {
                 self.observed.insert(id.clone(), answer.clone());
             }

@@ -101,7 +101,7 @@ impl Reconciled for Kustomization {
     fn refresh(shard: &Shard, key: &Key) {
         let now = || shard.caches.of::<Self>().get(&key.namespace, &key.name);
         shard.inventory_index.refresh(key, now);
-        shard.tell_listeners(key);
+        shard.notify_listeners(key);
     }
 }
 

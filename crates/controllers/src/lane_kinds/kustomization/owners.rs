@@ -78,9 +78,9 @@ pub(crate) async fn answer_owner(
     if find_place(&kustomization).as_deref() != cluster {
         return None;
     }
-    let told = shard.turnover_reports.of(&key);
-    let told = told.filter(|turnover| turnover.is_present(&kustomization));
-    let rival = describe_rival(&kustomization, shard.place().await, told.as_deref().cloned());
+    let turnover = shard.turnover_reports.of(&key);
+    let turnover = turnover.filter(|turnover| turnover.is_present(&kustomization));
+    let rival = describe_rival(&kustomization, shard.place().await, turnover.as_deref().cloned());
     Some(OwnerAnswer { rival, has })
 }
 

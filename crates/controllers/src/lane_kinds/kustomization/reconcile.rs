@@ -37,7 +37,7 @@ use crate::limits::object_memory::ObjectMemory;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::object_writer::{self, ObjectWriter, WriteResult};
 use crate::reconcile_loop::reconciled::Reconciled as _;
-use crate::reconcile_loop::step_executor::{execute_steps, fail};
+use crate::reconcile_loop::step_executor::{execute_steps, fail_request};
 use crate::rendering::read_files::ReadFiles;
 use crate::telemetry::spans;
 
@@ -136,13 +136,13 @@ impl KustomizationReconciler {
         let cycle = observe::observe_cycle(references, kustomization);
         let endings = observe::observe_endings(shard, kustomization).await;
         let before = std::mem::take(&mut self.observed);
-        for id in self.held.watched() {
-            if let Some(found) = self.held.newer(id, None) {
+        for id in self.held.list_watched() {
+            if let Some(found) = self.held.find_newer(id, None) {
                 self.observed.insert(id.clone(), found);
             }
         }
         for (id, (revision, answer)) in &self.answered {
-            let overtaken = self.observed.contains_key(id) && self.held.newer(id, *revision).is_some();
+            let overtaken = self.observed.contains_key(id) && self.held.find_newer(id, *revision).is_some();
             if !overtaken {
                 self.observed.insert(id.clone(), answer.clone());
             }
@@ -205,8 +205,8 @@ impl KustomizationReconciler {
     }
 
     fn take(&mut self, answer: Answer) {
-        let told = self.snapshot.as_mut().and_then(|snapshot| snapshot.take(answer));
-        if let Some((id, live)) = told {
+        let live = self.snapshot.as_mut().and_then(|snapshot| snapshot.take(answer));
+        if let Some((id, live)) = live {
             self.record_answer(id, live);
         }
     }
@@ -215,7 +215,7 @@ impl KustomizationReconciler {
         let revision = answer.object().map(read_revision);
         let known = ObservedState::keep(answer);
         if let (Some(revision), ObservedState::Object(json)) = (revision, &known) {
-            self.held.seed(&id, revision, Arc::clone(json));
+            self.held.store_answer(&id, revision, Arc::clone(json));
         }
         self.answered.insert(id, (revision, known));
     }
@@ -266,13 +266,13 @@ impl KustomizationReconciler {
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
-        let heard = snapshot.list_relevant().into_iter();
-        let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
+        let awaited = snapshot.list_relevant().into_iter();
+        let awaited = awaited.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
         let foreign = ReferencedObjects::new(&self.shard, &snapshot.placement, &self.borrowed_objects)
             .list_foreign(&kustomization);
-        self.shard.listen(&key, heard.chain(foreign).collect());
+        self.shard.listen(&key, awaited.chain(foreign).collect());
         if let Some(turnover) = &plan.memory.turnover {
-            self.shard.tell_turnover(&key, turnover);
+            self.shard.report_turnover(&key, turnover);
         }
         // execute
         let writer = ObjectWriter::of(kustomization.as_ref());
@@ -336,7 +336,7 @@ impl KustomizationReconciler {
         if !requests.is_empty() {
             let answers = match (&unreachable, self.client(plan.identity.as_ref(), &lane).await) {
                 (Some(problem), _) => {
-                    let fail = |request| fail(request, Reason::Unreachable, problem);
+                    let fail = |request| fail_request(request, Reason::Unreachable, problem);
                     requests.iter().flat_map(fail).collect()
                 }
                 (None, Some((clients, client))) => {

@@ -19,7 +19,7 @@ pub(super) struct SuspendedAttempt {
     rendering: Option<StoredRendering>,
 }
 
-fn parts(attempt: &mut Attempt) -> [&mut Answers; 4] {
+fn list_parts(attempt: &mut Attempt) -> [&mut Answers; 4] {
     [
         &mut attempt.dry_runs,
         &mut attempt.tried,
@@ -30,7 +30,7 @@ fn parts(attempt: &mut Attempt) -> [&mut Answers; 4] {
 
 /// Drops the answers of an attempt.
 pub(super) fn drop_answers(attempt: &mut Attempt) {
-    for answers in parts(attempt) {
+    for answers in list_parts(attempt) {
         answers.clear();
     }
 }
@@ -39,7 +39,7 @@ impl SuspendedAttempt {
     /// Takes the answers and the objects out of an attempt; `None` if it has none. A failure stays: it is small, and the waiting attempt needs it as
     /// its answer.
     pub(super) fn take(attempt: &mut Attempt) -> Option<Self> {
-        let answers = parts(attempt).map(|answers| {
+        let answers = list_parts(attempt).map(|answers| {
             let answers = std::mem::take(answers).into_iter();
             answers
                 .filter_map(|(id, answer)| Some((id, serde_json::to_vec(&answer).ok()?)))
@@ -70,7 +70,7 @@ impl SuspendedAttempt {
 
     /// Restores them, the answers as far as memory allows.
     pub(super) fn restore(self, attempt: &mut Attempt, object_memory: &ObjectMemory) {
-        for (answers, texts) in parts(attempt).into_iter().zip(self.answers) {
+        for (answers, texts) in list_parts(attempt).into_iter().zip(self.answers) {
             for (id, text) in texts {
                 if let Ok(answer) = serde_json::from_slice(&text) {
                     answers.insert(id, object_memory.admit_written(answer));

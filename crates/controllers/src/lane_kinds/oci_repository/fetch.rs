@@ -7,7 +7,7 @@ use tenure_sources::{OciError, OciRequest, OciSecrets, SourceKey, fetch_artifact
 
 use crate::lane::secret_reader::{read_pull_secrets, read_secret};
 use crate::lane::{Lane, Shard};
-use crate::lane_kinds::source::remember;
+use crate::lane_kinds::source::record_artifact;
 
 /// Fetches as a plan requests.
 pub(super) async fn perform_fetch(
@@ -29,7 +29,7 @@ pub(super) async fn perform_fetch(
     let fetched = fetch_artifact(&artifact, reach, limits, store, &account).await;
     let fetched = fetched.map_err(failed)?;
     if let Fetched::Stored { artifact, .. } = &fetched {
-        remember(shard, source, artifact)?;
+        record_artifact(shard, source, artifact)?;
     }
     Ok(fetched)
 }

@@ -125,7 +125,7 @@ async fn request_reconciliation(
 }
 
 /// Asks the sources of a namespace that fetch from an address to fetch now.
-pub(crate) async fn announce(shard: &Shard, url: &str) {
+pub(crate) async fn announce_url(shard: &Shard, url: &str) {
     let now = Timestamp::now();
     let sources = shard.caches.of::<GitRepository>().all();
     let targets = sources.iter().filter_map(|source| find_announced(source, url));

@@ -14,7 +14,7 @@ use crate::lane::Shard;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
 
-pub(crate) use delivery::{announce, handle_delivery};
+pub(crate) use delivery::{announce_url, handle_delivery};
 
 impl Reconciled for Receiver {
     type Home = Shard;

@@ -19,7 +19,7 @@ pub(crate) async fn adopt_earlier_artifacts<S: Fetching>(context: Arc<Controller
             }
         }
     }
-    let looking = tokio::task::spawn_blocking(move || {
+    let search = tokio::task::spawn_blocking(move || {
         let known: HashSet<(&str, &str, &str)> = kept
             .iter()
             .map(|(source, ..)| (source.namespace(), source.name(), source.uid()))
@@ -35,7 +35,7 @@ pub(crate) async fn adopt_earlier_artifacts<S: Fetching>(context: Arc<Controller
             }
         }
     });
-    if let Err(error) = looking.await {
+    if let Err(error) = search.await {
         tracing::warn!(%error, "the stored artifacts could not be listed");
     }
 }

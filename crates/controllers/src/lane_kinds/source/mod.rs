@@ -36,7 +36,11 @@ pub(crate) trait Fetching:
 }
 
 /// Records the stored artifact of a source.
-pub(crate) fn remember(shard: &Shard, source: &SourceKey, artifact: &StoredArtifact) -> Result<(), FetchFailure> {
+pub(crate) fn record_artifact(
+    shard: &Shard,
+    source: &SourceKey,
+    artifact: &StoredArtifact,
+) -> Result<(), FetchFailure> {
     shard
         .artifacts
         .remember(source, artifact)

@@ -32,7 +32,7 @@ impl SourceKind {
     const fn of<S: Fetching>() -> Self {
         Self {
             kind: S::KIND,
-            find: find::<S>,
+            find: find_source::<S>,
         }
     }
 }
@@ -42,7 +42,7 @@ pub(crate) fn find_source_kind(name: &str) -> Option<&'static SourceKind> {
     KINDS.iter().find(|known| known.kind.name == name)
 }
 
-fn find<S: Fetching>(shard: &Shard, name: &str) -> Option<Found> {
+fn find_source<S: Fetching>(shard: &Shard, name: &str) -> Option<Found> {
     let source = shard.caches.of::<S>().get(&shard.namespace, name)?;
     let key = make_source_key(S::NAME, source.metadata()).ok()?;
     let status = Source::status(source.as_ref());

@@ -28,15 +28,15 @@ async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
     }
     assert_eq!(lease.end(), at(8), "saying it is not enough");
     // The lease counts from the time of the answered message, not from the arrival of the answer.
-    lease.note_heard(2);
+    lease.confirm_message(2);
     assert_eq!(lease.end(), at(10));
     // An answer to an unsent message, or a repeated answer, does not count.
     for number in [77, 1, 2] {
-        lease.note_heard(number);
+        lease.confirm_message(number);
         assert_eq!(lease.end(), at(10), "{number}");
     }
     lease.note_sent(78, at(20));
-    lease.note_heard(78);
+    lease.confirm_message(78);
     assert_eq!(lease.end(), at(28));
     // Without answers the relay ends by itself, and not before.
     let (pod, _hub) = line();

@@ -139,13 +139,13 @@ impl Metrics {
         report.check()?;
         for attempt in &report.attempts {
             if let Some(key) = find(attempt) {
-                self.take_attempt(&key, attempt.took(), attempt.outcome, || true);
+                self.take_attempt(&key, attempt.duration(), attempt.outcome, || true);
             }
         }
         let mut work = lock(&self.0.work);
         for turn in &report.turns {
             if let Some(kind) = kinds.iter().find(|kind| **kind == turn.kind) {
-                work.of(kind).take_turn(turn.waited(), turn.worked());
+                work.of(kind).take_turn(turn.wait_duration(), turn.work_duration());
             }
         }
         work.lost = work.lost.saturating_add(report.lost);

@@ -39,7 +39,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn took(&self) -> Duration {
+    pub(super) fn duration(&self) -> Duration {
         Duration::from_micros(self.micros)
     }
 }
@@ -54,11 +54,11 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) fn waited(&self) -> Duration {
+    pub(super) fn wait_duration(&self) -> Duration {
         Duration::from_micros(self.waited_micros)
     }
 
-    pub(super) fn worked(&self) -> Duration {
+    pub(super) fn work_duration(&self) -> Duration {
         Duration::from_micros(self.worked_micros)
     }
 }
@@ -119,7 +119,7 @@ pub(super) struct Outbox {
     turns: Vec<Turn>,
     lost: u64,
     /// The gauges in the previous report.
-    told: Gauges,
+    reported: Gauges,
 }
 
 impl Outbox {
@@ -149,11 +149,11 @@ impl Outbox {
 
     /// Takes the report; `None` if nothing happened.
     pub(super) fn take_report(&mut self, gauges: Gauges, mut requests: Vec<(String, u16, u64)>) -> Option<Report> {
-        if self.attempts.is_empty() && self.turns.is_empty() && requests.is_empty() && gauges == self.told {
+        if self.attempts.is_empty() && self.turns.is_empty() && requests.is_empty() && gauges == self.reported {
             return None;
         }
         requests.truncate(SORTS);
-        self.told.clone_from(&gauges);
+        self.reported.clone_from(&gauges);
         Some(Report {
             attempts: std::mem::take(&mut self.attempts),
             turns: std::mem::take(&mut self.turns),
@@ -187,15 +187,15 @@ mod tests {
         );
         assert!(report.check().is_ok());
         assert!(outbox.take_report(Gauges::new(), Vec::new()).is_none());
-        let mut told = report;
+        let mut too_many = report;
 
-        told.attempts.push(Attempt {
+        too_many.attempts.push(Attempt {
             kind: "Kustomization".to_owned(),
             namespace: String::new(),
             name: String::new(),
             micros: 0,
             outcome: Outcome::Error,
         });
-        assert!(told.check().is_err());
+        assert!(too_many.check().is_err());
     }
 }

@@ -88,7 +88,7 @@ pub(super) fn write(out: &mut String, view: &dyn StateView) {
             return;
         }
         *named += 1;
-        write_series(out, name, &label(&seen), 1);
+        write_series(out, name, &make_labels(&seen), 1);
     });
     let unnamed = unnamed.iter().map(|((lane, kind), count)| {
         let labels = Labels::of(&[("lane", lane), ("kind", kind)]);
@@ -105,7 +105,7 @@ pub(super) fn write(out: &mut String, view: &dyn StateView) {
 }
 
 /// Returns the labels of kube-state-metrics with the configuration that Flux publishes.
-fn label(seen: &Seen<'_>) -> Labels {
+fn make_labels(seen: &Seen<'_>) -> Labels {
     let described = (seen.describe)();
     let (group, version) = seen.kind.api_version.split_once('/').unwrap_or_default();
     let labels = Labels::of(&[

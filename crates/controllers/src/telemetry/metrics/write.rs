@@ -25,9 +25,9 @@ impl Metrics {
         }
         lock(&self.0.durations).write(out);
         let mut gauges = lock(&self.0.work).read_gauges(Instant::now());
-        for told in lock(&self.0.lanes).values() {
-            for (kind, told) in told {
-                gauges.entry(kind.clone()).or_default().add(told);
+        for reported in lock(&self.0.lanes).values() {
+            for (kind, reported) in reported {
+                gauges.entry(kind.clone()).or_default().add(reported);
             }
         }
         let work = lock(&self.0.work);

@@ -45,12 +45,12 @@ impl Stage {
         }
     }
 
-    fn feed(&self, event: WatchEvent) {
-        feed(&self.stream, &self.watch, event, &self.mailboxes);
+    fn send(&self, event: WatchEvent) {
+        store_event(&self.stream, &self.watch, event, &self.mailboxes);
     }
 
-    fn changed(&self, revision: u64, value: &str) {
-        self.feed(WatchEvent::Changed(RawObject {
+    fn send_changed(&self, revision: u64, value: &str) {
+        self.send(WatchEvent::Changed(RawObject {
             namespace: "team".to_owned(),
             name: "a".to_owned(),
             revision: revision.to_string(),
@@ -59,22 +59,22 @@ impl Stage {
         }));
     }
 
-    fn deleted(&self, revision: u64) {
-        self.feed(WatchEvent::Deleted {
+    fn send_deleted(&self, revision: u64) {
+        self.send(WatchEvent::Deleted {
             namespace: "team".to_owned(),
             name: "a".to_owned(),
             revision: revision.to_string(),
         });
     }
 
-    fn synced(&self, revision: u64) {
-        self.feed(WatchEvent::Synced {
+    fn send_synced(&self, revision: u64) {
+        self.send(WatchEvent::Synced {
             revision: revision.to_string(),
         });
     }
 
     /// Feeds an answer to the reconciler's own request, besides the watch.
-    fn answered(&self, revision: u64, value: &str) {
+    fn record_answer(&self, revision: u64, value: &str) {
         let own = Key::new(tenure_api::Kustomization::KIND, "team", "apps");
         self.answered_to(&own, revision, value);
     }
@@ -82,31 +82,31 @@ impl Stage {
     /// Feeds an answer to a request.
     fn answered_to(&self, key: &Key, revision: u64, value: &str) {
         let json = write_json(&json!({ "value": value }));
-        let others = lock(&self.stream).answered("a", revision, json, key);
+        let others = lock(&self.stream).record_answer("a", revision, json, key);
         for other in others {
             self.mailboxes.object_changed(&other, &id());
         }
     }
 
     /// Checks the known state, and whether the reconciler was notified since the previous call.
-    fn check(&self, known: Option<&str>, told: bool) {
-        let json = lock(&self.stream).objects.get("a").map(Entry::known);
+    fn check(&self, known: Option<&str>, is_notified: bool) {
+        let json = lock(&self.stream).objects.get("a").map(Entry::observed_state);
         let json = json.and_then(|known| match known {
             ObservedState::Object(json) => Some(json),
-            ObservedState::Told(_) => None,
+            ObservedState::Objectless(_) => None,
         });
         let value = json.map(|json| serde_json::from_slice::<Value>(&json).unwrap()["value"].clone());
         assert_eq!(value, known.map(Value::from));
-        assert_eq!(!self.mailbox.take_changed().is_empty(), told);
+        assert_eq!(!self.mailbox.take_changed().is_empty(), is_notified);
     }
 }
 
 fn lane() -> tenure_tenancy::LaneAccount {
-    let nobody = tenure_tenancy::Placement::Unclaimed {
+    let unclaimed = tenure_tenancy::Placement::Unclaimed {
         default_service_account: "default".to_owned(),
         is_protected: false,
     };
-    tenure_tenancy::identity::decide_for_lane(&nobody, "team")
+    tenure_tenancy::identity::decide_for_lane(&unclaimed, "team")
 }
 
 fn account() -> ServiceAccount {
@@ -129,69 +129,69 @@ fn what_one_is_answered_others_are_told() {
     let other = Key::new(tenure_api::Kustomization::KIND, "team", "other");
     stage.answered_to(&other, 5, "five");
     stage.check(Some("five"), true);
-    stage.changed(5, "five");
+    stage.send_changed(5, "five");
     stage.check(Some("five"), false);
     // Duplicate events notify nobody. A reconciler is not notified of its own writes.
     stage.answered_to(&other, 5, "five");
     stage.check(Some("five"), false);
-    stage.answered(6, "six");
+    stage.record_answer(6, "six");
     stage.check(Some("six"), false);
 }
 
 #[test]
 fn a_stream_never_goes_back() {
     let stage = Stage::set();
-    stage.changed(5, "five");
+    stage.send_changed(5, "five");
     stage.check(Some("five"), true);
     // An own write is known before the watch reports it, and before the watch reports earlier states.
-    stage.answered(9, "nine");
-    stage.changed(7, "seven");
+    stage.record_answer(9, "nine");
+    stage.send_changed(7, "seven");
     stage.check(Some("nine"), false);
-    stage.deleted(8);
+    stage.send_deleted(8);
     stage.check(Some("nine"), false);
-    stage.changed(9, "nine");
+    stage.send_changed(9, "nine");
     stage.check(Some("nine"), false);
     // A new list has an older state of a re-created object.
-    stage.changed(6, "six");
+    stage.send_changed(6, "six");
     stage.check(Some("nine"), false);
-    stage.deleted(10);
+    stage.send_deleted(10);
     stage.check(None, true);
-    stage.changed(9, "nine");
+    stage.send_changed(9, "nine");
     stage.check(None, false);
-    stage.changed(11, "eleven");
+    stage.send_changed(11, "eleven");
     stage.check(Some("eleven"), true);
 }
 
 #[test]
 fn what_only_an_answer_told_of_vanishes_with_the_next_list() {
     let stage = Stage::set();
-    stage.synced(4);
+    stage.send_synced(4);
     stage.check(None, true);
-    stage.answered(5, "five");
+    stage.record_answer(5, "five");
     // The watch broke. Meanwhile the object was deleted, and no event will report it.
-    stage.synced(6);
+    stage.send_synced(6);
     stage.check(None, true);
     // A list from before the answer does not contain the answer.
-    stage.answered(9, "nine");
-    stage.synced(8);
+    stage.record_answer(9, "nine");
+    stage.send_synced(8);
     stage.check(Some("nine"), false);
     // A state that the watch itself reported stays until the watch reports another.
-    stage.changed(9, "nine");
-    stage.synced(12);
+    stage.send_changed(9, "nine");
+    stage.send_synced(12);
     stage.check(Some("nine"), false);
 }
 
 #[test]
 fn a_change_is_known_although_its_stream_breaks() {
     let stage = Stage::set();
-    stage.changed(5, "five");
-    stage.synced(5);
+    stage.send_changed(5, "five");
+    stage.send_synced(5);
     stage.check(Some("five"), true);
-    stage.changed(6, "six");
+    stage.send_changed(6, "six");
     let problem = "cut".to_owned();
-    stage.feed(WatchEvent::Failed(ClusterError::Unreachable { problem }));
+    stage.send(WatchEvent::Failed(ClusterError::Unreachable { problem }));
     assert!(!lock(&stage.stream).synced);
     stage.check(Some("six"), true);
-    stage.feed(WatchEvent::Resumed);
+    stage.send(WatchEvent::Resumed);
     assert!(lock(&stage.stream).synced);
 }

@@ -72,14 +72,14 @@ impl Scene {
 
     /// Serves the next Pod. Returns the reported facts, and a token to end the Pod.
     fn attend(&self) -> (mpsc::Receiver<ProcessEvent>, CancellationToken) {
-        let (tell, told) = mpsc::channel(16);
+        let (sender, events) = mpsc::channel(16);
         let kill = CancellationToken::new();
         let (fleet, lane, ended) = (Arc::clone(&self.fleet), Arc::clone(&self.lane), kill.clone());
         tokio::spawn(async move {
-            let cause = attend(&fleet, &lane, &ended, &tell).await;
-            tell.send(ProcessEvent::Ended(cause)).await.unwrap();
+            let cause = serve_pod(&fleet, &lane, &ended, &sender).await;
+            sender.send(ProcessEvent::Ended(cause)).await.unwrap();
         });
-        (told, kill)
+        (events, kill)
     }
 }
 
@@ -111,12 +111,12 @@ async fn say_as_lane(pod: &mut PodStream, frame: &FromLane) {
 }
 
 /// Lets a Pod begin and say that it is alive. Returns a time before its last acknowledgement.
-async fn begin_in(pod: &mut PodStream, told: &mut mpsc::Receiver<ProcessEvent>) -> Instant {
+async fn begin_in(pod: &mut PodStream, events: &mut mpsc::Receiver<ProcessEvent>) -> Instant {
     assert!(matches!(hear(pod).await, ToPod::Begin(_)));
     let before = Instant::now();
     say_own(pod, &FromPod::Alive(1)).await;
     assert!(matches!(hear(pod).await, ToPod::Heard(1)));
-    assert_eq!(told.recv().await, Some(ProcessEvent::Started));
+    assert_eq!(events.recv().await, Some(ProcessEvent::Started));
     before
 }
 
@@ -130,8 +130,8 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
         "nothing of that lane is reconciled"
     );
     let mut pod = scene.connect("tenure-lane-tenant-green", "g").await.unwrap();
-    let (mut told, _kill) = scene.attend();
-    begin_in(&mut pod, &mut told).await;
+    let (mut events, _kill) = scene.attend();
+    begin_in(&mut pod, &mut events).await;
     // A report about another lane's namespace is no violation, and has no effect. The same holds for a piece that was not requested.
     let turnover = FromLane::Turnover {
         namespace: "mauve".to_owned(),
@@ -182,14 +182,14 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
     assert!(scene.lane.outgoing.has_namespace("green"));
     // An unreadable message is a violation.
     say(&mut pod, 1, b"{\"Obey\":\"pass\"}").await;
-    let killed = told.recv().await;
+    let killed = events.recv().await;
     assert!(
         matches!(killed, Some(ProcessEvent::Killed(ExitCause::Misspoke(_)))),
         "{killed:?}"
     );
     // The hub waits until the Pod's lane has ended.
     say_own(&mut pod, &FromPod::Ended(PodEnd::Exited(1))).await;
-    assert!(matches!(told.recv().await, Some(ProcessEvent::Ended(_))));
+    assert!(matches!(events.recv().await, Some(ProcessEvent::Ended(_))));
     assert!(lock(&scene.lane.pod.unconfirmed).is_none());
 }
 
@@ -198,21 +198,21 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
     let scene = Scene::set();
     let account = "tenure-lane-tenant-green";
     let mut first = scene.connect(account, "one").await.unwrap();
-    let (mut told, _kill) = scene.attend();
-    begin_in(&mut first, &mut told).await;
+    let (mut events, _kill) = scene.attend();
+    begin_in(&mut first, &mut events).await;
     // A Pod that ends in good order leaves nothing to wait for.
     say_own(&mut first, &FromPod::Ended(PodEnd::Signalled(9))).await;
-    assert_eq!(told.recv().await, Some(ProcessEvent::Ended(ExitCause::Signalled(9))));
+    assert_eq!(events.recv().await, Some(ProcessEvent::Ended(ExitCause::Signalled(9))));
     let mut second = scene.connect(account, "two").await.unwrap();
-    let (mut told, _kill) = scene.attend();
-    let before = begin_in(&mut second, &mut told).await;
+    let (mut events, _kill) = scene.attend();
+    let before = begin_in(&mut second, &mut events).await;
     // A broken line says nothing about the lane at its other end.
     second.write_all(&[0, 0]).await.unwrap();
     drop(second);
-    assert_eq!(told.recv().await, Some(ProcessEvent::Ended(ExitCause::HungUp)));
+    assert_eq!(events.recv().await, Some(ProcessEvent::Ended(ExitCause::HungUp)));
     let mut third = scene.connect(account, "three").await.unwrap();
-    let (mut told, kill) = scene.attend();
-    begin_in(&mut third, &mut told).await;
+    let (mut events, kill) = scene.attend();
+    begin_in(&mut third, &mut events).await;
     assert!(
         before.elapsed() >= count_as_gone(PATIENCE),
         "another one could still work: {:?}",
@@ -223,14 +223,14 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
     let mut rest = Vec::new();
     third.read_to_end(&mut rest).await.unwrap();
     say_own(&mut third, &FromPod::Ended(PodEnd::Alone)).await;
-    assert_eq!(told.recv().await, Some(ProcessEvent::Ended(ExitCause::HungUp)));
+    assert_eq!(events.recv().await, Some(ProcessEvent::Ended(ExitCause::HungUp)));
     // The same Pod again: its previous lane has ended.
     third = scene.connect(account, "three").await.unwrap();
-    let (mut told, _kill) = scene.attend();
-    begin_in(&mut third, &mut told).await;
+    let (mut events, _kill) = scene.attend();
+    begin_in(&mut third, &mut events).await;
     third.write_all(&[0, 0]).await.unwrap();
     drop(third);
-    assert_eq!(told.recv().await, Some(ProcessEvent::Ended(ExitCause::HungUp)));
+    assert_eq!(events.recv().await, Some(ProcessEvent::Ended(ExitCause::HungUp)));
     assert_eq!(scene.lane.pod.find_turn("three"), None);
     assert!(scene.lane.pod.find_turn("four").is_some());
 }

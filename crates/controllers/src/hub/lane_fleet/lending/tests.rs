@@ -95,7 +95,8 @@ impl Scene {
             .iter()
             .find(|entry| entry.kind.name == kind)
             .unwrap();
-        self.fleet.note(&shard, &Key::new(entry.kind, "shared", &name), None);
+        self.fleet
+            .note_change(&shard, &Key::new(entry.kind, "shared", &name), None);
         let pool = Arc::new(self.lane("pool", "shared"));
         lock(&self.fleet.homes).get_mut("shared").unwrap().lane = Some(pool);
     }
