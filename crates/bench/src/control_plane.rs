@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::kubernetes::Kubernetes;
 use crate::load::{Connection, Target};
 use crate::process::ControlPlane;
-use crate::report::{Report, megabytes, percentile, time};
+use crate::report::{Report, find_percentile, format_megabytes, format_time};
 use crate::watching;
 
 /// Passes of each kind of request by each server. The servers alternate, so that other load of the machine affects both.
@@ -59,7 +59,11 @@ impl Other {
             return Ok(None);
         };
         let (server, etcd) = kubernetes.memory()?;
-        Ok(Some(format!("{} + {}", megabytes(server), megabytes(etcd))))
+        Ok(Some(format!(
+            "{} + {}",
+            format_megabytes(server),
+            format_megabytes(etcd)
+        )))
     }
 }
 
@@ -75,12 +79,12 @@ pub(crate) async fn measure(
         ready.push(ControlPlane::start(program, &[]).await?.ready);
     }
     let other_ready = match &other {
-        Other::Started(kubernetes) => Some(time(kubernetes.ready)),
+        Other::Started(kubernetes) => Some(format_time(kubernetes.ready)),
         _ => None,
     };
     report.add(
         "start of the process to ready (ours: median of 5)",
-        time(percentile(&mut ready, 0.5)),
+        format_time(find_percentile(&mut ready, 0.5)),
         other_ready,
         "100 ms",
     );
@@ -88,7 +92,7 @@ pub(crate) async fn measure(
     let mut plane = ControlPlane::start(program, &[]).await?;
     // Long enough for start-up work to settle; only this figure depends on it.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let memory = |plane: &ControlPlane| plane.memory().map(|(now, _)| megabytes(now));
+    let memory = |plane: &ControlPlane| plane.memory().map(|(now, _)| format_megabytes(now));
     report.add(
         "idle memory, controllers running",
         memory(&plane)?,
@@ -99,21 +103,26 @@ pub(crate) async fn measure(
     let ours = Target::read(&plane.kubeconfig()).await?;
     let theirs = other.target().await?;
     for clients in [1, 16] {
-        throughput(&ours, theirs.as_ref(), clients, report).await?;
+        measure_throughput(&ours, theirs.as_ref(), clients, report).await?;
     }
     report.add("memory after these requests", memory(&plane)?, other.memory()?, "");
 
     for watchers in [1, 500] {
-        latency(&ours, theirs.as_ref(), watchers, report).await?;
+        measure_latency(&ours, theirs.as_ref(), watchers, report).await?;
     }
     if stored > 0 {
-        restart(&mut plane, &mut other, stored, report).await?;
+        measure_restart(&mut plane, &mut other, stored, report).await?;
     }
     Ok(())
 }
 
 /// Measures the latency of events: the medians of the rounds' p50 and p99.
-async fn latency(ours: &Target, theirs: Option<&Target>, watchers: usize, report: &mut Report) -> anyhow::Result<()> {
+async fn measure_latency(
+    ours: &Target,
+    theirs: Option<&Target>,
+    watchers: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let mut sides: Vec<_> = [Some(ours), theirs]
         .into_iter()
         .flatten()
@@ -123,22 +132,22 @@ async fn latency(ours: &Target, theirs: Option<&Target>, watchers: usize, report
         let namespace = format!("bench-watch-{watchers}-{round}");
         for (target, middles, tails) in &mut sides {
             make_namespace(target, &namespace).await?;
-            let mut latencies = watching::latencies(target, &namespace, watchers).await?;
-            middles.push(percentile(&mut latencies, 0.5));
-            tails.push(percentile(&mut latencies, 0.99));
+            let mut latencies = watching::measure_latencies(target, &namespace, watchers).await?;
+            middles.push(find_percentile(&mut latencies, 0.5));
+            tails.push(find_percentile(&mut latencies, 0.99));
         }
     }
     let mut shown = sides.into_iter().map(|(_, mut middles, mut tails)| {
         format!(
             "{}, {}",
-            time(percentile(&mut middles, 0.5)),
-            time(percentile(&mut tails, 0.5))
+            format_time(find_percentile(&mut middles, 0.5)),
+            format_time(find_percentile(&mut tails, 0.5))
         )
     });
     report.add(
         format!(
             "write sent to event read, {watchers} watcher{} (p50, p99)",
-            plural(watchers)
+            write_plural(watchers)
         ),
         shown.next().unwrap_or_default(),
         shown.next(),
@@ -148,7 +157,12 @@ async fn latency(ours: &Target, theirs: Option<&Target>, watchers: usize, report
 }
 
 /// Measures requests per second by verb: the medians of the rounds.
-async fn throughput(ours: &Target, theirs: Option<&Target>, clients: usize, report: &mut Report) -> anyhow::Result<()> {
+async fn measure_throughput(
+    ours: &Target,
+    theirs: Option<&Target>,
+    clients: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let namespace = format!("bench-{clients}-{}", std::process::id());
     let mut sides = Vec::new();
     for target in [Some(ours), theirs].into_iter().flatten() {
@@ -162,10 +176,10 @@ async fn throughput(ours: &Target, theirs: Option<&Target>, clients: usize, repo
                 rates.push(work.rate(connections, &path, round).await?);
             }
         }
-        let mut medians = sides.iter_mut().map(|(_, rates)| median(std::mem::take(rates)));
+        let mut medians = sides.iter_mut().map(|(_, rates)| find_median(std::mem::take(rates)));
         let ours = medians.next().unwrap_or_default();
         report.add(
-            format!("{}, {clients} client{}", work.title(), plural(clients)),
+            format!("{}, {clients} client{}", work.title(), write_plural(clients)),
             format!("{ours:.0}/s"),
             medians
                 .next()
@@ -176,12 +190,12 @@ async fn throughput(ours: &Target, theirs: Option<&Target>, clients: usize, repo
     Ok(())
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
+fn find_median(mut rates: Vec<f64>) -> f64 {
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied().unwrap_or_default()
 }
 
-fn plural(count: usize) -> &'static str {
+fn write_plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
@@ -304,30 +318,35 @@ async fn make_namespace(target: &Target, name: &str) -> anyhow::Result<()> {
 }
 
 /// Stores `stored` ConfigMaps, and restarts with them.
-async fn restart(
+async fn measure_restart(
     plane: &mut ControlPlane,
     other: &mut Other,
     stored: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    fill(&Target::read(&plane.kubeconfig()).await?, stored).await?;
+    fill_store(&Target::read(&plane.kubeconfig()).await?, stored).await?;
     if let (Other::Started(_), Some(theirs)) = (&*other, other.target().await?) {
-        fill(&theirs, stored).await?;
+        fill_store(&theirs, stored).await?;
     }
-    let memory = |plane: &ControlPlane| plane.memory().map(|(now, _)| megabytes(now));
+    let memory = |plane: &ControlPlane| plane.memory().map(|(now, _)| format_megabytes(now));
     report.add(
         format!("memory with {stored} ConfigMaps of 0.5 KB, just stored"),
         memory(plane)?,
         other.memory()?,
         "400 MB",
     );
-    report.add("files on disk with them", megabytes(on_disk(&plane.data())?), None, "");
+    report.add(
+        "files on disk with them",
+        format_megabytes(on_disk(&plane.data())?),
+        None,
+        "",
+    );
     let ours = plane.restart().await?;
     let theirs = match other {
-        Other::Started(kubernetes) => Some(time(kubernetes.restart().await?)),
+        Other::Started(kubernetes) => Some(format_time(kubernetes.restart().await?)),
         _ => None,
     };
-    report.add("restart with them, until ready", time(ours), theirs, "3 s");
+    report.add("restart with them, until ready", format_time(ours), theirs, "3 s");
     tokio::time::sleep(Duration::from_secs(3)).await;
     report.add("memory after that restart", memory(plane)?, other.memory()?, "400 MB");
     Ok(())
@@ -345,7 +364,7 @@ fn on_disk(data: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-async fn fill(target: &Target, stored: usize) -> anyhow::Result<()> {
+async fn fill_store(target: &Target, stored: usize) -> anyhow::Result<()> {
     const CLIENTS: usize = 16;
     make_namespace(target, "bench-stored").await?;
     let path = "/api/v1/namespaces/bench-stored/configmaps";

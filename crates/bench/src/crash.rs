@@ -23,7 +23,7 @@ const KEPT: usize = 10;
 
 /// The writes that clients know of.
 #[derive(Debug, Default)]
-struct Told {
+struct Writes {
     /// By name: the revision of the last acknowledged write, and whether it was a deletion.
     acknowledged: BTreeMap<String, (u64, bool)>,
     /// By name: a write without an answer when the process was killed, and whether it was a deletion.
@@ -36,7 +36,7 @@ struct Told {
 /// Kills and starts `times` times.
 pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -> anyhow::Result<()> {
     let mut plane = ControlPlane::start(program, &[]).await?;
-    let told = Arc::new(Mutex::new(Told::default()));
+    let writes = Arc::new(Mutex::new(Writes::default()));
     let mut watchers: Vec<Seen> = Vec::new();
     let mut revision = list_objects(&Target::read(&plane.kubeconfig()).await?.connect().await?)
         .await?
@@ -50,15 +50,15 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
         let mut tasks = Vec::new();
         for writer in 0..WRITERS {
             let connection = target.connect().await?;
-            tasks.push(tokio::spawn(write(
+            tasks.push(tokio::spawn(write_objects(
                 connection,
                 format!("r{round}-w{writer}"),
-                told.clone(),
+                writes.clone(),
             )));
         }
         let mut following = Vec::new();
         for seen in watchers.drain(..) {
-            following.push(tokio::spawn(follow(target.connect().await?, seen)));
+            following.push(tokio::spawn(follow_objects(target.connect().await?, seen)));
         }
         // A pseudo-random moment between 20 and 275 ms, so that rounds end at different points.
         random ^= random << 13;
@@ -75,7 +75,7 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
         let target = Target::read(&plane.kubeconfig()).await?;
         let (now, objects) = list_objects(&target.connect().await?).await?;
         ensure!(now >= revision, "round {round}: revision {now} after {revision}");
-        let highest = compare(&told, &objects, now).with_context(|| format!("round {round}"))?;
+        let highest = compare_objects(&writes, &objects, now).with_context(|| format!("round {round}"))?;
         revision = now.max(highest);
         // A resumed watch delivers everything up to now, in order, without a gap in the acknowledged changes.
         for seen in &mut watchers {
@@ -83,8 +83,8 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
                 .await
                 .with_context(|| format!("round {round}"))?;
         }
-        let mut told = lock(&told)?;
-        for (at, name) in std::mem::take(&mut told.unseen) {
+        let mut writes = lock(&writes)?;
+        for (at, name) in std::mem::take(&mut writes.unseen) {
             for seen in &watchers {
                 ensure!(
                     seen.events.get(&at) == Some(&name),
@@ -96,7 +96,7 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
             seen.events.clear();
         }
     }
-    let writes = lock(&told)?.writes;
+    let writes = lock(&writes)?.writes;
     report.add(
         format!("`kill -9` under write load, {times} times: acknowledged writes"),
         writes.to_string(),
@@ -112,12 +112,12 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
     Ok(())
 }
 
-fn lock(told: &Mutex<Told>) -> anyhow::Result<std::sync::MutexGuard<'_, Told>> {
-    told.lock().map_err(|_| anyhow::anyhow!("a writer panicked"))
+fn lock(writes: &Mutex<Writes>) -> anyhow::Result<std::sync::MutexGuard<'_, Writes>> {
+    writes.lock().map_err(|_| anyhow::anyhow!("a writer panicked"))
 }
 
 /// Creates, changes and deletes objects, one after the other, until the server is gone.
-async fn write(connection: Connection, prefix: String, told: Arc<Mutex<Told>>) {
+async fn write_objects(connection: Connection, prefix: String, writes: Arc<Mutex<Writes>>) {
     for number in 0.. {
         let name = format!("{prefix}-{number}");
         let create = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": "a".repeat(300)}});
@@ -132,22 +132,23 @@ async fn write(connection: Connection, prefix: String, told: Arc<Mutex<Told>>) {
         }
         for (method, path, form, body) in steps {
             let deletes = method == "DELETE";
-            if let Ok(mut told) = told.lock() {
-                told.on_its_way.insert(name.clone(), deletes);
+            if let Ok(mut writes) = writes.lock() {
+                writes.on_its_way.insert(name.clone(), deletes);
             }
             let Ok(answer) = connection.call(method, &path, form, Bytes::from(body)).await else {
                 return;
             };
             let revision = revision_of(&serde_json::from_slice(&answer).unwrap_or_default());
-            let Ok(mut told) = told.lock() else { return };
-            told.on_its_way.remove(&name);
-            told.writes += 1;
+            let Ok(mut writes) = writes.lock() else { return };
+            writes.on_its_way.remove(&name);
+            writes.writes += 1;
             // The answer of a deletion has no revision.
-            let before = told.acknowledged.get(&name).map_or(0, |(revision, _)| *revision);
-            told.acknowledged
+            let before = writes.acknowledged.get(&name).map_or(0, |(revision, _)| *revision);
+            writes
+                .acknowledged
                 .insert(name.clone(), (revision.unwrap_or(before), deletes));
             if let Some(revision) = revision {
-                told.unseen.insert(revision, name.clone());
+                writes.unseen.insert(revision, name.clone());
             }
         }
     }
@@ -172,11 +173,11 @@ async fn list_objects(connection: &Connection) -> anyhow::Result<(u64, BTreeMap<
 }
 
 /// Compares the known writes with the stored objects.
-fn compare(told: &Mutex<Told>, objects: &BTreeMap<String, u64>, now: u64) -> anyhow::Result<u64> {
-    let mut told = lock(told)?;
-    let on_its_way = std::mem::take(&mut told.on_its_way);
+fn compare_objects(writes: &Mutex<Writes>, objects: &BTreeMap<String, u64>, now: u64) -> anyhow::Result<u64> {
+    let mut writes = lock(writes)?;
+    let on_its_way = std::mem::take(&mut writes.on_its_way);
     let mut highest = 0;
-    for (name, (revision, deleted)) in &told.acknowledged {
+    for (name, (revision, deleted)) in &writes.acknowledged {
         highest = highest.max(*revision);
         match (objects.get(name), deleted) {
             (None, true) => {}
@@ -190,9 +191,10 @@ fn compare(told: &Mutex<Told>, objects: &BTreeMap<String, u64>, now: u64) -> any
     }
     ensure!(now >= highest, "the list is at {now}, and {highest} was acknowledged");
     // Settled objects need no second check. Objects that the kill may have affected are taken as they are now.
-    told.acknowledged
+    writes
+        .acknowledged
         .retain(|name, (_, deleted)| !*deleted && objects.contains_key(name));
-    for (name, revision) in &mut told.acknowledged {
+    for (name, revision) in &mut writes.acknowledged {
         if let Some(there) = objects.get(name) {
             revision.0 = *there;
         }
@@ -245,8 +247,8 @@ impl Seen {
 }
 
 /// Watches from its last position until the connection breaks.
-async fn follow(connection: Connection, mut seen: Seen) -> anyhow::Result<Seen> {
-    watch(&connection, &mut seen, u64::MAX).await?;
+async fn follow_objects(connection: Connection, mut seen: Seen) -> anyhow::Result<Seen> {
+    watch_objects(&connection, &mut seen, u64::MAX).await?;
     Ok(seen)
 }
 
@@ -260,13 +262,13 @@ async fn catch_up(target: &Target, seen: &mut Seen, until: u64) -> anyhow::Resul
     connection
         .call("PATCH", &url, form, Bytes::from(mark.to_string()))
         .await?;
-    let watching = watch(&connection, seen, until);
+    let watching = watch_objects(&connection, seen, until);
     tokio::time::timeout(Duration::from_secs(20), watching)
         .await
         .with_context(|| format!("a watcher that resumed did not come to {until}"))?
 }
 
-async fn watch(connection: &Connection, seen: &mut Seen, until: u64) -> anyhow::Result<()> {
+async fn watch_objects(connection: &Connection, seen: &mut Seen, until: u64) -> anyhow::Result<()> {
     let url = format!(
         "{PATH}?watch=true&allowWatchBookmarks=true&resourceVersion={}",
         seen.position

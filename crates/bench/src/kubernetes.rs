@@ -35,7 +35,7 @@ impl Kubernetes {
     pub(crate) async fn start(programs: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let ports = [reserve_port(), reserve_port(), reserve_port()];
-        certificates(folder.path(), ports[0])?;
+        make_certificates(folder.path(), ports[0])?;
         let mut kubernetes = Self {
             folder,
             programs: programs.to_owned(),
@@ -52,7 +52,7 @@ impl Kubernetes {
     /// Also starts `kube-controller-manager` with the controllers that make workloads ready, and waits until they have given the role `admin` its rules.
     pub(crate) async fn start_manager(&mut self) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig().display().to_string();
-        self.manager = Some(spawn(
+        self.manager = Some(spawn_program(
             &self.programs.join("kube-controller-manager"),
             &[
                 format!("--kubeconfig={kubeconfig}"),
@@ -67,7 +67,7 @@ impl Kubernetes {
                 format!("--cert-dir={}", self.folder.path().join("manager").display()),
             ],
         )?);
-        let roles: kube::Api<ClusterRole> = kube::Api::all(process::client(&self.kubeconfig()).await?);
+        let roles: kube::Api<ClusterRole> = kube::Api::all(process::make_client(&self.kubeconfig()).await?);
         let started = Instant::now();
         while roles.get("admin").await?.rules.is_none_or(|rules| rules.is_empty()) {
             if started.elapsed() > PATIENCE {
@@ -111,7 +111,7 @@ impl Kubernetes {
             format!("http://127.0.0.1:{clients}"),
             format!("http://127.0.0.1:{peers}"),
         );
-        self.etcd = Some(spawn(
+        self.etcd = Some(spawn_program(
             &self.programs.join("etcd"),
             &[
                 format!("--data-dir={}", file("etcd")),
@@ -123,7 +123,7 @@ impl Kubernetes {
                 "--log-level=error".to_owned(),
             ],
         )?);
-        self.server = Some(spawn(
+        self.server = Some(spawn_program(
             &self.programs.join("kube-apiserver"),
             &[
                 format!("--etcd-servers={client_url}"),
@@ -141,7 +141,7 @@ impl Kubernetes {
             ],
         )?);
         let kubeconfig = self.kubeconfig();
-        while process::answering(&kubeconfig).await.is_none() {
+        while process::connect_client(&kubeconfig).await.is_none() {
             if started.elapsed() > PATIENCE {
                 bail!("kube-apiserver was not ready after {} s", PATIENCE.as_secs());
             }
@@ -157,7 +157,7 @@ impl Kubernetes {
             .into_iter()
             .flatten()
         {
-            process::terminate(child);
+            process::terminate_child(child);
         }
     }
 }
@@ -168,7 +168,7 @@ impl Drop for Kubernetes {
     }
 }
 
-fn spawn(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
+fn spawn_program(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
     Command::new(program)
         .args(arguments)
         .stdout(Stdio::null())
@@ -178,7 +178,7 @@ fn spawn(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
 }
 
 /// Writes a CA, the server's certificate, the administrator's, and the kubeconfig.
-fn certificates(folder: &Path, port: u16) -> anyhow::Result<()> {
+fn make_certificates(folder: &Path, port: u16) -> anyhow::Result<()> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "bench-ca");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

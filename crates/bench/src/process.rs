@@ -22,7 +22,7 @@ impl ControlPlane {
     /// Starts `program up` and waits until it is ready.
     pub(crate) async fn start(program: &Path, arguments: &[String]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (child, ready, client) = launch(program, folder.path(), arguments).await?;
+        let (child, ready, client) = launch_control_plane(program, folder.path(), arguments).await?;
         Ok(Self {
             child: Some(child),
             program: program.to_owned(),
@@ -41,7 +41,7 @@ impl ControlPlane {
     /// Stops it as an administrator would, starts it again on the same data, and returns how long the start took.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
         if let Some(child) = self.child.take() {
-            terminate(child);
+            terminate_child(child);
         }
         self.start_again().await
     }
@@ -49,7 +49,7 @@ impl ControlPlane {
     async fn start_again(&mut self) -> anyhow::Result<Duration> {
         // An old kubeconfig would be taken for a sign of readiness.
         std::fs::remove_file(self.kubeconfig())?;
-        let (child, ready, client) = launch(&self.program, self.folder.path(), &self.arguments).await?;
+        let (child, ready, client) = launch_control_plane(&self.program, self.folder.path(), &self.arguments).await?;
         self.child = Some(child);
         self.client = client;
         self.ready = ready;
@@ -158,7 +158,7 @@ pub(crate) fn cpu_of(id: u32) -> anyhow::Result<Duration> {
 }
 
 /// Ends a process of the bench by its id, and waits for its end.
-pub(crate) fn terminate(mut child: Child) {
+pub(crate) fn terminate_child(mut child: Child) {
     let asked = Command::new("kill").arg(child.id().to_string()).status();
     if !asked.is_ok_and(|status| status.success()) {
         let _already_gone = child.kill();
@@ -166,7 +166,7 @@ pub(crate) fn terminate(mut child: Child) {
     let _reaped = child.wait();
 }
 
-async fn launch(
+async fn launch_control_plane(
     program: &Path,
     folder: &Path,
     arguments: &[String],
@@ -182,14 +182,14 @@ async fn launch(
         .with_context(|| format!("can't start {}", program.display()))?;
     let kubeconfig = data.join("kubeconfig");
     loop {
-        if let Some(client) = answering(&kubeconfig).await {
+        if let Some(client) = connect_client(&kubeconfig).await {
             return Ok((child, started.elapsed(), client));
         }
         if let Some(status) = child.try_wait()? {
             bail!("tenure up ended: {status}");
         }
         if started.elapsed() > Duration::from_secs(60) {
-            terminate(child);
+            terminate_child(child);
             bail!("tenure up was not ready after 60 s");
         }
         // A poll; its interval is the precision of the ready time.
@@ -198,11 +198,11 @@ async fn launch(
 }
 
 /// Returns a client of the server in a kubeconfig, if the server is ready.
-pub(crate) async fn answering(kubeconfig: &Path) -> Option<kube::Client> {
+pub(crate) async fn connect_client(kubeconfig: &Path) -> Option<kube::Client> {
     if !kubeconfig.exists() {
         return None;
     }
-    let client = client(kubeconfig).await.ok()?;
+    let client = make_client(kubeconfig).await.ok()?;
     let request = kube_request("/readyz")?;
     client.request_text(request).await.ok()?;
     Some(client)
@@ -213,7 +213,7 @@ fn kube_request(path: &str) -> Option<http::Request<Vec<u8>>> {
 }
 
 /// Makes a client from a kubeconfig file.
-pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<kube::Client> {
+pub(crate) async fn make_client(kubeconfig: &Path) -> anyhow::Result<kube::Client> {
     let config = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
     Ok(kube::Client::try_from(config)?)

@@ -45,7 +45,7 @@ impl Report {
 }
 
 /// Writes a duration in the unit that reads best.
-pub(crate) fn time(duration: Duration) -> String {
+pub(crate) fn format_time(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds >= 1.0 {
         format!("{seconds:.2} s")
@@ -55,12 +55,12 @@ pub(crate) fn time(duration: Duration) -> String {
 }
 
 /// Writes bytes as megabytes.
-pub(crate) fn megabytes(bytes: u64) -> String {
+pub(crate) fn format_megabytes(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1_048_576.0)
 }
 
 /// Returns the value below which `share` of the samples lie.
-pub(crate) fn percentile(samples: &mut [Duration], share: f64) -> Duration {
+pub(crate) fn find_percentile(samples: &mut [Duration], share: f64) -> Duration {
     samples.sort();
     let last = samples.len().saturating_sub(1);
     samples

@@ -22,7 +22,7 @@ pub(crate) struct Cost {
 }
 
 /// Returns the output of a build; `None` if it fails.
-pub(crate) fn output(program: &Path, folder: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+pub(crate) fn build_output(program: &Path, folder: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     let output = Command::new(program)
         .arg("build")
         .arg(folder)
@@ -32,7 +32,7 @@ pub(crate) fn output(program: &Path, folder: &Path) -> anyhow::Result<Option<Vec
 }
 
 /// Builds a folder once.
-pub(crate) fn cost(program: &Path, folder: &Path) -> anyhow::Result<Cost> {
+pub(crate) fn measure_cost(program: &Path, folder: &Path) -> anyhow::Result<Cost> {
     let output = Command::new(std::env::current_exe()?)
         .arg(PARENT)
         .arg(program)

@@ -50,7 +50,9 @@ impl Stage {
         let folder = tempfile::tempdir()?;
         let git = GitServer::start(folder.path(), Options::default()).await?;
         let repository = git.create(NEIGHBOUR).await?;
-        repository.commit([("app.yaml", greeting(0))], "the beginning").await?;
+        repository
+            .commit([("app.yaml", make_greeting(0))], "the beginning")
+            .await?;
         let address = format!("http://{}", git.http_address());
         let mut all = vec!["--allow-source".to_owned(), address];
         all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
@@ -62,8 +64,8 @@ impl Stage {
         }
         let_write_surfaces(&admin, HOSTILE).await?;
         let stage = Self {
-            hostile: target.bearing(&token(&admin, (HOSTILE, "hostile-gitops")).await?)?,
-            third: target.bearing(&token(&admin, (THIRD, "third-gitops")).await?)?,
+            hostile: target.bearing(&request_token(&admin, (HOSTILE, "hostile-gitops")).await?)?,
+            third: target.bearing(&request_token(&admin, (THIRD, "third-gitops")).await?)?,
             plane,
             repository,
             commits: AtomicUsize::new(0),
@@ -117,7 +119,8 @@ impl Stage {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        self.hostile.bearing(&token(&self.admin, (namespace, WORKER)).await?)
+        self.hostile
+            .bearing(&request_token(&self.admin, (namespace, WORKER)).await?)
     }
 
     /// Returns the id of the control plane's process.
@@ -137,7 +140,7 @@ impl Stage {
 
     /// Applies an object as the administrator.
     pub(crate) async fn apply(&self, path: &str, object: &Value) -> anyhow::Result<()> {
-        apply(&self.admin, path, object).await
+        apply_object(&self.admin, path, object).await
     }
 
     /// Applies a GitRepository for the repository of that name.
@@ -198,7 +201,7 @@ impl Stage {
         let mut body = self.admin.send("GET", &watch, "", Bytes::new()).await?;
         let commit = self
             .repository
-            .commit([("app.yaml", greeting(number))], "a change")
+            .commit([("app.yaml", make_greeting(number))], "a change")
             .await?;
         let started = Instant::now();
         request_reconcile(&self.admin, &source_path(NEIGHBOUR, NEIGHBOUR)).await?;
@@ -234,11 +237,11 @@ pub(crate) async fn request_reconcile(connection: &Connection, path: &str) -> an
     static REQUESTS: AtomicUsize = AtomicUsize::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let patch = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": number.to_string()}}});
-    merge(connection, path, &patch).await
+    merge_object(connection, path, &patch).await
 }
 
 /// Sends a merge patch.
-pub(crate) async fn merge(connection: &Connection, path: &str, patch: &Value) -> anyhow::Result<()> {
+pub(crate) async fn merge_object(connection: &Connection, path: &str, patch: &Value) -> anyhow::Result<()> {
     let body = Bytes::from(patch.to_string());
     connection
         .call("PATCH", path, "application/merge-patch+json", body)
@@ -246,7 +249,7 @@ pub(crate) async fn merge(connection: &Connection, path: &str, patch: &Value) ->
     Ok(())
 }
 
-pub(crate) async fn apply(connection: &Connection, path: &str, object: &Value) -> anyhow::Result<()> {
+pub(crate) async fn apply_object(connection: &Connection, path: &str, object: &Value) -> anyhow::Result<()> {
     let url = format!("{path}?fieldManager=bench&force=true");
     let body = Bytes::from(object.to_string());
     connection.call("PATCH", &url, APPLY, body).await?;
@@ -257,7 +260,7 @@ pub(crate) async fn apply(connection: &Connection, path: &str, object: &Value) -
 pub(crate) async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Result<()> {
     let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": name},
         "spec": {"owners": [{"kind": "User", "name": format!("owner-of-{name}"), "clusterRoles": ["admin"]}]}});
-    apply(
+    apply_object(
         admin,
         &format!("/apis/capsule.clastix.io/v1beta2/tenants/{name}"),
         &tenant,
@@ -290,11 +293,11 @@ async fn let_write_surfaces(admin: &Connection, tenant: &str) -> anyhow::Result<
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "surfaces"},
         "subjects": [{"kind": "ServiceAccount", "name": format!("{tenant}-gitops"), "namespace": tenant}]});
     let folder = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{tenant}");
-    apply(admin, &format!("{folder}/roles/surfaces"), &role).await?;
-    apply(admin, &format!("{folder}/rolebindings/surfaces"), &binding).await
+    apply_object(admin, &format!("{folder}/roles/surfaces"), &role).await?;
+    apply_object(admin, &format!("{folder}/rolebindings/surfaces"), &binding).await
 }
 
-async fn token(admin: &Connection, (namespace, account): (&str, &str)) -> anyhow::Result<String> {
+async fn request_token(admin: &Connection, (namespace, account): (&str, &str)) -> anyhow::Result<String> {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
     let body = Bytes::from(request.to_string());
@@ -303,7 +306,7 @@ async fn token(admin: &Connection, (namespace, account): (&str, &str)) -> anyhow
     Ok(token.context("no token in the answer")?.to_owned())
 }
 
-fn greeting(number: usize) -> String {
+fn make_greeting(number: usize) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\ndata:\n  number: \"{number}\"\n")
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Side {
 /// Takes one turn: commits one after the other, with GETs all the time.
 pub(crate) async fn take_turn(stage: &Stage, samples: usize, side: &mut Side) {
     let ended = Arc::new(AtomicBool::new(false));
-    let asking = tokio::spawn(ask(stage.third.clone(), stage::THIRD_OBJECT, ended.clone()));
+    let asking = tokio::spawn(send_requests(stage.third.clone(), stage::THIRD_OBJECT, ended.clone()));
     let pace = TURN / u32::try_from(samples.max(1)).unwrap_or(u32::MAX);
     for _ in 0..samples {
         let next = tokio::time::Instant::now() + pace;
@@ -46,7 +46,11 @@ pub(crate) async fn take_turn(stage: &Stage, samples: usize, side: &mut Side) {
 }
 
 /// Sends GETs until `ended`, on one connection; makes a new one after a failure.
-async fn ask(target: crate::load::Target, path: &'static str, ended: Arc<AtomicBool>) -> (Vec<Duration>, usize) {
+async fn send_requests(
+    target: crate::load::Target,
+    path: &'static str,
+    ended: Arc<AtomicBool>,
+) -> (Vec<Duration>, usize) {
     let (mut times, mut failed) = (Vec::new(), 0);
     let mut connection = None;
     while !ended.load(Ordering::Relaxed) {

@@ -20,7 +20,11 @@ const PAUSE: Duration = Duration::from_millis(25);
 const MARK: &[u8] = b"\"name\":\"event-";
 
 /// Measures the latency of every event at every one of `watchers`.
-pub(crate) async fn latencies(target: &Target, namespace: &str, watchers: usize) -> anyhow::Result<Vec<Duration>> {
+pub(crate) async fn measure_latencies(
+    target: &Target,
+    namespace: &str,
+    watchers: usize,
+) -> anyhow::Result<Vec<Duration>> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let writer = target.connect().await?;
     let mut tasks = Vec::new();
@@ -31,7 +35,7 @@ pub(crate) async fn latencies(target: &Target, namespace: &str, watchers: usize)
         }
         let url = format!("{path}?watch=true&resourceVersion=0&timeoutSeconds=600");
         let body = connection.send("GET", &url, "", Bytes::new()).await?;
-        tasks.push(tokio::spawn(follow(body)));
+        tasks.push(tokio::spawn(read_events(body)));
     }
     // Long enough for the existing objects to arrive.
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -62,7 +66,7 @@ pub(crate) async fn latencies(target: &Target, namespace: &str, watchers: usize)
 }
 
 /// Returns the arrival time of each event of this measurement.
-async fn follow(mut body: Incoming) -> anyhow::Result<Vec<Instant>> {
+async fn read_events(mut body: Incoming) -> anyhow::Result<Vec<Instant>> {
     let mut arrived = Vec::with_capacity(EVENTS);
     let mut line = Vec::new();
     while arrived.len() < EVENTS {

@@ -18,11 +18,11 @@ use tenure_git_server::{GitServer, Options, Repository};
 use tenure_git_access::configuration::{File, Reading, read_file};
 
 use self::objects::{
-    GRANTS, PLATFORM, PROJECTS, REQUESTS, SOURCES, age, configure, configure_most, describe_grant, describe_host,
-    describe_namespace, describe_order, describe_source, name_of, project_path,
+    GRANTS, PLATFORM, PROJECTS, REQUESTS, SOURCES, age_request, configure, configure_most, describe_grant,
+    describe_host, describe_namespace, describe_order, describe_source, name_of, project_path,
 };
 use self::place::Place;
-use crate::report::{Report, megabytes, time};
+use crate::report::{Report, format_megabytes, format_time};
 
 /// Clients that send at the same time.
 const CLIENTS: usize = 8;
@@ -89,25 +89,25 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     let spent = bed.place.cpu()?.saturating_sub(cpu);
     report.add(
         format!("{many}: from the commit until all are asked for"),
-        time(known),
+        format_time(known),
         None,
         "",
     );
     report.add(
         format!("{many}: until {all} credentials are made, delivered and seen in use"),
-        time(started.elapsed()),
+        format_time(started.elapsed()),
         None,
         "",
     );
-    report.add(format!("{many}: CPU of {whose} for that"), time(spent), None, "");
+    report.add(format!("{many}: CPU of {whose} for that"), format_time(spent), None, "");
     bed.tell_asked(&many, all, &asked, report);
     let after = bed.place.memory()?;
     report.add(
         format!("{many}: memory of {whose} more than before; of that its own, without pages of files"),
         format!(
             "{}; {}",
-            megabytes(after.0.saturating_sub(before.0)),
-            megabytes(after.1.saturating_sub(before.1))
+            format_megabytes(after.0.saturating_sub(before.0)),
+            format_megabytes(after.1.saturating_sub(before.1))
         ),
         None,
         "40 MB",
@@ -137,7 +137,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     );
     report.add(
         format!("{many}, begun anew: CPU of {whose}, its start included"),
-        time(bed.place.cpu()?),
+        format_time(bed.place.cpu()?),
         None,
         "1 s, without a start",
     );
@@ -151,11 +151,11 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     let spent = bed.place.cpu()?.saturating_sub(cpu);
     report.add(
         format!("{many}: until all are replaced, seen in use"),
-        time(started.elapsed()),
+        format_time(started.elapsed()),
         None,
         "",
     );
-    report.add(format!("{many}: CPU of {whose} for that"), time(spent), None, "");
+    report.add(format!("{many}: CPU of {whose} for that"), format_time(spent), None, "");
     bed.tell_asked(&format!("{many}, replaced"), all, &asked, report);
 
     bed.measure_first_clone(extent, report).await
@@ -185,7 +185,7 @@ fn measure_reading(report: &mut Report) -> anyhow::Result<()> {
             "a configuration of {} entries read, median of {READINGS}",
             2 * MOST_PROJECTS
         ),
-        time(median),
+        format_time(median),
         None,
         "50 ms",
     );
@@ -339,7 +339,7 @@ impl Bed {
     /// Orders new credentials. Before, the record of the old ones is backdated, because two replacements are ten minutes apart.
     async fn replace(&self, request: &Value) -> anyhow::Result<()> {
         let path = format!("{REQUESTS}/{}", name_of(request));
-        let older = age(request)?;
+        let older = age_request(request)?;
         self.send(Method::PATCH, &format!("{path}/status"), &older).await?;
         let order = describe_order();
         send_as(
@@ -437,7 +437,7 @@ impl Bed {
         }
         report.add(
             "one more beside them: from its grant until a source has cloned",
-            time(started.elapsed()),
+            format_time(started.elapsed()),
             None,
             "1 s",
         );
@@ -456,8 +456,8 @@ fn is_true(object: &Value, type_: &str) -> bool {
 /// Describes an object's conditions.
 fn describe_conditions(object: &Value) -> String {
     let conditions = ObjectView::of(object).list_conditions();
-    let told = conditions.map(|condition| format!("{}: {}", condition.reason, condition.message));
-    told.collect::<Vec<String>>().join("; ")
+    let described = conditions.map(|condition| format!("{}: {}", condition.reason, condition.message));
+    described.collect::<Vec<String>>().join("; ")
 }
 
 /// Checks whether a request's credentials are in use in all namespaces, each at least of this generation after the first.

@@ -28,12 +28,12 @@ pub(super) fn project_path(index: usize) -> String {
     format!("shops/p-{index}")
 }
 
-fn namespace(index: usize) -> String {
+fn name_namespace(index: usize) -> String {
     format!("n-{index}")
 }
 
 fn list_namespaces(count: usize) -> Vec<String> {
-    (0..count).map(namespace).collect()
+    (0..count).map(name_namespace).collect()
 }
 
 /// Writes entries for this many projects.
@@ -70,18 +70,18 @@ pub(super) fn configure_most() -> String {
 
 /// Describes a namespace that may receive credentials. Each object has the path of its collection.
 pub(super) fn describe_namespace(index: usize) -> [(String, Value); 2] {
-    let name = namespace(index);
+    let name = name_namespace(index);
     let writer = json!({ "kind": "ServiceAccount", "name": "tenure-secret-writer", "namespace": PLATFORM });
     [
         (
             "/api/v1/namespaces".to_owned(),
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
         ),
-        bind(&name, "tenure-secret-writer", "ClusterRole", writer),
+        bind_role(&name, "tenure-secret-writer", "ClusterRole", writer),
     ]
 }
 
-fn bind(namespace: &str, name: &str, kind: &str, subject: Value) -> (String, Value) {
+fn bind_role(namespace: &str, name: &str, kind: &str, subject: Value) -> (String, Value) {
     (
         format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"),
         json!({
@@ -118,7 +118,7 @@ pub(super) fn describe_host(address: &str, authoriser: &str, agents: &str, names
                 "rules": [{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["authoriser", STAGING], "verbs": ["get", "patch"] }]
             }),
         ),
-        bind(PLATFORM, "authoriser", "Role", account),
+        bind_role(PLATFORM, "authoriser", "Role", account),
         (
             cluster("clusterroles"),
             json!({
@@ -161,7 +161,7 @@ pub(super) fn describe_host(address: &str, authoriser: &str, agents: &str, names
 /// Describes a source in the first namespace, with a project's credential.
 pub(super) fn describe_source(index: usize, url: &str) -> Value {
     json!({
-        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "app", "namespace": namespace(0) },
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "app", "namespace": name_namespace(0) },
         "spec": { "url": url, "ref": { "branch": "main" }, "interval": "10m", "secretRef": { "name": format!("p-{index}") } }
     })
 }
@@ -204,7 +204,7 @@ pub(super) fn describe_order() -> Value {
 }
 
 /// Makes a patch that backdates the record of a request's credentials by an hour.
-pub(super) fn age(request: &Value) -> anyhow::Result<Value> {
+pub(super) fn age_request(request: &Value) -> anyhow::Result<Value> {
     let view = ObjectView::of(request);
     let mut credentials = view.list("/status/credentials").to_vec();
     for ledger in &mut credentials {

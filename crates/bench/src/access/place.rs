@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::process::{ControlPlane, cpu_of, install, memory_of, own_memory_of, terminate, wait_for_ready};
+use crate::process::{ControlPlane, cpu_of, install, memory_of, own_memory_of, terminate_child, wait_for_ready};
 use tenure_test_ports::reserve_port;
 
 /// The control plane, and the measured process.
@@ -44,7 +44,7 @@ impl Place {
         all.extend(["--admission-address".to_owned(), webhook]);
         all.extend(arguments);
         let apart = Apart {
-            child: launch(program, &all, &probe).await?,
+            child: launch_process(program, &all, &probe).await?,
             program: program.to_owned(),
             arguments: all,
             probe,
@@ -83,8 +83,8 @@ impl Place {
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
         match self.apart.take() {
             Some(apart) => {
-                terminate(apart.child);
-                let child = launch(&apart.program, &apart.arguments, &apart.probe).await?;
+                terminate_child(apart.child);
+                let child = launch_process(&apart.program, &apart.arguments, &apart.probe).await?;
                 self.apart = Some(Apart { child, ..apart });
             }
             None => {
@@ -98,13 +98,13 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(apart) = self.apart.take() {
-            terminate(apart.child);
+            terminate_child(apart.child);
         }
     }
 }
 
 /// Starts the controllers, and waits until they are ready.
-async fn launch(program: &Path, arguments: &[String], probe: &str) -> anyhow::Result<Child> {
+async fn launch_process(program: &Path, arguments: &[String], probe: &str) -> anyhow::Result<Child> {
     let mut command = Command::new(program);
     command
         .args(arguments)

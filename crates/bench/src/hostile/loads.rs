@@ -274,7 +274,7 @@ fn prepare_managers() -> Prepared {
 }
 
 /// Stores 100 ConfigMaps of 1 MB.
-async fn fill(stage: &Stage) -> anyhow::Result<()> {
+async fn fill_stage(stage: &Stage) -> anyhow::Result<()> {
     for number in 0..100 {
         apply_config_map(stage, &format!("large-{number}"), json!({"a": "x".repeat(1 << 20)})).await?;
     }
@@ -282,7 +282,7 @@ async fn fill(stage: &Stage) -> anyhow::Result<()> {
 }
 
 async fn prepare_lists(stage: &Stage) -> anyhow::Result<Prepared> {
-    fill(stage).await?;
+    fill_stage(stage).await?;
     Ok(Prepared {
         unread: vec![config_maps(); 30],
         ..Prepared::default()
@@ -326,7 +326,7 @@ async fn prepare_renderings(stage: &Stage) -> anyhow::Result<Prepared> {
 
 async fn prepare_dependencies(stage: &Stage) -> anyhow::Result<Prepared> {
     let repository = stage.git.create("dependencies").await?;
-    repository.commit(repositories::refused(0), "small").await?;
+    repository.commit(repositories::make_refused(0), "small").await?;
     stage.apply_source(HOSTILE, "dependencies").await?;
     let names: Vec<String> = (0..8).map(|number| format!("dependent-{number}")).collect();
     for (number, name) in names.iter().enumerate() {
@@ -347,8 +347,8 @@ async fn prepare_repositories(stage: &Stage) -> anyhow::Result<Prepared> {
     for number in 0..8 {
         let name = format!("zeros-{number}");
         let repository = stage.git.create(&name).await?;
-        repository.commit(repositories::zeros(number), "large").await?;
-        repositories::pack(&repository).await?;
+        repository.commit(repositories::make_zeros(number), "large").await?;
+        repositories::pack_repository(&repository).await?;
         stage.apply_source(HOSTILE, &name).await?;
         let spec = json!({"sourceRef": {"kind": "GitRepository", "name": name}, "suspend": true});
         stage.apply_kustomization(HOSTILE, &name, &spec).await?;
@@ -361,9 +361,9 @@ async fn prepare_repositories(stage: &Stage) -> anyhow::Result<Prepared> {
 async fn prepare_chains(stage: &Stage) -> anyhow::Result<Prepared> {
     let repository = stage.git.create("chained").await?;
     for batch in 0..10 {
-        repository.commit(repositories::chained(batch), "chained").await?;
+        repository.commit(repositories::make_chain(batch), "chained").await?;
     }
-    repositories::pack(&repository).await?;
+    repositories::pack_repository(&repository).await?;
     let mut prepared = Prepared::default();
     // Several sources of one repository, each with a fetch of its own.
     for number in 0..8 {
@@ -381,7 +381,7 @@ async fn prepare_waiting(stage: &Stage) -> anyhow::Result<Prepared> {
 }
 
 async fn prepare_refused(stage: &Stage) -> anyhow::Result<Prepared> {
-    many::prepare_many(stage, "refused", 20, repositories::refused, &json!({})).await
+    many::prepare_many(stage, "refused", 20, repositories::make_refused, &json!({})).await
 }
 
 /// Prepares four Kustomizations of ten ConfigMaps, each with 20,000 entries that Git doesn't have.

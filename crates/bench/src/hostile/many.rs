@@ -27,7 +27,7 @@ const CREATED: &str = "hostile-new-";
 /// Prepares sources of one repository, each with an interval of a second.
 pub(super) async fn prepare_sources(stage: &Stage) -> anyhow::Result<Prepared> {
     let repository = stage.git.create("often").await?;
-    repository.commit(repositories::small(), "small").await?;
+    repository.commit(repositories::make_small(), "small").await?;
     let mut prepared = Prepared {
         unasked: true,
         ..Prepared::default()
@@ -60,13 +60,13 @@ pub(super) async fn prepare_alerts(stage: &Stage) -> anyhow::Result<Prepared> {
         stage.apply(&format!("{notifications}/alerts/{name}"), &alert).await?;
     }
     // An owner requests these again and again, so each attempt is an event.
-    prepare_many(stage, "told", TOLD, repositories::refused, &json!({})).await
+    prepare_many(stage, "told", TOLD, repositories::make_refused, &json!({})).await
 }
 
 /// Prepares Kustomizations that depend on one, which is requested again and again.
 pub(super) async fn prepare_dependents(stage: &Stage) -> anyhow::Result<Prepared> {
     let repository = stage.git.create("depended").await?;
-    repository.commit(repositories::small(), "small").await?;
+    repository.commit(repositories::make_small(), "small").await?;
     stage.apply_source(HOSTILE, "depended").await?;
     let spec = json!({"sourceRef": {"kind": "GitRepository", "name": "depended"}});
     stage.apply_kustomization(HOSTILE, "depended", &spec).await?;

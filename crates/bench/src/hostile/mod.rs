@@ -13,7 +13,7 @@ use anyhow::Context;
 
 use self::loads::Load;
 use crate::process::memory_of;
-use crate::report::{Report, megabytes, percentile, time};
+use crate::report::{Report, find_percentile, format_megabytes, format_time};
 use crate::stage::Stage;
 use crate::turns::{Side, settle, take_turn};
 
@@ -108,10 +108,10 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
         None,
         "1.5",
     );
-    report.add(format!("{name}: peak memory"), megabytes(peak), None, "600 MB");
+    report.add(format!("{name}: peak memory"), format_megabytes(peak), None, "600 MB");
     report.add(
         format!("{name}: memory when it was prepared → afterwards"),
-        format!("{} → {after}", megabytes(before)),
+        format!("{} → {after}", format_megabytes(before)),
         None,
         "120 MB in 60 s",
     );
@@ -121,8 +121,8 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
 fn describe_gets(rest: &mut Side, loaded: &mut Side) -> String {
     format!(
         "{} → {} ({} failed)",
-        time(percentile(&mut rest.gets, 0.99)),
-        time(percentile(&mut loaded.gets, 0.99)),
+        format_time(find_percentile(&mut rest.gets, 0.99)),
+        format_time(find_percentile(&mut loaded.gets, 0.99)),
         loaded.failed_gets
     )
 }
@@ -130,14 +130,14 @@ fn describe_gets(rest: &mut Side, loaded: &mut Side) -> String {
 fn describe_commits(rest: &mut Side, loaded: &mut Side) -> String {
     format!(
         "{} → {}",
-        time(percentile(&mut rest.commits, 0.5)),
-        time(percentile(&mut loaded.commits, 0.5))
+        format_time(find_percentile(&mut rest.commits, 0.5)),
+        format_time(find_percentile(&mut loaded.commits, 0.5))
     )
 }
 
 /// Describes the ratio of two medians.
 fn describe_ratio(attacked: &mut [Duration], control: &mut [Duration]) -> String {
-    let (attacked, control) = (percentile(attacked, 0.5), percentile(control, 0.5));
+    let (attacked, control) = (find_percentile(attacked, 0.5), find_percentile(control, 0.5));
     format!(
         "{:.2}",
         attacked.as_secs_f64() / control.as_secs_f64().max(f64::MIN_POSITIVE)
@@ -150,7 +150,11 @@ async fn recover(id: u32) -> String {
     loop {
         let resident = memory_of(id).map_or(0, |(resident, _)| resident);
         if resident < AT_REST || started.elapsed() > RECOVERY {
-            return format!("{} after {}", megabytes(resident), time(started.elapsed()));
+            return format!(
+                "{} after {}",
+                format_megabytes(resident),
+                format_time(started.elapsed())
+            );
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     }

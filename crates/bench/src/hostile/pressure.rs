@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::load::Target;
-use crate::stage::{HOSTILE, PATIENCE, Stage, kustomization_path, merge, request_reconcile, source_path};
+use crate::stage::{HOSTILE, PATIENCE, Stage, kustomization_path, merge_object, request_reconcile, source_path};
 
 /// How often the hostile tenant requests the reconciliation of its own objects.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -82,7 +82,7 @@ impl Prepared {
         for repeated in &self.repeated {
             for _ in 0..repeated.at_once {
                 let sender = repeated.sender.as_ref().unwrap_or(&stage.hostile);
-                tasks.spawn(repeat(sender.clone(), repeated.clone()));
+                tasks.spawn(repeat_request(sender.clone(), repeated.clone()));
             }
         }
         for path in &self.unread {
@@ -102,7 +102,8 @@ impl Prepared {
         let sources = self.sources.iter().map(|name| source_path(HOSTILE, name));
         let kustomizations = self.kustomizations.iter().map(|name| kustomization_path(HOSTILE, name));
         for path in sources.chain(kustomizations) {
-            let _told_by_the_figures = merge(&stage.admin, &path, &json!({"spec": {"suspend": suspended}})).await;
+            let _told_by_the_figures =
+                merge_object(&stage.admin, &path, &json!({"spec": {"suspend": suspended}})).await;
         }
     }
 }
@@ -162,7 +163,7 @@ async fn ask_again(target: Target, reconciled: Vec<String>) {
 }
 
 /// Sends a request again after each answer, also after a refusal.
-async fn repeat(target: Target, repeated: Repeated) {
+async fn repeat_request(target: Target, repeated: Repeated) {
     loop {
         if let Ok(connection) = target.connect().await {
             loop {
@@ -187,14 +188,14 @@ async fn leave_unread(target: Target, path: String) {
             && let Ok(mut body) = connection.send("GET", &path, "", Bytes::new()).await
         {
             // Resolves after the end of the stream, not with data, because it waits for the trailers.
-            hold(&mut body).await;
+            hold_body(&mut body).await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// Holds a body unread for a minute, longer than a turn takes.
-async fn hold(body: &mut hyper::body::Incoming) {
+async fn hold_body(body: &mut hyper::body::Incoming) {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let _still_unread = hyper::body::Body::is_end_stream(body);
 }

@@ -11,7 +11,7 @@ pub(super) const FILLED_MAPS: usize = 10;
 
 /// Packs a repository once, each file as a delta of the previous one. Otherwise the Git server, on the same machine, would pack for every fetch, and this would be
 /// measured.
-pub(super) async fn pack(repository: &Repository) -> anyhow::Result<()> {
+pub(super) async fn pack_repository(repository: &Repository) -> anyhow::Result<()> {
     let status = tokio::process::Command::new("git")
         .arg("-C")
         .arg(repository.folder())
@@ -50,7 +50,7 @@ pub(super) fn copy_into_every_field() -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Makes one object that the API server refuses: a number in place of a text.
-pub(super) fn refused(number: usize) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn make_refused(number: usize) -> BTreeMap<String, Vec<u8>> {
     let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: refused-{number}\ndata:\n  port: 80\n");
     [(format!("{number}/app.yaml"), text.into_bytes())]
         .into_iter()
@@ -58,7 +58,7 @@ pub(super) fn refused(number: usize) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Makes one small object.
-pub(super) fn small() -> BTreeMap<String, Vec<u8>> {
+pub(super) fn make_small() -> BTreeMap<String, Vec<u8>> {
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: small\ndata:\n  a: b\n";
     BTreeMap::from([("app.yaml".to_owned(), text.into())])
 }
@@ -86,7 +86,7 @@ pub(super) fn never_ready(number: usize) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Makes files of zeros: tiny to send, and 180 MB in memory, which exceeds a tenant's limit, or 60 MB, which doesn't. The number makes repositories differ.
-pub(super) fn zeros(number: usize) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn make_zeros(number: usize) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for file in 0..(if number.is_multiple_of(2) { 3 } else { 1 }) {
         let mut content = vec![b'0'; 60 << 20];
@@ -103,7 +103,7 @@ pub(super) fn zeros(number: usize) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Makes files that differ in a few bytes each, which Git stores as a chain of deltas: small to send, gigabytes to resolve.
-pub(super) fn chained(batch: usize) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn make_chain(batch: usize) -> BTreeMap<String, Vec<u8>> {
     (0..30)
         .map(|number| {
             let mut content = vec![b'0'; 8 << 20];

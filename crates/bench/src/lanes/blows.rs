@@ -27,7 +27,7 @@ const KUSTOMIZATIONS: usize = 20;
 
 /// A failure of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blow {
+pub(super) enum Fault {
     /// No failure: the natural variation.
     AtRest,
     /// The lane makes large renderings.
@@ -40,7 +40,7 @@ pub(super) enum Blow {
     OutOfMemory,
 }
 
-impl Blow {
+impl Fault {
     pub(super) const ALL: [Self; 5] = [Self::AtRest, Self::Busy, Self::Killed, Self::Stopped, Self::OutOfMemory];
 
     pub(super) fn name(self) -> &'static str {
@@ -101,13 +101,13 @@ impl Blow {
                 .apply_kustomization(HOSTILE, &format!("app-{number}"), &spec)
                 .await?;
         }
-        Ok(Ready { blow: self, load })
+        Ok(Ready { fault: self, load })
     }
 }
 
 /// A prepared failure.
 pub(super) struct Ready {
-    blow: Blow,
+    fault: Fault,
     load: Prepared,
 }
 
@@ -115,7 +115,7 @@ impl Ready {
     /// Starts: waits for a lane, and hits each of its processes.
     pub(super) async fn begin(&self, stage: &Stage) -> anyhow::Result<Striking<'_>> {
         let hub = stage.process_id();
-        if !self.blow.strikes_tasks() {
+        if !self.fault.strikes_tasks() {
             let began = Instant::now();
             while find_lane(hub).is_none() {
                 if began.elapsed() > BACK {
@@ -125,8 +125,8 @@ impl Ready {
             }
         }
         let (count, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let striking = strike(
-            self.blow,
+        let striking = strike_lane(
+            self.fault,
             (hub, stage.hostile.clone()),
             Arc::clone(&count),
             Arc::clone(&over),
@@ -165,18 +165,18 @@ fn find_lane(hub: u32) -> Option<Pid> {
         .find_map(|(found, process)| (found == name).then_some(process))
 }
 
-async fn strike(blow: Blow, (hub, hostile): (u32, Target), count: Arc<AtomicUsize>, over: Arc<AtomicBool>) {
+async fn strike_lane(fault: Fault, (hub, hostile): (u32, Target), count: Arc<AtomicUsize>, over: Arc<AtomicBool>) {
     let mut struck = None;
     while !over.load(Ordering::Relaxed) {
-        if !blow.strikes_tasks()
+        if !fault.strikes_tasks()
             && let Some(lane) = find_lane(hub)
             && struck != Some(lane)
         {
             struck = Some(lane);
             count.fetch_add(1, Ordering::Relaxed);
-            blow.deal(lane);
+            fault.deal(lane);
         }
-        if blow == Blow::OutOfMemory {
+        if fault == Fault::OutOfMemory {
             // This work takes memory until none is left.
             ask_for_all(&hostile).await;
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use self::blows::Blow;
-use crate::report::{Report, percentile, time};
+use self::blows::Fault;
+use crate::report::{Report, find_percentile, format_time};
 use crate::stage::Stage;
 use crate::turns::{Side, settle, take_turn};
 
@@ -53,20 +53,20 @@ pub(crate) async fn measure(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     for mode in Mode::BOTH {
-        for blow in Blow::ALL {
-            let name = format!("{}, {}", mode.flag(), blow.name());
-            if (mode == Mode::Process || blow.strikes_tasks()) && only.is_none_or(|only| name.contains(only)) {
-                measure_blow(program, (mode, blow), samples.div_ceil(TURNS), report)
+        for fault in Fault::ALL {
+            let name = format!("{}, {}", mode.flag(), fault.name());
+            if (mode == Mode::Process || fault.strikes_tasks()) && only.is_none_or(|only| name.contains(only)) {
+                measure_fault(program, (mode, fault), samples.div_ceil(TURNS), report)
                     .await
                     .context(name)?;
             }
         }
     }
     if let Some(kubernetes) = kubernetes {
-        for blow in Blow::ALL.into_iter().filter(|blow| *blow != Blow::Busy) {
-            let name = format!("deployment, {}", blow.name());
+        for fault in Fault::ALL.into_iter().filter(|fault| *fault != Fault::Busy) {
+            let name = format!("deployment, {}", fault.name());
             if only.is_none_or(|only| name.contains(only)) {
-                pods::measure((program, kubernetes), blow, samples.div_ceil(TURNS), report)
+                pods::measure((program, kubernetes), fault, samples.div_ceil(TURNS), report)
                     .await
                     .context(name)?;
             }
@@ -75,14 +75,14 @@ pub(crate) async fn measure(
     starting::measure(program, only, report).await
 }
 
-async fn measure_blow(
+async fn measure_fault(
     program: &Path,
-    (mode, blow): (Mode, Blow),
+    (mode, fault): (Mode, Fault),
     samples: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut stage = Stage::set(program, &["--lanes", mode.flag(), "--lane-patience", "5"]).await?;
-    let prepared = blow.prepare(&stage).await.context("prepare")?;
+    let prepared = fault.prepare(&stage).await.context("prepare")?;
     settle(&stage).await;
     let (mut rest, mut struck) = (Side::default(), Side::default());
     let mut strikes = 0;
@@ -95,9 +95,9 @@ async fn measure_blow(
         settle(&stage).await;
         anyhow::ensure!(stage.is_running(), "the control plane ended");
     }
-    tell(
+    report_durations(
         mode.flag(),
-        (blow, strikes),
+        (fault, strikes),
         (&mut rest.commits, &mut struck.commits),
         report,
     );
@@ -105,9 +105,9 @@ async fn measure_blow(
 }
 
 /// Adds one line: the time of a commit at rest, and beside a failing lane.
-fn tell(
+fn report_durations(
     mode: &str,
-    (blow, strikes): (Blow, usize),
+    (fault, strikes): (Fault, usize),
     (rest, struck): (&mut [Duration], &mut [Duration]),
     report: &mut Report,
 ) {
@@ -115,8 +115,8 @@ fn tell(
     let mut pair = |share: f64| {
         format!(
             "{} → {}",
-            time(percentile(rest, share)),
-            time(percentile(struck, share))
+            format_time(find_percentile(rest, share)),
+            format_time(find_percentile(struck, share))
         )
     };
     let times = if strikes > 0 {
@@ -127,7 +127,7 @@ fn tell(
     report.add(
         format!(
             "lanes as {mode}: another's lane is {}{times}; commit to applied, p50 and p99 of {count}",
-            blow.name(),
+            fault.name(),
         ),
         format!("{}, {}", pair(0.5), pair(0.99)),
         None,

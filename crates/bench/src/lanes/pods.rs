@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options, Repository};
 use tenure_testkit::{Kubelet, LANE_IMAGE};
 
-use super::blows::Blow;
+use super::blows::Fault;
 use super::processes::find_lane_of;
-use super::{TURNS, tell};
+use super::{TURNS, report_durations};
 use tenure_test_ports::reserve_port;
 
 use crate::kubernetes::Kubernetes;
@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Measures one failure, with this many commits in each turn.
 pub(super) async fn measure(
     (program, kubernetes): (&Path, &Path),
-    blow: Blow,
+    fault: Fault,
     samples: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
@@ -62,11 +62,11 @@ pub(super) async fn measure(
             let (mut last, mut count) = (None, 0_usize);
             loop {
                 let lane = find_lane_of(&scene.hub, &format!("tenant/{STRUCK}"));
-                if let Some(lane) = lane.filter(|lane| blow != Blow::AtRest && last != Some(*lane)) {
-                    blow.deal(lane);
+                if let Some(lane) = lane.filter(|lane| fault != Fault::AtRest && last != Some(*lane)) {
+                    fault.deal(lane);
                     (last, count) = (Some(lane), count + 1);
                 }
-                if blow == Blow::OutOfMemory {
+                if fault == Fault::OutOfMemory {
                     // This work takes memory until none is left.
                     work += 1;
                     let _not_always = struck.commit(work).await;
@@ -91,7 +91,7 @@ pub(super) async fn measure(
         }
         strikes += scene.struck.take();
     }
-    tell("deployment", (blow, strikes), (&mut at_rest, &mut beside), report);
+    report_durations("deployment", (fault, strikes), (&mut at_rest, &mut beside), report);
     Ok(())
 }
 
@@ -121,7 +121,7 @@ impl Scene {
         let mut kubernetes = Kubernetes::start(kubernetes).await?;
         kubernetes.start_manager().await?;
         process::install(program, &kubernetes.kubeconfig(), &["--lanes", "deployment"])?;
-        let client = process::client(&kubernetes.kubeconfig()).await?;
+        let client = process::make_client(&kubernetes.kubeconfig()).await?;
         let hub = format!("127.0.0.1:{}", reserve_port());
         let probe = format!("127.0.0.1:{}", reserve_port());
         let mut command = Command::new(program);
@@ -164,7 +164,7 @@ impl Scene {
         self.apply(&object).await?;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
         let account = format!("{name}-gitops");
-        until("the GitOps account", async || Ok(accounts.get_opt(&account).await?)).await?;
+        wait_until("the GitOps account", async || Ok(accounts.get_opt(&account).await?)).await?;
         let source = json!({ "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": { "name": "app", "namespace": name },
             "spec": { "interval": "1h", "timeout": "60s", "url": self.git.http_url(name), "ref": { "branch": "main" } } });
@@ -221,7 +221,7 @@ impl Scene {
     async fn until_applied(&self, tenant: &Tenant, number: usize) -> anyhow::Result<()> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), tenant.name);
         let wanted = number.to_string();
-        until("the commit", async || {
+        wait_until("the commit", async || {
             let found = api.get_opt(MADE).await?;
             let data = found.and_then(|found| found.data).unwrap_or_default();
             Ok(data.get("number").filter(|number| **number == wanted).cloned())
@@ -233,7 +233,7 @@ impl Scene {
     /// Waits for the process of a tenant's lane.
     async fn wait_for_lane(&self, tenant: &str) -> anyhow::Result<Pid> {
         let name = format!("tenant/{tenant}");
-        until("the process of a lane", async || Ok(find_lane_of(&self.hub, &name))).await
+        wait_until("the process of a lane", async || Ok(find_lane_of(&self.hub, &name))).await
     }
 }
 
@@ -247,7 +247,7 @@ impl Tenant {
     }
 }
 
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+async fn wait_until<T>(what: &str, mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let began = Instant::now();
     loop {
         if let Some(found) = look().await? {

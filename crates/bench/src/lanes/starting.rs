@@ -14,8 +14,8 @@ use super::Mode;
 use super::processes::{list_lanes, proportional_memory};
 use crate::load::{Connection, Target};
 use crate::process::ControlPlane;
-use crate::report::{Report, percentile, time};
-use crate::stage::{PATIENCE, apply, kustomization_path, make_tenant, merge, source_path};
+use crate::report::{Report, find_percentile, format_time};
+use crate::stage::{PATIENCE, apply_object, kustomization_path, make_tenant, merge_object, source_path};
 
 /// Numbers of tenants, each with a lane.
 const TENANTS: [usize; 3] = [1, 10, 50];
@@ -74,12 +74,12 @@ impl Town {
         let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": {"name": "app", "namespace": tenant},
             "spec": {"interval": "1h", "timeout": "60s", "url": self.git.http_url("app"), "ref": {"branch": "main"}}});
-        apply(admin, &source_path(tenant, "app"), &source).await?;
+        apply_object(admin, &source_path(tenant, "app"), &source).await?;
         let kustomization = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
             "metadata": {"name": "app", "namespace": tenant},
             "spec": {"interval": "1h", "prune": true, "path": "./", "targetNamespace": tenant,
                 "serviceAccountName": format!("{tenant}-gitops"), "sourceRef": {"kind": "GitRepository", "name": "app"}}});
-        apply(admin, &kustomization_path(tenant, "app"), &kustomization).await
+        apply_object(admin, &kustomization_path(tenant, "app"), &kustomization).await
     }
 }
 
@@ -134,7 +134,7 @@ async fn measure_start(program: &Path, mode: Mode, tenants: usize, report: &mut 
     let admin = town.connect().await?;
     for name in &names {
         let patch = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": ASKED}}});
-        merge(&admin, &kustomization_path(name, "app"), &patch).await?;
+        merge_object(&admin, &kustomization_path(name, "app"), &patch).await?;
     }
     wait_for(&admin, tenants, |object| {
         object.pointer("/status/lastHandledReconcileAt").and_then(Value::as_str) == Some(ASKED) && is_ready(object)
@@ -155,7 +155,7 @@ async fn measure_start(program: &Path, mode: Mode, tenants: usize, report: &mut 
             "lanes as {}, {tenants} tenants: start to ready, to all reconciled once more",
             mode.flag()
         ),
-        format!("{}, {}", time(ready), time(reconciled)),
+        format!("{}, {}", format_time(ready), format_time(reconciled)),
         None,
         "",
     );
@@ -191,7 +191,7 @@ async fn measure_first_commits(program: &Path, mode: Mode, report: &mut Report) 
     }
     report.add(
         format!("lanes as {}: a tenant's source and Kustomization made to applied for the first time, p50 and the longest of {FIRST}", mode.flag()),
-        format!("{}, {}", time(percentile(&mut times, 0.5)), time(percentile(&mut times, 1.0))),
+        format!("{}, {}", format_time(find_percentile(&mut times, 0.5)), format_time(find_percentile(&mut times, 1.0))),
         None,
         "",
     );

@@ -12,14 +12,15 @@ use tenure_git_server::{GitServer, Options};
 
 use super::Scope;
 use super::objects::{
-    ask_for, count_requests, create, files, kustomization, prepare, until_applied, until_handled, until_ready,
+    ask_for, count_requests, create_object, make_files, make_kustomization, prepare_objects, until_applied,
+    until_handled, until_ready,
 };
 use super::store::git_repository;
 use tenure_test_ports::reserve_port;
 
 use crate::kubernetes::Kubernetes;
 use crate::process::{self, cpu_of, memory_of, own_memory_of, wait_for_ready};
-use crate::report::{Report, megabytes, time};
+use crate::report::{Report, format_megabytes, format_time};
 
 /// The interval of objects, so that nothing is reconciled again during the measurement.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -104,19 +105,19 @@ pub(crate) async fn measure(
     let seconds = |value: Duration| value.as_secs_f64();
     add(
         "from cold to Ready",
-        &|side| time(side.cold),
+        &|side| format_time(side.cold),
         part(&|side| seconds(side.cold)),
         "part 0.2",
     );
     add(
         "CPU of the controllers",
-        &|side| time(side.controllers),
+        &|side| format_time(side.controllers),
         part(&|side| seconds(side.controllers)),
         "part 0.1",
     );
     add(
         "CPU of the server and etcd",
-        &|side| time(side.server),
+        &|side| format_time(side.server),
         part(&|side| seconds(side.server)),
         "part 0.33",
     );
@@ -129,25 +130,25 @@ pub(crate) async fn measure(
     );
     add(
         "peak memory of the controllers",
-        &|side| megabytes(side.peak),
+        &|side| format_megabytes(side.peak),
         part(&|side| side.peak as f64),
         "",
     );
     add(
         "a commit that changes all, until all have it",
-        &|side| time(side.commit),
+        &|side| format_time(side.commit),
         part(&|side| seconds(side.commit)),
         "",
     );
     add(
         "restarted controllers, until they say that they are ready",
-        &|side| time(side.restart),
+        &|side| format_time(side.restart),
         part(&|side| seconds(side.restart)),
         "",
     );
     add(
         "restarted controllers, until one Kustomization that was asked for meanwhile is reconciled",
-        &|side| time(side.at_work),
+        &|side| format_time(side.at_work),
         part(&|side| seconds(side.at_work)),
         "1 s",
     );
@@ -156,8 +157,8 @@ pub(crate) async fn measure(
         &|side| {
             format!(
                 "{}, {} of it without pages of the program",
-                megabytes(side.restarted),
-                megabytes(side.own)
+                format_megabytes(side.restarted),
+                format_megabytes(side.own)
             )
         },
         part(&|side| side.restarted as f64),
@@ -175,10 +176,10 @@ async fn measure_side(
     let folder = tempfile::tempdir()?;
     let git = GitServer::start(folder.path().join("git"), Options::default()).await?;
     let repository = git.create("bench").await?;
-    repository.commit(files(count), "the beginning").await?;
+    repository.commit(make_files(count), "the beginning").await?;
     let mut kubernetes = Kubernetes::start(programs.kubernetes).await?;
     kubernetes.start_manager().await?;
-    let client = process::client(&kubernetes.kubeconfig()).await?;
+    let client = process::make_client(&kubernetes.kubeconfig()).await?;
     let place = Place {
         programs,
         side,
@@ -189,12 +190,12 @@ async fn measure_side(
     };
     place.install(&client).await?;
     let mut controllers = place.start().await?;
-    prepare(&client, &git_repository(&git.http_url("bench"), super::ASKED)).await?;
+    prepare_objects(&client, &git_repository(&git.http_url("bench"), super::ASKED)).await?;
 
     let before = (controllers.cpu()?, kubernetes.cpu()?, count_requests(&client).await?);
     let started = Instant::now();
     for index in 0..count {
-        create(&client, &kustomization(index, INTERVAL)).await?;
+        create_object(&client, &make_kustomization(index, INTERVAL)).await?;
     }
     until_ready(&client, count).await?;
     let cold = started.elapsed();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::report::{Report, percentile, time};
+use crate::report::{Report, find_percentile, format_time};
 use crate::stage::{HOSTILE, Stage};
 use crate::turns::{Side, settle, take_turn};
 
@@ -23,7 +23,7 @@ const SAMPLES: usize = 20;
 pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Result<()> {
     let stage = Stage::set(program, &[]).await?;
     let repository = stage.git.create("large").await?;
-    repository.commit(files(), "the beginning").await?;
+    repository.commit(make_files(), "the beginning").await?;
     settle(&stage).await;
     let (mut rest, mut meanwhile) = (Side::default(), Side::default());
     take_turn(&stage, SAMPLES, &mut rest).await;
@@ -40,19 +40,19 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
     let (took, ()) = tokio::join!(ready, take_turn(&stage, SAMPLES, &mut meanwhile));
     report.add(
         format!("one Kustomization of {OBJECTS} objects, rolled out and Ready, beside a neighbour's commits"),
-        time(took?),
+        format_time(took?),
         None,
         "30 s",
     );
-    let part = |side: &mut Side, share: f64| -> Duration { percentile(&mut side.commits, share) };
+    let part = |side: &mut Side, share: f64| -> Duration { find_percentile(&mut side.commits, share) };
     report.add(
         format!("the neighbour's commit to applied, at rest → meanwhile (p50, p99 of {SAMPLES})"),
         format!(
             "{} → {}, {} → {}",
-            time(part(&mut rest, 0.5)),
-            time(part(&mut meanwhile, 0.5)),
-            time(part(&mut rest, 0.99)),
-            time(part(&mut meanwhile, 0.99))
+            format_time(part(&mut rest, 0.5)),
+            format_time(part(&mut meanwhile, 0.5)),
+            format_time(part(&mut rest, 0.99)),
+            format_time(part(&mut meanwhile, 0.99))
         ),
         None,
         "nobody slower",
@@ -60,7 +60,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
     Ok(())
 }
 
-fn files() -> BTreeMap<String, String> {
+fn make_files() -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for file in 0..OBJECTS / A_FILE {
         let mut text = String::new();

@@ -11,10 +11,11 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::process::ControlPlane;
-use crate::report::{Report, megabytes, percentile, time};
+use crate::report::{Report, find_percentile, format_megabytes, format_time};
 
 use self::objects::{
-    count_requests, create, files, kustomization_of, kustomizations, prepare, until_applied, until_ready,
+    count_requests, create_object, kustomization_of, make_files, make_kustomization_api, prepare_objects,
+    until_applied, until_ready,
 };
 use self::store::{Kind, Store};
 
@@ -72,20 +73,20 @@ pub(crate) async fn measure(
 async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Report) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let mut store = Store::start(kind, folder.path()).await?;
-    store.publish(files(count)).await?;
+    store.publish(make_files(count)).await?;
     let source = kind.source();
     // One process, whose memory and CPU can be read. `lanes` measures lanes as processes.
     let arguments = ["--lanes", "task", "--allow-source", &store.address()].map(str::to_owned);
     let plane = ControlPlane::start(program, &arguments).await?;
     let client = plane.client.clone();
-    prepare(&client, &store.source(ASKED)).await?;
+    prepare_objects(&client, &store.source(ASKED)).await?;
 
     let cpu_before = plane.cpu()?;
     let requests_before = count_requests(&client).await?;
     let started = Instant::now();
     let interval = if count > MANY { 2 * PATIENCE } else { RESYNC };
     for index in 0..count {
-        create(&client, &kustomization_of(source, index, interval)).await?;
+        create_object(&client, &kustomization_of(source, index, interval)).await?;
     }
     until_ready(&client, count).await?;
     let wall = started.elapsed();
@@ -98,7 +99,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
     };
     report.add(
         format!("{count} Kustomizations of 4 objects and one {source}, from cold to Ready"),
-        time(wall),
+        format_time(wall),
         None,
         bar,
     );
@@ -110,7 +111,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
     );
     report.add(
         format!("{count} Kustomizations of one {source}: peak memory"),
-        megabytes(plane.memory()?.1),
+        format_megabytes(plane.memory()?.1),
         None,
         match count {
             1000 => "150 MB",
@@ -135,11 +136,11 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
     }
 
     let cpu_before = plane.cpu()?;
-    let writes = resync(&client).await?;
+    let writes = measure_resync(&client).await?;
     let cpu = plane.cpu()?.saturating_sub(cpu_before);
     report.add(
         format!("{count} Kustomizations of one {source}: CPU of one of two such resyncs, with all else in its time"),
-        time(cpu / 2),
+        format_time(cpu / 2),
         None,
         if count == 1000 { "2 s" } else { "" },
     );
@@ -155,7 +156,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
     );
 
     for (what, scope) in [("all", Scope::All), ("one", Scope::One)] {
-        let mut seen = commits(&client, &mut store, count, scope).await?;
+        let mut seen = measure_commits(&client, &mut store, count, scope).await?;
         for (until, samples, bar) in [
             ("it is applied", &mut seen.first, if count == 300 { "1 s" } else { "" }),
             ("all have that revision", &mut seen.all, ""),
@@ -166,8 +167,8 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
                 ),
                 format!(
                     "{}, {}",
-                    time(percentile(samples, 0.5)),
-                    time(percentile(samples, 0.99))
+                    format_time(find_percentile(samples, 0.5)),
+                    format_time(find_percentile(samples, 0.99))
                 ),
                 None,
                 if what == "one" { bar } else { "" },
@@ -175,13 +176,13 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
         }
     }
     // All of them are at rest: behind other work, the figure would be the length of the queue.
-    let mut drifts = drifts(&client).await?;
+    let mut drifts = measure_drifts(&client).await?;
     report.add(
         format!("drift put back, {count} Kustomizations of one {source} (p50, p99 of {DRIFTS})"),
         format!(
             "{}, {}",
-            time(percentile(&mut drifts, 0.5)),
-            time(percentile(&mut drifts, 0.99))
+            format_time(find_percentile(&mut drifts, 0.5)),
+            format_time(find_percentile(&mut drifts, 0.99))
         ),
         None,
         "1 s",
@@ -190,15 +191,17 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
 }
 
 /// Counts all writes during two resyncs, by the revision of the store.
-async fn resync(client: &kube::Client) -> anyhow::Result<u64> {
-    let before = revision(client).await?;
+async fn measure_resync(client: &kube::Client) -> anyhow::Result<u64> {
+    let before = read_revision(client).await?;
     // The wait is the measurement: the writes in this time are counted.
     tokio::time::sleep(2 * RESYNC).await;
-    Ok(revision(client).await?.saturating_sub(before))
+    Ok(read_revision(client).await?.saturating_sub(before))
 }
 
-async fn revision(client: &kube::Client) -> anyhow::Result<u64> {
-    let list = kustomizations(client).list(&ListParams::default().limit(1)).await?;
+async fn read_revision(client: &kube::Client) -> anyhow::Result<u64> {
+    let list = make_kustomization_api(client)
+        .list(&ListParams::default().limit(1))
+        .await?;
     list.metadata
         .resource_version
         .context("no resourceVersion")?
@@ -222,7 +225,7 @@ impl Scope {
             Self::All => ("base/kustomization.yaml", "resources:\n  - all.yaml\n".to_owned()),
             Self::One => (
                 "apps/0/kustomization.yaml",
-                files(1).remove("apps/0/kustomization.yaml").unwrap_or_default(),
+                make_files(1).remove("apps/0/kustomization.yaml").unwrap_or_default(),
             ),
         };
         text.push_str(&format!("images:\n  - name: registry.example/app\n    newTag: {tag}\n"));
@@ -240,7 +243,7 @@ struct Seen {
 }
 
 /// Makes commits, each after everything is at rest.
-async fn commits(client: &kube::Client, store: &mut Store, count: usize, scope: Scope) -> anyhow::Result<Seen> {
+async fn measure_commits(client: &kube::Client, store: &mut Store, count: usize, scope: Scope) -> anyhow::Result<Seen> {
     let mut seen = Seen::default();
     for number in 1..=COMMITS {
         let tag = match scope {
@@ -250,7 +253,7 @@ async fn commits(client: &kube::Client, store: &mut Store, count: usize, scope: 
         let last = store.publish([scope.edit(&tag)]).await?;
         let started = Instant::now();
         let wanted = format!("registry.example/app:{tag}");
-        deployment_until(client, |deployment| image(deployment) == Some(wanted.as_str())).await?;
+        deployment_until(client, |deployment| read_image(deployment) == Some(wanted.as_str())).await?;
         seen.first.push(started.elapsed());
         until_applied(client, count, &last).await?;
         seen.all.push(started.elapsed());
@@ -266,7 +269,7 @@ fn number_of(resource_version: &Option<String>) -> u64 {
         .unwrap_or_default()
 }
 
-fn image(deployment: &Deployment) -> Option<&str> {
+fn read_image(deployment: &Deployment) -> Option<&str> {
     deployment
         .spec
         .template
@@ -278,7 +281,7 @@ fn image(deployment: &Deployment) -> Option<&str> {
         .as_deref()
 }
 
-async fn drifts(client: &kube::Client) -> anyhow::Result<Vec<Duration>> {
+async fn measure_drifts(client: &kube::Client) -> anyhow::Result<Vec<Duration>> {
     let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(client.clone(), "bench");
     let mut samples = Vec::new();
     for number in 0..DRIFTS {

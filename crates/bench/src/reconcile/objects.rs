@@ -16,7 +16,7 @@ use super::PATIENCE;
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
 /// Makes the repository: one folder per Kustomization, built on a base with all objects.
-pub(super) fn files(count: usize) -> BTreeMap<String, String> {
+pub(super) fn make_files(count: usize) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for index in 0..count {
         files.insert(
@@ -42,7 +42,7 @@ pub(super) fn files(count: usize) -> BTreeMap<String, String> {
 }
 
 /// Makes a Kustomization of the GitRepository with this interval.
-pub(super) fn kustomization(index: usize, interval: Duration) -> Value {
+pub(super) fn make_kustomization(index: usize, interval: Duration) -> Value {
     kustomization_of("GitRepository", index, interval)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn kustomization_of(source: &str, index: usize, interval: Duration) -
 }
 
 /// Creates the namespace, the ServiceAccount, and the source, and waits until the source is Ready.
-pub(super) async fn prepare(client: &kube::Client, source: &Value) -> anyhow::Result<()> {
+pub(super) async fn prepare_objects(client: &kube::Client, source: &Value) -> anyhow::Result<()> {
     let objects = [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench"}}),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gitops", "namespace": "bench"}}),
@@ -63,14 +63,14 @@ pub(super) async fn prepare(client: &kube::Client, source: &Value) -> anyhow::Re
                "subjects": [{"kind": "ServiceAccount", "name": "gitops", "namespace": "bench"}]}),
     ];
     for object in objects.iter().chain([source]) {
-        create(client, object).await?;
+        create_object(client, object).await?;
     }
-    let kind = text(source, "/kind");
-    let source = api(client, "source.toolkit.fluxcd.io", "v1", kind, plural_of(kind)?);
-    watch_until(source, 1, ready).await
+    let kind = read_text(source, "/kind");
+    let source = make_api(client, "source.toolkit.fluxcd.io", "v1", kind, plural_of(kind)?);
+    watch_until(source, 1, is_ready).await
 }
 
-fn api(client: &kube::Client, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+fn make_api(client: &kube::Client, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
     let api_version = if group.is_empty() {
         version.to_owned()
     } else {
@@ -87,8 +87,8 @@ fn api(client: &kube::Client, group: &str, version: &str, kind: &str, plural: &s
 }
 
 /// Returns the API of the bench's Kustomizations.
-pub(super) fn kustomizations(client: &kube::Client) -> Api<DynamicObject> {
-    api(
+pub(super) fn make_kustomization_api(client: &kube::Client) -> Api<DynamicObject> {
+    make_api(
         client,
         "kustomize.toolkit.fluxcd.io",
         "v1",
@@ -98,8 +98,8 @@ pub(super) fn kustomizations(client: &kube::Client) -> Api<DynamicObject> {
 }
 
 /// Returns the API of the bench's Receivers.
-pub(super) fn receivers(client: &kube::Client) -> Api<DynamicObject> {
-    api(client, "notification.toolkit.fluxcd.io", "v1", "Receiver", "receivers")
+pub(super) fn make_receiver_api(client: &kube::Client) -> Api<DynamicObject> {
+    make_api(client, "notification.toolkit.fluxcd.io", "v1", "Receiver", "receivers")
 }
 
 fn plural_of(kind: &str) -> anyhow::Result<&'static str> {
@@ -118,14 +118,14 @@ fn plural_of(kind: &str) -> anyhow::Result<&'static str> {
 }
 
 /// Creates an object of one of the bench's kinds.
-pub(crate) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
-    let kind = text(object, "/kind");
+pub(crate) async fn create_object(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
+    let kind = read_text(object, "/kind");
     let plural = plural_of(kind)?;
-    let base = match text(object, "/apiVersion") {
+    let base = match read_text(object, "/apiVersion") {
         "v1" => "/api/v1".to_owned(),
         other => format!("/apis/{other}"),
     };
-    let path = match text(object, "/metadata/namespace") {
+    let path = match read_text(object, "/metadata/namespace") {
         "" => format!("{base}/{plural}"),
         namespace => format!("{base}/namespaces/{namespace}/{plural}"),
     };
@@ -139,23 +139,23 @@ pub(crate) async fn create(client: &kube::Client, object: &Value) -> anyhow::Res
     Ok(())
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+fn read_text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Checks whether an object is Ready.
-pub(crate) fn ready(object: &DynamicObject) -> bool {
+pub(crate) fn is_ready(object: &DynamicObject) -> bool {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
     conditions.is_some_and(|conditions| {
         conditions
             .iter()
-            .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")
+            .any(|condition| read_text(condition, "/type") == "Ready" && read_text(condition, "/status") == "True")
     })
 }
 
 /// Waits until this many Kustomizations are Ready.
 pub(super) async fn until_ready(client: &kube::Client, count: usize) -> anyhow::Result<()> {
-    watch_until(kustomizations(client), count, ready).await
+    watch_until(make_kustomization_api(client), count, is_ready).await
 }
 
 /// Waits until this many Kustomizations have applied a commit.
@@ -165,15 +165,15 @@ pub(super) async fn until_applied(client: &kube::Client, count: usize, commit: &
             .data
             .pointer("/status/lastAppliedRevision")
             .and_then(Value::as_str);
-        ready(object) && revision.is_some_and(|revision| revision.ends_with(commit))
+        is_ready(object) && revision.is_some_and(|revision| revision.ends_with(commit))
     };
-    watch_until(kustomizations(client), count, applied).await
+    watch_until(make_kustomization_api(client), count, applied).await
 }
 
 /// Requests the reconciliation of a Kustomization.
 pub(super) async fn ask_for(client: &kube::Client, name: &str, token: &str) -> anyhow::Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {REQUESTED_AT: token}}}));
-    kustomizations(client)
+    make_kustomization_api(client)
         .patch(name, &PatchParams::default(), &patch)
         .await?;
     Ok(())
@@ -183,9 +183,9 @@ pub(super) async fn ask_for(client: &kube::Client, name: &str, token: &str) -> a
 pub(super) async fn until_handled(client: &kube::Client, name: &str, token: &str) -> anyhow::Result<()> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
-        let object = kustomizations(client).get(name).await?;
+        let object = make_kustomization_api(client).get(name).await?;
         let handled = object.data.pointer("/status/lastHandledReconcileAt");
-        if handled.and_then(Value::as_str) == Some(token) && ready(&object) {
+        if handled.and_then(Value::as_str) == Some(token) && is_ready(&object) {
             return Ok(());
         }
         // A poll; its interval is the precision of the time.
@@ -225,14 +225,14 @@ pub(crate) async fn watch_until(
     };
     let answer = tokio::time::timeout(PATIENCE, watching).await;
     answer.unwrap_or_else(|_| {
-        let said: Vec<_> = waiting
+        let conditions: Vec<_> = waiting
             .values()
             .take(3)
             .map(|object| object.data.pointer("/status/conditions").map(Value::to_string))
             .map(Option::unwrap_or_default)
             .collect();
         bail!(
-            "{} of {count} are there after {PATIENCE:?}; {} others are waited for, which say {said:?}",
+            "{} of {count} are there after {PATIENCE:?}; {} others are waited for, which say {conditions:?}",
             satisfied.len(),
             waiting.len()
         )

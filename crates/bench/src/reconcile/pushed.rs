@@ -8,10 +8,12 @@ use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
 
-use super::objects::{create, files, kustomization, prepare, receivers, until_applied, until_ready};
+use super::objects::{
+    create_object, make_files, make_kustomization, make_receiver_api, prepare_objects, until_applied, until_ready,
+};
 use super::store::git_repository;
 use crate::process::ControlPlane;
-use crate::report::{Report, percentile, time};
+use crate::report::{Report, find_percentile, format_time};
 use tenure_test_ports::reserve_port;
 
 /// Pushes that are timed.
@@ -25,35 +27,35 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
     let folder = tempfile::tempdir()?;
     let git = GitServer::start(folder.path(), Options::default()).await?;
     let repository = git.create("bench").await?;
-    repository.commit(files(1), "the beginning").await?;
+    repository.commit(make_files(1), "the beginning").await?;
     let address = format!("http://{}", git.http_address());
     let hooks = format!("127.0.0.1:{}", reserve_port());
     let arguments = ["--allow-source", &address, "--hook-address", &hooks].map(str::to_owned);
     let plane = ControlPlane::start(program, &arguments).await?;
     let client = plane.client.clone();
-    prepare(&client, &git_repository(&git.http_url("bench"), INTERVAL)).await?;
-    create(&client, &kustomization(0, INTERVAL)).await?;
+    prepare_objects(&client, &git_repository(&git.http_url("bench"), INTERVAL)).await?;
+    create_object(&client, &make_kustomization(0, INTERVAL)).await?;
     until_ready(&client, 1).await?;
-    create(
+    create_object(
         &client,
         &json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook", "namespace": "bench"}, "stringData": {"token": "of-the-bench"}}),
     )
     .await?;
     // The account of the namespace's sources reads it.
-    create(
+    create_object(
         &client,
         &json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "hook", "namespace": "bench"},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
                 "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "bench"}]}),
     )
     .await?;
-    create(
+    create_object(
         &client,
         &json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver", "metadata": {"name": "bench", "namespace": "bench"},
                 "spec": {"type": "generic", "secretRef": {"name": "hook"}, "resources": [{"kind": "GitRepository", "name": "bench"}]}}),
     )
     .await?;
-    let path = until_path(&receivers(&client)).await?;
+    let path = until_path(&make_receiver_api(&client)).await?;
 
     let mut samples = Vec::new();
     for number in 1..=PUSHES {
@@ -61,7 +63,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
             .commit([super::Scope::One.edit(&format!("p{number}"))], "another tag")
             .await?;
         let pushed = Instant::now();
-        tell(&hooks, &path).await?;
+        send_hook(&hooks, &path).await?;
         until_applied(&client, 1, &last).await?;
         samples.push(pushed.elapsed());
         // A Receiver with more than two requests per second for long tells its sender to wait; a push per second is a busy repository.
@@ -71,8 +73,8 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
         format!("push told to a Receiver, until it is applied (p50, p99 of {PUSHES})"),
         format!(
             "{}, {}",
-            time(percentile(&mut samples, 0.5)),
-            time(percentile(&mut samples, 0.99))
+            format_time(find_percentile(&mut samples, 0.5)),
+            format_time(find_percentile(&mut samples, 0.99))
         ),
         None,
         "300 ms",
@@ -95,7 +97,7 @@ async fn until_path(api: &Api<DynamicObject>) -> anyhow::Result<String> {
 }
 
 /// Sends the request of a Git host after a push.
-async fn tell(address: &str, path: &str) -> anyhow::Result<()> {
+async fn send_hook(address: &str, path: &str) -> anyhow::Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;
     let request =

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use kustomize::{MapTree, Options};
 
-use crate::report::{megabytes, percentile, time};
+use crate::report::{find_percentile, format_megabytes, format_time};
 use crate::single::{self, Cost};
 
 mod trees;
@@ -49,22 +49,26 @@ pub(crate) fn measure(contest: &Contest<'_>) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;
     let generated = [
         ("one", "one file with one Deployment", trees::one_file()),
-        ("overlays", "50 overlays of one base, in one build", trees::overlays(50)),
+        (
+            "overlays",
+            "50 overlays of one base, in one build",
+            trees::make_overlays(50),
+        ),
         (
             "objects",
             "2,000 objects with a prefix, labels, an image and 200 patches",
-            trees::objects(2000, 200),
+            trees::make_objects(2000, 200),
         ),
         (
             "definitions",
             "30 MB of CustomResourceDefinitions in one file",
-            trees::definitions(30 << 20),
+            trees::make_definitions(30 << 20),
         ),
     ];
     let mut lines = Vec::new();
     for (name, what, tree) in generated {
         let place = folder.path().join(name);
-        trees::write(&tree, &place)?;
+        trees::write_tree(&tree, &place)?;
         drop(tree);
         let round = contest
             .round(&place)?
@@ -75,7 +79,7 @@ pub(crate) fn measure(contest: &Contest<'_>) -> anyhow::Result<String> {
         Some(repositories) => lines.push(contest.real(repositories)?),
         None => eprint("skipped: TENURE_REAL_REPOS names no folder\n"),
     }
-    let mut text = table(&lines);
+    let mut text = write_table(&lines);
     text.push_str(&contest.growth(folder.path())?);
     text.push_str(&library()?);
     Ok(text)
@@ -84,8 +88,8 @@ pub(crate) fn measure(contest: &Contest<'_>) -> anyhow::Result<String> {
 impl Contest<'_> {
     /// Builds one folder with both programs in turns; `None` if neither can build it.
     fn round(&self, folder: &Path) -> anyhow::Result<Option<Round>> {
-        let ours = single::output(self.program, folder)?;
-        let theirs = single::output(self.against, folder)?;
+        let ours = single::build_output(self.program, folder)?;
+        let theirs = single::build_output(self.against, folder)?;
         match (&ours, &theirs) {
             (None, None) => return Ok(None),
             (Some(ours), Some(theirs)) if ours == theirs => {}
@@ -94,21 +98,21 @@ impl Contest<'_> {
         drop((ours, theirs));
         let (mut our_costs, mut their_costs) = (Vec::new(), Vec::new());
         for run in 0..self.runs {
-            our_costs.push(single::cost(self.program, folder)?);
+            our_costs.push(single::measure_cost(self.program, folder)?);
             if run < 3 || their_costs.iter().all(|cost: &Cost| cost.time < SLOW) {
-                their_costs.push(single::cost(self.against, folder)?);
+                their_costs.push(single::measure_cost(self.against, folder)?);
             }
         }
         Ok(Some(Round {
-            ours: median(&our_costs),
-            theirs: median(&their_costs),
+            ours: find_median(&our_costs),
+            theirs: find_median(&their_costs),
         }))
     }
 
     /// Builds every kustomization of real repositories. Times are added up; memory is that of the largest.
     fn real(&self, repositories: &Path) -> anyhow::Result<Line> {
         let mut folders = Vec::new();
-        kustomizations(&repositories.canonicalize()?, &mut folders)?;
+        find_kustomizations(&repositories.canonicalize()?, &mut folders)?;
         let mut rounds = Vec::new();
         for folder in folders {
             rounds.extend(self.round(&folder)?);
@@ -124,13 +128,13 @@ impl Contest<'_> {
         let mut text = "\n| objects, 200 patches | Tenure | of that, each object | peak memory | kustomize, one run |\n|---|---|---|---|---|\n".to_owned();
         for count in [1000, 2000, 4000, 8000] {
             let place = folder.join(count.to_string());
-            trees::write(&trees::objects(count, 200), &place)?;
+            trees::write_tree(&trees::make_objects(count, 200), &place)?;
             let costs = (0..self.runs)
-                .map(|_| single::cost(self.program, &place))
+                .map(|_| single::measure_cost(self.program, &place))
                 .collect::<anyhow::Result<Vec<_>>>()?;
-            let ours = median(&costs);
+            let ours = find_median(&costs);
             let theirs = if count <= 4000 {
-                time(single::cost(self.against, &place)?.time)
+                format_time(single::measure_cost(self.against, &place)?.time)
             } else {
                 "not run".to_owned()
             };
@@ -138,8 +142,8 @@ impl Contest<'_> {
             let _ = writeln!(
                 text,
                 "| {count} | {} | {each:.1} µs | {} | {theirs} |",
-                time(ours.time),
-                megabytes(ours.memory)
+                format_time(ours.time),
+                format_megabytes(ours.memory)
             );
         }
         Ok(text)
@@ -159,7 +163,7 @@ impl Line {
     }
 }
 
-fn table(lines: &[Line]) -> String {
+fn write_table(lines: &[Line]) -> String {
     let mut text = "| tree | Tenure | kustomize, same run | times as fast | peak memory | kustomize | part of it |\n|---|---|---|---|---|---|---|\n".to_owned();
     let total = Line {
         what: "**all**".to_owned(),
@@ -173,29 +177,29 @@ fn table(lines: &[Line]) -> String {
             text,
             "| {} | {} | {} | {:.1} | {} | {} | {:.2} |",
             line.what,
-            time(line.ours),
-            time(line.theirs),
+            format_time(line.ours),
+            format_time(line.theirs),
             line.theirs.as_secs_f64() / line.ours.as_secs_f64(),
-            megabytes(line.our_memory),
-            megabytes(line.their_memory),
+            format_megabytes(line.our_memory),
+            format_megabytes(line.their_memory),
             line.our_memory as f64 / line.their_memory as f64,
         );
     }
     text
 }
 
-fn median(costs: &[Cost]) -> Cost {
+fn find_median(costs: &[Cost]) -> Cost {
     let mut times: Vec<Duration> = costs.iter().map(|cost| cost.time).collect();
     let mut memory: Vec<u64> = costs.iter().map(|cost| cost.memory).collect();
     memory.sort_unstable();
     Cost {
-        time: percentile(&mut times, 0.5),
+        time: find_percentile(&mut times, 0.5),
         memory: memory.get(memory.len() / 2).copied().unwrap_or(0),
     }
 }
 
 /// Lists all folders with a kustomization, in order.
-fn kustomizations(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+fn find_kustomizations(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<std::io::Result<_>>()?;
@@ -203,7 +207,7 @@ fn kustomizations(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()>
     for path in paths {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
         if path.is_dir() && !path.is_symlink() {
-            kustomizations(&path, found)?;
+            find_kustomizations(&path, found)?;
         } else if matches!(name, "kustomization.yaml" | "kustomization.yml" | "Kustomization") {
             found.push(folder.to_path_buf());
         }
@@ -218,8 +222,8 @@ fn library() -> anyhow::Result<String> {
             .to_owned();
     for (what, tree, builds) in [
         ("one file with one Deployment", trees::one_file(), 2001),
-        ("50 overlays of one base", trees::overlays(50), 51),
-        ("2,000 objects, 200 patches", trees::objects(2000, 200), 11),
+        ("50 overlays of one base", trees::make_overlays(50), 51),
+        ("2,000 objects, 200 patches", trees::make_objects(2000, 200), 11),
     ] {
         let mut files = MapTree::new();
         for (path, content) in tree {
@@ -237,7 +241,7 @@ fn library() -> anyhow::Result<String> {
             times.push(started.elapsed());
             std::hint::black_box(bytes);
         }
-        let build = percentile(&mut times, 0.5);
+        let build = find_percentile(&mut times, 0.5);
         let each = build.as_secs_f64() * 1e6 / f64::from(objects);
         let _ = writeln!(text, "| {what} | {:.3} ms | {each:.1} µs |", build.as_secs_f64() * 1e3);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 pub(crate) type Tree = Vec<(String, String)>;
 
 /// Writes a tree below a folder.
-pub(crate) fn write(tree: &Tree, folder: &Path) -> std::io::Result<()> {
+pub(crate) fn write_tree(tree: &Tree, folder: &Path) -> std::io::Result<()> {
     for (path, content) in tree {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
@@ -25,12 +25,12 @@ pub(crate) fn one_file() -> Tree {
             "kustomization.yaml".to_owned(),
             "resources: [deployment.yaml]\n".to_owned(),
         ),
-        ("deployment.yaml".to_owned(), deployment("web", 0)),
+        ("deployment.yaml".to_owned(), make_deployment("web", 0)),
     ]
 }
 
 /// Makes one base and this many overlays of it, each with a namespace, prefix, labels, image, replicas, generated settings and a patch; all in one build.
-pub(crate) fn overlays(count: usize) -> Tree {
+pub(crate) fn make_overlays(count: usize) -> Tree {
     let mut tree = vec![(
         "base/kustomization.yaml".to_owned(),
         "resources: [app.yaml]\nconfigMapGenerator:\n- name: settings-0\n  literals: [colour=teal]\n".to_owned(),
@@ -39,9 +39,9 @@ pub(crate) fn overlays(count: usize) -> Tree {
         "base/app.yaml".to_owned(),
         format!(
             "{}---\n{}---\n{}",
-            deployment("web", 0),
-            service("web"),
-            account("runner-0")
+            make_deployment("web", 0),
+            make_service("web"),
+            make_account("runner-0")
         ),
     ));
     let mut root = "resources:\n".to_owned();
@@ -66,13 +66,13 @@ pub(crate) fn overlays(count: usize) -> Tree {
 }
 
 /// Makes this many objects in files of a hundred, a prefix, labels, images and this many patches of them.
-pub(crate) fn objects(count: usize, patches: usize) -> Tree {
+pub(crate) fn make_objects(count: usize, patches: usize) -> Tree {
     let mut tree = Tree::new();
     let mut root =
         "namePrefix: acme-\nlabels:\n- pairs: {owner: acme}\n  includeSelectors: true\nimages:\n- name: registry.example.com/app\n  newName: mirror.example.com/app\n  newTag: v2\nresources:\n"
             .to_owned();
     for file in 0..count.div_ceil(100) {
-        let documents: Vec<String> = (file * 100..count.min(file * 100 + 100)).map(object).collect();
+        let documents: Vec<String> = (file * 100..count.min(file * 100 + 100)).map(make_object).collect();
         let _ = writeln!(root, "- objects-{file:03}.yaml");
         tree.push((format!("objects-{file:03}.yaml"), documents.join("---\n")));
     }
@@ -96,43 +96,43 @@ pub(crate) fn objects(count: usize, patches: usize) -> Tree {
     tree
 }
 
-fn object(number: usize) -> String {
+fn make_object(number: usize) -> String {
     let group = number / 4 * 4;
     match number % 4 {
-        0 => deployment(&format!("app-{number}"), group),
-        1 => service(&format!("app-{group}")),
+        0 => make_deployment(&format!("app-{number}"), group),
+        1 => make_service(&format!("app-{group}")),
         2 => format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settings-{group}\ndata:\n  colour: teal\n  limits.conf: |\n    open-files = 1024\n    processes = 64\n  url: https://app-{group}.example.com/\n"
         ),
-        _ => account(&format!("runner-{group}")),
+        _ => make_account(&format!("runner-{group}")),
     }
 }
 
-fn deployment(name: &str, group: usize) -> String {
+fn make_deployment(name: &str, group: usize) -> String {
     format!(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\n  labels:\n    app.kubernetes.io/name: {name}\nspec:\n  replicas: 2\n  selector:\n    matchLabels:\n      app: {name}\n  template:\n    metadata:\n      labels:\n        app: {name}\n    spec:\n      serviceAccountName: runner-{group}\n      containers:\n      - name: app\n        image: registry.example.com/app:v1\n        args: [\"--listen\", \":8080\", \"--name={name}\"]\n        env:\n        - name: COLOUR\n          valueFrom:\n            configMapKeyRef:\n              name: settings-{group}\n              key: colour\n        ports:\n        - containerPort: 8080\n          name: http\n        resources:\n          limits:\n            cpu: 500m\n            memory: 128Mi\n          requests:\n            cpu: 100m\n            memory: 64Mi\n        readinessProbe:\n          httpGet:\n            path: /ready\n            port: http\n      - name: proxy\n        image: registry.example.com/proxy:1.2.3\n        ports:\n        - containerPort: 9090\n      volumes:\n      - name: settings\n        configMap:\n          name: settings-{group}\n"
     )
 }
 
-fn service(name: &str) -> String {
+fn make_service(name: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  selector:\n    app: {name}\n  ports:\n  - name: http\n    port: 80\n    targetPort: http\n"
     )
 }
 
-fn account(name: &str) -> String {
+fn make_account(name: &str) -> String {
     format!("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n")
 }
 
 /// Makes a bundle of CustomResourceDefinitions of about this many bytes in one file, in the form of controller-gen.
-pub(crate) fn definitions(bytes: usize) -> Tree {
+pub(crate) fn make_definitions(bytes: usize) -> Tree {
     let mut text = String::with_capacity(bytes + (1 << 20));
     let mut number = 0;
     while text.len() < bytes {
         if number > 0 {
             text.push_str("---\n");
         }
-        definition(&mut text, number);
+        write_definition(&mut text, number);
         number += 1;
     }
     vec![
@@ -144,18 +144,18 @@ pub(crate) fn definitions(bytes: usize) -> Tree {
     ]
 }
 
-fn definition(text: &mut String, number: usize) {
+fn write_definition(text: &mut String, number: usize) {
     let _ = write!(
         text,
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  annotations:\n    controller-gen.kubebuilder.io/version: v0.16.1\n  name: things{number}.example.com\nspec:\n  group: example.com\n  names:\n    kind: Thing{number}\n    listKind: Thing{number}List\n    plural: things{number}\n    singular: thing{number}\n  scope: Namespaced\n  versions:\n  - name: v1\n    served: true\n    storage: true\n    subresources:\n      status: {{}}\n    schema:\n      openAPIV3Schema:\n        description: Thing{number} is the Schema for the things API.\n        type: object\n        required:\n        - spec\n        properties:\n"
     );
     for field in 0..12 {
-        schema(text, 10, field, 0);
+        write_schema(text, 10, field, 0);
     }
 }
 
 /// Writes one property with nested properties, three levels deep.
-fn schema(text: &mut String, indent: usize, field: usize, depth: usize) {
+fn write_schema(text: &mut String, indent: usize, field: usize, depth: usize) {
     let pad = " ".repeat(indent);
     let _ = write!(text, "{pad}field{field}:\n{pad}  description: ");
     if field.is_multiple_of(3) {
@@ -173,7 +173,7 @@ fn schema(text: &mut String, indent: usize, field: usize, depth: usize) {
         (0..=2, 0 | 1) => {
             let _ = write!(text, "{pad}  type: object\n{pad}  properties:\n");
             for inner in 0..8 {
-                schema(text, indent + 4, inner, depth + 1);
+                write_schema(text, indent + 4, inner, depth + 1);
             }
         }
         (_, 0) => {

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use anyhow::ensure;
 
-use super::{tenant, until_sized};
+use super::{make_tenant, until_sized};
 use crate::process::ControlPlane;
-use crate::reconcile::objects::create;
-use crate::report::{Report, time};
+use crate::reconcile::objects::create_object;
+use crate::report::{Report, format_time};
 
 /// The number of objects in the folder.
 const OBJECTS: usize = 100;
@@ -17,7 +17,7 @@ const OBJECTS: usize = 100;
 /// Measures a folder without findings.
 pub(super) async fn measure(program: &Path, report: &mut Report) -> anyhow::Result<()> {
     let plane = ControlPlane::start(program, &[]).await?;
-    create(&plane.client, &tenant(0)).await?;
+    create_object(&plane.client, &make_tenant(0)).await?;
     until_sized(&plane.client, 1, 1).await?;
     let folder = tempfile::tempdir()?;
     for number in 0..OBJECTS {
@@ -43,7 +43,7 @@ pub(super) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
     );
     report.add(
         format!("`tenure check` of {OBJECTS} objects, the program from start to end"),
-        time(wall),
+        format_time(wall),
         None,
         "1 s",
     );

@@ -13,7 +13,7 @@ use tenure_apiserver::{Guard as _, GuardPlace, GuardQueries, GuardQuestion, Revi
 use tenure_tenancy::Settings;
 
 use crate::process::memory_of;
-use crate::report::{Report, megabytes, percentile};
+use crate::report::{Report, find_percentile, format_megabytes};
 
 /// The number of Tenants, and the namespaces of each.
 const TENANTS: usize = 1_000;
@@ -69,7 +69,7 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
     }
     let known = memory_of(std::process::id())?.0.saturating_sub(before);
     let many = format!("{TENANTS} Tenants of {NAMESPACES} namespaces known");
-    report.add(format!("{many}: memory"), megabytes(known), None, "20 MB");
+    report.add(format!("{many}: memory"), format_megabytes(known), None, "20 MB");
 
     let is_over = AtomicBool::new(false);
     let (mut all, changes) = std::thread::scope(|scope| {
@@ -79,7 +79,7 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
                 let name = format!("tenant-0-{}", changes / 2 % 50);
                 let namespace = write_namespace(&name, 0);
                 let made = changes.is_multiple_of(2).then_some(&namespace);
-                guard.learn(("", "namespaces"), place(&name), made);
+                guard.learn(("", "namespaces"), make_place(&name), made);
                 changes += 1;
                 std::thread::sleep(PAUSE);
             }
@@ -87,7 +87,7 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
         });
         let guard = &guard;
         let asking: Vec<_> = (0..CLIENTS)
-            .map(|client| scope.spawn(move || ask(guard, client)))
+            .map(|client| scope.spawn(move || ask_guard(guard, client)))
             .collect();
         let asked = asking.into_iter().map(|asking| match asking.join() {
             Ok(asked) => asked,
@@ -105,8 +105,8 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
         ),
         format!(
             "{}, {}",
-            microseconds(percentile(&mut all, 0.5)),
-            microseconds(percentile(&mut all, 0.99))
+            format_microseconds(find_percentile(&mut all, 0.5)),
+            format_microseconds(find_percentile(&mut all, 0.99))
         ),
         None,
         "p99 50 µs",
@@ -114,12 +114,12 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn microseconds(duration: Duration) -> String {
+fn format_microseconds(duration: Duration) -> String {
     format!("{:.1} µs", duration.as_secs_f64() * 1e6)
 }
 
 /// Runs one client and returns the time of each of its decisions. Another thread may have had the processor in between.
-fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
+fn ask_guard(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
     let writes = list_writes(client);
     let groups = ["system:authenticated".to_owned()];
     let extra = BTreeMap::new();
@@ -152,7 +152,7 @@ fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
 }
 
 /// Returns the place of an object without a namespace.
-fn place(name: &str) -> GuardPlace<'_> {
+fn make_place(name: &str) -> GuardPlace<'_> {
     GuardPlace { namespace: "", name }
 }
 
@@ -172,9 +172,13 @@ fn learn_tenant(guard: &EmbeddedGuard, index: usize) {
         },
         "status": { "spaces": spaces }
     });
-    guard.learn(("capsule.clastix.io", "tenants"), place(&name), Some(&tenant));
+    guard.learn(("capsule.clastix.io", "tenants"), make_place(&name), Some(&tenant));
     for name in names {
-        guard.learn(("", "namespaces"), place(&name), Some(&write_namespace(&name, index)));
+        guard.learn(
+            ("", "namespaces"),
+            make_place(&name),
+            Some(&write_namespace(&name, index)),
+        );
     }
 }
 

@@ -14,7 +14,7 @@ use tenure_apiserver::Guard;
 use tenure_tenancy::{FactIndex, NamespaceFacts, Settings, TenantFacts};
 
 use super::stage::{LARGE, Stage, for_each, list_namespaces, name_owner};
-use crate::report::{Report, percentile};
+use crate::report::{Report, find_percentile};
 
 /// The number of turns of each server. A pass is short, and each is compared with the pass beside it. Other load on a shared machine changes slower than the turns; it
 /// moved single passes of a second by a fifth.
@@ -62,7 +62,7 @@ pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report
     });
     for side in &sides {
         // A later pass applies these objects again, so that no pass does anything for the first time.
-        pass(&side.stage, Kind::Apply, tenants, requests).await?;
+        measure_pass(&side.stage, Kind::Apply, tenants, requests).await?;
     }
     let requests = (requests / 8).max(16);
     let mut chance = 1_u64;
@@ -77,9 +77,10 @@ pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report
         }
         for side in &mut sides {
             let stage = &side.stage;
-            side.applies.push(pass(stage, Kind::Apply, tenants, requests).await?);
+            side.applies
+                .push(measure_pass(stage, Kind::Apply, tenants, requests).await?);
             let kind = Kind::Create(round);
-            side.creates.push(pass(stage, kind, tenants, requests).await?);
+            side.creates.push(measure_pass(stage, kind, tenants, requests).await?);
         }
     }
     sides.sort_by_key(|side| (side.name != WITHOUT, side.name.len()));
@@ -98,7 +99,7 @@ pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report
             let lost = find_loss(base, passes, |pass| pass.elapsed);
             let cpu = find_loss(base, passes, |pass| pass.cpu);
             let each = |passes: &[Pass]| {
-                let took = percentile(&mut passes.iter().map(|pass| pass.elapsed).collect::<Vec<_>>(), 0.5);
+                let took = find_percentile(&mut passes.iter().map(|pass| pass.elapsed).collect::<Vec<_>>(), 0.5);
                 requests as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE)
             };
             let bar = if other.name == "with the guard" { bar } else { "" };
@@ -138,7 +139,7 @@ enum Kind {
 }
 
 /// Sends this many requests of owners in their namespaces, half of them ConfigMaps, which no rule checks, and half Ingresses.
-async fn pass(stage: &Stage, kind: Kind, tenants: usize, requests: usize) -> anyhow::Result<Pass> {
+async fn measure_pass(stage: &Stage, kind: Kind, tenants: usize, requests: usize) -> anyhow::Result<Pass> {
     let (began, used) = (Instant::now(), read_processor_time());
     for_each(requests, |number| async move {
         let index = number % tenants.max(1);
@@ -219,12 +220,12 @@ async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<
     let facts = &facts;
     for_each(tenants, |index| async move {
         for name in list_namespaces(index) {
-            let said = policy::describe_namespace(
+            let expected = policy::describe_namespace(
                 facts,
                 (&HandEditDenials::default(), &MintableAccounts::default()),
                 &name,
             );
-            let patch = json!({ "metadata": { "annotations": said } });
+            let patch = json!({ "metadata": { "annotations": expected } });
             let path = format!("/api/v1/namespaces/{name}");
             stage
                 .send("PATCH", &path, "application/merge-patch+json", &patch)

@@ -17,8 +17,8 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use crate::process::ControlPlane;
-use crate::reconcile::objects::{count_requests, create, ready, watch_until};
-use crate::report::{Report, megabytes, time};
+use crate::reconcile::objects::{count_requests, create_object, is_ready, watch_until};
+use crate::report::{Report, format_megabytes, format_time};
 
 /// The namespaces of a Tenant, its home namespace included.
 const NAMESPACES: i64 = 3;
@@ -55,7 +55,7 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
     let started = Instant::now();
     for_each(count, |index| {
         let client = client.clone();
-        async move { create(&client, &tenant(index)).await }
+        async move { create_object(&client, &make_tenant(index)).await }
     })
     .await?;
     until_sized(&client, count, 1).await?;
@@ -77,11 +77,16 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
     let many = format!("{count} Tenants of {NAMESPACES} namespaces");
     report.add(
         format!("{many}, from nothing until all are theirs"),
-        time(wall),
+        format_time(wall),
         None,
         if count == 200 { "20 s" } else { "" },
     );
-    report.add(format!("{many}: CPU of the whole control plane"), time(cpu), None, "");
+    report.add(
+        format!("{many}: CPU of the whole control plane"),
+        format_time(cpu),
+        None,
+        "",
+    );
     report.add(
         format!("{many}: requests for each namespace, watches and owners and all"),
         format!("{:.1}", requests as f64 / namespaces.max(1) as f64),
@@ -92,7 +97,7 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
     // Kustomizations that the load could disturb.
     for_each(count, |index| {
         let client = client.clone();
-        async move { create(&client, &kustomization(index)).await }
+        async move { create_object(&client, &make_kustomization(index)).await }
     })
     .await?;
     let cpu_before = plane.cpu()?;
@@ -110,17 +115,22 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
     let (wall, cpu) = (started.elapsed() / each, plane.cpu()?.saturating_sub(cpu_before) / each);
     report.add(
         format!("beside {many}: an owner makes a namespace and deletes it, until its Tenant has said so twice"),
-        time(wall),
+        format_time(wall),
         None,
         "",
     );
     report.add(
         format!("beside {many}: CPU of the whole control plane for that"),
-        time(cpu),
+        format_time(cpu),
         None,
         "",
     );
-    report.add(format!("{many}: peak memory"), megabytes(plane.memory()?.1), None, "");
+    report.add(
+        format!("{many}: peak memory"),
+        format_megabytes(plane.memory()?.1),
+        None,
+        "",
+    );
     Ok(())
 }
 
@@ -132,19 +142,19 @@ async fn for_each<F: Future<Output = anyhow::Result<()>>>(
     asked.buffer_unordered(CLIENTS).try_collect().await
 }
 
-fn tenant(index: usize) -> Value {
+fn make_tenant(index: usize) -> Value {
     json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": format!("tenant-{index}") },
-        "spec": { "owners": [{ "kind": "User", "name": owner(index) }] }
+        "spec": { "owners": [{ "kind": "User", "name": name_owner(index) }] }
     })
 }
 
-fn owner(index: usize) -> String {
+fn name_owner(index: usize) -> String {
     format!("owner-{index}")
 }
 
 /// Makes a Kustomization that waits for a missing source.
-fn kustomization(index: usize) -> Value {
+fn make_kustomization(index: usize) -> Value {
     json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
         "metadata": { "name": "waits", "namespace": format!("tenant-{index}") },
@@ -157,7 +167,7 @@ async fn make_namespace(client: &kube::Client, index: usize, name: &str) -> anyh
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
     let request = http::Request::post("/api/v1/namespaces")
         .header("content-type", "application/json")
-        .header("impersonate-user", owner(index))
+        .header("impersonate-user", name_owner(index))
         .body(serde_json::to_vec(&object)?)?;
     let made = client.request::<Value>(request).await;
     made.map(drop).with_context(|| format!("namespace {name} by its owner"))
@@ -165,7 +175,7 @@ async fn make_namespace(client: &kube::Client, index: usize, name: &str) -> anyh
 
 async fn delete_namespace(client: &kube::Client, name: &str) -> anyhow::Result<()> {
     let request = http::Request::delete(format!("/api/v1/namespaces/{name}"))
-        .header("impersonate-user", owner(0))
+        .header("impersonate-user", name_owner(0))
         .body(Vec::new())?;
     let deleted = client.request::<Value>(request).await;
     deleted
@@ -173,7 +183,7 @@ async fn delete_namespace(client: &kube::Client, name: &str) -> anyhow::Result<(
         .with_context(|| format!("namespace {name} by its owner"))
 }
 
-fn tenants(client: &kube::Client) -> Api<DynamicObject> {
+fn make_tenant_api(client: &kube::Client) -> Api<DynamicObject> {
     let resource = ApiResource {
         group: "capsule.clastix.io".into(),
         version: "v1beta2".into(),
@@ -185,18 +195,18 @@ fn tenants(client: &kube::Client) -> Api<DynamicObject> {
 }
 
 fn has_size(tenant: &DynamicObject, size: i64) -> bool {
-    tenant.data.pointer("/status/size").and_then(Value::as_i64) == Some(size) && ready(tenant)
+    tenant.data.pointer("/status/size").and_then(Value::as_i64) == Some(size) && is_ready(tenant)
 }
 
 /// Waits until this many Tenants are Ready, each with this many namespaces.
 async fn until_sized(client: &kube::Client, count: usize, size: i64) -> anyhow::Result<()> {
-    watch_until(tenants(client), count, |tenant| has_size(tenant, size)).await
+    watch_until(make_tenant_api(client), count, |tenant| has_size(tenant, size)).await
 }
 
 /// Waits until one Tenant has this many namespaces.
 async fn until_size(client: &kube::Client, index: usize, size: i64) -> anyhow::Result<()> {
     let name = format!("tenant-{index}");
-    let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(tenants(client), &name));
+    let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(make_tenant_api(client), &name));
     let watching = async {
         while let Some(change) = changes.next().await {
             if change?.is_some_and(|tenant| has_size(&tenant, size)) {

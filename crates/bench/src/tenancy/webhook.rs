@@ -15,7 +15,7 @@ use tenure_cluster::{ClientPool, Connection, Token};
 use tenure_tenancy::Settings;
 
 use super::stage::{CLIENTS, LARGE, Stage, list_namespaces, name_owner, name_tenant, write_namespace};
-use crate::report::{Report, percentile, time};
+use crate::report::{Report, find_percentile, format_time};
 
 /// Bytes of the objects with which one tenant disturbs the others, and how many of these are sent at once.
 const HUGE: usize = 3 << 20;
@@ -54,7 +54,7 @@ pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -
     // Rights are requested once, and cached for seconds.
     ask_all(&webhook, tenants, asked.min(50)).await?;
     let mut plain = ask_all(&webhook, tenants, asked).await?;
-    add(
+    add_row(
         report,
         &format!("{many}: a review of which nothing is reserved"),
         &mut plain,
@@ -62,7 +62,7 @@ pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -
     );
 
     let mut reserved = reserve_all(&webhook, &uids, asked).await?;
-    add(
+    add_row(
         report,
         &format!("{many}: a namespace, whose place is reserved"),
         &mut reserved,
@@ -89,7 +89,7 @@ pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -
     for sender in sending {
         sent += sender.await??;
     }
-    add(
+    add_row(
         report,
         &format!("{many}: the same beside one tenant that sends objects of 3 MiB ({sent} answered)"),
         &mut beside?,
@@ -99,11 +99,15 @@ pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -
     Ok(())
 }
 
-fn add(report: &mut Report, what: &str, took: &mut [Duration], bar: &'static str) {
+fn add_row(report: &mut Report, what: &str, took: &mut [Duration], bar: &'static str) {
     let count = took.len();
     report.add(
         format!("{what} (p50, p99 of {count})"),
-        format!("{}, {}", time(percentile(took, 0.5)), time(percentile(took, 0.99))),
+        format!(
+            "{}, {}",
+            format_time(find_percentile(took, 0.5)),
+            format_time(find_percentile(took, 0.99))
+        ),
         None,
         bar,
     );
@@ -127,8 +131,8 @@ async fn review_once(webhook: &WebhookServer, body: &[u8], is_allowed: bool) -> 
     let took = began.elapsed();
     let status = answer.status();
     let body = answer.into_body().collect().await?.to_bytes();
-    let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-    if told.pointer("/response/allowed").and_then(Value::as_bool) != Some(is_allowed) {
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if answer.pointer("/response/allowed").and_then(Value::as_bool) != Some(is_allowed) {
         bail!("a review was answered so: {status} {}", String::from_utf8_lossy(&body));
     }
     Ok(took)
