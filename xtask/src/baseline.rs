@@ -32,13 +32,13 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
     for case in cases {
         let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if only.is_none_or(|only| name.contains(only)) {
-            record(&case).with_context(|| format!("recording {name}"))?;
+            record_case(&case).with_context(|| format!("recording {name}"))?;
         }
     }
     Ok(())
 }
 
-fn record(case: &Path) -> Result<()> {
+fn record_case(case: &Path) -> Result<()> {
     let notes_path = case.join("origin.toml");
     let notes = fs::read_to_string(&notes_path).unwrap_or_default();
     let kept: Vec<&str> = notes
@@ -60,7 +60,7 @@ fn record(case: &Path) -> Result<()> {
         // A distribution's build may not know the version that it puts into a label.
         let text = String::from_utf8(output.stdout)?.replace("kustomize-(devel)", &format!("kustomize-v{VERSION}"));
         fs::write(yaml, text)?;
-        remove(&error)?;
+        remove_path(&error)?;
     } else {
         let text = String::from_utf8_lossy(&output.stderr).replace(&*input.to_string_lossy(), "INPUT");
         // After a crash only the reason counts; the stacks of goroutines differ from run to run.
@@ -72,7 +72,7 @@ fn record(case: &Path) -> Result<()> {
             .map(without_addresses)
             .collect();
         fs::write(error, lines.join("\n").trim().to_owned() + "\n")?;
-        remove(&yaml)?;
+        remove_path(&yaml)?;
     }
     let mut text = format!("tool = \"kustomize\"\nversion = \"{VERSION}\"\n");
     for line in kept {
@@ -83,7 +83,7 @@ fn record(case: &Path) -> Result<()> {
     Ok(())
 }
 
-fn remove(path: &Path) -> Result<()> {
+fn remove_path(path: &Path) -> Result<()> {
     if path.exists() {
         fs::remove_file(path)?;
     }

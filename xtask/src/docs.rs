@@ -34,13 +34,13 @@ impl Docs {
     /// # Errors
     /// When mdbook is missing, fails or warns, and when a page is not in the summary or a link leads nowhere.
     pub(crate) fn run(&self) -> Result<()> {
-        let root = tidy::root();
+        let root = tidy::find_root();
         let mut findings = check_summary(&root.join(SOURCES))?;
         let book = root.join(BOOK);
         if book.exists() {
             fs::remove_dir_all(&book).with_context(|| format!("can't remove {}", book.display()))?;
         }
-        findings.extend(build()?);
+        findings.extend(build_pages()?);
         let mut pages = BTreeMap::new();
         for file in list_files(&book)?.into_iter().filter(|file| file.ends_with(".html")) {
             let text = fs::read_to_string(book.join(&file)).with_context(|| format!("can't read {file}"))?;
@@ -63,9 +63,9 @@ impl Docs {
 }
 
 /// Runs mdbook, and returns its warnings.
-fn build() -> Result<Vec<String>> {
+fn build_pages() -> Result<Vec<String>> {
     let program = find_program(std::env::var_os(FOLDER).map(PathBuf::from), std::env::var_os("PATH"))?;
-    let output = cargo::command(&program)
+    let output = cargo::make_command(&program)
         .arg("build")
         .output()
         .with_context(|| format!("can't run {}", program.display()))?;
@@ -197,7 +197,7 @@ impl<'a> Checker<'a> {
         let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
         let inside = match path {
             "" => Some(page.to_owned()),
-            path => join(page, path),
+            path => join_path(page, path),
         };
         if let Some(inside) = &inside {
             if let Some(anchors) = self.anchors.get(inside.as_str()) {
@@ -211,7 +211,7 @@ impl<'a> Checker<'a> {
             }
         }
         // mdbook changes the ending of every link to a Markdown file.
-        let source = join(&format!("{SOURCES}/{page}"), path);
+        let source = join_path(&format!("{SOURCES}/{page}"), path);
         let markdown = source.as_deref().and_then(|source| source.strip_suffix(".html"));
         let markdown = markdown.map(|source| format!("{source}.md"));
         let found = source
@@ -249,7 +249,7 @@ fn list_values<'a>(text: &'a str, attribute: &str) -> impl Iterator<Item = &'a s
 }
 
 /// Joins a relative link to the file that contains it. `None` if it leaves the root.
-fn join(file: &str, link: &str) -> Option<String> {
+fn join_path(file: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
     for part in link.split('/') {
@@ -270,13 +270,13 @@ mod tests {
 
     #[test]
     fn summary_has_each_page_once() {
-        let findings = check_summary(&tidy::root().join(SOURCES)).expect("a summary");
+        let findings = check_summary(&tidy::find_root().join(SOURCES)).expect("a summary");
         assert!(findings.is_empty(), "{findings:#?}");
     }
 
     #[test]
     fn links_are_checked_and_lead_to_the_repository() {
-        let root = tidy::root();
+        let root = tidy::find_root();
         let page = |id: &str| format!("<h2 id=\"{id}\">A</h2>");
         let pages = BTreeMap::from([
             ("index.html".to_owned(), page("a")),
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn published_links_lead_to_an_address() {
-        let root = tidy::root();
+        let root = tidy::find_root();
         let pages = BTreeMap::new();
         let checker = Checker::new(&root, &pages, Some("https://git.example/tenure/"));
         let (text, findings) = checker.check("a/b.html", "<a href=\"../../Cargo.toml\">");

@@ -169,7 +169,7 @@ impl Fuzz {
     }
 
     fn run_one(&self, Target(folder, name, longest, dictionary): &Target) -> anyhow::Result<(Report, bool)> {
-        let root = tidy::root();
+        let root = tidy::find_root();
         if *folder == KUSTOMIZE && !root.join(folder).join("corpus").join(name).exists() {
             let manifest = format!("{folder}/Cargo.toml");
             cargo::run(
@@ -177,7 +177,7 @@ impl Fuzz {
                 &[],
             )?;
         }
-        let mut command = nightly();
+        let mut command = make_nightly_command();
         // The crates have no unsafe code, so the address sanitizer would only make them slower. The profile of the targets has debug assertions and overflow checks.
         command.args(["fuzz", "run", "--fuzz-dir", folder, "--sanitizer", "none", name, "--"]);
         command.args([
@@ -221,15 +221,15 @@ impl Fuzz {
 }
 
 /// Makes a command of the nightly toolchain.
-fn nightly() -> Command {
-    let mut command = cargo::command("cargo");
+fn make_nightly_command() -> Command {
+    let mut command = cargo::make_command("cargo");
     command.arg("+nightly");
     command
 }
 
 fn check_tools() -> anyhow::Result<()> {
     let works = |argument: &[&str]| {
-        let mut command = nightly();
+        let mut command = make_nightly_command();
         command.args(argument).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn every_target_is_listed_with_a_dictionary_that_exists() {
         for folder in [OWN, KUSTOMIZE] {
-            let manifest = std::fs::read_to_string(tidy::root().join(folder).join("Cargo.toml")).unwrap();
+            let manifest = std::fs::read_to_string(tidy::find_root().join(folder).join("Cargo.toml")).unwrap();
             let programs = manifest.split("[[bin]]").skip(1);
             let mut names: Vec<&str> = programs.map(|text| text.split('"').nth(1).unwrap()).collect();
             let mut listed: Vec<&str> = TARGETS
@@ -264,7 +264,7 @@ mod tests {
             assert_eq!(names, listed, "{folder}");
         }
         for Target(folder, name, _, dictionary) in &TARGETS {
-            let folder = tidy::root().join(folder);
+            let folder = tidy::find_root().join(folder);
             assert!(folder.join("targets").join(format!("{name}.rs")).exists(), "{name}");
             if let Some(dictionary) = dictionary {
                 assert!(folder.join("dictionaries").join(dictionary).exists(), "{dictionary}");

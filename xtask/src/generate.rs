@@ -42,11 +42,11 @@ pub(crate) const IMAGE: &str = concat!("tenure:", env!("CARGO_PKG_VERSION"));
 /// # Errors
 /// When a file can't be read or written; with `check` also when one differs.
 pub(crate) fn run(check: bool) -> Result<()> {
-    let root = root()?;
+    let root = find_root()?;
     let files = generate_files()?;
     let mut wrong = Vec::new();
     for folder in FOLDERS {
-        for path in present(&root.join(folder))? {
+        for path in list_present(&root.join(folder))? {
             let relative = path.strip_prefix(&root).unwrap_or(&path).to_path_buf();
             if !files.contains_key(&relative) {
                 if check {
@@ -81,12 +81,12 @@ pub(crate) fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
-fn root() -> Result<PathBuf> {
+fn find_root() -> Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(manifest.parent().context("xtask has no parent folder")?.to_path_buf())
 }
 
-fn present(folder: &Path) -> Result<Vec<PathBuf>> {
+fn list_present(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
@@ -100,10 +100,10 @@ fn present(folder: &Path) -> Result<Vec<PathBuf>> {
 fn generate_files() -> Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::new();
     let mut listed = Vec::new();
-    for object in objects()? {
+    for object in list_objects()? {
         let path = file_name(&object)?;
         if files
-            .insert(Path::new("deploy").join(&path), document(&object))
+            .insert(Path::new("deploy").join(&path), write_document(&object))
             .is_some()
         {
             bail!("two objects of the installation would be deploy/{path}");
@@ -114,16 +114,16 @@ fn generate_files() -> Result<BTreeMap<PathBuf, String>> {
     // In a folder of their own, because Cozystack brings its own.
     for definition in tenure_api::crds::package_crds()? {
         let path = format!("deploy/packages/{}", tenure_api::crds::file_name(&definition));
-        files.insert(path.into(), document(&definition));
+        files.insert(path.into(), write_document(&definition));
     }
-    files.extend(component::write()?);
-    files.extend(chart::write()?);
-    files.extend(kind_pages::write()?);
+    files.extend(component::write_component()?);
+    files.extend(chart::write_chart()?);
+    files.extend(kind_pages::write_pages()?);
     Ok(files)
 }
 
 /// Returns all objects of the default installation.
-pub(crate) fn objects() -> Result<Vec<Value>> {
+pub(crate) fn list_objects() -> Result<Vec<Value>> {
     let mut objects = list_installed()?;
     add_enforcement(&mut objects, true, true);
     objects.extend(workload::objects(&describe_workload()));
@@ -200,7 +200,7 @@ fn write_kustomization(files: &[String]) -> String {
     text
 }
 
-pub(crate) fn document(value: &Value) -> String {
+pub(crate) fn write_document(value: &Value) -> String {
     let mut text = HEADER.to_owned();
     write_block(value, 0, &mut text);
     text
@@ -212,7 +212,7 @@ fn write_block(value: &Value, indent: usize, text: &mut String) {
         Value::Object(map) => {
             for (key, value) in map {
                 text.push_str(&" ".repeat(indent));
-                text.push_str(&scalar(&Value::String(key.clone())));
+                text.push_str(&write_scalar(&Value::String(key.clone())));
                 text.push(':');
                 write_value(value, indent, text);
             }
@@ -236,14 +236,14 @@ fn write_block(value: &Value, indent: usize, text: &mut String) {
                     }
                     other => {
                         text.push(' ');
-                        text.push_str(&scalar(other));
+                        text.push_str(&write_scalar(other));
                         text.push('\n');
                     }
                 }
             }
         }
         other => {
-            text.push_str(&scalar(other));
+            text.push_str(&write_scalar(other));
             text.push('\n');
         }
     }
@@ -261,14 +261,14 @@ fn write_value(value: &Value, indent: usize, text: &mut String) {
         }
         other => {
             text.push(' ');
-            text.push_str(&scalar(other));
+            text.push_str(&write_scalar(other));
             text.push('\n');
         }
     }
 }
 
 /// Writes a scalar (or empty collection) on one line. Text that a YAML reader could read as something else is quoted as in JSON, which every YAML reader understands.
-fn scalar(value: &Value) -> String {
+fn write_scalar(value: &Value) -> String {
     let Value::String(text) = value else {
         return value.to_string();
     };

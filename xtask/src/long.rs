@@ -126,13 +126,13 @@ impl Long {
         let mut ended = Vec::new();
         let is_meant = |step: &&Step| self.parts.is_empty() || self.parts.contains(&step.part);
         for step in STEPS.iter().filter(is_meant) {
-            let mut command = cargo::command(std::env::current_exe()?);
+            let mut command = cargo::make_command(std::env::current_exe()?);
             command.args(step.arguments).envs(step.variables.iter().copied());
             if step.has_seed {
                 command.args(["--seed", &self.seed.to_string()]);
             }
             let begun = Instant::now();
-            let result = cargo::finish(command);
+            let result = cargo::run_command(command);
             ended.push((step.arguments.join(" "), begun.elapsed().as_secs(), result));
         }
         let mut out = std::io::stdout();

@@ -37,11 +37,11 @@ const BAR: usize = 34;
 pub(crate) fn run() -> anyhow::Result<()> {
     // The program is built with its scenarios, with the features of all tests.
     cargo::run(&["test", "--quiet", "--workspace", "--no-run", "--test", SUITE], &[])?;
-    let data = cargo::target().join("picture");
+    let data = cargo::find_target().join("picture");
     if data.exists() {
         std::fs::remove_dir_all(&data).with_context(|| data.display().to_string())?;
     }
-    let program = cargo::target().join("debug/tenure");
+    let program = cargo::find_target().join("debug/tenure");
     let output = Command::new(&program)
         .args(["demo", "--once", "--data"])
         .arg(&data)
@@ -51,11 +51,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
         bail!("tenure demo: {}", output.status);
     }
     let text = String::from_utf8(output.stdout)?;
-    let file = tidy::root().join(FILE);
+    let file = tidy::find_root().join(FILE);
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    std::fs::write(&file, draw(&select_lines(&text))).with_context(|| file.display().to_string())?;
+    std::fs::write(&file, draw_picture(&select_lines(&text))).with_context(|| file.display().to_string())?;
     writeln!(std::io::stdout(), "{FILE}")?;
     Ok(())
 }
@@ -80,7 +80,7 @@ fn select_lines(text: &str) -> Vec<String> {
             Some(shown) if *shown < PART => *shown += 1,
             _ => continue,
         }
-        lines.push(cut(line));
+        lines.push(cut_line(line));
     }
     lines
 }
@@ -95,7 +95,7 @@ fn is_summary(line: &str) -> bool {
 }
 
 /// Cuts a line at the terminal's width.
-fn cut(line: &str) -> String {
+fn cut_line(line: &str) -> String {
     if line.chars().count() <= COLUMNS {
         return line.to_owned();
     }
@@ -103,7 +103,7 @@ fn cut(line: &str) -> String {
 }
 
 /// Draws a window with these lines.
-fn draw(lines: &[String]) -> String {
+fn draw_picture(lines: &[String]) -> String {
     let width = (COLUMNS as f32 * CHARACTER) as usize + 2 * MARGIN;
     let height = BAR + lines.len() * LINE + MARGIN;
     let mut svg = format!(
@@ -122,8 +122,8 @@ fn draw(lines: &[String]) -> String {
         let _infallible = writeln!(
             svg,
             "<text x=\"{MARGIN}\" y=\"{y}\" fill=\"{}\" style=\"white-space: pre\">{}</text>",
-            color(line),
-            mark(&escape(line))
+            choose_color(line),
+            mark(&escape_text(line))
         );
     }
     svg.push_str("</g>\n</svg>\n");
@@ -131,7 +131,7 @@ fn draw(lines: &[String]) -> String {
 }
 
 /// Returns the color of a line by its kind: a heading, a step, the summary, or details.
-fn color(line: &str) -> &'static str {
+fn choose_color(line: &str) -> &'static str {
     match line {
         _ if line == PROMPT || is_heading(line) => "#ffffff",
         _ if is_summary(line) => "#28c840",
@@ -145,7 +145,7 @@ fn mark(line: &str) -> String {
     line.replacen(STEP, " <tspan fill=\"#28c840\">✓</tspan>", 1)
 }
 
-fn escape(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -178,12 +178,12 @@ mod tests {
             "7 of 7 steps held, in 6.1 s.",
         ];
         assert_eq!(select_lines(RUN), expected);
-        assert_eq!(cut(&"é".repeat(COLUMNS + 1)).chars().count(), COLUMNS);
+        assert_eq!(cut_line(&"é".repeat(COLUMNS + 1)).chars().count(), COLUMNS);
     }
 
     #[test]
     fn a_picture_is_xml_with_every_line() {
-        let svg = draw(&select_lines(RUN));
+        let svg = draw_picture(&select_lines(RUN));
         assert!(
             svg.contains("<tspan fill=\"#28c840\">✓</tspan> it is &lt;reconciled&gt;  88 ms"),
             "{svg}"

@@ -31,8 +31,8 @@ const UNSERVED_SUBRESOURCES: [&str; 7] = ["attach", "exec", "log", "portforward"
 /// `dump` is the folder of the recording, with `openapi/` and `tables/`. `go_modules` has the module folders (`api`, `apimachinery`, …) as GOPATH or the module cache
 /// lays them out; an `@version` suffix is allowed.
 pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
-    let structs = go_source::read(go_modules)?;
-    let messages = protobuf::read(go_modules, &structs)?;
+    let structs = go_source::read_structs(go_modules)?;
+    let messages = protobuf::read_messages(go_modules, &structs)?;
     let mut documents = BTreeMap::new();
     for entry in std::fs::read_dir(dump.join("openapi")).context("reading the recorded OpenAPI documents")? {
         let path = entry?.path();
@@ -52,8 +52,8 @@ pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
     let mut files = vec![
         ("types.archive", types_archive(&documents, &structs)?),
         ("openapi.archive", openapi_archive(documents)?),
-        ("columns.json.gz", gzip(&columns(&dump.join("tables"))?)?),
-        ("messages.json.gz", gzip(&messages)?),
+        ("columns.json.gz", compress_json(&read_columns(&dump.join("tables"))?)?),
+        ("messages.json.gz", compress_json(&messages)?),
     ];
     std::fs::create_dir_all(out)?;
     for (name, bytes) in files.drain(..) {
@@ -67,7 +67,7 @@ fn read_json(path: &Path) -> Result<Value> {
     serde_json::from_slice(&bytes).with_context(|| format!("parsing {}", path.display()))
 }
 
-fn gzip(value: &Value) -> Result<Vec<u8>> {
+fn compress_json(value: &Value) -> Result<Vec<u8>> {
     let mut encoder = flate2::GzBuilder::new()
         .mtime(0)
         .write(Vec::new(), flate2::Compression::best());
@@ -77,7 +77,7 @@ fn gzip(value: &Value) -> Result<Vec<u8>> {
 
 /// Writes one file of many gzip members: a little-endian u32 with the length of a JSON header, the header (`name -> {offset, length, …}`, offsets from its end), then the
 /// members.
-fn archive(members: Vec<(String, Vec<u8>, Map<String, Value>)>) -> Result<Vec<u8>> {
+fn make_archive(members: Vec<(String, Vec<u8>, Map<String, Value>)>) -> Result<Vec<u8>> {
     let mut header = Map::new();
     let mut body = Vec::new();
     for (name, bytes, mut facts) in members {
@@ -120,14 +120,14 @@ fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::Struc
     }
     let mut members = Vec::new();
     for (name, package) in packages {
-        let facts = Map::from_iter([("kinds".to_owned(), kinds(&package))]);
-        members.push((name, gzip(&Value::Object(package))?, facts));
+        let facts = Map::from_iter([("kinds".to_owned(), list_kinds(&package))]);
+        members.push((name, compress_json(&Value::Object(package))?, facts));
     }
-    archive(members)
+    make_archive(members)
 }
 
 /// Returns `group/version/Kind -> definition` of a package. Kinds that every group has (DeleteOptions, WatchEvent) are known to the reader.
-fn kinds(package: &Map<String, Value>) -> Value {
+fn list_kinds(package: &Map<String, Value>) -> Value {
     let mut kinds = Map::new();
     for (name, definition) in package {
         let Some(Value::Array(served)) = definition.get("x-kubernetes-group-version-kind") else {
@@ -217,9 +217,9 @@ fn openapi_archive(documents: BTreeMap<String, Value>) -> Result<Vec<u8>> {
         let text = serde_json::to_vec(&document)?;
         let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
         let facts = Map::from_iter([("hash".to_owned(), json!(hash)), ("text".to_owned(), json!(text.len()))]);
-        members.push((name, gzip(&document)?, facts));
+        members.push((name, compress_json(&document)?, facts));
     }
-    archive(members)
+    make_archive(members)
 }
 
 /// Removes binary media types. Answers are JSON (or YAML); request bodies may be protobuf, and are described as `*/*`.
@@ -237,7 +237,7 @@ fn drop_binary_answers(value: &mut Value) {
 }
 
 /// Returns `group/version/resource -> columnDefinitions` of every recorded Table.
-fn columns(tables: &Path) -> Result<Value> {
+fn read_columns(tables: &Path) -> Result<Value> {
     let mut all = Map::new();
     for entry in std::fs::read_dir(tables).context("reading the recorded tables")? {
         let path = entry?.path();

@@ -79,7 +79,7 @@ pub(crate) fn run(
     choice: &Choice,
 ) -> anyhow::Result<()> {
     let of_program = process || lanes.is_some();
-    let mut suites = suites::build(&TARGETS)?;
+    let mut suites = suites::build_suites(&TARGETS)?;
     suites.retain(|suite| suite.name == SUITE && (!of_program || suite.package() == OF_PROGRAM));
     suites.sort_by_key(|suite| LONGEST_FIRST.iter().position(|package| *package == suite.package()));
     let prepare = |suite: &Suite, beside: Option<&Path>, tests: &[String]| {
@@ -90,14 +90,14 @@ pub(crate) fn run(
         // One at a time: the tests share the cluster, and each needs the cleanup of the previous one.
         command.args(["--test-threads=1", "--exact"]).args(tests);
         match timings {
-            true => timings::ask(&mut command),
+            true => timings::request_timings(&mut command),
             false => drop(command.arg("--quiet")),
         }
         if let Some(kubeconfig) = kubeconfig {
             command.env(KUBECONFIG, kubeconfig);
         }
         if of_program {
-            command.env(PROGRAM, cargo::target().join("debug/tenure"));
+            command.env(PROGRAM, cargo::find_target().join("debug/tenure"));
         }
         if let Some(lanes) = lanes {
             command.env(LANES, lanes);
@@ -118,10 +118,10 @@ pub(crate) fn run(
     if kubeconfig.is_some() {
         let ended = parts
             .iter()
-            .map(|(_, suite, tests)| cargo::finish(prepare(suite, None, tests)));
+            .map(|(_, suite, tests)| cargo::run_command(prepare(suite, None, tests)));
         return suites::finish_all(ended);
     }
-    let beside = cargo::target().join("debug/examples").join(WITH_KUBERNETES);
+    let beside = cargo::find_target().join("debug/examples").join(WITH_KUBERNETES);
     let names: Vec<String> = parts.iter().map(|(name, _, _)| name.clone()).collect();
     let runs = parts.into_iter().map(|(name, suite, tests)| Run {
         name,

@@ -38,7 +38,7 @@ impl Suite {
 
     /// Makes a command in the package's folder, with cargo's variables.
     pub(crate) fn command(&self, program: &Path) -> Command {
-        let mut command = cargo::command(program);
+        let mut command = cargo::make_command(program);
         command
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder);
@@ -47,7 +47,7 @@ impl Suite {
 
     /// Lists the tests whose names contain one of these, or all.
     pub(crate) fn list_tests(&self, only: &[String]) -> anyhow::Result<Vec<String>> {
-        let mut command = cargo::command(&self.program);
+        let mut command = cargo::make_command(&self.program);
         command
             .args(["--list", "--format=terse"])
             .args(only)
@@ -79,8 +79,8 @@ impl Suite {
 }
 
 /// Builds the targets as `cargo test --workspace` does. The largest programs come first, because they take longest.
-pub(crate) fn build(targets: &[&str]) -> anyhow::Result<Vec<Suite>> {
-    let mut command = cargo::command("cargo");
+pub(crate) fn build_suites(targets: &[&str]) -> anyhow::Result<Vec<Suite>> {
+    let mut command = cargo::make_command("cargo");
     command
         .args(["test", "--quiet", "--workspace", "--locked", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
@@ -136,7 +136,7 @@ pub(crate) fn finish_all(ended: impl Iterator<Item = anyhow::Result<()>>) -> any
 
 /// Returns the file with the output of a program of this name.
 pub(crate) fn name_log(name: &str) -> PathBuf {
-    cargo::target().join("suites").join(format!("{name}.log"))
+    cargo::find_target().join("suites").join(format!("{name}.log"))
 }
 
 /// Runs tests whose output would be mixed with that of others: it is printed at their end.
@@ -148,7 +148,7 @@ fn run_aside(Run { name, mut command }: Run) -> anyhow::Result<()> {
     let file = File::create(&log).with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     writeln!(std::io::stdout(), "{name}: begins, in {}", log.display())?;
-    let ended = cargo::finish(command);
+    let ended = cargo::run_command(command);
     let text = std::fs::read(&log).unwrap_or_default();
     let mut out = std::io::stdout().lock();
     writeln!(out, "{name}:")?;

@@ -18,7 +18,7 @@ const PART: usize = 65;
 
 /// Runs all tests, and prints their times if requested.
 pub(crate) fn run(timings: bool) -> anyhow::Result<()> {
-    let suites = suites::build(&[])?;
+    let suites = suites::build_suites(&[])?;
     let mut runs = Vec::new();
     for suite in &suites {
         for (name, tests) in split(suite)? {
@@ -28,7 +28,7 @@ pub(crate) fn run(timings: bool) -> anyhow::Result<()> {
             }
             // Trials have another harness, which reports no times.
             match timings && suite.name != TRIALS {
-                true => timings::ask(&mut command),
+                true => timings::request_timings(&mut command),
                 false => drop(command.arg("--quiet")),
             }
             // `cargo xtask scenarios` starts real control planes for them: once is enough.

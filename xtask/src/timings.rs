@@ -9,7 +9,7 @@ use crate::suites;
 const SLOWEST: usize = 30;
 
 /// Makes a test program report the time of each test, which is an unstable feature of the harness.
-pub(crate) fn ask(command: &mut Command) {
+pub(crate) fn request_timings(command: &mut Command) {
     command
         .args(["-Z", "unstable-options", "--report-time"])
         .env("RUSTC_BOOTSTRAP", "1");
@@ -21,7 +21,7 @@ pub(crate) fn describe(names: &[String]) -> String {
         let text = std::fs::read_to_string(suites::name_log(name)).ok()?;
         Some((name.clone(), Timing::read(&text)))
     };
-    write(names.iter().filter_map(read).collect())
+    write_report(names.iter().filter_map(read).collect())
 }
 
 /// The times that a program reported, in seconds.
@@ -47,7 +47,7 @@ impl Timing {
     }
 }
 
-fn write(mut programs: Vec<(String, Timing)>) -> String {
+fn write_report(mut programs: Vec<(String, Timing)>) -> String {
     programs.sort_by(|(_, one), (_, other)| other.whole.total_cmp(&one.whole));
     let mut text = "\nseconds  tests  program\n".to_owned();
     for (name, timing) in &programs {
@@ -83,7 +83,7 @@ mod tests {
             whole: 20.0,
             tests: vec![("b::one".to_owned(), 3.0)],
         };
-        let table = write(vec![("a-it".to_owned(), timing), ("b-it".to_owned(), other)]);
+        let table = write_report(vec![("a-it".to_owned(), timing), ("b-it".to_owned(), other)]);
         let order = ["b-it", "a-it", "a-it a::slow", "b-it b::one", "a-it a::quick"];
         let at: Vec<_> = order.iter().filter_map(|words| table.find(words)).collect();
         assert!(at.len() == 5 && at.is_sorted(), "{table}");

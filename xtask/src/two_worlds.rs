@@ -49,7 +49,7 @@ pub(crate) struct TwoWorlds {
 impl TwoWorlds {
     /// Runs the stories, one mode after another, and continues after a failure.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let suites = suites::build(&["--test", SUITE, "--bin", "tenure"])?;
+        let suites = suites::build_suites(&["--test", SUITE, "--bin", "tenure"])?;
         let modes = match self.mode.as_slice() {
             [] => Mode::value_variants(),
             modes => modes,
@@ -61,7 +61,7 @@ impl TwoWorlds {
                     .args(["--exact", "--nocapture", mode.name_test()])
                     .env("TENURE_TEST_STORIES", self.stories.to_string())
                     .env("TENURE_TEST_SEED", self.seed.to_string());
-                cargo::finish(command)
+                cargo::run_command(command)
             })
         });
         suites::finish_all(runs)

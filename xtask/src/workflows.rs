@@ -11,7 +11,7 @@ use crate::{Arguments, tidy};
 /// Reads all workflows, by their file.
 fn read_all() -> Result<Vec<(String, Value)>> {
     let mut workflows = Vec::new();
-    for entry in fs::read_dir(tidy::root().join(".github/workflows"))? {
+    for entry in fs::read_dir(tidy::find_root().join(".github/workflows"))? {
         let path = entry?.path();
         let text = fs::read_to_string(&path)?;
         let workflow = serde_saphyr::from_str(&text).with_context(|| path.display().to_string())?;
@@ -30,7 +30,7 @@ fn list_steps(workflow: &Value) -> Vec<&Value> {
 }
 
 /// Lists the findings in a workflow.
-fn lint(workflow: &Value) -> Vec<String> {
+fn lint_workflow(workflow: &Value) -> Vec<String> {
     let mut findings = Vec::new();
     if workflow.pointer("/permissions/contents").and_then(Value::as_str) != Some("read") {
         findings.push("a workflow begins with the right to read alone: permissions".to_owned());
@@ -82,7 +82,7 @@ fn workflows_keep_the_rules() -> Result<()> {
     let workflows = read_all()?;
     assert_eq!(workflows.len(), 2, "{workflows:?}");
     for (file, workflow) in &workflows {
-        assert_eq!(lint(workflow), Vec::<String>::new(), "{file}");
+        assert_eq!(lint_workflow(workflow), Vec::<String>::new(), "{file}");
     }
     let scripts = |file: &str| {
         let found = workflows.iter().find(|(name, _)| name.ends_with(file));
@@ -111,7 +111,7 @@ fn the_rules_find_what_is_wrong() -> Result<()> {
         let text = text
             .replace("STEP", &format!("actions/checkout@{}", "a".repeat(40)))
             .replace("SCRIPT", "cargo xtask tidy");
-        assert_eq!(lint(&serde_saphyr::from_str(&text)?).len(), count, "{text}");
+        assert_eq!(lint_workflow(&serde_saphyr::from_str(&text)?).len(), count, "{text}");
         Ok(())
     };
     check("", "", 0)?;

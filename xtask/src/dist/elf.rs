@@ -11,18 +11,18 @@ pub(crate) fn wants_loader(program: &[u8]) -> Result<bool> {
         program.starts_with(b"\x7fELF\x02\x01"),
         "this is no program for 64 bits"
     );
-    let offset = usize::try_from(u64::from_le_bytes(read(program, 32)?))?;
-    let size = usize::from(u16::from_le_bytes(read(program, 54)?));
-    let count = usize::from(u16::from_le_bytes(read(program, 56)?));
+    let offset = usize::try_from(u64::from_le_bytes(read_bytes(program, 32)?))?;
+    let size = usize::from(u16::from_le_bytes(read_bytes(program, 54)?));
+    let count = usize::from(u16::from_le_bytes(read_bytes(program, 56)?));
     for number in 0..count {
-        if u32::from_le_bytes(read(program, offset + number * size)?) == INTERPRETER {
+        if u32::from_le_bytes(read_bytes(program, offset + number * size)?) == INTERPRETER {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn read<const LENGTH: usize>(program: &[u8], at: usize) -> Result<[u8; LENGTH]> {
+fn read_bytes<const LENGTH: usize>(program: &[u8], at: usize) -> Result<[u8; LENGTH]> {
     let bytes = program
         .get(at..at.saturating_add(LENGTH))
         .context("the program is cut off")?;

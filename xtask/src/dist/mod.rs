@@ -62,7 +62,7 @@ impl Dist {
             );
         }
         write_pages(&folder, &program)?;
-        fs::write(folder.join("tenure.cdx.json"), sbom::write(&self.target)?)?;
+        fs::write(folder.join("tenure.cdx.json"), sbom::write_sbom(&self.target)?)?;
         fs::write(folder.join("install.yaml"), write_installation(None)?)?;
         fs::write(folder.join("Dockerfile"), image::DOCKERFILE)?;
         fs::copy(&self.authorities, folder.join("ca-certificates.crt"))
@@ -91,7 +91,7 @@ pub(crate) fn build(target: &str, profile: &str, image: Option<(&str, &str)>) ->
         "Rust's library for {target} isn't installed: `rustup target add {target}` does it, and needs the network. \
          `--target x86_64-unknown-linux-gnu` builds a program that needs a C library where it runs"
     );
-    let mut command = cargo::command("cargo");
+    let mut command = cargo::make_command("cargo");
     command.args([
         "build",
         "--profile",
@@ -114,14 +114,14 @@ pub(crate) fn build(target: &str, profile: &str, image: Option<(&str, &str)>) ->
         // GCC's C parts would otherwise call functions of its own library, which Rust's files for musl don't have in every release.
         command.env(ARM_FLAGS, "-mno-outline-atomics");
     }
-    cargo::finish(command).context(format!(
+    cargo::run_command(command).context(format!(
         "the program can't be built for this target. Its C parts (ring, mimalloc) need a C compiler for it: install musl-tools, \
          or name one with {}",
         name_compiler(target)
     ))?;
     // cargo calls the folder of its profile `dev` differently.
     let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(cargo::target().join(target).join(folder).join("tenure"))
+    Ok(cargo::find_target().join(target).join(folder).join("tenure"))
 }
 
 /// Lets the program write its own pages and completions, so that they match it.
@@ -137,7 +137,7 @@ pub(crate) fn write_pages(folder: &Path, program: &Path) -> Result<()> {
     fs::create_dir(&pages)?;
     let mut command = Command::new(program);
     command.arg("man").arg(&pages);
-    cargo::finish(command)
+    cargo::run_command(command)
 }
 
 /// Returns the variable that names the C compiler for a target.
@@ -179,7 +179,7 @@ pub(crate) fn write_installation(image: Option<&str>) -> Result<String> {
         None => "# Choose the image: it is in the Deployment, and names none that is published.\n".to_owned(),
     };
     let mut images = 0;
-    for mut object in generate::objects()? {
+    for mut object in generate::list_objects()? {
         let named = object.pointer_mut("/spec/template/spec/containers/0/image");
         if let (Some(named), Some(image)) = (named, image) {
             *named = image.into();
@@ -257,7 +257,7 @@ mod tests {
             .into_iter()
             .map(|built| generate::write_plainly(&built.object))
             .collect();
-        let expected: Vec<_> = generate::objects()?.iter().map(generate::write_plainly).collect();
+        let expected: Vec<_> = generate::list_objects()?.iter().map(generate::write_plainly).collect();
         assert!(built == expected, "the file holds other objects than are installed");
         let image = "registry.example/tenure:1@sha256:aa";
         let released = write_installation(Some(image))?;

@@ -13,7 +13,7 @@ use crate::tidy;
 const ROOT: &str = "tenure";
 
 /// Writes the file for a target.
-pub(crate) fn write(target: &str) -> Result<String> {
+pub(crate) fn write_sbom(target: &str) -> Result<String> {
     let output = Command::new("cargo")
         .args([
             "metadata",
@@ -23,15 +23,15 @@ pub(crate) fn write(target: &str) -> Result<String> {
             "--filter-platform",
             target,
         ])
-        .current_dir(tidy::root())
+        .current_dir(tidy::find_root())
         .output()?;
     ensure!(
         output.status.success(),
         "cargo metadata: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    let lock = std::fs::read_to_string(tidy::root().join("Cargo.lock"))?;
-    let document = describe(&serde_json::from_slice(&output.stdout)?, &read_checksums(&lock))?;
+    let lock = std::fs::read_to_string(tidy::find_root().join("Cargo.lock"))?;
+    let document = describe_packages(&serde_json::from_slice(&output.stdout)?, &read_checksums(&lock))?;
     Ok(format!("{document:#}\n"))
 }
 
@@ -55,7 +55,7 @@ fn read_checksums(lock: &str) -> BTreeMap<(String, String), String> {
     checksums
 }
 
-fn describe(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Result<Value> {
+fn describe_packages(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Result<Value> {
     let list = |pointer: &str| {
         metadata
             .pointer(pointer)
@@ -70,7 +70,7 @@ fn describe(metadata: &Value, checksums: &BTreeMap<(String, String), String>) ->
         .iter()
         .filter_map(|node| Some((node.get("id")?.as_str()?, list_linked(node))))
         .collect();
-    let root = packages.iter().find(|(_, package)| text(package, "name") == ROOT);
+    let root = packages.iter().find(|(_, package)| read_text(package, "name") == ROOT);
     let (root, program) = root.context("cargo metadata: there is no program")?;
     let mut linked = BTreeSet::from([*root]);
     let mut next = vec![*root];
@@ -92,7 +92,7 @@ fn describe(metadata: &Value, checksums: &BTreeMap<(String, String), String>) ->
         .filter_map(|id| packages.get(id))
         .map(|package| describe_component(package, "library", checksums))
         .collect();
-    components.sort_by_key(|component| text(component, "bom-ref").to_owned());
+    components.sort_by_key(|component| read_text(component, "bom-ref").to_owned());
     let mut dependencies: Vec<Value> = linked
         .iter()
         .map(|id| {
@@ -101,7 +101,7 @@ fn describe(metadata: &Value, checksums: &BTreeMap<(String, String), String>) ->
             json!({"ref": reference(id), "dependsOn": on})
         })
         .collect();
-    dependencies.sort_by_key(|dependency| text(dependency, "ref").to_owned());
+    dependencies.sort_by_key(|dependency| read_text(dependency, "ref").to_owned());
     Ok(json!({
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
         "metadata": {"component": describe_component(program, "application", checksums)},
@@ -128,12 +128,12 @@ fn list_linked(node: &Value) -> BTreeSet<&str> {
 }
 
 fn describe_component(package: &Value, kind: &str, checksums: &BTreeMap<(String, String), String>) -> Value {
-    let (name, version) = (text(package, "name"), text(package, "version"));
+    let (name, version) = (read_text(package, "name"), read_text(package, "version"));
     let reference = write_reference(package);
     let mut component =
         json!({"type": kind, "bom-ref": reference, "name": name, "version": version, "purl": reference});
     if let Some(fields) = component.as_object_mut() {
-        let license = text(package, "license");
+        let license = read_text(package, "license");
         if !license.is_empty() {
             // Older crates write a slash in place of OR.
             fields.insert(
@@ -151,12 +151,12 @@ fn describe_component(package: &Value, kind: &str, checksums: &BTreeMap<(String,
 fn write_reference(package: &Value) -> String {
     format!(
         "pkg:cargo/{}@{}",
-        text(package, "name"),
-        text(package, "version").replace('+', "%2B")
+        read_text(package, "name"),
+        read_text(package, "version").replace('+', "%2B")
     )
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+fn read_text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -180,14 +180,14 @@ mod tests {
             ]}
         });
         let lock = "[[package]]\nname = \"below\"\nversion = \"1.0.0+x\"\nchecksum = \"abc\"\n\n[[package]]\nname = \"linked\"\nversion = \"1.0.0+x\"\n";
-        let document = describe(&metadata, &read_checksums(lock))?;
+        let document = describe_packages(&metadata, &read_checksums(lock))?;
         assert_eq!(document["bomFormat"], "CycloneDX");
         assert_eq!(document["metadata"]["component"]["name"], "tenure");
         let names: Vec<&str> = document["components"]
             .as_array()
             .into_iter()
             .flatten()
-            .map(|part| text(part, "name"))
+            .map(|part| read_text(part, "name"))
             .collect();
         assert_eq!(names, ["below", "linked"]);
         assert_eq!(document["components"][0]["purl"], "pkg:cargo/below@1.0.0%2Bx");
@@ -201,7 +201,7 @@ mod tests {
             .as_array()
             .into_iter()
             .flatten()
-            .map(|part| text(part, "ref"))
+            .map(|part| read_text(part, "ref"))
             .collect();
         assert_eq!(references.len(), 3);
         assert_eq!(
@@ -214,16 +214,20 @@ mod tests {
     /// Every linked crate of a registry has a checksum and a license, so that a scanner can look both up.
     #[test]
     fn the_program_itself_can_be_described() -> Result<()> {
-        let document: Value = serde_json::from_str(&write("x86_64-unknown-linux-gnu")?)?;
+        let document: Value = serde_json::from_str(&write_sbom("x86_64-unknown-linux-gnu")?)?;
         let components = document["components"].as_array().cloned().unwrap_or_default();
         assert!(components.len() > 100, "{}", components.len());
         for name in ["ring", "kube-client", "kustomize"] {
-            assert!(components.iter().any(|part| text(part, "name") == name), "{name}");
+            assert!(components.iter().any(|part| read_text(part, "name") == name), "{name}");
         }
         for part in &components {
             assert!(part.get("licenses").is_some(), "{part}");
         }
-        assert!(!components.iter().any(|part| text(part, "name") == "tenure-testkit"));
+        assert!(
+            !components
+                .iter()
+                .any(|part| read_text(part, "name") == "tenure-testkit")
+        );
         Ok(())
     }
 }

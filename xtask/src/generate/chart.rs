@@ -12,7 +12,7 @@ use tenure_api::installation;
 use tenure_api::workload::{self, Workload};
 use tenure_tenancy::Settings;
 
-use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed, list_lanes};
+use super::{HEADER, POLICY, POLICY_BINDING, file_name, list_installed, list_lanes, write_document};
 
 /// The places of choices: the text in the objects, the text in the chart, and how the choice is written.
 const CHOICES: [(&str, &str); 11] = [
@@ -137,7 +137,7 @@ egress: []
 ";
 
 /// Writes the files of the chart.
-pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
+pub(super) fn write_chart() -> Result<BTreeMap<PathBuf, String>> {
     let folder = Path::new("deploy/chart");
     let mut files = BTreeMap::new();
     let version = env!("CARGO_PKG_VERSION");
@@ -161,7 +161,7 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     let connected = write_connected(&chosen)?;
     for (object, begins) in list_chosen(&chosen)? {
         let mut path = file_name(&object)?;
-        let mut text = document(&object);
+        let mut text = write_document(&object);
         ensure!(
             !text.contains("{{") || path.starts_with("crds/"),
             "{path} would be a template"
@@ -218,7 +218,7 @@ fn write_connected(chosen: &Workload) -> Result<String> {
     let policy = written
         .iter()
         .find(|object| object.pointer("/spec/ingress").is_some() && object.pointer("/spec/egress").is_some());
-    policy.map(document).context("the controllers have no policy")
+    policy.map(write_document).context("the controllers have no policy")
 }
 
 /// Adds the part for sources to the controllers' policy. The policy lacks it, and needs it where lanes have no Pods.
@@ -375,7 +375,7 @@ mod tests {
         let image = OF_LANES[0].0.replace("CHOSEN-IMAGE", super::super::IMAGE);
         let replicas = if chosen.hooks { "1" } else { "2" };
         let mut rendered = Vec::new();
-        for (path, mut text) in write()? {
+        for (path, mut text) in write_chart()? {
             let is_object = path.starts_with("deploy/chart/crds") || path.starts_with("deploy/chart/templates");
             if !is_object {
                 continue;
@@ -459,7 +459,7 @@ mod tests {
     /// With its default values, the chart is equal to `deploy/`; with others, it is equal to the objects of `tenure install`.
     #[test]
     fn its_templates_are_the_objects_of_the_installation() -> TestResult {
-        expect(&render(Chosen::usual())?, &super::super::objects()?);
+        expect(&render(Chosen::usual())?, &super::super::list_objects()?);
         for (hooks, admission, policies, lanes) in [
             (false, false, false, ""),
             (true, false, false, ""),
@@ -478,8 +478,8 @@ mod tests {
             };
             let mut objects = super::super::list_installed()?;
             super::super::add_enforcement(&mut objects, admission, policies);
-            let told = (lanes == "process").then(|| "--lanes=process".to_owned());
-            let arguments = told.into_iter().chain(policies.then(|| "--policies".to_owned()));
+            let flag = (lanes == "process").then(|| "--lanes=process".to_owned());
+            let arguments = flag.into_iter().chain(policies.then(|| "--policies".to_owned()));
             let workload = Workload {
                 hooks,
                 admission,
@@ -501,7 +501,7 @@ mod tests {
     #[test]
     fn more_that_may_be_reached_lets_nobody_in() -> TestResult {
         let mut found = 0;
-        for (path, text) in write()? {
+        for (path, text) in write_chart()? {
             let Some((before, _)) = text.split_once(EGRESS.1) else {
                 continue;
             };
@@ -521,7 +521,7 @@ mod tests {
 
     #[test]
     fn every_value_is_used_and_every_used_value_is_there() -> TestResult {
-        let files = write()?;
+        let files = write_chart()?;
         let values = files
             .get(Path::new("deploy/chart/values.yaml"))
             .cloned()
@@ -552,7 +552,7 @@ mod tests {
     /// Helm accepts the chart and renders the objects that the program exports, if helm is installed.
     #[test]
     fn helm_takes_it() {
-        let folder = crate::tidy::root().join("deploy/chart");
+        let folder = crate::tidy::find_root().join("deploy/chart");
         let helm = |arguments: &[&str]| std::process::Command::new("helm").args(arguments).arg(&folder).output();
         let Ok(linted) = helm(&["lint", "--set=image=tenure:1"]) else {
             // No helm is on PATH.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
 use tenure_api::workload::{self, Workload};
 
-use super::{HEADER, POLICY, describe_workload, document, file_name, list_lanes};
+use super::{HEADER, POLICY, describe_workload, file_name, list_lanes, write_document};
 
 /// The folder of the component.
 pub(super) const FOLDER: &str = "deploy/lane-pods";
@@ -19,7 +19,7 @@ const PORTS: &str = "/spec/template/spec/containers/0/ports";
 const IMAGE_ARGUMENT: &str = "--lane-image=";
 
 /// Writes the files.
-pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
+pub(super) fn write_component() -> Result<BTreeMap<PathBuf, String>> {
     let folder = Path::new(FOLDER);
     let plain = workload::objects(&describe_workload());
     let chosen = workload::objects(&Workload {
@@ -34,16 +34,16 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
         let path = file_name(object)?;
         let (_, name) = path.split_once('/').unwrap_or(("", &path));
         resources.push(json!(name));
-        files.insert(folder.join(name), document(object));
+        files.insert(folder.join(name), write_document(object));
     }
     let mut patches = Vec::new();
     for (without, with) in plain.iter().filter_map(|plain| {
         let changed = chosen.iter().find(|object| is_same(object, plain) && *object != plain);
         changed.map(|changed| (plain, changed))
     }) {
-        let (kind, name) = (read(with, "/kind"), read(with, "/metadata/name"));
+        let (kind, name) = (read_text(with, "/kind"), read_text(with, "/metadata/name"));
         let path = format!("patch-{}.yaml", kind.to_lowercase());
-        files.insert(folder.join(&path), document(&describe_change(without, with)));
+        files.insert(folder.join(&path), write_document(&describe_change(without, with)));
         patches.push(json!({"path": path, "target": {"kind": kind, "name": name}}));
     }
     let kustomization = json!({
@@ -53,31 +53,31 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     let head = "# A kustomization of yours adds it, on top of the one that names the image, which lanes run, too:\n\
                 #   resources: [that one]\n\
                 #   components: [this folder]\n";
-    let text = document(&kustomization).replacen(HEADER, &format!("{HEADER}{head}"), 1);
+    let text = write_document(&kustomization).replacen(HEADER, &format!("{HEADER}{head}"), 1);
     files.insert(folder.join("kustomization.yaml"), text);
     Ok(files)
 }
 
-fn read<'v>(object: &'v Value, path: &str) -> &'v str {
+fn read_text<'v>(object: &'v Value, path: &str) -> &'v str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn is_same(object: &Value, other: &Value) -> bool {
-    let of = |path: &str| read(object, path) == read(other, path);
+    let of = |path: &str| read_text(object, path) == read_text(other, path);
     of("/kind") && of("/metadata/name")
 }
 
 /// Copies the image of the controllers to the lanes, and to the policies that limit the image of lanes.
 fn copy_image(objects: &[Value], lanes: &[Value]) -> Result<Value> {
-    let deployment = objects.iter().find(|object| read(object, "/kind") == "Deployment");
+    let deployment = objects.iter().find(|object| read_text(object, "/kind") == "Deployment");
     let list = deployment
-        .map(|deployment| list(deployment, ARGUMENTS))
+        .map(|deployment| read_list(deployment, ARGUMENTS))
         .unwrap_or_default();
     let is_image = |argument: &Value| argument.as_str().is_some_and(|text| text.starts_with(IMAGE_ARGUMENT));
     let place = list.iter().position(is_image);
     let place = place.context("the controllers are told of no image for lanes")?;
     let select = json!({"kind": "Deployment", "name": CONTROLLER_SERVICE_ACCOUNT});
-    let policy = lanes.iter().find(|object| read(object, "/kind") == POLICY);
+    let policy = lanes.iter().find(|object| read_text(object, "/kind") == POLICY);
     let policy = policy.context("nothing bounds what lanes run")?;
     Ok(json!({
         "source": {"kind": "Deployment", "name": CONTROLLER_SERVICE_ACCOUNT, "fieldPath": "spec.template.spec.containers.0.image"},
@@ -85,7 +85,7 @@ fn copy_image(objects: &[Value], lanes: &[Value]) -> Result<Value> {
             "select": select, "fieldPaths": [format!("spec.template.spec.containers.0.args.{place}")],
             "options": {"delimiter": "=", "index": 1}
         }, {
-            "select": {"kind": POLICY, "name": read(policy, "/metadata/name")},
+            "select": {"kind": POLICY, "name": read_text(policy, "/metadata/name")},
             "fieldPaths": ["spec.variables.[name=image].expression"],
             "options": {"delimiter": "'", "index": 1}
         }]
@@ -96,15 +96,15 @@ fn copy_image(objects: &[Value], lanes: &[Value]) -> Result<Value> {
 fn describe_change(without: &Value, with: &Value) -> Value {
     let mut changes = Vec::new();
     for path in [ARGUMENTS, PORTS] {
-        let known = list(without, path);
-        for (index, item) in list(with, path).iter().enumerate() {
+        let known = read_list(without, path);
+        for (index, item) in read_list(with, path).iter().enumerate() {
             if !known.contains(item) {
                 changes.push(json!({"op": "add", "path": format!("{path}/{index}"), "value": item}));
             }
         }
     }
-    let kept = list(with, "/spec/egress");
-    for (index, rule) in list(without, "/spec/egress").iter().enumerate().rev() {
+    let kept = read_list(with, "/spec/egress");
+    for (index, rule) in read_list(without, "/spec/egress").iter().enumerate().rev() {
         if !kept.contains(rule) {
             let path = format!("/spec/egress/{index}");
             changes.push(json!({"op": "test", "path": path, "value": rule}));
@@ -117,7 +117,7 @@ fn describe_change(without: &Value, with: &Value) -> Value {
     Value::Array(changes)
 }
 
-fn list<'v>(object: &'v Value, path: &str) -> &'v [Value] {
+fn read_list<'v>(object: &'v Value, path: &str) -> &'v [Value] {
     let found = object.pointer(path).and_then(Value::as_array);
     found.map(Vec::as_slice).unwrap_or_default()
 }
@@ -165,7 +165,7 @@ mod tests {
     /// The files build to the objects of the installation, by themselves and with the component on top of a chosen image.
     #[test]
     fn the_kustomization_is_the_objects_of_the_installation() -> TestResult {
-        expect(&build("deploy", &[])?, &super::super::objects()?);
+        expect(&build("deploy", &[])?, &super::super::list_objects()?);
         let image = "resources: [../deploy]\n\
                      images: [{name: tenure, newName: registry.example/tenure, digest: \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"}]\n";
         let lanes = "resources: [../image]\ncomponents: [../deploy/lane-pods]\n";

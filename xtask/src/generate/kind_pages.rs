@@ -49,7 +49,7 @@ const ARTIFACTS: &str = "Artifacts of other artifacts";
 const PACKAGES: &str = "Owners of the fields of Packages";
 
 /// Returns the pages by their paths.
-pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
+pub(super) fn write_pages() -> Result<BTreeMap<PathBuf, String>> {
     let installed = tenure_api::crds::crds()?;
     let packages = tenure_api::crds::package_crds()?;
     let mut pages = BTreeMap::new();
@@ -117,7 +117,7 @@ impl<'a> Definition<'a> {
     fn write(&self, folder: &str) -> Result<String> {
         let mut page = format!("{HEADER}\n# {}\n\n{}\n\n", self.kind, self.description());
         page.push_str(&self.write_names(folder)?);
-        if let Some(example) = examples::find(self.kind) {
+        if let Some(example) = examples::find_example(self.kind) {
             page.push_str("\n## Example\n\n");
             page.push_str(example.caption);
             page.push_str("\n\n```yaml\n");
@@ -237,11 +237,11 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_page_and_a_guide_that_exists() {
-        let pages = write().expect("pages");
+        let pages = write_pages().expect("pages");
         for (kind, guide, _) in GUIDES {
             let page = Path::new(FOLDER).join(format!("{}.md", kind.to_lowercase()));
             assert!(pages.contains_key(&page), "{kind} is not a kind");
-            assert!(crate::tidy::root().join(FOLDER).join(guide).exists(), "{guide}");
+            assert!(crate::tidy::find_root().join(FOLDER).join(guide).exists(), "{guide}");
         }
         assert_eq!(pages.len(), GUIDES.len() + 1);
     }
@@ -251,7 +251,7 @@ mod tests {
         for definition in tenure_api::crds::crds().expect("definitions") {
             let kind = Definition::read(&definition).expect("definition");
             assert!(
-                kind.group != "tenure.dev" || examples::find(kind.kind).is_some(),
+                kind.group != "tenure.dev" || examples::find_example(kind.kind).is_some(),
                 "{} has no example",
                 kind.kind
             );

@@ -1,31 +1,33 @@
 //! Makes up the content of objects beside their metadata, kind by kind: fields that refer to other objects, and fields of unknown kinds.
 
-use super::objects::{IMAGES, Made, NAMESPACES, name_of, pairs};
-use super::pods::{pod, template, workload};
+use super::objects::{IMAGES, Made, NAMESPACES, make_pairs, name_of};
+use super::pods::{make_pod, make_template, make_workload};
 use super::random::Random;
 use super::scalars;
 use super::writer::{Value, list, map};
 
 /// Makes the fields of an object beside apiVersion, kind and metadata.
-pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
+pub(super) fn make_body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let app = made.name.as_str();
     let spec = |spec: Value| map([("spec", spec)]);
     match made.kind.as_str() {
         "Deployment" | "ReplicaSet" | "DaemonSet" | "Job" | "StatefulSet" | "ReplicationController" | "Rollout" => {
-            spec(workload(random, made, known))
+            spec(make_workload(random, made, known))
         }
         "CronJob" => {
-            let job = map([("template", template(random, app, known))]);
+            let job = map([("template", make_template(random, app, known))]);
             spec(map([
                 ("schedule", "*/5 * * * *".into()),
                 ("jobTemplate", map([("spec", job)])),
             ]))
         }
-        "Pod" => spec(pod(random, known)),
-        "PodTemplate" => map([("template", template(random, app, known))]),
-        "Service" if made.group() == "serving.knative.dev" => spec(map([("template", template(random, app, known))])),
-        "ConfigMap" | "Secret" => data(random, made),
-        "Service" => spec(service(random, app)),
+        "Pod" => spec(make_pod(random, known)),
+        "PodTemplate" => map([("template", make_template(random, app, known))]),
+        "Service" if made.group() == "serving.knative.dev" => {
+            spec(map([("template", make_template(random, app, known))]))
+        }
+        "ConfigMap" | "Secret" => make_data(random, made),
+        "Service" => spec(make_service(random, app)),
         "ServiceAccount" => {
             let mut body = map([]);
             if random.chance(20) {
@@ -45,10 +47,10 @@ pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
             }
             body
         }
-        "Ingress" => spec(ingress(random, made, known)),
+        "Ingress" => spec(make_ingress(random, made, known)),
         "NetworkPolicy" => {
-            let selector = map([("matchLabels", pairs(random, 2))]);
-            let from = list([map([("podSelector", map([("matchLabels", pairs(random, 2))]))])]);
+            let selector = map([("matchLabels", make_pairs(random, 2))]);
+            let from = list([map([("podSelector", map([("matchLabels", make_pairs(random, 2))]))])]);
             spec(map([
                 ("podSelector", selector),
                 ("ingress", list([map([("from", from)])])),
@@ -64,7 +66,7 @@ pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
             ]);
             map([("rules", list([rule]))])
         }
-        "RoleBinding" | "ClusterRoleBinding" => binding(random, made, known),
+        "RoleBinding" | "ClusterRoleBinding" => make_binding(random, made, known),
         "HorizontalPodAutoscaler" => {
             let target = random.pick(&["Deployment", "StatefulSet", "ReplicaSet", "Widget"]);
             let reference = map([
@@ -83,7 +85,7 @@ pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
         }
         "PodDisruptionBudget" => spec(map([
             ("minAvailable", 1.into()),
-            ("selector", map([("matchLabels", pairs(random, 2))])),
+            ("selector", map([("matchLabels", make_pairs(random, 2))])),
         ])),
         "PersistentVolumeClaim" => spec(map([
             ("accessModes", vec!["ReadWriteOnce"].into()),
@@ -135,7 +137,7 @@ pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
             ]);
             spec(map([("service", service), ("group", "metrics.example.com".into())]))
         }
-        "CustomResourceDefinition" => spec(definition(random, known)),
+        "CustomResourceDefinition" => spec(make_definition(random, known)),
         "Certificate" => spec(map([
             (
                 "dnsNames",
@@ -170,17 +172,19 @@ pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
         "ValidatingAdmissionPolicy" => {
             let validation = map([
                 ("expression", "object.spec.replicas <= 5 && !has(object.x)".into()),
-                ("message", scalars::string(random)),
+                ("message", scalars::make_string(random)),
             ]);
             spec(map([("validations", list([validation]))]))
         }
-        "Widget" | "Gadget" | "ServiceMonitor" | "ClusterWidget" | "Kustomization" => spec(custom(random, known, 3)),
+        "Widget" | "Gadget" | "ServiceMonitor" | "ClusterWidget" | "Kustomization" => {
+            spec(make_custom(random, known, 3))
+        }
         _ => map([]),
     }
 }
 
-/// Returns the usual shape of a custom resource's field, an arm of [`custom`], so that a patch nearly always fits the object.
-fn shape(random: &mut Random, key: &str, shapes: usize) -> usize {
+/// Returns the usual shape of a custom resource's field, an arm of [`make_custom`], so that a patch nearly always fits the object.
+fn choose_shape(random: &mut Random, key: &str, shapes: usize) -> usize {
     if random.chance(8) {
         return random.below(shapes);
     }
@@ -195,7 +199,7 @@ fn shape(random: &mut Random, key: &str, shapes: usize) -> usize {
 }
 
 /// Makes a map of odd values, as a custom resource may have.
-fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
+fn make_custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
     let mut value = map([]);
     for key in random.some(
         &[
@@ -212,20 +216,20 @@ fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
         ],
         35,
     ) {
-        let inner = match shape(random, key, 9) {
-            0 if depth > 0 => custom(random, known, depth - 1),
-            1 if depth > 0 => Value::List((0..random.below(4)).map(|_| scalars::odd(random)).collect()),
+        let inner = match choose_shape(random, key, 9) {
+            0 if depth > 0 => make_custom(random, known, depth - 1),
+            1 if depth > 0 => Value::List((0..random.below(4)).map(|_| scalars::make_odd(random)).collect()),
             2 if depth > 0 => Value::List(
                 ["one", "two"]
                     .iter()
-                    .map(|name| map([("name", (*name).into()), ("value", scalars::odd(random))]))
+                    .map(|name| map([("name", (*name).into()), ("value", scalars::make_odd(random))]))
                     .collect(),
             ),
             3 => Value::Text(name_of(random, "ConfigMap", known)),
-            4 => map([("matchLabels", pairs(random, 2))]),
+            4 => map([("matchLabels", make_pairs(random, 2))]),
             5 => Value::List(Vec::new()),
             6 => map([]),
-            _ => scalars::odd(random),
+            _ => scalars::make_odd(random),
         };
         value.put(key, inner);
     }
@@ -251,7 +255,7 @@ fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
         value.put("shared", Value::Raw("&two {a: 1, b: x}".to_owned()));
         value.put(
             "merged",
-            map([("<<", Value::Raw("*two".to_owned())), ("b", scalars::line(random))]),
+            map([("<<", Value::Raw("*two".to_owned())), ("b", scalars::make_line(random))]),
         );
     }
     if random.chance(30) {
@@ -278,19 +282,19 @@ fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
                 ("apiVersion", "apps/v1".into()),
                 ("kind", "Deployment".into()),
                 ("metadata", map([("name", "inner".into())])),
-                ("spec", workload(random, &made, known)),
+                ("spec", make_workload(random, &made, known)),
             ]),
         );
     }
     value
 }
 
-fn definition(random: &mut Random, known: &[Made]) -> Value {
+fn make_definition(random: &mut Random, known: &[Made]) -> Value {
     let names = map([("kind", "Widget".into()), ("plural", "widgets".into())]);
     let text = map([
-        ("description", scalars::string(random)),
+        ("description", scalars::make_string(random)),
         ("type", "string".into()),
-        ("default", scalars::string(random)),
+        ("default", scalars::make_string(random)),
     ]);
     let schema = map([(
         "openAPIV3Schema",
@@ -325,7 +329,7 @@ fn definition(random: &mut Random, known: &[Made]) -> Value {
     spec
 }
 
-fn data(random: &mut Random, made: &Made) -> Value {
+fn make_data(random: &mut Random, made: &Made) -> Value {
     let mut body = map([]);
     if random.chance(90) {
         let mut data = data_map(random, made.kind == "ConfigMap");
@@ -354,12 +358,12 @@ fn data(random: &mut Random, made: &Made) -> Value {
 fn data_map(random: &mut Random, odd: bool) -> Value {
     let mut data: Vec<(String, Value)> = Vec::new();
     for _ in 0..random.between(1, 4) {
-        let key = scalars::key(random);
+        let key = scalars::make_key(random);
         if !data.iter().any(|(known, _)| *known == key) {
             let value = if odd && random.chance(35) {
-                scalars::odd(random)
+                scalars::make_odd(random)
             } else {
-                scalars::string(random)
+                scalars::make_string(random)
             };
             data.push((key, value));
         }
@@ -367,7 +371,7 @@ fn data_map(random: &mut Random, odd: bool) -> Value {
     Value::Map(data)
 }
 
-fn service(random: &mut Random, app: &str) -> Value {
+fn make_service(random: &mut Random, app: &str) -> Value {
     let mut ports = vec![map([
         ("name", "http".into()),
         ("port", 80.into()),
@@ -387,7 +391,7 @@ fn service(random: &mut Random, app: &str) -> Value {
     spec
 }
 
-fn ingress(random: &mut Random, made: &Made, known: &[Made]) -> Value {
+fn make_ingress(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let name = name_of(random, "Service", known);
     let backend = if made.version() == "v1" {
         map([(
@@ -427,7 +431,7 @@ fn ingress(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     spec
 }
 
-fn binding(random: &mut Random, made: &Made, known: &[Made]) -> Value {
+fn make_binding(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let kind = if made.kind == "RoleBinding" {
         random.pick(&["Role", "ClusterRole"])
     } else {

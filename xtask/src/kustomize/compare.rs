@@ -43,7 +43,7 @@ impl Compare {
         } else {
             LoadRestrictor::RootOnly
         };
-        let outcomes = folder(&self.directory, restrictor)?;
+        let outcomes = compare_folder(&self.directory, restrictor)?;
         let mut screen = std::io::stdout().lock();
         if let Some(out) = &self.out {
             std::fs::create_dir_all(out)?;
@@ -74,7 +74,7 @@ impl Compare {
 }
 
 /// Compares everything below a folder.
-pub(super) fn folder(directory: &Path, restrictor: LoadRestrictor) -> anyhow::Result<Vec<Outcome>> {
+pub(super) fn compare_folder(directory: &Path, restrictor: LoadRestrictor) -> anyhow::Result<Vec<Outcome>> {
     oracle::there_is_one()?;
     let directory = directory.canonicalize()?;
     let mut outcomes = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn folder(directory: &Path, restrictor: LoadRestrictor) -> anyhow::Re
     trees.sort();
     for (number, root) in trees.iter().enumerate() {
         let mut found = Vec::new();
-        kustomizations(root, "", &mut found)?;
+        find_kustomizations(root, "", &mut found)?;
         if found.is_empty() {
             continue;
         }
@@ -102,7 +102,7 @@ fn one_tree(
     found: &[String],
     restrictor: LoadRestrictor,
 ) -> anyhow::Result<Vec<Outcome>> {
-    let tree = oracle::read(root)?;
+    let tree = oracle::read_tree(root)?;
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(BTreeMap::new());
     let threads = std::thread::available_parallelism()
@@ -115,7 +115,7 @@ fn one_tree(
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 found.get(index).map(|inside| (index, inside))
             } {
-                let verdict = oracle::ask(&tree, inside, root, restrictor, scratch.path())?;
+                let verdict = oracle::compare_tree(&tree, inside, root, restrictor, scratch.path())?;
                 let place = format!("{name}/{inside}");
                 if let Ok(mut outcomes) = outcomes.lock() {
                     outcomes.insert(index, Outcome { place, verdict });
@@ -140,7 +140,7 @@ fn one_tree(
 }
 
 /// Lists all directories with a kustomization, relative to the root.
-fn kustomizations(root: &Path, inside: &str, found: &mut Vec<String>) -> anyhow::Result<()> {
+fn find_kustomizations(root: &Path, inside: &str, found: &mut Vec<String>) -> anyhow::Result<()> {
     let mut entries: Vec<_> = std::fs::read_dir(root.join(inside))?.collect::<std::io::Result<_>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);
     let mut has_one = false;
@@ -154,7 +154,7 @@ fn kustomizations(root: &Path, inside: &str, found: &mut Vec<String>) -> anyhow:
             } else {
                 format!("{inside}/{name}")
             };
-            kustomizations(root, &path, found)?;
+            find_kustomizations(root, &path, found)?;
         } else {
             has_one |= ["kustomization.yaml", "kustomization.yml", "Kustomization"].contains(&name.as_str());
         }
@@ -186,7 +186,7 @@ mod tests {
             writeln!(errors, "skipped: there is no kustomize on PATH").unwrap();
             return;
         }
-        let outcomes = folder(Path::new(&directory), LoadRestrictor::RootOnly).unwrap();
+        let outcomes = compare_folder(Path::new(&directory), LoadRestrictor::RootOnly).unwrap();
         assert!(outcomes.iter().any(|outcome| matches!(outcome.verdict, Verdict::Same)));
         let wrong: Vec<String> = outcomes
             .iter()

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kustomize::{LoadRestrictor, MapTree};
 
 use super::oracle::{self, Scratch, Verdict};
-use super::shrink::shrink;
+use super::shrink::shrink_tree;
 use super::trees::{self, Tree};
 
 /// Build random trees with both, and compare byte for byte.
@@ -68,7 +68,7 @@ impl Fuzz {
             }
             if let Some(keep) = &self.keep {
                 let folder = keep.join(format!("{}-{}", self.seed, finding.number));
-                lay(&finding.tree, &folder)?;
+                write_tree(&finding.tree, &folder)?;
                 std::fs::write(folder.join("verdict.txt"), format!("{}\n", finding.verdict))?;
             }
         }
@@ -131,13 +131,13 @@ impl Fuzz {
                 return Ok(());
             }
             let number = self.only.unwrap_or(u64::try_from(index)?);
-            let tree = trees::make(self.seed, number);
-            let verdict = one(&tree, scratch.path())?;
+            let tree = trees::make_tree(self.seed, number);
+            let verdict = run_one(&tree, scratch.path())?;
             let finding = if verdict.is_disagreement() {
                 let class = verdict.class();
-                let shows = |tree: &Tree| one(tree, scratch.path()).is_ok_and(|verdict| verdict.class() == class);
-                let tree = shrink(&tree, self.shrink, shows);
-                let verdict = one(&tree, scratch.path())?;
+                let shows = |tree: &Tree| run_one(tree, scratch.path()).is_ok_and(|verdict| verdict.class() == class);
+                let tree = shrink_tree(&tree, self.shrink, shows);
+                let verdict = run_one(&tree, scratch.path())?;
                 Some(Finding { number, tree, verdict })
             } else {
                 None
@@ -168,20 +168,20 @@ impl Fuzz {
     }
 }
 
-fn one(tree: &Tree, scratch: &Path) -> anyhow::Result<Verdict> {
+fn run_one(tree: &Tree, scratch: &Path) -> anyhow::Result<Verdict> {
     let folder = scratch.join("tree");
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
-    lay(tree, &folder)?;
+    write_tree(tree, &folder)?;
     let mut map = MapTree::new();
     for (path, text) in &tree.files {
         map.insert(path, text.as_bytes());
     }
-    oracle::ask(&map, &tree.build, &folder, LoadRestrictor::RootOnly, scratch)
+    oracle::compare_tree(&map, &tree.build, &folder, LoadRestrictor::RootOnly, scratch)
 }
 
-fn lay(tree: &Tree, folder: &Path) -> anyhow::Result<()> {
+fn write_tree(tree: &Tree, folder: &Path) -> anyhow::Result<()> {
     for (path, text) in &tree.files {
         let path = folder.join(path);
         if let Some(parent) = path.parent() {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_trees() {
         for number in 0..20 {
-            assert_eq!(trees::make(7, number).files, trees::make(7, number).files);
+            assert_eq!(trees::make_tree(7, number).files, trees::make_tree(7, number).files);
         }
     }
 

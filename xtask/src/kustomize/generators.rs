@@ -1,13 +1,13 @@
 //! Makes up generators of ConfigMaps and Secrets with arguments and options, and the files that they read.
 
-use super::objects::{Made, pairs};
+use super::objects::{Made, make_pairs};
 use super::random::Random;
 use super::scalars;
 use super::trees::Folder;
 use super::writer::{Value, map};
 
 /// Makes `configMapGenerator`, `secretGenerator` and `generatorOptions`.
-pub(super) fn generators(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
+pub(super) fn add_generators(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
     for (field, kind, chance) in [
         ("configMapGenerator", "ConfigMap", 28),
         ("secretGenerator", "Secret", 15),
@@ -17,7 +17,7 @@ pub(super) fn generators(random: &mut Random, folder: &mut Folder, visible: &mut
         }
         let mut all = Vec::new();
         for _ in 0..random.between(1, 2) {
-            all.push(generator(random, folder, visible, kind));
+            all.push(make_generator(random, folder, visible, kind));
         }
         fields.put(field, Value::List(all));
     }
@@ -32,10 +32,10 @@ fn generator_options(random: &mut Random) -> Value {
         options.put("disableNameSuffixHash", random.chance(70));
     }
     if random.chance(40) {
-        options.put("labels", pairs(random, 2));
+        options.put("labels", make_pairs(random, 2));
     }
     if random.chance(40) {
-        options.put("annotations", pairs(random, 2));
+        options.put("annotations", make_pairs(random, 2));
     }
     if random.chance(20) {
         options.put("immutable", true);
@@ -43,7 +43,7 @@ fn generator_options(random: &mut Random) -> Value {
     options
 }
 
-fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, kind: &str) -> Value {
+fn make_generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, kind: &str) -> Value {
     let existing: Vec<Made> = visible.iter().filter(|made| made.kind == kind).cloned().collect();
     let replaces = !existing.is_empty() && random.chance(30);
     let made = if replaces {
@@ -81,12 +81,12 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, 
         visible.push(made);
     }
     if random.chance(70) {
-        arguments.put("literals", literals(random));
+        arguments.put("literals", make_literals(random));
     }
     if random.chance(30) {
         let mut files: Vec<String> = Vec::new();
         for _ in 0..random.between(1, 2) {
-            let content = map([("key", scalars::odd(random))]);
+            let content = map([("key", scalars::make_odd(random))]);
             let mut text = folder.text(random, &content);
             if random.chance(10) {
                 text = random
@@ -150,7 +150,7 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, 
     arguments
 }
 
-fn literals(random: &mut Random) -> Value {
+fn make_literals(random: &mut Random) -> Value {
     let mut all = Vec::new();
     for key in random.some(&["k1", "k2", "LEVEL", "a.b", "c-d"], 45) {
         let value = random.pick(&[

@@ -1,7 +1,7 @@
 //! Makes up Kubernetes objects: built-in kinds with references to each other, and unknown kinds. The fields are not complete: a field is here if a transformer, a merge
 //! or a reference treats it specially.
 
-use super::bodies::body;
+use super::bodies::make_body;
 use super::random::Random;
 use super::scalars;
 use super::writer::{Value, map};
@@ -132,7 +132,7 @@ pub(super) const IMAGES: &[&str] = &[
 ];
 
 /// Makes a new identity that differs from the existing ones.
-pub(super) fn identity(random: &mut Random, taken: &[Made]) -> Made {
+pub(super) fn choose_identity(random: &mut Random, taken: &[Made]) -> Made {
     let (api, kind) = random.pick(KINDS);
     let namespace = if random.chance(25) { random.pick(NAMESPACES) } else { "" };
     let mut made = Made {
@@ -174,19 +174,19 @@ pub(super) fn name_of(random: &mut Random, kind: &str, known: &[Made]) -> String
 }
 
 /// Makes labels or annotations.
-pub(super) fn pairs(random: &mut Random, most: usize) -> Value {
+pub(super) fn make_pairs(random: &mut Random, most: usize) -> Value {
     let mut pairs: Vec<(String, Value)> = Vec::new();
     for _ in 0..random.between(1, most) {
-        let key = scalars::key(random);
+        let key = scalars::make_key(random);
         if !pairs.iter().any(|(known, _)| *known == key) {
-            pairs.push((key, label(random)));
+            pairs.push((key, make_label(random)));
         }
     }
     Value::Map(pairs)
 }
 
 /// Makes a string that may look like another type.
-pub(super) fn label(random: &mut Random) -> Value {
+pub(super) fn make_label(random: &mut Random) -> Value {
     Value::Text(
         random
             .pick(&[
@@ -209,18 +209,18 @@ pub(super) fn label(random: &mut Random) -> Value {
 }
 
 /// Makes the whole object.
-pub(super) fn object(random: &mut Random, made: &Made, known: &[Made]) -> Value {
+pub(super) fn make_object(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let mut metadata = map([("name", made.name.as_str().into())]);
     if !made.namespace.is_empty() {
         metadata.put("namespace", made.namespace.as_str());
     }
     if random.chance(40) {
-        metadata.put("labels", pairs(random, 3));
+        metadata.put("labels", make_pairs(random, 3));
     }
     if random.chance(30) {
-        let mut annotations = pairs(random, 3);
+        let mut annotations = make_pairs(random, 3);
         if random.chance(20) {
-            annotations.put("notes", scalars::string(random));
+            annotations.put("notes", scalars::make_string(random));
         }
         if random.chance(6) {
             annotations.put("config.kubernetes.io/local-config", random.pick(&["true", "false"]));
@@ -266,7 +266,7 @@ pub(super) fn object(random: &mut Random, made: &Made, known: &[Made]) -> Value 
     if random.chance(20) {
         head.rotate_left(1);
     }
-    if let Value::Map(body) = body(random, made, known) {
+    if let Value::Map(body) = make_body(random, made, known) {
         head.extend(body);
     }
     if random.chance(3) {

@@ -49,8 +49,8 @@ impl Verdict {
             Verdict::Same => "same".to_owned(),
             Verdict::BothRefuse(..) => "both refuse".to_owned(),
             Verdict::Differs(_) => "differs".to_owned(),
-            Verdict::OursRefuses(why) => format!("only ours refuses: {}", gist(why)),
-            Verdict::RealRefuses(why) => format!("only kustomize refuses: {}", gist(why)),
+            Verdict::OursRefuses(why) => format!("only ours refuses: {}", extract_gist(why)),
+            Verdict::RealRefuses(why) => format!("only kustomize refuses: {}", extract_gist(why)),
             Verdict::Remote => "remote".to_owned(),
             Verdict::HashOfOtherKind => "hash of another kind".to_owned(),
             Verdict::TimedOut => "took too long".to_owned(),
@@ -87,7 +87,7 @@ impl fmt::Display for Verdict {
 }
 
 /// Returns the last clause of an error without the parts that differ from tree to tree: digits and quoted words.
-fn gist(error: &str) -> String {
+fn extract_gist(error: &str) -> String {
     let line = error.trim().lines().next_back().unwrap_or("");
     let clause = line.rsplit(": ").next().unwrap_or(line);
     clause
@@ -108,7 +108,7 @@ pub(super) fn there_is_one() -> anyhow::Result<()> {
 }
 
 /// Returns the output or the error of the real one; `None` after the time limit. The output goes through files in `scratch`.
-fn real(
+fn run_real(
     directory: &Path,
     restrictor: LoadRestrictor,
     scratch: &Path,
@@ -146,12 +146,12 @@ fn real(
         return Ok(Some(Ok(text.into_bytes())));
     }
     let text = String::from_utf8_lossy(&std::fs::read(&err)?).into_owned();
-    let said: Vec<&str> = text.lines().filter(|line| !line.starts_with("# Warning")).collect();
-    Ok(Some(Err(said.join("\n").trim().to_owned())))
+    let errors: Vec<&str> = text.lines().filter(|line| !line.starts_with("# Warning")).collect();
+    Ok(Some(Err(errors.join("\n").trim().to_owned())))
 }
 
 /// Builds the directory `inside` of a tree with both; `disk` is the place of the tree for the real one.
-pub(super) fn ask(
+pub(super) fn compare_tree(
     tree: &MapTree,
     inside: &str,
     disk: &Path,
@@ -173,7 +173,7 @@ pub(super) fn ask(
     {
         return Ok(Verdict::HashOfOtherKind);
     }
-    let Some(real) = real(&disk.join(inside), load_restrictor, scratch)? else {
+    let Some(real) = run_real(&disk.join(inside), load_restrictor, scratch)? else {
         return Ok(Verdict::TimedOut);
     };
     Ok(match (ours, real) {
@@ -182,7 +182,7 @@ pub(super) fn ask(
             if ours.as_bytes() == real {
                 Verdict::Same
             } else {
-                Verdict::Differs(difference(&String::from_utf8_lossy(&real), &ours))
+                Verdict::Differs(find_difference(&String::from_utf8_lossy(&real), &ours))
             }
         }
         (Ok(_), Err(real)) => Verdict::RealRefuses(real),
@@ -191,7 +191,7 @@ pub(super) fn ask(
     })
 }
 
-fn difference(real: &str, ours: &str) -> String {
+fn find_difference(real: &str, ours: &str) -> String {
     similar::TextDiff::from_lines(real, ours)
         .unified_diff()
         .header("kustomize", "ours")
@@ -199,16 +199,16 @@ fn difference(real: &str, ours: &str) -> String {
 }
 
 /// Reads a directory of the disk into a tree, links as links. Files above the size limit of builds are left out.
-pub(super) fn read(root: &Path) -> anyhow::Result<MapTree> {
+pub(super) fn read_tree(root: &Path) -> anyhow::Result<MapTree> {
     let mut tree = MapTree::new();
-    add(root, "", &mut tree)?;
+    add_folder(root, "", &mut tree)?;
     Ok(tree)
 }
 
 /// Larger files are data of a repository, not configuration.
 const LARGEST: u64 = 32 << 20;
 
-fn add(root: &Path, inside: &str, tree: &mut MapTree) -> anyhow::Result<()> {
+fn add_folder(root: &Path, inside: &str, tree: &mut MapTree) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(root.join(inside))? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else {
@@ -227,7 +227,7 @@ fn add(root: &Path, inside: &str, tree: &mut MapTree) -> anyhow::Result<()> {
             tree.insert_link(&path, &std::fs::read_link(entry.path())?.to_string_lossy());
         } else if kind.is_dir() {
             tree.insert_directory(&path);
-            add(root, &path, tree)?;
+            add_folder(root, &path, tree)?;
         } else if kind.is_file() && entry.metadata()?.len() <= LARGEST {
             tree.insert(&path, std::fs::read(entry.path())?);
         }

@@ -1,18 +1,18 @@
 //! Makes up kustomizations and components over the objects that they see: every field except the patches.
 
-use super::generators::generators;
-use super::objects::{Made, pairs};
+use super::generators::add_generators;
+use super::objects::{Made, make_pairs};
 use super::patches;
-use super::plugins::plugins;
+use super::plugins::add_plugins;
 use super::random::Random;
 use super::replacements;
 use super::schemas;
-use super::transformers::{configuration, image};
+use super::transformers::{make_configuration, make_image};
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
 /// Makes the fields of a Kustomization.
-pub(super) fn kustomization(
+pub(super) fn make_kustomization(
     random: &mut Random,
     folder: &mut Folder,
     resources: Vec<String>,
@@ -44,9 +44,9 @@ pub(super) fn kustomization(
         fields.push(("components".to_owned(), paths.into()));
     }
     let mut rest = Value::Map(Vec::new());
-    generators(random, folder, visible, &mut rest);
-    transformers(random, folder, visible, &mut rest);
-    plugins(random, folder, visible, &mut rest);
+    add_generators(random, folder, visible, &mut rest);
+    add_transformers(random, folder, visible, &mut rest);
+    add_plugins(random, folder, visible, &mut rest);
     if is_top {
         if random.chance(8) {
             rest.put("sortOptions", sort_options(random));
@@ -64,7 +64,7 @@ pub(super) fn kustomization(
 }
 
 /// Makes the fields of a Component.
-pub(super) fn component(
+pub(super) fn make_component(
     random: &mut Random,
     folder: &mut Folder,
     resources: Vec<String>,
@@ -82,9 +82,9 @@ pub(super) fn component(
         let paths: Vec<String> = components.iter().map(|path| format!("../{path}")).collect();
         fields.put("components", paths);
     }
-    generators(random, folder, visible, &mut fields);
-    transformers(random, folder, visible, &mut fields);
-    plugins(random, folder, visible, &mut fields);
+    add_generators(random, folder, visible, &mut fields);
+    add_transformers(random, folder, visible, &mut fields);
+    add_plugins(random, folder, visible, &mut fields);
     fields
 }
 
@@ -104,12 +104,12 @@ fn sort_options(random: &mut Random) -> Value {
     options
 }
 
-fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fields: &mut Value) {
+fn add_transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fields: &mut Value) {
     names_and_labels(random, fields);
     if random.chance(20) {
         let mut all = Vec::new();
         for _ in 0..random.between(1, 2) {
-            all.push(image(random));
+            all.push(make_image(random));
         }
         let name = if random.chance(4) { "imageTags" } else { "images" };
         fields.put(name, Value::List(all));
@@ -131,7 +131,7 @@ fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fiel
     if random.chance(45) {
         let count = random.between(1, 3);
         let all: Vec<Value> = (0..count)
-            .filter_map(|_| patches::patch(random, folder, visible))
+            .filter_map(|_| patches::make_patch(random, folder, visible))
             .collect();
         put_some(fields, "patches", all);
     }
@@ -145,29 +145,31 @@ fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fiel
     }
     if !visible.is_empty() && random.chance(20) {
         let count = random.between(1, 2);
-        let mut all: Vec<Value> = (0..count).map(|_| replacements::replacement(random, visible)).collect();
+        let mut all: Vec<Value> = (0..count)
+            .map(|_| replacements::make_replacement(random, visible))
+            .collect();
         if random.chance(20) {
             all.pop();
-            let content = replacements::file(random, visible);
+            let content = replacements::make_replacement_file(random, visible);
             let text = folder.text(random, &content);
             all.push(map([("path", folder.file(random, "replacement", &text).into())]));
         }
         fields.put("replacements", Value::List(all));
     }
     if !visible.is_empty() && random.chance(8) {
-        fields.put("vars", variables(random, visible, folder));
+        fields.put("vars", make_variables(random, visible, folder));
     }
     if random.chance(8) {
-        let content = configuration(random);
+        let content = make_configuration(random);
         let text = folder.text(random, &content);
         fields.put("configurations", vec![folder.file(random, "configuration", &text)]);
     }
     if random.chance(4) {
-        let openapi = schemas::openapi(random, folder);
+        let openapi = schemas::make_openapi(random, folder);
         fields.put("openapi", openapi);
     }
     if random.chance(5) {
-        let crds = schemas::crds(random, folder);
+        let crds = schemas::make_crds(random, folder);
         fields.put("crds", crds);
     }
 }
@@ -198,20 +200,22 @@ fn names_and_labels(random: &mut Random, fields: &mut Value) {
         fields.put("nameSuffix", random.pick(&["-v1", "-b", "1"]));
     }
     if random.chance(12) {
-        fields.put("commonLabels", pairs(random, 2));
+        fields.put("commonLabels", make_pairs(random, 2));
     }
     if random.chance(20) {
-        let all = (0..random.pick(&[1_usize, 1, 1, 2])).map(|_| labels(random)).collect();
+        let all = (0..random.pick(&[1_usize, 1, 1, 2]))
+            .map(|_| make_labels(random))
+            .collect();
         fields.put("labels", Value::List(all));
     }
     if random.chance(15) {
-        fields.put("commonAnnotations", pairs(random, 2));
+        fields.put("commonAnnotations", make_pairs(random, 2));
     }
 }
 
-/// Makes an element of `labels`.
-fn labels(random: &mut Random) -> Value {
-    let mut entry = map([("pairs", pairs(random, 2))]);
+/// Makes an element of `make_labels`.
+fn make_labels(random: &mut Random) -> Value {
+    let mut entry = map([("pairs", make_pairs(random, 2))]);
     if random.chance(40) {
         entry.put("includeSelectors", random.chance(70));
     }
@@ -235,7 +239,7 @@ fn labels(random: &mut Random) -> Value {
     entry
 }
 
-fn variables(random: &mut Random, visible: &[Made], folder: &Folder) -> Value {
+fn make_variables(random: &mut Random, visible: &[Made], folder: &Folder) -> Value {
     let mut all = Vec::new();
     for name in random.some(&["NAME", "VAR", "SERVICE_NAME", "TAG"], 50) {
         let made = random.pick(visible);

@@ -1,13 +1,13 @@
 //! Makes up patches of objects: strategic merge with directives, JSON 6902, inline and in files, with targets. Patches fit their object or not, by chance.
 
-use super::objects::{IMAGES, Made, label, name_of, pairs};
+use super::objects::{IMAGES, Made, make_label, make_pairs, name_of};
 use super::random::Random;
 use super::scalars;
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
 /// Makes one element of `patches`, and puts its files into the folder.
-pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) -> Option<Value> {
+pub(super) fn make_patch(random: &mut Random, folder: &mut Folder, known: &[Made]) -> Option<Value> {
     if known.is_empty() {
         return None;
     }
@@ -18,7 +18,7 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
     let content = if json {
         json_operations(random, &made)
     } else {
-        merge(random, &made, known)
+        make_merge_patch(random, &made, known)
     };
     if random.chance(50) && !several {
         let text = folder.patch(random, &content);
@@ -30,7 +30,7 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
         let mut text = folder.patch(random, &content);
         if several {
             let other = random.pick(known);
-            let second = merge(random, &other, known);
+            let second = make_merge_patch(random, &other, known);
             text = format!("{text}---\n{}", folder.patch(random, &second));
         }
         entry.put("path", folder.file(random, "patch", &text));
@@ -42,7 +42,7 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
             map([("kind", made.kind.as_str().into()), ("name", made.name.as_str().into())]),
         );
     } else if json || (random.chance(40) && !several) {
-        entry.put("target", target(random, &made));
+        entry.put("target", make_target(random, &made));
     }
     if random.chance(5) {
         let names = ["allowNameChange", "allowKindChange"];
@@ -61,7 +61,7 @@ pub(super) fn legacy_merge(random: &mut Random, folder: &mut Folder, known: &[Ma
         return None;
     }
     let made = random.pick(known);
-    let content = merge(random, &made, known);
+    let content = make_merge_patch(random, &made, known);
     let text = folder.patch(random, &content);
     if random.chance(40) {
         return Some(Value::Block("|-".to_owned(), text.lines().map(str::to_owned).collect()));
@@ -101,7 +101,7 @@ pub(super) fn legacy_json(random: &mut Random, folder: &mut Folder, known: &[Mad
 }
 
 /// Makes a target that selects the object and maybe others.
-pub(super) fn target(random: &mut Random, made: &Made) -> Value {
+pub(super) fn make_target(random: &mut Random, made: &Made) -> Value {
     let mut target = map([]);
     match random.below(9) {
         8 => {
@@ -153,16 +153,16 @@ pub(super) fn target(random: &mut Random, made: &Made) -> Value {
 }
 
 /// Makes a strategic merge patch of an object.
-pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
+pub(super) fn make_merge_patch(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let mut metadata = map([("name", made.name.as_str().into())]);
     if !made.namespace.is_empty() && random.chance(96) {
         metadata.put("namespace", made.namespace.as_str());
     }
     if random.chance(30) {
-        metadata.put("labels", changes(random));
+        metadata.put("labels", make_changes(random));
     }
     if random.chance(30) {
-        metadata.put("annotations", changes(random));
+        metadata.put("annotations", make_changes(random));
     }
     let mut patch = map([
         ("apiVersion", made.api.as_str().into()),
@@ -175,7 +175,7 @@ pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     }
     match made.kind.as_str() {
         "ConfigMap" | "Secret" | "StorageClass" => {
-            let mut data = changes(random);
+            let mut data = make_changes(random);
             if random.chance(10) {
                 data.put("$patch", random.pick(&["replace", "delete", "merge"]));
             }
@@ -193,15 +193,15 @@ pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
                 },
             );
         }
-        "Service" => patch.put("spec", service(random)),
+        "Service" => patch.put("spec", make_service(random)),
         "CronJob" => {
-            let job = map([("template", map([("spec", pod(random, known))]))]);
+            let job = map([("template", map([("spec", make_pod(random, known))]))]);
             patch.put(
                 "spec",
                 map([("suspend", true.into()), ("jobTemplate", map([("spec", job)]))]),
             );
         }
-        "Pod" => patch.put("spec", pod(random, known)),
+        "Pod" => patch.put("spec", make_pod(random, known)),
         _ if made.is_workload() || made.kind == "Rollout" => {
             let mut spec = map([]);
             if random.chance(40) {
@@ -221,7 +221,7 @@ pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
                 );
             }
             if random.chance(80) {
-                spec.put("template", map([("spec", pod(random, known))]));
+                spec.put("template", map([("spec", make_pod(random, known))]));
             }
             patch.put("spec", spec);
         }
@@ -251,15 +251,15 @@ pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
 }
 
 /// Makes changes: keys that are set, and keys that are removed.
-fn changes(random: &mut Random) -> Value {
+fn make_changes(random: &mut Random) -> Value {
     let mut changed = Vec::new();
     for _ in 0..random.between(1, 3) {
-        let key = scalars::key(random);
+        let key = scalars::make_key(random);
         if changed.iter().all(|(known, _)| *known != key) {
             let value = if random.chance(25) {
                 Value::Raw("null".to_owned())
             } else {
-                label(random)
+                make_label(random)
             };
             changed.push((key, value));
         }
@@ -284,9 +284,9 @@ fn odd_changes(random: &mut Random, depth: usize) -> Value {
             8..=9 => map([("$patch", random.pick(&["delete", "replace"]).into())]),
             chance => match if chance < 14 { random.below(6) } else { usual } {
                 0 if depth > 0 => odd_changes(random, depth - 1),
-                1 => Value::List(vec![scalars::line(random), scalars::line(random)]),
-                2 => list([map([("name", "one".into()), ("value", scalars::line(random))])]),
-                _ => scalars::odd(random),
+                1 => Value::List(vec![scalars::make_line(random), scalars::make_line(random)]),
+                2 => list([map([("name", "one".into()), ("value", scalars::make_line(random))])]),
+                _ => scalars::make_odd(random),
             },
         };
         value.put(key, inner);
@@ -294,7 +294,7 @@ fn odd_changes(random: &mut Random, depth: usize) -> Value {
     value
 }
 
-fn service(random: &mut Random) -> Value {
+fn make_service(random: &mut Random) -> Value {
     let mut port = map([
         ("port", random.pick(&[80_usize, 443, 9090]).into()),
         ("name", random.pick(&["http", "https"]).into()),
@@ -311,7 +311,7 @@ fn service(random: &mut Random) -> Value {
     }
     let mut spec = map([("ports", Value::List(ports))]);
     if random.chance(30) {
-        spec.put("selector", changes(random));
+        spec.put("selector", make_changes(random));
     }
     if random.chance(15) {
         spec.put("type", Value::Raw(random.pick(&["LoadBalancer", "null"]).to_owned()));
@@ -319,7 +319,7 @@ fn service(random: &mut Random) -> Value {
     spec
 }
 
-fn pod(random: &mut Random, known: &[Made]) -> Value {
+fn make_pod(random: &mut Random, known: &[Made]) -> Value {
     let mut spec = map([]);
     let containers = random.pick(&["containers", "containers", "containers", "initContainers"]);
     let mut list_of: Vec<Value> = Vec::new();
@@ -334,7 +334,7 @@ fn pod(random: &mut Random, known: &[Made]) -> Value {
         if random.chance(40) {
             let mut env = vec![map([
                 ("name", random.pick(&["LEVEL", "NEW", "FROM"]).into()),
-                ("value", label(random)),
+                ("value", make_label(random)),
             ])];
             if random.chance(20) {
                 env.push(map([("name", "TOKEN".into()), ("$patch", "delete".into())]));
@@ -347,7 +347,7 @@ fn pod(random: &mut Random, known: &[Made]) -> Value {
         if random.chance(20) {
             container.put(
                 random.pick(&["args", "command"]),
-                Value::List(vec![scalars::odd(random), scalars::line(random)]),
+                Value::List(vec![scalars::make_odd(random), scalars::make_line(random)]),
             );
         }
         if random.chance(20) {
@@ -399,7 +399,7 @@ fn pod(random: &mut Random, known: &[Made]) -> Value {
         spec.put("volumes", list([volume]));
     }
     if random.chance(10) {
-        spec.put("nodeSelector", pairs(random, 2));
+        spec.put("nodeSelector", make_pairs(random, 2));
     }
     if random.chance(8) {
         let toleration = map([
@@ -430,12 +430,12 @@ fn pod(random: &mut Random, known: &[Made]) -> Value {
 pub(super) fn json_operations(random: &mut Random, made: &Made) -> Value {
     let mut operations = Vec::new();
     for _ in 0..random.between(1, 3) {
-        operations.push(operation(random, made));
+        operations.push(make_operation(random, made));
     }
     Value::List(operations)
 }
 
-fn operation(random: &mut Random, made: &Made) -> Value {
+fn make_operation(random: &mut Random, made: &Made) -> Value {
     let with =
         |verb: &str, path: &str, value: Value| map([("op", verb.into()), ("path", path.into()), ("value", value)]);
     let verb = if random.chance(10) { "replace" } else { "add" };
@@ -445,17 +445,21 @@ fn operation(random: &mut Random, made: &Made) -> Value {
         _ => "/spec/template/spec/containers",
     };
     match random.below(10) {
-        0 => with("add", "/metadata/labels", pairs(random, 2)),
-        1 => with("add", "/metadata/annotations", pairs(random, 2)),
+        0 => with("add", "/metadata/labels", make_pairs(random, 2)),
+        1 => with("add", "/metadata/annotations", make_pairs(random, 2)),
         2 if random.chance(50) => with(verb, "/metadata/name", "renamed".into()),
-        3 if random.chance(20) => with("add", "/metadata/annotations/example.com~1x", scalars::string(random)),
+        3 if random.chance(20) => with(
+            "add",
+            "/metadata/annotations/example.com~1x",
+            scalars::make_string(random),
+        ),
         _ if made.is_workload() || containers.len() < 20 || made.kind == "CronJob" => match random.below(7) {
             // No replacement: builds of kustomize differ if the image to replace is missing.
             0 => with("add", &format!("{containers}/0/image"), random.pick(IMAGES).into()),
             1 => with(
                 "add",
                 &format!("{containers}/0/args"),
-                list([scalars::line(random), "x".into()]),
+                list([scalars::make_line(random), "x".into()]),
             ),
             2 => with(
                 "add",
@@ -480,9 +484,9 @@ fn operation(random: &mut Random, made: &Made) -> Value {
         },
         _ if made.kind == "ConfigMap" && random.chance(60) => {
             if random.chance(20) {
-                with("add", "/data/added", scalars::odd(random))
+                with("add", "/data/added", scalars::make_odd(random))
             } else {
-                with("add", "/data", map([("added", scalars::string(random))]))
+                with("add", "/data", map([("added", scalars::make_string(random))]))
             }
         }
         _ if ["Widget", "Gadget", "Service", "Ingress", "Certificate"].contains(&made.kind.as_str())
@@ -492,14 +496,14 @@ fn operation(random: &mut Random, made: &Made) -> Value {
                 0 => with(
                     "add",
                     "/spec/added",
-                    list([scalars::line(random), map([("k", scalars::odd(random))])]),
+                    list([scalars::make_line(random), map([("k", scalars::make_odd(random))])]),
                 ),
-                1 => with("add", "/spec/size", scalars::odd(random)),
+                1 => with("add", "/spec/size", scalars::make_odd(random)),
                 _ => with("test", "/metadata/name", made.name.as_str().into()),
             }
         }
         _ => match random.below(9) {
-            0..=3 => with("add", "/spec", map([("whole", scalars::line(random))])),
+            0..=3 => with("add", "/spec", map([("whole", scalars::make_line(random))])),
             4..=5 => map([
                 ("op", "copy".into()),
                 ("from", "/metadata/name".into()),
@@ -511,7 +515,7 @@ fn operation(random: &mut Random, made: &Made) -> Value {
                 ("from", "/metadata/labels".into()),
                 ("path", "/metadata/annotations".into()),
             ]),
-            _ => with("add", "/metadata/labels", pairs(random, 2)),
+            _ => with("add", "/metadata/labels", make_pairs(random, 2)),
         },
     }
 }

@@ -1,12 +1,12 @@
 //! Makes up resources of the built-in plugin kinds, for `generators`, `transformers` and `validators`. They are in files, inline, or in a directory with a kustomization
 //! of its own.
 
-use super::objects::{Made, label, pairs};
+use super::objects::{Made, make_label, make_pairs};
 use super::overlays::as_block;
 use super::patches;
 use super::random::Random;
-use super::replacements::replacement;
-use super::transformers::image;
+use super::replacements::make_replacement;
+use super::transformers::make_image;
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
@@ -30,25 +30,25 @@ const TRANSFORMERS: &[&str] = &[
 ];
 
 /// Makes `generators`, `transformers` and `validators`.
-pub(super) fn plugins(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
+pub(super) fn add_plugins(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
     if random.chance(7) {
-        let generator = generator(random, folder, visible);
-        put(random, folder, "generators", vec![generator], fields);
+        let generator = make_generator(random, folder, visible);
+        put_plugins(random, folder, "generators", vec![generator], fields);
     }
     if random.chance(18) {
         let count = random.between(1, 2);
         let all = (0..count)
-            .map(|number| transformer(random, folder, visible, number))
+            .map(|number| make_transformer(random, folder, visible, number))
             .collect();
-        put(random, folder, "transformers", all, fields);
+        put_plugins(random, folder, "transformers", all, fields);
     }
     if random.chance(4) {
-        let validator = validator(random);
-        put(random, folder, "validators", vec![validator], fields);
+        let validator = make_validator(random);
+        put_plugins(random, folder, "validators", vec![validator], fields);
     }
 }
 
-fn put(random: &mut Random, folder: &mut Folder, name: &str, all: Vec<Value>, fields: &mut Value) {
+fn put_plugins(random: &mut Random, folder: &mut Folder, name: &str, all: Vec<Value>, fields: &mut Value) {
     let mut entries = Vec::new();
     if random.chance(20) {
         let texts: Vec<String> = all.iter().map(|one| folder.text(random, one)).collect();
@@ -65,7 +65,7 @@ fn put(random: &mut Random, folder: &mut Folder, name: &str, all: Vec<Value>, fi
     fields.put(name, Value::List(entries));
 }
 
-fn start(kind: &str, name: &str) -> Value {
+fn start_config(kind: &str, name: &str) -> Value {
     map([
         ("apiVersion", "builtin".into()),
         ("kind", kind.into()),
@@ -73,7 +73,7 @@ fn start(kind: &str, name: &str) -> Value {
     ])
 }
 
-fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) -> Value {
+fn make_generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) -> Value {
     let kind = random.pick(&[
         "ConfigMapGenerator",
         "ConfigMapGenerator",
@@ -92,7 +92,7 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) 
         name: name.clone(),
         namespace: String::new(),
     });
-    let mut generator = start(kind, &name);
+    let mut generator = start_config(kind, &name);
     if kind == "IAMPolicyGenerator" {
         return generator
             .with("cloud", "gke")
@@ -115,7 +115,7 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) 
         generator.put("behavior", "create");
     }
     if random.chance(40) {
-        let mut options = map([("labels", pairs(random, 2))]);
+        let mut options = map([("labels", make_pairs(random, 2))]);
         if random.chance(50) {
             options.put("disableNameSuffixHash", true);
         }
@@ -127,7 +127,7 @@ fn generator(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>) 
     generator
 }
 
-fn specs(random: &mut Random, choices: &[(&str, &str)]) -> Value {
+fn make_specs(random: &mut Random, choices: &[(&str, &str)]) -> Value {
     let (path, kind) = random.pick(choices);
     let mut spec = map([("path", path.into())]);
     if !kind.is_empty() {
@@ -140,9 +140,9 @@ fn specs(random: &mut Random, choices: &[(&str, &str)]) -> Value {
 }
 
 /// Makes a resource of a built-in transformer's kind.
-fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], number: usize) -> Value {
+fn make_transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], number: usize) -> Value {
     let kind = random.pick(TRANSFORMERS);
-    let config = start(kind, &format!("plugin-{number}"));
+    let config = start_config(kind, &format!("plugin-{number}"));
     let names: &[(&str, &str)] = &[
         ("metadata/name", ""),
         ("metadata/name", "ConfigMap"),
@@ -150,10 +150,14 @@ fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], numbe
         ("metadata/labels/app", ""),
     ];
     match kind {
-        "PrefixTransformer" => config.with("prefix", "t-").with("fieldSpecs", specs(random, names)),
-        "SuffixTransformer" => config.with("suffix", "-t").with("fieldSpecs", specs(random, names)),
+        "PrefixTransformer" => config
+            .with("prefix", "t-")
+            .with("fieldSpecs", make_specs(random, names)),
+        "SuffixTransformer" => config
+            .with("suffix", "-t")
+            .with("fieldSpecs", make_specs(random, names)),
         "PrefixSuffixTransformer" => {
-            let mut config = config.with("fieldSpecs", specs(random, names));
+            let mut config = config.with("fieldSpecs", make_specs(random, names));
             if random.chance(80) {
                 config.put("prefix", "both-");
             }
@@ -171,21 +175,21 @@ fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], numbe
                 ("spec/volumeClaimTemplates[]/metadata/labels", "StatefulSet"),
             ];
             config
-                .with("labels", pairs(random, 2))
-                .with("fieldSpecs", specs(random, &places))
+                .with("labels", make_pairs(random, 2))
+                .with("fieldSpecs", make_specs(random, &places))
         }
         "AnnotationsTransformer" => {
             let places = [("metadata/annotations", ""), ("spec/template/metadata/annotations", "")];
             config
-                .with("annotations", pairs(random, 2))
-                .with("fieldSpecs", specs(random, &places))
+                .with("annotations", make_pairs(random, 2))
+                .with("fieldSpecs", make_specs(random, &places))
         }
-        "NamespaceTransformer" => namespace(random),
+        "NamespaceTransformer" => make_namespace(random),
         "ImageTagTransformer" => {
-            let config = config.with("imageTag", image(random));
+            let config = config.with("imageTag", make_image(random));
             if random.chance(50) {
                 let places = [("spec/image", "Widget"), ("spec/template/spec/containers[]/image", "")];
-                config.with("fieldSpecs", specs(random, &places))
+                config.with("fieldSpecs", make_specs(random, &places))
             } else {
                 config
             }
@@ -208,7 +212,7 @@ fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], numbe
                 .collect();
             let from = if random.chance(8) { visible } else { &fit };
             if from.is_empty() {
-                return start("HashTransformer", &format!("plugin-{number}"));
+                return start_config("HashTransformer", &format!("plugin-{number}"));
             }
             let replica = map([
                 ("name", random.pick(from).name.into()),
@@ -216,20 +220,20 @@ fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], numbe
             ]);
             config
                 .with("replica", replica)
-                .with("fieldSpecs", specs(random, &[(path, kind)]))
+                .with("fieldSpecs", make_specs(random, &[(path, kind)]))
         }
         "ReplacementTransformer" => {
             let mut all = Vec::new();
             for _ in 0..random.between(1, 2) {
-                all.push(replacement(random, visible));
+                all.push(make_replacement(random, visible));
             }
             config.with("replacements", Value::List(all))
         }
-        _ => patch(random, folder, visible, kind, config),
+        _ => make_patch(random, folder, visible, kind, config),
     }
 }
 
-fn namespace(random: &mut Random) -> Value {
+fn make_namespace(random: &mut Random) -> Value {
     let mut config = map([
         ("apiVersion", "builtin".into()),
         ("kind", "NamespaceTransformer".into()),
@@ -258,12 +262,12 @@ fn namespace(random: &mut Random) -> Value {
             ("webhooks/clientConfig/service/namespace", ""),
             ("spec/target/namespace", "Widget"),
         ];
-        config.put("fieldSpecs", specs(random, &places));
+        config.put("fieldSpecs", make_specs(random, &places));
     }
     config
 }
 
-fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str, mut config: Value) -> Value {
+fn make_patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str, mut config: Value) -> Value {
     let made = random.pick(visible);
     match kind {
         "PatchTransformer" => {
@@ -271,7 +275,7 @@ fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str,
             let content = if json {
                 patches::json_operations(random, &made)
             } else if random.chance(40) {
-                patches::merge(random, &made, visible)
+                patches::make_merge_patch(random, &made, visible)
             } else {
                 make_annotation_patch(random, &made)
             };
@@ -282,7 +286,7 @@ fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str,
                 config.put("path", folder.file(random, "patch", &text));
             }
             if json || random.chance(40) {
-                config.put("target", patches::target(random, &made));
+                config.put("target", patches::make_target(random, &made));
             }
             if random.chance(10) {
                 let option = random.pick(&["allowNameChange", "allowKindChange"]);
@@ -321,7 +325,7 @@ fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str,
 fn make_annotation_patch(random: &mut Random, made: &Made) -> Value {
     let mut metadata = map([
         ("name", made.name.as_str().into()),
-        ("annotations", map([("patched", label(random))])),
+        ("annotations", map([("patched", make_label(random))])),
     ]);
     if !made.namespace.is_empty() {
         metadata.put("namespace", made.namespace.as_str());
@@ -349,7 +353,7 @@ fn value_add(random: &mut Random, folder: &mut Folder, visible: &[Made], mut con
         ]);
         let mut target = map([("fieldPath", field.into())]);
         if !visible.is_empty() && random.chance(50) {
-            target.put("selector", patches::target(random, &random.clone().pick(visible)));
+            target.put("selector", patches::make_target(random, &random.clone().pick(visible)));
         }
         if random.chance(40) {
             target.put("filePathPosition", random.below(4));
@@ -366,19 +370,19 @@ fn value_add(random: &mut Random, folder: &mut Folder, visible: &[Made], mut con
 }
 
 /// Makes a transformer that validators may run: most leave the resources unchanged.
-fn validator(random: &mut Random) -> Value {
+fn make_validator(random: &mut Random) -> Value {
     match random.below(9) {
-        0 => start("LabelTransformer", "validator")
+        0 => start_config("LabelTransformer", "validator")
             .with("labels", map([("validated-by", "me".into())]))
             .with(
                 "fieldSpecs",
                 list([map([("path", "metadata/labels".into()), ("create", true.into())])]),
             ),
-        1 => start("AnnotationsTransformer", "validator"),
-        2 => start("LabelTransformer", "validator")
+        1 => start_config("AnnotationsTransformer", "validator"),
+        2 => start_config("LabelTransformer", "validator")
             .with("labels", map([("changed", "yes".into())]))
             .with("fieldSpecs", list([map([("path", "spec/nowhere".into())])])),
-        3 => start("ImageTagTransformer", "validator").with("imageTag", map([("name", "nobody/uses".into())])),
-        _ => start("ReplacementTransformer", "validator").with("replacements", Value::List(Vec::new())),
+        3 => start_config("ImageTagTransformer", "validator").with("imageTag", map([("name", "nobody/uses".into())])),
+        _ => start_config("ReplacementTransformer", "validator").with("replacements", Value::List(Vec::new())),
     }
 }

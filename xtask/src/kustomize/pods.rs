@@ -1,12 +1,12 @@
 //! Makes up pods and objects with a pod template: containers, volumes, and their references. They have the fields that images, references, selectors and merges use.
 
-use super::objects::{IMAGES, Made, label, name_of, pairs};
+use super::objects::{IMAGES, Made, make_label, make_pairs, name_of};
 use super::random::Random;
 use super::scalars;
 use super::writer::{Value, list, map};
 
 /// Makes the spec of a kind with a pod template.
-pub(super) fn workload(random: &mut Random, made: &Made, known: &[Made]) -> Value {
+pub(super) fn make_workload(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let app = made.name.as_str();
     let mut spec = map([]);
     if random.chance(60) && !["DaemonSet", "Job"].contains(&made.kind.as_str()) {
@@ -19,7 +19,10 @@ pub(super) fn workload(random: &mut Random, made: &Made, known: &[Made]) -> Valu
         spec.put("serviceName", name_of(random, "Service", known));
         if random.chance(60) {
             let claim = map([
-                ("metadata", map([("name", "data".into()), ("labels", pairs(random, 1))])),
+                (
+                    "metadata",
+                    map([("name", "data".into()), ("labels", make_pairs(random, 1))]),
+                ),
                 (
                     "spec",
                     map([
@@ -38,27 +41,27 @@ pub(super) fn workload(random: &mut Random, made: &Made, known: &[Made]) -> Valu
             map([("type", "RollingUpdate".into()), ("rollingUpdate", rolling)]),
         );
     }
-    spec.with("template", template(random, app, known))
+    spec.with("template", make_template(random, app, known))
 }
 
 /// Makes a pod template.
-pub(super) fn template(random: &mut Random, app: &str, known: &[Made]) -> Value {
+pub(super) fn make_template(random: &mut Random, app: &str, known: &[Made]) -> Value {
     let mut metadata = map([("labels", map([("app", app.into())]))]);
     if random.chance(20) {
-        metadata.put("annotations", pairs(random, 2));
+        metadata.put("annotations", make_pairs(random, 2));
     }
-    map([("metadata", metadata), ("spec", pod(random, known))])
+    map([("metadata", metadata), ("spec", make_pod(random, known))])
 }
 
 /// Makes the spec of a pod.
-pub(super) fn pod(random: &mut Random, known: &[Made]) -> Value {
-    let mut containers = vec![container(random, "app", known)];
+pub(super) fn make_pod(random: &mut Random, known: &[Made]) -> Value {
+    let mut containers = vec![make_container(random, "app", known)];
     if random.chance(30) {
-        containers.push(container(random, "sidecar", known));
+        containers.push(make_container(random, "sidecar", known));
     }
     let mut spec = map([("containers", Value::List(containers))]);
     if random.chance(20) {
-        spec.put("initContainers", list([container(random, "init", known)]));
+        spec.put("initContainers", list([make_container(random, "init", known)]));
     }
     if random.chance(30) {
         spec.put("serviceAccountName", name_of(random, "ServiceAccount", known));
@@ -123,13 +126,13 @@ pub(super) fn pod(random: &mut Random, known: &[Made]) -> Value {
         let constraint = map([
             ("maxSkew", 1.into()),
             ("topologyKey", "zone".into()),
-            ("labelSelector", map([("matchLabels", pairs(random, 1))])),
+            ("labelSelector", map([("matchLabels", make_pairs(random, 1))])),
         ]);
         spec.put("topologySpreadConstraints", list([constraint]));
     }
     if random.chance(8) {
         let term = map([
-            ("labelSelector", map([("matchLabels", pairs(random, 1))])),
+            ("labelSelector", map([("matchLabels", make_pairs(random, 1))])),
             ("topologyKey", "kubernetes.io/hostname".into()),
         ]);
         let required = map([("requiredDuringSchedulingIgnoredDuringExecution", list([term]))]);
@@ -142,10 +145,10 @@ fn file_mode(random: &mut Random) -> Value {
     Value::Raw(random.pick(&["420", "0644", "0o600", "256"]).to_owned())
 }
 
-fn container(random: &mut Random, name: &str, known: &[Made]) -> Value {
+fn make_container(random: &mut Random, name: &str, known: &[Made]) -> Value {
     let mut container = map([("name", name.into()), ("image", random.pick(IMAGES).into())]);
     if random.chance(40) {
-        let mut env = vec![map([("name", "LEVEL".into()), ("value", label(random))])];
+        let mut env = vec![map([("name", "LEVEL".into()), ("value", make_label(random))])];
         if random.chance(50) {
             let reference = map([
                 ("name", name_of(random, "ConfigMap", known).into()),
@@ -186,12 +189,12 @@ fn container(random: &mut Random, name: &str, known: &[Made]) -> Value {
         let mut arguments = vec![
             Value::from("--name=$(NAME)"),
             Value::from("--level"),
-            scalars::string(random),
+            scalars::make_string(random),
         ];
         if random.chance(10) {
-            arguments.push(scalars::odd(random));
+            arguments.push(scalars::make_odd(random));
         } else if random.chance(20) {
-            arguments.push(scalars::block(random));
+            arguments.push(scalars::make_block(random));
         }
         container.put(random.pick(&["args", "command"]), Value::List(arguments));
     }

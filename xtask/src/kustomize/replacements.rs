@@ -95,7 +95,7 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
 }
 
 /// Makes one element of `replacements`.
-pub(super) fn replacement(random: &mut Random, visible: &[Made]) -> Value {
+pub(super) fn make_replacement(random: &mut Random, visible: &[Made]) -> Value {
     let from = random.pick(visible);
     let mut replacement = map([]);
     if random.chance(15) {
@@ -118,18 +118,18 @@ pub(super) fn replacement(random: &mut Random, visible: &[Made]) -> Value {
             source.put("fieldPath", fields_of(random, &from, true));
         }
         if random.chance(20) {
-            source.put("options", options(random, false, true));
+            source.put("options", make_options(random, false, true));
         }
         replacement.put("source", source);
     }
     let mut targets = Vec::new();
     for _ in 0..random.between(1, 2) {
-        targets.push(target(random, visible));
+        targets.push(make_target(random, visible));
     }
     replacement.with("targets", Value::List(targets))
 }
 
-fn target(random: &mut Random, visible: &[Made]) -> Value {
+fn make_target(random: &mut Random, visible: &[Made]) -> Value {
     let to = random.pick(visible);
     let mut select = map([("kind", to.kind.as_str().into())]);
     if random.chance(75) {
@@ -174,12 +174,12 @@ fn target(random: &mut Random, visible: &[Made]) -> Value {
     if random.chance(97) {
         let is_collection = |path: &String| path.ends_with("labels") || path.ends_with(".0") || path.ends_with("items");
         let delimits = !paths.iter().any(is_collection) || random.chance(10);
-        target.put("options", options(random, true, delimits));
+        target.put("options", make_options(random, true, delimits));
     }
     target
 }
 
-fn options(random: &mut Random, target: bool, delimits: bool) -> Value {
+fn make_options(random: &mut Random, target: bool, delimits: bool) -> Value {
     let mut options = map([]);
     if delimits && random.chance(25) {
         options.put("delimiter", random.pick(&["-", ":", ".", "/", "e"]));
@@ -202,10 +202,10 @@ fn options(random: &mut Random, target: bool, delimits: bool) -> Value {
 }
 
 /// Makes an element of `replacements` in a file: one, or a list of them.
-pub(super) fn file(random: &mut Random, visible: &[Made]) -> Value {
-    let content = replacement(random, visible);
+pub(super) fn make_replacement_file(random: &mut Random, visible: &[Made]) -> Value {
+    let content = make_replacement(random, visible);
     if random.chance(50) {
-        list([content, replacement(random, visible)])
+        list([content, make_replacement(random, visible)])
     } else {
         content
     }

@@ -187,7 +187,7 @@ const LINES: &[&str] = &[
 ];
 
 /// Returns a scalar of any kind.
-pub(super) fn odd(random: &mut Random) -> Value {
+pub(super) fn make_odd(random: &mut Random) -> Value {
     if random.chance(1) && random.chance(10) {
         // Both refuse values that JSON can't represent.
         return Value::Raw(random.pick(&[".inf", "-.Inf", ".NaN"]).to_owned());
@@ -195,17 +195,17 @@ pub(super) fn odd(random: &mut Random) -> Value {
     match random.below(20) {
         0..=13 => Value::Raw(random.pick(RAW).to_owned()),
         14..=15 => Value::Raw(random.pick(LONG).to_owned()),
-        _ => block(random),
+        _ => make_block(random),
     }
 }
 
 /// Returns a scalar on one line.
-pub(super) fn line(random: &mut Random) -> Value {
+pub(super) fn make_line(random: &mut Random) -> Value {
     Value::Raw(random.pick(RAW).to_owned())
 }
 
 /// Returns a scalar that is always read as a string.
-pub(super) fn string(random: &mut Random) -> Value {
+pub(super) fn make_string(random: &mut Random) -> Value {
     const STRINGS: &[&str] = &[
         "plain",
         "two words",
@@ -235,13 +235,13 @@ pub(super) fn string(random: &mut Random) -> Value {
         "the quick brown fox jumps over the lazy dog and then it does so again and again until the line is long enough",
     ];
     if random.chance(15) {
-        return block(random);
+        return make_block(random);
     }
     Value::Text(random.pick(STRINGS).to_owned())
 }
 
 /// Returns a block scalar.
-pub(super) fn block(random: &mut Random) -> Value {
+pub(super) fn make_block(random: &mut Random) -> Value {
     let header = random.pick(&["|", "|", "|-", "|+", ">", ">-", ">+", "|2", "|2-"]);
     let mut lines = vec![
         random
@@ -255,7 +255,7 @@ pub(super) fn block(random: &mut Random) -> Value {
 }
 
 /// Returns a key as written, valid in labels, annotations and data.
-pub(super) fn key(random: &mut Random) -> String {
+pub(super) fn make_key(random: &mut Random) -> String {
     if random.chance(1) && random.chance(10) {
         // Quotes around a key get lost, and both then refuse the key.
         return random.pick(&["'true'", "\"1\"", "'on'", "'~'"]).to_owned();

@@ -1,21 +1,21 @@
-//! Makes up the schemas of a kustomization: `openapi` with merge keys, and `crds` with reference fields. Their definitions are of kinds that the objects have.
+//! Makes up the schemas of a kustomization: `make_openapi` with merge keys, and `make_crds` with reference fields. Their definitions are of kinds that the objects have.
 
 use super::random::Random;
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
-/// Makes the field `openapi`.
-pub(super) fn openapi(random: &mut Random, folder: &mut Folder) -> Value {
+/// Makes the field `make_openapi`.
+pub(super) fn make_openapi(random: &mut Random, folder: &mut Folder) -> Value {
     if random.chance(10) {
         return map([("version", "v1.21.2".into())]);
     }
-    let document = document(random);
+    let document = make_document(random);
     let text = folder.text(random, &document);
     let stem = random.pick(&["schema", "schema.json"]);
     map([("path", folder.file(random, stem, &text).into())])
 }
 
-fn kind(group: &str, version: &str, kind: &str) -> Value {
+fn make_kind(group: &str, version: &str, kind: &str) -> Value {
     list([map([
         ("group", group.into()),
         ("version", version.into()),
@@ -23,18 +23,18 @@ fn kind(group: &str, version: &str, kind: &str) -> Value {
     ])])
 }
 
-fn text() -> Value {
+fn make_text() -> Value {
     map([("type", "string".into())])
 }
 
-fn document(random: &mut Random) -> Value {
+fn make_document(random: &mut Random) -> Value {
     let element = map([
         ("type", "object".into()),
         (
             "properties",
             map([
-                ("name", text()),
-                ("value", text()),
+                ("name", make_text()),
+                ("value", make_text()),
                 ("more", map([("type", "object".into())])),
             ]),
         ),
@@ -56,7 +56,7 @@ fn document(random: &mut Random) -> Value {
     }
     let scalars = map([
         ("type", "array".into()),
-        ("items", text()),
+        ("items", make_text()),
         ("x-kubernetes-patch-strategy", "merge".into()),
     ]);
     let mut properties = map([("list", merged)]);
@@ -77,8 +77,8 @@ fn document(random: &mut Random) -> Value {
         (
             "properties",
             map([
-                ("apiVersion", text()),
-                ("kind", text()),
+                ("apiVersion", make_text()),
+                ("kind", make_text()),
                 ("metadata", map([("type", "object".into())])),
                 (
                     "spec",
@@ -86,7 +86,10 @@ fn document(random: &mut Random) -> Value {
                 ),
             ]),
         ),
-        ("x-kubernetes-group-version-kind", kind("example.com", "v1", "Widget")),
+        (
+            "x-kubernetes-group-version-kind",
+            make_kind("example.com", "v1", "Widget"),
+        ),
     ]);
     let mut definitions = map([("com.example.v1.Widget", widget), ("com.example.v1.WidgetSpec", spec)]);
     if random.chance(30) {
@@ -99,7 +102,7 @@ fn document(random: &mut Random) -> Value {
             ),
             (
                 "x-kubernetes-group-version-kind",
-                kind("argoproj.io", "v1alpha1", "Rollout"),
+                make_kind("argoproj.io", "v1alpha1", "Rollout"),
             ),
         ]);
         definitions.put("io.argoproj.v1alpha1.Rollout", rollout);
@@ -129,9 +132,9 @@ fn document(random: &mut Random) -> Value {
     document
 }
 
-/// Makes the field `crds`.
-pub(super) fn crds(random: &mut Random, folder: &mut Folder) -> Value {
-    let mut reference = text();
+/// Makes the field `make_crds`.
+pub(super) fn make_crds(random: &mut Random, folder: &mut Folder) -> Value {
+    let mut reference = make_text();
     reference.put("x-kubernetes-object-ref-api-version", "v1");
     reference.put("x-kubernetes-object-ref-kind", random.pick(&["ConfigMap", "Secret"]));
     if random.chance(30) {
@@ -151,12 +154,12 @@ pub(super) fn crds(random: &mut Random, folder: &mut Folder) -> Value {
         );
     }
     if random.chance(30) {
-        properties.put("text", text().with("x-kubernetes-identity", ""));
+        properties.put("text", make_text().with("x-kubernetes-identity", ""));
     }
     let spec = map([("Schema", map([("properties", properties)]))]);
     let widget = map([
-        ("apiVersion", text()),
-        ("kind", text()),
+        ("apiVersion", make_text()),
+        ("kind", make_text()),
         (
             "metadata",
             map([("$ref", "k8s.io/apimachinery/pkg/apis/meta/v1.ObjectMeta".into())]),

@@ -3,10 +3,10 @@
 use super::trees::Tree;
 
 /// Returns the smallest tree found in at most `tries` tries; `shows` checks whether a tree still shows the bug.
-pub(super) fn shrink(tree: &Tree, mut tries: usize, mut shows: impl FnMut(&Tree) -> bool) -> Tree {
+pub(super) fn shrink_tree(tree: &Tree, mut tries: usize, mut shows: impl FnMut(&Tree) -> bool) -> Tree {
     let mut best = tree.clone();
     loop {
-        let before = size(&best);
+        let before = measure_size(&best);
         let files: Vec<String> = best.files.keys().cloned().collect();
         for file in &files {
             let mut smaller = best.clone();
@@ -35,13 +35,13 @@ pub(super) fn shrink(tree: &Tree, mut tries: usize, mut shows: impl FnMut(&Tree)
                 }
             }
         }
-        if size(&best) == before {
+        if measure_size(&best) == before {
             return best;
         }
     }
 }
 
-fn size(tree: &Tree) -> usize {
+fn measure_size(tree: &Tree) -> usize {
     tree.files.values().map(String::len).sum()
 }
 
@@ -49,20 +49,20 @@ fn size(tree: &Tree) -> usize {
 fn without_block(text: &str, at: usize) -> Option<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let first = lines.get(at)?;
-    let depth = indent(first);
+    let depth = count_indent(first);
     let is_key = first.trim_end().ends_with(':');
     let belongs = |line: &&&str| {
         let trimmed = line.trim();
         trimmed.is_empty()
-            || indent(line) > depth
-            || (is_key && indent(line) == depth && trimmed.starts_with('-') && trimmed != "---")
+            || count_indent(line) > depth
+            || (is_key && count_indent(line) == depth && trimmed.starts_with('-') && trimmed != "---")
     };
     let count = 1 + lines.iter().skip(at + 1).take_while(belongs).count();
     let kept = lines.iter().take(at).chain(lines.iter().skip(at + count));
     Some(kept.copied().collect())
 }
 
-fn indent(line: &str) -> usize {
+fn count_indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
@@ -76,7 +76,7 @@ mod tests {
         tree.files
             .insert("a".to_owned(), "x:\n  y: 1\n  bad: 2\nz:\n- 1\n- 2\n".to_owned());
         tree.files.insert("b".to_owned(), "more: text\n".to_owned());
-        let small = shrink(&tree, 1000, |tree| {
+        let small = shrink_tree(&tree, 1000, |tree| {
             tree.files.get("a").is_some_and(|text| text.contains("bad"))
         });
         assert_eq!(small.files.len(), 1);

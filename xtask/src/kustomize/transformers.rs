@@ -5,7 +5,7 @@ use super::random::Random;
 use super::writer::{Value, list, map};
 
 /// Makes a file of `configurations`.
-pub(super) fn configuration(random: &mut Random) -> Value {
+pub(super) fn make_configuration(random: &mut Random) -> Value {
     let mut configuration = map([]);
     if random.chance(50) {
         let specs = list([map([
@@ -101,7 +101,7 @@ pub(super) fn configuration(random: &mut Random) -> Value {
 }
 
 /// Makes an element of `images`.
-pub(super) fn image(random: &mut Random) -> Value {
+pub(super) fn make_image(random: &mut Random) -> Value {
     let whole = random.pick(IMAGES);
     let name = whole.split_once('@').map_or(whole, |(name, _)| name);
     let name = match name.rsplit_once(':') {

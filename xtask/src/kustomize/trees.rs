@@ -52,12 +52,12 @@ impl Folder {
 
     /// Writes a document.
     pub(super) fn text(&self, random: &mut Random, value: &Value) -> String {
-        writer::document(value, self.is_commented, random)
+        writer::write_document(value, self.is_commented, random)
     }
 
     /// Writes a patch without comments and folded blocks. Go's YAML library writes these differently after a merge has moved them into a flow collection.
     pub(super) fn patch(&self, random: &mut Random, value: &Value) -> String {
-        writer::document(&value.clone().unfolded(), false, random)
+        writer::write_document(&value.clone().unfolded(), false, random)
     }
 
     /// Puts a file into the folder, or into a subfolder, and returns its name.
@@ -86,7 +86,7 @@ struct Offer {
 }
 
 /// Makes the tree of a seed and a number.
-pub(super) fn make(seed: u64, number: u64) -> Tree {
+pub(super) fn make_tree(seed: u64, number: u64) -> Tree {
     let random = &mut Random::new(seed, number);
     let mut tree = Tree::default();
     let mut everything: Vec<Made> = Vec::new();
@@ -123,13 +123,13 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
         let mut documents = Vec::new();
         let mut own = Vec::new();
         for _ in 0..wanted {
-            let made = objects::identity(random, &everything);
+            let made = objects::choose_identity(random, &everything);
             everything.push(made.clone());
             own.push(made);
         }
         visible.extend(own.iter().cloned());
         for made in &own {
-            let object = objects::object(random, made, &everything);
+            let object = objects::make_object(random, made, &everything);
             documents.push(folder.text(random, &object));
         }
         if random.chance(8) {
@@ -141,31 +141,32 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
         if random.chance(15) {
             resources.reverse();
         }
-        let component = usable(random, 60, &mut components, &mut visible);
-        let kustomization = overlays::kustomization(random, &mut folder, resources, &component, &mut visible, is_last);
-        close(random, &mut tree, folder, &kustomization);
+        let component = choose_usable(random, 60, &mut components, &mut visible);
+        let kustomization =
+            overlays::make_kustomization(random, &mut folder, resources, &component, &mut visible, is_last);
+        close_folder(random, &mut tree, folder, &kustomization);
         if !is_last && random.chance(25) {
             let mut folder = Folder::new(format!("component{index}"), is_commented);
             let mut resources = Vec::new();
             let needs = visible.clone();
             let mut visible = visible.clone();
             if random.chance(25) {
-                let made = objects::identity(random, &everything);
-                let object = objects::object(random, &made, &everything);
+                let made = objects::choose_identity(random, &everything);
+                let object = objects::make_object(random, &made, &everything);
                 let text = folder.text(random, &object);
                 resources.push(folder.file(random, "part", &text));
                 everything.push(made.clone());
                 visible.push(made);
             }
-            let inner = usable(random, 30, &mut components, &mut visible);
-            let component = overlays::component(random, &mut folder, resources, &inner, &mut visible);
+            let inner = choose_usable(random, 30, &mut components, &mut visible);
+            let component = overlays::make_component(random, &mut folder, resources, &inner, &mut visible);
             components.push(Part {
                 path: folder.path.clone(),
                 needs,
                 gives: visible,
                 used: false,
             });
-            close(random, &mut tree, folder, &component);
+            close_folder(random, &mut tree, folder, &component);
         }
         offers.push(Offer {
             path: if is_last {
@@ -182,7 +183,7 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
 }
 
 /// Returns the components that a folder uses: those whose objects it sees, and sometimes others.
-fn usable(random: &mut Random, percent: usize, components: &mut [Part], visible: &mut Vec<Made>) -> Vec<String> {
+fn choose_usable(random: &mut Random, percent: usize, components: &mut [Part], visible: &mut Vec<Made>) -> Vec<String> {
     if !random.chance(percent) {
         return Vec::new();
     }
@@ -220,7 +221,7 @@ fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String
             if random.chance(5) {
                 text = text.trim_end().to_owned();
             }
-            oddities(random, &mut text);
+            add_oddities(random, &mut text);
             names.push(folder.file(random, "objects", &text));
             text.clear();
         }
@@ -232,7 +233,7 @@ fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String
 fn a_list(random: &mut Random, folder: &Folder, own: &[Made], everything: &[Made]) -> String {
     let items: Vec<Value> = own
         .iter()
-        .map(|made| objects::object(random, made, everything))
+        .map(|made| objects::make_object(random, made, everything))
         .collect();
     let (api, kind) = random.pick(&[
         ("v1", "List"),
@@ -249,7 +250,7 @@ fn a_list(random: &mut Random, folder: &Folder, own: &[Made], everything: &[Made
 }
 
 /// Adds the traces that editors and other tools leave in files.
-fn oddities(random: &mut Random, text: &mut String) {
+fn add_oddities(random: &mut Random, text: &mut String) {
     match random.below(60) {
         0 | 1 => *text = text.replace('\n', "\r\n"),
         2 => text.insert(0, '\u{feff}'),
@@ -269,7 +270,7 @@ fn oddities(random: &mut Random, text: &mut String) {
     }
 }
 
-fn close(random: &mut Random, tree: &mut Tree, folder: Folder, kustomization: &Value) {
+fn close_folder(random: &mut Random, tree: &mut Tree, folder: Folder, kustomization: &Value) {
     let text = folder.text(random, kustomization);
     let name = random.pick(&[
         "kustomization.yaml",

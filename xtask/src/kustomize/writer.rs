@@ -130,7 +130,7 @@ struct Hand {
 }
 
 /// Writes one document. With comments there are no flow collections: Go's YAML library misplaces a comment that a merge moves into one.
-pub(super) fn document(value: &Value, is_commented: bool, random: &mut Random) -> String {
+pub(super) fn write_document(value: &Value, is_commented: bool, random: &mut Random) -> String {
     let careful = random.chance(50) || is_commented;
     let hand = Hand {
         indented_lists: random.chance(50),
@@ -143,21 +143,21 @@ pub(super) fn document(value: &Value, is_commented: bool, random: &mut Random) -
         Value::Map(entries) if !entries.is_empty() => block_map(entries, 0, hand, random, &mut text),
         Value::List(items) if !items.is_empty() => block_list(items, 0, hand, random, &mut text),
         _ => {
-            text.push_str(&flow(value, hand, random));
+            text.push_str(&write_flow(value, hand, random));
             text.push('\n');
         }
     }
     text
 }
 
-fn comment(hand: Hand, random: &mut Random, text: &mut String) {
+fn write_comment(hand: Hand, random: &mut Random, text: &mut String) {
     if random.chance(hand.comments) {
         text.push_str(" # as it was");
     }
     text.push('\n');
 }
 
-fn pad(indent: usize, text: &mut String) {
+fn write_indent(indent: usize, text: &mut String) {
     text.extend(std::iter::repeat_n(' ', indent));
 }
 
@@ -166,12 +166,12 @@ fn block_map(entries: &[(String, Value)], indent: usize, hand: Hand, random: &mu
         if random.chance(hand.comments) {
             // The first entry of a map in a list is on the line of the dash.
             if index > 0 || indent == 0 {
-                pad(indent, text);
+                write_indent(indent, text);
                 text.push_str("# before this\n");
             }
         }
         if index > 0 || indent == 0 || text.ends_with('\n') {
-            pad(indent, text);
+            write_indent(indent, text);
         }
         text.push_str(key);
         text.push(':');
@@ -184,28 +184,28 @@ fn after_key(value: &Value, indent: usize, hand: Hand, random: &mut Random, text
     match value {
         Value::Block(header, lines) => block_scalar(header, lines, indent + 2, text),
         Value::Map(entries) if !entries.is_empty() && !in_flow => {
-            comment(hand, random, text);
+            write_comment(hand, random, text);
             block_map(entries, indent + 2, hand, random, text);
         }
         Value::List(items) if !items.is_empty() && !in_flow => {
-            comment(hand, random, text);
+            write_comment(hand, random, text);
             let inner = if hand.indented_lists { indent + 2 } else { indent };
             block_list(items, inner, hand, random, text);
         }
         _ => {
-            let written = flow(value, hand, random);
+            let written = write_flow(value, hand, random);
             if !written.is_empty() {
                 text.push(' ');
                 text.push_str(&written);
             }
-            comment(hand, random, text);
+            write_comment(hand, random, text);
         }
     }
 }
 
 fn block_list(items: &[Value], indent: usize, hand: Hand, random: &mut Random, text: &mut String) {
     for item in items {
-        pad(indent, text);
+        write_indent(indent, text);
         text.push('-');
         let in_flow = item.size() < 12 && !item.has_block() && random.chance(hand.flow);
         match item {
@@ -219,12 +219,12 @@ fn block_list(items: &[Value], indent: usize, hand: Hand, random: &mut Random, t
                 block_list(inner, indent + 2, hand, random, text);
             }
             _ => {
-                let written = flow(item, hand, random);
+                let written = write_flow(item, hand, random);
                 if !written.is_empty() {
                     text.push(' ');
                     text.push_str(&written);
                 }
-                comment(hand, random, text);
+                write_comment(hand, random, text);
             }
         }
     }
@@ -236,16 +236,16 @@ fn block_scalar(header: &str, lines: &[String], indent: usize, text: &mut String
     text.push('\n');
     for line in lines {
         if !line.is_empty() {
-            pad(indent, text);
+            write_indent(indent, text);
             text.push_str(line);
         }
         text.push('\n');
     }
 }
 
-fn flow(value: &Value, hand: Hand, random: &mut Random) -> String {
+fn write_flow(value: &Value, hand: Hand, random: &mut Random) -> String {
     match value {
-        Value::Text(plain) => scalar(plain, hand, random),
+        Value::Text(plain) => write_scalar(plain, hand, random),
         Value::Raw(raw) => raw.clone(),
         Value::Block(..) => "''".to_owned(),
         Value::List(items) => {
@@ -271,11 +271,11 @@ fn flow_item(value: &Value, hand: Hand, random: &mut Random) -> String {
         {
             double_quoted(raw)
         }
-        other => flow(other, hand, random),
+        other => write_flow(other, hand, random),
     }
 }
 
-fn scalar(text: &str, hand: Hand, random: &mut Random) -> String {
+fn write_scalar(text: &str, hand: Hand, random: &mut Random) -> String {
     let needless = random.chance(hand.quotes);
     if is_plain(text) && !needless {
         return text.to_owned();

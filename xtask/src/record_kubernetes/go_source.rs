@@ -76,13 +76,13 @@ pub(super) fn module_folder(root: &Path, module: &str) -> Result<PathBuf> {
 }
 
 /// Returns the OpenAPI package of a source folder: `io.k8s.api.core.v1` for `api/core/v1`.
-pub(super) fn package(module: &str, folder: &Path) -> String {
+pub(super) fn name_package(module: &str, folder: &Path) -> String {
     let path = folder.to_string_lossy().replace('/', ".");
     format!("io.k8s.{module}.{path}")
 }
 
 /// Calls `visit(package, file)` for every file named `name` in the modules.
-pub(super) fn visit(root: &Path, names: &[&str], visit: &mut dyn FnMut(&str, &str)) -> Result<()> {
+pub(super) fn visit_files(root: &Path, names: &[&str], visit: &mut dyn FnMut(&str, &str)) -> Result<()> {
     for module in MODULES {
         let top = module_folder(root, module)?;
         let mut folders = vec![top.clone()];
@@ -94,7 +94,7 @@ pub(super) fn visit(root: &Path, names: &[&str], visit: &mut dyn FnMut(&str, &st
                     folders.push(path);
                 } else if names.contains(&name) {
                     let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-                    visit(&package(module, folder.strip_prefix(&top)?), &text);
+                    visit(&name_package(module, folder.strip_prefix(&top)?), &text);
                 }
             }
         }
@@ -103,10 +103,10 @@ pub(super) fn visit(root: &Path, names: &[&str], visit: &mut dyn FnMut(&str, &st
 }
 
 /// Reads all structs of the modules under `root`.
-pub(super) fn read(root: &Path) -> Result<StructIndex> {
+pub(super) fn read_structs(root: &Path) -> Result<StructIndex> {
     let mut structs = StructIndex::default();
     let names = ["types.go", "types_jsonschema.go", "authentication_types.go"];
-    visit(root, &names, &mut |package, text| {
+    visit_files(root, &names, &mut |package, text| {
         read_file(package, text, &mut structs)
     })?;
     if structs.0.is_empty() {
@@ -135,7 +135,7 @@ fn read_file(package: &str, text: &str, structs: &mut StructIndex) {
             continue;
         }
         let words: Vec<&str> = declaration.split_whitespace().collect();
-        let (Some(json), Some(go_type)) = (tag(tags, "json"), words.last()) else {
+        let (Some(json), Some(go_type)) = (find_tag(tags, "json"), words.last()) else {
             continue;
         };
         let mut parts = json.split(',');
@@ -143,7 +143,7 @@ fn read_file(package: &str, text: &str, structs: &mut StructIndex) {
         let flags: Vec<&str> = parts.collect();
         let entry = structs.0.entry(definition.clone()).or_default();
         if flags.contains(&"inline") || (name.is_empty() && words.len() == 1) {
-            let protobuf = tag(tags, "protobuf").unwrap_or_default();
+            let protobuf = find_tag(tags, "protobuf").unwrap_or_default();
             let protobuf_name = protobuf
                 .split(',')
                 .find_map(|part| part.strip_prefix("name="))
@@ -157,7 +157,7 @@ fn read_file(package: &str, text: &str, structs: &mut StructIndex) {
                 omit_empty: flags.contains(&"omitempty"),
                 omit_zero: flags.contains(&"omitzero"),
             };
-            let protobuf = tag(tags, "protobuf").unwrap_or_default();
+            let protobuf = find_tag(tags, "protobuf").unwrap_or_default();
             if let Some(other) = protobuf.split(',').find_map(|part| part.strip_prefix("name=")) {
                 entry.json_names.insert(other.to_owned(), name.to_owned());
             }
@@ -166,7 +166,7 @@ fn read_file(package: &str, text: &str, structs: &mut StructIndex) {
     }
 }
 
-fn tag<'a>(tags: &'a str, key: &str) -> Option<&'a str> {
+fn find_tag<'a>(tags: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = tags.split_once(&format!("{key}:\""))?;
     rest.split_once('"').map(|(value, _)| value)
 }

@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use super::go_source::{self, StructIndex};
 
 /// Returns `definition -> {number -> "name type"}` for all messages of the modules under `root`.
-pub(super) fn read(root: &Path, structs: &StructIndex) -> Result<Value> {
+pub(super) fn read_messages(root: &Path, structs: &StructIndex) -> Result<Value> {
     let mut messages: BTreeMap<String, Value> = BTreeMap::new();
-    go_source::visit(root, &["generated.proto"], &mut |package, text| {
+    go_source::visit_files(root, &["generated.proto"], &mut |package, text| {
         read_file(package, text, structs, &mut messages)
     })?;
     if messages.is_empty() {
@@ -39,14 +39,14 @@ fn read_file(package: &str, text: &str, structs: &StructIndex, messages: &mut BT
                 messages.insert(name, Value::Object(fields));
             }
         } else if let Some((definition, fields)) = &mut current
-            && let Some((number, text)) = field(package, definition, line, structs)
+            && let Some((number, text)) = read_field(package, definition, line, structs)
         {
             fields.insert(number, Value::String(text));
         }
     }
 }
 
-fn field(package: &str, definition: &str, line: &str, structs: &StructIndex) -> Option<(String, String)> {
+fn read_field(package: &str, definition: &str, line: &str, structs: &StructIndex) -> Option<(String, String)> {
     let (left, number) = line.strip_suffix(';')?.rsplit_once(" = ")?;
     let (declared, name) = left.rsplit_once(' ')?;
     let text = if let Some(map) = declared.strip_prefix("map<") {

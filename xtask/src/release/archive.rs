@@ -32,7 +32,7 @@ impl Entry {
 }
 
 /// Writes a tar archive. Every entry has this time, in seconds since 1970, and belongs to root.
-pub(super) fn pack(entries: &[Entry], time: u64) -> Result<Vec<u8>> {
+pub(super) fn pack_entries(entries: &[Entry], time: u64) -> Result<Vec<u8>> {
     let mut builder = Builder::new(Vec::new());
     for entry in entries {
         let mut header = Header::new_ustar();
@@ -53,7 +53,7 @@ pub(super) fn pack(entries: &[Entry], time: u64) -> Result<Vec<u8>> {
 }
 
 /// Compresses bytes as `gzip --no-name` does: without a name and a time.
-pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn compress_bytes(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder: GzEncoder<Vec<u8>> = GzBuilder::new().write(Vec::new(), Compression::new(6));
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?)
@@ -61,7 +61,7 @@ pub(super) fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// Writes a compressed tar archive.
 pub(super) fn pack_compressed(entries: &[Entry], time: u64) -> Result<Vec<u8>> {
-    compress(&pack(entries, time)?)
+    compress_bytes(&pack_entries(entries, time)?)
 }
 
 #[cfg(test)]

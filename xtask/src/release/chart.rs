@@ -16,7 +16,7 @@ const CONTENT: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 const NO_IMAGE: &str = "\nimage: \"\"\n";
 
 /// Packs the files of the chart, by their path in its folder.
-pub(super) fn pack(files: &BTreeMap<String, String>, image: &str, origin: &Origin) -> Result<Vec<u8>> {
+pub(super) fn pack_chart(files: &BTreeMap<String, String>, image: &str, origin: &Origin) -> Result<Vec<u8>> {
     let mut entries = Vec::new();
     for (path, text) in files {
         let text = match path.as_str() {
@@ -95,10 +95,10 @@ mod tests {
     #[test]
     fn a_chart_names_the_image_of_its_release() -> Result<()> {
         use std::io::Read as _;
-        let packed = pack(&files(), "reg.example/tenure:0.1.0@sha256:a", &Origin::any())?;
+        let packed = pack_chart(&files(), "reg.example/tenure:0.1.0@sha256:a", &Origin::any())?;
         assert_eq!(
             packed,
-            pack(&files(), "reg.example/tenure:0.1.0@sha256:a", &Origin::any())?
+            pack_chart(&files(), "reg.example/tenure:0.1.0@sha256:a", &Origin::any())?
         );
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(packed.as_slice()));
         let mut read = Vec::new();
@@ -115,7 +115,7 @@ mod tests {
             "# The image.\nimage: \"reg.example/tenure:0.1.0@sha256:a\"\nreplicas: 2\n"
         );
         let without = BTreeMap::from([("values.yaml".to_owned(), "replicas: 2\n".to_owned())]);
-        assert!(pack(&without, "a", &Origin::any()).is_err());
+        assert!(pack_chart(&without, "a", &Origin::any()).is_err());
         Ok(())
     }
 

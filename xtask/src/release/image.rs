@@ -76,9 +76,9 @@ fn add_platform(layout: &mut Layout, build: &Build, authorities: &[u8], origin: 
     ];
     let (mut descriptors, mut contents, mut history) = (Vec::new(), Vec::new(), Vec::new());
     for (comment, entries) in layers {
-        let packed = archive::pack(&entries, origin.time)?;
+        let packed = archive::pack_entries(&entries, origin.time)?;
         contents.push(make_digest(&packed));
-        descriptors.push(layout.add(LAYER, archive::compress(&packed)?));
+        descriptors.push(layout.add(LAYER, archive::compress_bytes(&packed)?));
         history.push(json!({ "created": origin.created, "created_by": "cargo xtask release", "comment": comment }));
     }
     let config = json!({
@@ -94,7 +94,7 @@ fn add_platform(layout: &mut Layout, build: &Build, authorities: &[u8], origin: 
         "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": descriptors, "annotations": describe(origin)
     });
     let mut descriptor = layout.add_json(MANIFEST, &manifest);
-    set(
+    set_field(
         &mut descriptor,
         "platform",
         json!({ "architecture": build.architecture, "os": "linux" }),
@@ -118,7 +118,7 @@ fn add_statements(layout: &mut Layout, build: &Build, manifest: &Value, origin: 
         });
         let mut layer = layout.add_json(STATEMENT, &statement);
         contents.push(digest_of(&layer).to_owned());
-        set(&mut layer, "annotations", json!({ "in-toto.io/predicate-type": kind }));
+        set_field(&mut layer, "annotations", json!({ "in-toto.io/predicate-type": kind }));
         layers.push(layer);
     }
     let config = json!({
@@ -127,13 +127,13 @@ fn add_statements(layout: &mut Layout, build: &Build, manifest: &Value, origin: 
     let config = layout.add_json(CONFIG, &config);
     let document = json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers });
     let mut descriptor = layout.add_json(MANIFEST, &document);
-    set(
+    set_field(
         &mut descriptor,
         "platform",
         json!({ "architecture": "unknown", "os": "unknown" }),
     );
     let about = json!({ "vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": digest });
-    set(&mut descriptor, "annotations", about);
+    set_field(&mut descriptor, "annotations", about);
     descriptor
 }
 
@@ -156,7 +156,7 @@ fn describe_origin(origin: &Origin) -> Value {
     })
 }
 
-fn set(descriptor: &mut Value, field: &str, value: Value) {
+fn set_field(descriptor: &mut Value, field: &str, value: Value) {
     if let Some(fields) = descriptor.as_object_mut() {
         fields.insert(field.to_owned(), value);
     }

@@ -94,7 +94,7 @@ impl Release {
         let usual = format!("v{VERSION}");
         let tag = self.tag.as_deref().unwrap_or(&usual);
         notes::check_tag(tag, VERSION)?;
-        let changelog = fs::read_to_string(tidy::root().join("CHANGELOG.md"))?;
+        let changelog = fs::read_to_string(tidy::find_root().join("CHANGELOG.md"))?;
         let section = notes::find_section(&changelog, VERSION)?;
         let finished = section.check_finished();
         if self.dry_run {
@@ -123,7 +123,7 @@ impl Release {
         let folder = self
             .out
             .clone()
-            .unwrap_or_else(|| cargo::target().join("release-files"));
+            .unwrap_or_else(|| cargo::find_target().join("release-files"));
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
         }
@@ -133,7 +133,7 @@ impl Release {
         let made = self.make(&folder, &programs, &image, &origin)?;
         fs::write(
             folder.join("notes.md"),
-            notes::write(
+            notes::write_notes(
                 &section,
                 &origin,
                 &format!("{}@{}", made.image, made.digest),
@@ -143,12 +143,12 @@ impl Release {
         println_to_stderr(&format!("{}: image {} {}", folder.display(), made.image, made.digest));
         let Some(registry) = registry else {
             if self.push {
-                push(&folder, &made, &Transfer::ToOthers)?;
+                push_release(&folder, &made, &Transfer::ToOthers)?;
             }
             return Ok(());
         };
-        push(&folder, &made, &Transfer::OnThisMachine)?;
-        let pulled = pull(&folder, &made)?;
+        push_release(&folder, &made, &Transfer::OnThisMachine)?;
+        let pulled = pull_release(&folder, &made)?;
         println_to_stderr(&format!("pulled by digest: {}", pulled.display()));
         if self.without_cluster {
             return Ok(());
@@ -165,13 +165,13 @@ impl Release {
         }
         if self.profile == "dev" {
             // With the features of the whole workspace, as the tests have built it.
-            let mut command = cargo::command("cargo");
+            let mut command = cargo::make_command("cargo");
             command
                 .args(["build", "--workspace", "--locked", "--bin", "tenure"])
                 .env(RELEASE_IMAGE, image);
-            cargo::finish(command)?;
+            cargo::run_command(command)?;
             let target = dist::STATIC_TARGET.replace("musl", "gnu");
-            return Ok(vec![(target, cargo::target().join("debug/tenure"))]);
+            return Ok(vec![(target, cargo::find_target().join("debug/tenure"))]);
         }
         let target = dist::STATIC_TARGET.to_owned();
         let program = dist::build(&target, &self.profile, Some((RELEASE_IMAGE, image)))?;
@@ -197,7 +197,7 @@ impl Release {
                 path.display()
             );
             let architecture = image::name_architecture(target)?.to_owned();
-            let components = sbom::write(target)?;
+            let components = sbom::write_sbom(target)?;
             let name = format!("tenure-{VERSION}-linux-{architecture}");
             fs::write(files.join(format!("{name}.cdx.json")), &components)?;
             let packed = archive::pack_compressed(&list_package(&program, &pages)?, origin.time)?;
@@ -243,7 +243,7 @@ impl Release {
 
 /// Writes the chart as a file and as an artifact. Returns its repository and its digest.
 fn make_chart(folder: &Path, image: &str, pinned: &str, origin: &Origin) -> Result<(String, String)> {
-    let root = tidy::root().join("deploy/chart");
+    let root = tidy::find_root().join("deploy/chart");
     let mut texts = BTreeMap::new();
     for path in list_files(&root)? {
         let name = name_below(&root, &path)?;
@@ -252,7 +252,7 @@ fn make_chart(folder: &Path, image: &str, pinned: &str, origin: &Origin) -> Resu
             fs::read_to_string(&path).with_context(|| path.display().to_string())?,
         );
     }
-    let packed = chart::pack(&texts, pinned, origin)?;
+    let packed = chart::pack_chart(&texts, pinned, origin)?;
     fs::write(folder.join(format!("files/tenure-{VERSION}.tgz")), &packed)?;
     let description = texts.get("Chart.yaml").context("deploy/chart has no Chart.yaml")?;
     let mut layout = Layout::default();
@@ -267,7 +267,7 @@ fn make_chart(folder: &Path, image: &str, pinned: &str, origin: &Origin) -> Resu
 fn list_package(program: &[u8], pages: &Path) -> Result<Vec<Entry>> {
     let mut entries = vec![Entry::file("tenure", 0o755, program)];
     for name in ["LICENSE", "NOTICE"] {
-        entries.push(Entry::file(name, 0o644, fs::read(tidy::root().join(name))?));
+        entries.push(Entry::file(name, 0o644, fs::read(tidy::find_root().join(name))?));
     }
     for path in list_files(pages)? {
         entries.push(Entry::file(name_below(pages, &path)?, 0o644, fs::read(&path)?));
@@ -276,9 +276,9 @@ fn list_package(program: &[u8], pages: &Path) -> Result<Vec<Entry>> {
 }
 
 /// Pushes the image and the chart. The registry has to store both under the digests that they were made with.
-fn push(folder: &Path, made: &Made, transfer: &Transfer) -> Result<()> {
-    registry::push(&folder.join("image"), VERSION, &made.image, transfer)?;
-    registry::push(
+fn push_release(folder: &Path, made: &Made, transfer: &Transfer) -> Result<()> {
+    registry::push_layout(&folder.join("image"), VERSION, &made.image, transfer)?;
+    registry::push_layout(
         &folder.join("chart"),
         VERSION,
         &format!("{}:{VERSION}", made.chart),
@@ -287,11 +287,11 @@ fn push(folder: &Path, made: &Made, transfer: &Transfer) -> Result<()> {
 }
 
 /// Pulls the image and the chart by digest, compares them, and extracts the program for this machine.
-fn pull(folder: &Path, made: &Made) -> Result<PathBuf> {
+fn pull_release(folder: &Path, made: &Made) -> Result<PathBuf> {
     let name = made.image.strip_suffix(&format!(":{VERSION}")).unwrap_or(&made.image);
     let pulled = folder.join("pulled");
-    registry::pull(&format!("{name}@{}", made.digest), &pulled.join("image"))?;
-    registry::pull(&format!("{}@{}", made.chart, made.chart_digest), &pulled.join("chart"))?;
+    registry::pull_image(&format!("{name}@{}", made.digest), &pulled.join("image"))?;
+    registry::pull_image(&format!("{}@{}", made.chart, made.chart_digest), &pulled.join("chart"))?;
     for part in ["image", "chart"] {
         let (sent, received) = (
             oci::read_blobs(&folder.join(part))?,

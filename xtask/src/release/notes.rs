@@ -54,7 +54,7 @@ pub(super) fn check_tag(tag: &str, version: &str) -> Result<()> {
 }
 
 /// Writes the notes: the section with links that work outside of the repository, and how to install and verify the release.
-pub(super) fn write(section: &Section, origin: &Origin, image: &str, chart: &str) -> String {
+pub(super) fn write_notes(section: &Section, origin: &Origin, image: &str, chart: &str) -> String {
     let Origin { repository, tag, .. } = origin;
     let body = make_links_absolute(&section.body, &format!("{repository}/blob/{tag}/"));
     let version = origin.version();
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_changelog_has_a_section_for_this_version() -> Result<()> {
-        let changelog = std::fs::read_to_string(crate::tidy::root().join("CHANGELOG.md"))?;
+        let changelog = std::fs::read_to_string(crate::tidy::find_root().join("CHANGELOG.md"))?;
         find_section(&changelog, env!("CARGO_PKG_VERSION"))?;
         Ok(())
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn links_work_outside_of_the_repository() -> Result<()> {
         let origin = Origin::any();
-        let notes = write(
+        let notes = write_notes(
             &find_section(CHANGELOG, "0.2.0")?,
             &origin,
             "reg.example/tenure:1@sha256:a",

@@ -53,7 +53,7 @@ fn ask_git(format: &str) -> Result<String> {
         .arg(format!("--format={format}"))
         .arg("HEAD")
         .env("TZ", "UTC")
-        .current_dir(tidy::root())
+        .current_dir(tidy::find_root())
         .output()
         .context("git")?;
     ensure!(

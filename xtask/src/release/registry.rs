@@ -94,30 +94,30 @@ impl LocalRegistry {
 }
 
 /// Pushes the layout's tag to `REGISTRY/NAME:TAG`, without a change of any digest.
-pub(super) fn push(layout: &Path, tag: &str, name: &str, transfer: &Transfer) -> Result<()> {
-    let mut command = copy();
+pub(super) fn push_layout(layout: &Path, tag: &str, name: &str, transfer: &Transfer) -> Result<()> {
+    let mut command = make_copy_command();
     if *transfer == Transfer::OnThisMachine {
         command.arg("--dest-tls-verify=false");
     }
     command
         .arg(format!("oci:{}:{tag}", layout.display()))
         .arg(format!("docker://{name}"));
-    cargo::finish(command).with_context(|| format!("{name} is not pushed"))
+    cargo::run_command(command).with_context(|| format!("{name} is not pushed"))
 }
 
 /// Pulls `REGISTRY/NAME@DIGEST` from a registry on this machine into a layout.
-pub(super) fn pull(name: &str, layout: &Path) -> Result<()> {
+pub(super) fn pull_image(name: &str, layout: &Path) -> Result<()> {
     fs::create_dir_all(layout)?;
-    let mut command = copy();
+    let mut command = make_copy_command();
     command.arg("--src-tls-verify=false");
     command
         .arg(format!("docker://{name}"))
         .arg(format!("oci:{}:pulled", layout.display()));
-    cargo::finish(command).with_context(|| format!("{name} is not pulled"))
+    cargo::run_command(command).with_context(|| format!("{name} is not pulled"))
 }
 
 /// Copies all platforms, and changes nothing.
-fn copy() -> Command {
+fn make_copy_command() -> Command {
     let mut command = Command::new(CLIENT);
     // The machine's policy is about images that run. These are made here, or compared by digest.
     command.args(["--insecure-policy", "copy", "--quiet", "--all", "--preserve-digests"]);
@@ -191,8 +191,8 @@ mod tests {
         )?;
         layout.write(&made, &root, "1.0")?;
         let name = format!("{}/team/tenure", registry.address());
-        push(&made, "1.0", &format!("{name}:1.0"), &Transfer::OnThisMachine)?;
-        pull(&format!("{name}@{}", digest_of(&root)), &pulled)?;
+        push_layout(&made, "1.0", &format!("{name}:1.0"), &Transfer::OnThisMachine)?;
+        pull_image(&format!("{name}@{}", digest_of(&root)), &pulled)?;
         assert_eq!(read_blobs(&made)?, read_blobs(&pulled)?);
         let program = folder.join("tenure");
         extract_program(&pulled, digest_of(&root), &program)?;

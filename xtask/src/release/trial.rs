@@ -77,14 +77,14 @@ pub(super) fn run_beside_kubernetes(folder: &Path, program: &Path, made: &Made) 
         ],
         &[],
     )?;
-    let beside = cargo::target().join("debug/examples").join(WITH_KUBERNETES);
+    let beside = cargo::find_target().join("debug/examples").join(WITH_KUBERNETES);
     let mut charts = vec![None];
     match is_on_path("helm") {
         true => charts.push(Some(&made.chart)),
         false => println_to_stderr("skipped: helm is not on PATH, so the chart is not installed"),
     }
     for chart in charts {
-        let mut command = cargo::command(&beside);
+        let mut command = cargo::make_command(&beside);
         command.arg(std::env::current_exe()?).arg("release-trial");
         command
             .arg("--program")
@@ -94,7 +94,7 @@ pub(super) fn run_beside_kubernetes(folder: &Path, program: &Path, made: &Made) 
         if let Some(chart) = chart {
             command.args(["--chart", chart]);
         }
-        cargo::finish(command)?;
+        cargo::run_command(command)?;
     }
     Ok(())
 }
@@ -147,7 +147,7 @@ impl ReleaseTrial {
         command
             .args(["get", "kustomizations", "--all-namespaces"])
             .env("KUBECONFIG", &cluster.kubeconfig);
-        cargo::finish(command)
+        cargo::run_command(command)
     }
 
     /// Installs the release, and returns the way in words.
@@ -196,7 +196,7 @@ async fn serve_repositories(folder: &Path) -> Result<GitServer> {
     let server = GitServer::start(folder, Options::default()).await?;
     let address = format!("http://{}", server.http_address());
     for name in REPOSITORIES {
-        let root = tidy::root().join("crates/tenure/demo").join(name);
+        let root = tidy::find_root().join("crates/tenure/demo").join(name);
         let mut files = Vec::new();
         for path in super::list_files(&root)? {
             let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

@@ -36,7 +36,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let files = list_tracked_files(root)?;
     let mut findings = Vec::new();
     for folder in CRATES {
-        let found = circles(&edges(root, folder, &files)?);
+        let found = find_circles(&list_edges(root, folder, &files)?);
         let known: Vec<BTreeSet<String>> = KNOWN
             .iter()
             .filter(|(place, _)| place == folder)
@@ -63,7 +63,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
 }
 
 /// Returns the other modules that each top-level module of a crate names.
-fn edges(root: &Path, folder: &str, files: &[String]) -> anyhow::Result<Edges> {
+fn list_edges(root: &Path, folder: &str, files: &[String]) -> anyhow::Result<Edges> {
     let sources = format!("{folder}/src/");
     let mut edges = Edges::new();
     let own = files
@@ -107,7 +107,7 @@ fn first_word(text: &str) -> &str {
 }
 
 /// Returns the largest sets of modules that all reach each other.
-fn circles(edges: &Edges) -> Vec<BTreeSet<String>> {
+fn find_circles(edges: &Edges) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = edges
         .keys()
         .map(|from| (from.as_str(), all_from(edges, from)))
@@ -150,8 +150,8 @@ mod tests {
             }
             edges
         };
-        assert!(circles(&edges(&[("a", "b"), ("b", "c"), ("a", "c")])).is_empty());
-        let found = circles(&edges(&[
+        assert!(find_circles(&edges(&[("a", "b"), ("b", "c"), ("a", "c")])).is_empty());
+        let found = find_circles(&edges(&[
             ("a", "b"),
             ("b", "c"),
             ("c", "a"),

@@ -283,7 +283,7 @@ const PURE_BANS: &[&str] = &[
 
 /// Compares the dependency graph with the allow-list.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
-    let metadata = metadata(root)?;
+    let metadata = read_metadata(root)?;
     let mut findings = Vec::new();
     let packages = metadata
         .get("packages")
@@ -292,10 +292,12 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let ours: Vec<&str> = packages
         .iter()
         .filter(|package| is_null(package, "source"))
-        .filter_map(name)
+        .filter_map(read_name)
         .collect();
     for package in packages.iter().filter(|package| is_null(package, "source")) {
-        let Some(package_name) = name(package) else { continue };
+        let Some(package_name) = read_name(package) else {
+            continue;
+        };
         let Some((_, folder, allowed)) = LAYERS.iter().find(|(layer, ..)| *layer == package_name) else {
             findings.push(Finding::new(
                 package_name,
@@ -309,7 +311,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
             .map(Vec::as_slice)
             .unwrap_or_default();
         for dependency in dependencies.iter().filter(|dependency| is_null(dependency, "kind")) {
-            let Some(dependency_name) = name(dependency) else {
+            let Some(dependency_name) = read_name(dependency) else {
                 continue;
             };
             if ours.contains(&dependency_name) && !allowed.contains(&dependency_name) {
@@ -319,16 +321,16 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
                 ));
             }
         }
-        findings.extend(manifest(root, folder)?);
+        findings.extend(check_manifest(root, folder)?);
     }
     for pure in PURE {
-        findings.extend(purity(root, pure)?);
+        findings.extend(check_purity(root, pure)?);
     }
     Ok(findings)
 }
 
 /// Checks that a crate inherits the workspace's lints, and that a pure crate bans clock, environment and filesystem.
-fn manifest(root: &Path, folder: &str) -> anyhow::Result<Vec<Finding>> {
+fn check_manifest(root: &Path, folder: &str) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let path = root.join(folder).join("Cargo.toml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -354,7 +356,7 @@ fn manifest(root: &Path, folder: &str) -> anyhow::Result<Vec<Finding>> {
 }
 
 /// Checks that a pure crate does not depend on a shell's library, not even indirectly.
-fn purity(root: &Path, package: &str) -> anyhow::Result<Vec<Finding>> {
+fn check_purity(root: &Path, package: &str) -> anyhow::Result<Vec<Finding>> {
     let output = std::process::Command::new("cargo")
         .args([
             "tree",
@@ -391,11 +393,11 @@ fn is_null(value: &Value, field: &str) -> bool {
     value.get(field).is_none_or(Value::is_null)
 }
 
-fn name(value: &Value) -> Option<&str> {
+fn read_name(value: &Value) -> Option<&str> {
     value.get("name")?.as_str()
 }
 
-fn metadata(root: &Path) -> anyhow::Result<Value> {
+fn read_metadata(root: &Path) -> anyhow::Result<Value> {
     let output = std::process::Command::new("cargo")
         .args(["metadata", "--format-version", "1", "--no-deps", "--locked"])
         .current_dir(root)

@@ -19,13 +19,13 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     {
         let text = std::fs::read_to_string(root.join(path))?;
         let folder = Path::new(path).parent().unwrap_or(Path::new(""));
-        for link in links(&text) {
+        for link in find_links(&text) {
             if !root.join(folder).join(link).exists() {
                 findings.push(Finding::new(path, format!("links to {link}, which does not exist")));
             }
         }
         if DOCUMENTS.contains(&path.as_str()) {
-            for named in paths(&text).into_iter().filter(|named| !root.join(named).exists()) {
+            for named in find_paths(&text).into_iter().filter(|named| !root.join(named).exists()) {
                 findings.push(Finding::new(path, format!("names `{named}`, which does not exist")));
             }
         }
@@ -44,7 +44,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
 }
 
 /// Lists relative link targets of a Markdown text, without fragments.
-fn links(text: &str) -> Vec<&str> {
+fn find_links(text: &str) -> Vec<&str> {
     text.split("](")
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
@@ -54,7 +54,7 @@ fn links(text: &str) -> Vec<&str> {
 }
 
 /// Lists paths in backticks that begin in one of the project's folders.
-fn paths(text: &str) -> Vec<&str> {
+fn find_paths(text: &str) -> Vec<&str> {
     const FOLDERS: &[&str] = &["crates/", "xtask/", "docs/", "deploy/", ".ci/"];
     text.split('`')
         .skip(1)
@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn what_counts_as_a_path() {
         assert_eq!(
-            paths("see `crates/api` and `cargo test`, `crates/<kind>`"),
+            find_paths("see `crates/api` and `cargo test`, `crates/<kind>`"),
             ["crates/api"]
         );
-        assert_eq!(links("[a](docs/a.md#b) [b](https://x) [c](#d)"), ["docs/a.md"]);
+        assert_eq!(find_links("[a](docs/a.md#b) [b](https://x) [c](#d)"), ["docs/a.md"]);
     }
 }

@@ -33,13 +33,13 @@ impl Finding {
 }
 
 /// Returns the root of the checkout.
-pub(crate) fn root() -> PathBuf {
+pub(crate) fn find_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Runs every check and fails if there is a finding.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let root = root();
+    let root = find_root();
     let mut findings = Vec::new();
     findings.extend(layers::check(&root)?);
     findings.extend(circles::check(&root)?);
@@ -64,7 +64,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 /// Prints the sentences that have to be read twice, below some paths or everywhere.
 pub(crate) fn list_plain(below: &[String]) -> anyhow::Result<()> {
     use std::io::Write;
-    let text = plain::list(&root(), below)?;
+    let text = plain::list_flagged(&find_root(), below)?;
     let _reader_gone = write!(std::io::stdout(), "{text}");
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(crate) fn list_plain(below: &[String]) -> anyhow::Result<()> {
 /// Prints the messages that the program can show to a user, below some paths or everywhere.
 pub(crate) fn list_messages(below: &[String]) -> anyhow::Result<()> {
     use std::io::Write;
-    let text = messages::list(&root(), below)?;
+    let text = messages::list_messages(&find_root(), below)?;
     let _reader_gone = write!(std::io::stdout(), "{text}");
     Ok(())
 }

@@ -28,15 +28,15 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
         }
         let text = fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
         let pairs = find_pairs(&declared_types(&text));
-        findings.extend(pairs.into_iter().map(|name| report(&path, &name)));
+        findings.extend(pairs.into_iter().map(|name| report_name(&path, &name)));
     }
     for (folder, modules) in folders {
-        findings.extend(find_pairs(&modules).into_iter().map(|name| report(&folder, &name)));
+        findings.extend(find_pairs(&modules).into_iter().map(|name| report_name(&folder, &name)));
     }
     Ok(findings)
 }
 
-fn report(place: &str, name: &str) -> Finding {
+fn report_name(place: &str, name: &str) -> Finding {
     let what = format!(
         "`{name}` and `{name}s` differ by an s; say what the one that holds many is (an index, a table, a reader)"
     );

@@ -114,18 +114,18 @@ mod tests {
     #[test]
     fn a_scenario_is_a_test_by_its_name_and_what_it_is_recorded_with() {
         let file = |path: &str| {
-            super::super::root()
+            super::super::find_root()
                 .join("crates/planner/tests/scenarios/kustomization")
                 .join(path)
         };
         assert!(has_test(&file("deletion.yaml"), "deletion"));
         assert!(!has_test(&file("deletion.yaml"), "another") && !has_test(&file("missing.yaml"), "missing"));
         assert!(has_test(
-            &super::super::root().join("crates/planner/tests/trials/main.rs"),
+            &super::super::find_root().join("crates/planner/tests/trials/main.rs"),
             "kustomization"
         ));
         assert!(!has_test(
-            &super::super::root().join("crates/planner/tests/trials/main.rs"),
+            &super::super::find_root().join("crates/planner/tests/trials/main.rs"),
             "kustom"
         ));
     }

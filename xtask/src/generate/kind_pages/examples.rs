@@ -26,7 +26,7 @@ const HASH: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6
 const REQUEST: &str = "work-42-1f2e3d4c5b6a";
 
 /// Returns the example of a kind.
-pub(super) fn find(kind: &str) -> Option<Example> {
+pub(super) fn find_example(kind: &str) -> Option<Example> {
     let (caption, namespace, name, spec) = match kind {
         "AccessProvider" => (
             "A GitLab host. An account in the platform namespace makes the credentials:",
@@ -152,7 +152,7 @@ mod tests {
         let mut found = 0;
         for definition in tenure_api::crds::crds().unwrap() {
             let kind = definition["spec"]["names"]["kind"].as_str().unwrap();
-            let Some(example) = find(kind) else {
+            let Some(example) = find_example(kind) else {
                 continue;
             };
             found += 1;

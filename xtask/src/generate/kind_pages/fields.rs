@@ -143,7 +143,7 @@ fn describe_type(field: &Value, inner: Option<&str>) -> String {
     let text = name_type(field, false);
     match inner {
         Some(_) if is_conditions(field) => "[list of conditions](README.md#conditions)".to_owned(),
-        Some(path) => format!("[{text}](#{})", anchor(path)),
+        Some(path) => format!("[{text}](#{})", make_anchor(path)),
         None => text,
     }
 }
@@ -183,7 +183,7 @@ fn is_conditions(field: &Value) -> bool {
 }
 
 /// Returns the identifier that Markdown gives a title.
-fn anchor(title: &str) -> String {
+fn make_anchor(title: &str) -> String {
     let kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     title.to_lowercase().chars().filter(kept).collect()
 }

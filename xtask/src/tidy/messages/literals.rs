@@ -59,7 +59,7 @@ pub(super) fn read_shipped_part(text: &str) -> ShippedPart {
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
         at = match token {
-            Token::Mark('#') => match attribute(&tokens, at) {
+            Token::Mark('#') => match read_attribute(&tokens, at) {
                 Some(attribute) if attribute.is_test() && attribute.is_inner => return ShippedPart::default(),
                 Some(attribute) if attribute.is_test() => {
                     part.test_modules.extend(module_elsewhere(&tokens, attribute.end));
@@ -122,18 +122,18 @@ impl Attribute<'_> {
 }
 
 /// Reads the attribute that begins at this token.
-fn attribute<'a>(tokens: &[Token<'a>], at: usize) -> Option<Attribute<'a>> {
+fn read_attribute<'a>(tokens: &[Token<'a>], at: usize) -> Option<Attribute<'a>> {
     let is_inner = is_mark(tokens, at + 1, '!');
     let open = if is_inner { at + 2 } else { at + 1 };
     if !is_mark(tokens, at, '#') || !is_mark(tokens, open, '[') {
         return None;
     }
     let end = group_end(tokens, open);
-    let words = words(tokens, open..end).collect();
+    let words = list_words(tokens, open..end).collect();
     Some(Attribute { words, is_inner, end })
 }
 
-fn words<'t, 'a>(tokens: &'t [Token<'a>], range: Range<usize>) -> impl Iterator<Item = &'a str> + use<'t, 'a> {
+fn list_words<'t, 'a>(tokens: &'t [Token<'a>], range: Range<usize>) -> impl Iterator<Item = &'a str> + use<'t, 'a> {
     let tokens = tokens.get(range).unwrap_or_default();
     tokens.iter().filter_map(|token| match token {
         Token::Word(word) => Some(*word),
@@ -176,7 +176,7 @@ fn item_end(tokens: &[Token<'_>], from: usize) -> usize {
 fn item_kind(tokens: &[Token<'_>], from: usize) -> (usize, ItemEnd) {
     let mut at = from;
     loop {
-        if let Some(attribute) = attribute(tokens, at) {
+        if let Some(attribute) = read_attribute(tokens, at) {
             at = attribute.end;
             continue;
         }
@@ -299,7 +299,7 @@ impl<'a> Scanner<'a> {
             is_end
         });
         let length = end.map_or(self.rest.len(), |(at, _)| at);
-        let text = unescape(self.take(length));
+        let text = unescape_text(self.take(length));
         self.take(1);
         Token::Text(line, text)
     }
@@ -367,7 +367,7 @@ fn quote_length(rest: &str) -> usize {
     }
 }
 
-fn unescape(body: &str) -> String {
+fn unescape_text(body: &str) -> String {
     let mut text = String::with_capacity(body.len());
     let mut rest = body;
     while let Some((before, escaped)) = rest.split_once('\\') {
@@ -377,12 +377,12 @@ fn unescape(body: &str) -> String {
             Some('\n' | '\r') => escaped.trim_start(),
             Some('u') => {
                 let (digits, after) = escaped.split_once('}').unwrap_or((escaped, ""));
-                text.extend(character(digits.trim_start_matches("u{")));
+                text.extend(parse_character(digits.trim_start_matches("u{")));
                 after
             }
             Some('x') => {
                 let (digits, after) = escaped.split_at_checked(3).unwrap_or((escaped, ""));
-                text.extend(character(digits.trim_start_matches('x')));
+                text.extend(parse_character(digits.trim_start_matches('x')));
                 after
             }
             Some(c) => {
@@ -402,7 +402,7 @@ fn unescape(body: &str) -> String {
     text
 }
 
-fn character(hexadecimal: &str) -> Option<char> {
+fn parse_character(hexadecimal: &str) -> Option<char> {
     u32::from_str_radix(hexadecimal, 16).ok().and_then(char::from_u32)
 }
 

@@ -73,8 +73,8 @@ pub(super) struct Message {
 }
 
 /// Lists the messages below some paths, which are relative to the root, one a line. Without a path, all are listed.
-pub(super) fn list(root: &Path, below: &[String]) -> anyhow::Result<String> {
-    let messages = collect(root, below)?;
+pub(super) fn list_messages(root: &Path, below: &[String]) -> anyhow::Result<String> {
+    let messages = collect_messages(root, below)?;
     if messages.is_empty() {
         bail!(
             "no message below {}: name files or folders of these crates, relative to the root of the checkout, such as crates/{}",
@@ -91,7 +91,7 @@ pub(super) fn list(root: &Path, below: &[String]) -> anyhow::Result<String> {
 }
 
 /// Collects the messages below some paths, sorted by file and line.
-pub(super) fn collect(root: &Path, below: &[String]) -> anyhow::Result<Vec<Message>> {
+pub(super) fn collect_messages(root: &Path, below: &[String]) -> anyhow::Result<Vec<Message>> {
     let mut found = Vec::new();
     let mut test_modules = BTreeSet::new();
     for path in list_tracked_files(root)?.into_iter().filter(|path| is_source(path)) {
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn the_tree_has_messages_in_each_crate() {
-        let root = crate::tidy::root();
-        let messages = collect(&root, &[]).expect("collected");
+        let root = crate::tidy::find_root();
+        let messages = collect_messages(&root, &[]).expect("collected");
         assert!(messages.len() >= FLOOR, "{} messages", messages.len());
         for name in CRATES {
             let folder = format!("crates/{name}/");
@@ -249,11 +249,11 @@ mod tests {
 
     #[test]
     fn a_path_narrows_the_list() {
-        let root = crate::tidy::root();
-        let text = list(&root, &["crates/tenure/src".to_owned()]).expect("listed");
+        let root = crate::tidy::find_root();
+        let text = list_messages(&root, &["crates/tenure/src".to_owned()]).expect("listed");
         let others = text.lines().filter(|line| !line.starts_with("crates/tenure/src/"));
         assert_eq!(others.count(), 0, "{text}");
-        let missing = list(&root, &["crates/kinds".to_owned()]).expect_err("no messages");
+        let missing = list_messages(&root, &["crates/kinds".to_owned()]).expect_err("no messages");
         assert!(
             missing.to_string().contains("no message below crates/kinds"),
             "{missing}"

@@ -124,7 +124,11 @@ impl Shares {
 }
 
 /// Compares the measured sentences with the ceilings.
-pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling], subject: Subject) -> Vec<Finding> {
+pub(super) fn compare_shares(
+    measured: &BTreeMap<String, Measured>,
+    ceilings: &[Ceiling],
+    subject: Subject,
+) -> Vec<Finding> {
     let (noun, place) = (subject.noun(), subject.place());
     let rows = ceilings.iter().map(|(scope, ..)| scope);
     let mut findings: Vec<Finding> = rows
@@ -148,7 +152,7 @@ pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling
         }
         let ceiling = ceiling.min(highest);
         if !shares.fits(ceiling) {
-            findings.extend(over((scope, measured), shares, ceiling, subject));
+            findings.extend(report_excess((scope, measured), shares, ceiling, subject));
         }
         let raised = Shares {
             flagged: shares.flagged + STEP.flagged,
@@ -167,7 +171,12 @@ pub(super) fn compare(measured: &BTreeMap<String, Measured>, ceilings: &[Ceiling
 }
 
 /// Reports a crate above its ceiling, and the sentences that are worth a rewrite first.
-fn over((scope, measured): (&str, &Measured), shares: Shares, ceiling: Shares, subject: Subject) -> Vec<Finding> {
+fn report_excess(
+    (scope, measured): (&str, &Measured),
+    shares: Shares,
+    ceiling: Shares,
+    subject: Subject,
+) -> Vec<Finding> {
     let is_over_clauses = shares.clauses > ceiling.clauses;
     let what = format!(
         "{} of {} {} have to be read twice ({} ‰, allowed {} ‰), and {} of them begin with a clause ({} ‰, allowed {} ‰). Rewrite some; `cargo xtask tidy --plain {scope}` lists all",
@@ -210,7 +219,7 @@ mod tests {
     }
 
     fn check(of: Measured, ceilings: &[Ceiling], want: &[&str]) {
-        let found = compare(&BTreeMap::from([("crates/a".to_owned(), of)]), ceilings, Subject::Prose);
+        let found = compare_shares(&BTreeMap::from([("crates/a".to_owned(), of)]), ceilings, Subject::Prose);
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (finding, want) in found.iter().zip(want) {
             let line = format!("{}: {}", finding.place, finding.what);
@@ -249,7 +258,7 @@ mod tests {
         );
         check(measured(1000, 0, 1), &[], &["(1 ‰, allowed 0 ‰)", "b.rs:0"]);
         let many = BTreeMap::from([("crates/a".to_owned(), measured(1000, 0, 40))]);
-        assert_eq!(compare(&many, &[], Subject::Prose).len(), 1 + MOST_LISTED);
+        assert_eq!(compare_shares(&many, &[], Subject::Prose).len(), 1 + MOST_LISTED);
     }
 
     #[test]
@@ -266,7 +275,7 @@ mod tests {
 
     #[test]
     fn messages_have_their_own_ceilings() {
-        let found = compare(
+        let found = compare_shares(
             &BTreeMap::from([("crates/a".to_owned(), measured(1000, 0, 2))]),
             &[("crates/a", 1, 0), ("crates/b", 1, 0)],
             Subject::Messages,

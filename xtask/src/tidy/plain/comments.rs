@@ -33,7 +33,7 @@ enum Inside {
 }
 
 /// Lists the comments of a file.
-pub(super) fn comments(text: &str) -> Vec<Comment<'_>> {
+pub(super) fn find_comments(text: &str) -> Vec<Comment<'_>> {
     let mut reader = Reader {
         inside: Inside::Code,
         found: Vec::new(),
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         let Some(at) = find_any(line, from, &['/', '"', '\'']) else {
             return line.len();
         };
-        let rest = tail(line, at);
+        let rest = find_tail(line, at);
         if rest.starts_with("//") {
             let is_alone = line.get(..at).is_some_and(|code| code.trim().is_empty());
             self.add_line(number, rest, is_alone, was_open);
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         let Some(at) = find_any(line, from, &['"', '\\']) else {
             return line.len();
         };
-        if let Some(escaped) = tail(line, at).strip_prefix('\\') {
+        if let Some(escaped) = find_tail(line, at).strip_prefix('\\') {
             return at + 1 + escaped.chars().next().map_or(0, char::len_utf8);
         }
         self.inside = Inside::Code;
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         let Some(at) = find_any(line, from, &['"']) else {
             return line.len();
         };
-        let after = tail(line, at + 1);
+        let after = find_tail(line, at + 1);
         let closing = after.bytes().take(hashes).filter(|byte| *byte == b'#').count();
         if closing == hashes {
             self.inside = Inside::Code;
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         let mut at = from;
         let mut end = line.len();
         while let Some(next) = find_any(line, at, &['/', '*']) {
-            let rest = tail(line, next);
+            let rest = find_tail(line, next);
             if rest.starts_with("/*") {
                 depth += 1;
                 at = next + 2;
@@ -225,7 +225,7 @@ fn find_any(line: &str, from: usize, wanted: &[char]) -> Option<usize> {
     first
 }
 
-fn tail(line: &str, from: usize) -> &str {
+fn find_tail(line: &str, from: usize) -> &str {
     line.get(from..).unwrap_or_default()
 }
 
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     fn check(code: &str, want: &[(Form, &[(usize, &str)])]) {
-        let got: Vec<(Form, Vec<(usize, &str)>)> = comments(code)
+        let got: Vec<(Form, Vec<(usize, &str)>)> = find_comments(code)
             .into_iter()
             .map(|comment| (comment.form, comment.lines))
             .collect();
@@ -304,7 +304,7 @@ mod tests {
         for code in none {
             check(code, &[]);
             let after = format!("{code} // after");
-            let found = comments(&after);
+            let found = find_comments(&after);
             let last = found.last().and_then(|comment| comment.lines.last());
             assert_eq!(last.map(|(_, text)| *text), Some("after"), "{after}");
             assert_eq!(found.len(), 1, "{after}");
@@ -326,8 +326,8 @@ mod tests {
             "\"é\\é\"//é",
             "\\é'",
         ] {
-            comments(text);
+            find_comments(text);
         }
-        assert_eq!(comments("\"é\\é\" //é").len(), 1);
+        assert_eq!(find_comments("\"é\\é\" //é").len(), 1);
     }
 }

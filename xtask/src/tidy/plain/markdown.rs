@@ -20,7 +20,7 @@ pub(super) struct Paragraph {
 }
 
 /// Lists the prose of consecutive lines, each with its number.
-pub(super) fn paragraphs<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<Paragraph> {
+pub(super) fn read_paragraphs<'a>(lines: impl IntoIterator<Item = (usize, &'a str)>) -> Vec<Paragraph> {
     let mut reader = Reader::default();
     for (number, line) in lines {
         reader.read_line(number, line);
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
             self.end_paragraph();
         } else if is_indented && self.open.is_empty() && !self.is_list {
             // Code.
-        } else if let Some(title) = heading(text) {
+        } else if let Some(title) = read_heading(text) {
             self.end_paragraph();
             self.is_list = false;
             self.add(number, title);
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
     fn end_paragraph(&mut self) {
         let lines = std::mem::take(&mut self.open);
         if !lines.is_empty() {
-            let text = inline(&lines.join("\n"));
+            let text = strip_inline(&lines.join("\n"));
             let line = self.first_line;
             self.found.push(Paragraph { line, text });
         }
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
     }
 
     fn add_cells(&mut self, line: usize, row: &str) {
-        let cells = cells(row).into_iter().map(|cell| inline(&cell));
+        let cells = split_cells(row).into_iter().map(|cell| strip_inline(&cell));
         let prose = cells.filter(|cell| cell.split_whitespace().count() >= SHORTEST_CELL);
         self.found.extend(prose.map(|text| Paragraph { line, text }));
     }
@@ -166,7 +166,7 @@ fn is_link_definition(text: &str) -> bool {
             .is_some_and(|(name, target)| !name.contains(']') && target.split_whitespace().count() == 1)
 }
 
-fn heading(text: &str) -> Option<&str> {
+fn read_heading(text: &str) -> Option<&str> {
     let title = text.trim_start_matches('#');
     (title.len() < text.len()).then(|| title.strip_prefix(' ')).flatten()
 }
@@ -185,7 +185,7 @@ fn list_item(text: &str, may_have_any_number: bool) -> Option<&str> {
 }
 
 /// Divides a table row into its cells. An escaped `\|` divides nothing.
-fn cells(row: &str) -> Vec<String> {
+fn split_cells(row: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_escaped = false;
     for c in row.chars() {
@@ -200,7 +200,7 @@ fn cells(row: &str) -> Vec<String> {
 }
 
 /// Removes emphasis, escapes and link targets, and joins the words of each code span.
-fn inline(text: &str) -> String {
+fn strip_inline(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     let mut brackets = 0usize;
@@ -290,7 +290,7 @@ mod tests {
 
     fn check(text: &str, want: &[(usize, &str)]) {
         let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
-        let found = paragraphs(lines);
+        let found = read_paragraphs(lines);
         let got: Vec<(usize, &str)> = found
             .iter()
             .map(|paragraph| (paragraph.line, paragraph.text.as_str()))
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn inlines() {
-        let check = |text: &str, want: &str| assert_eq!(inline(text), want, "{text}");
+        let check = |text: &str, want: &str| assert_eq!(strip_inline(text), want, "{text}");
         check("a [b c](d (e) f) g", "a b c g");
         check("a [b][c] [d] [e](f", "a b d e(f");
         check("![a](b) [`c`](d)", "a `c`");

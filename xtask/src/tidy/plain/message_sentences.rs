@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use super::markdown::{CODE_SPACE, Paragraph};
 use super::rules::broken_in_message;
-use super::sentences::sentences;
-use super::{Flagged, Measured, scope};
+use super::sentences::split_sentences;
+use super::{Flagged, Measured, find_scope};
 use crate::tidy::messages::Message;
 
 /// Measures messages, by their crate.
-pub(super) fn measure(messages: &[Message]) -> BTreeMap<String, Measured> {
+pub(super) fn measure_messages(messages: &[Message]) -> BTreeMap<String, Measured> {
     let mut scopes: BTreeMap<String, Measured> = BTreeMap::new();
     for message in messages {
-        if let Some(scope) = scope(&message.file) {
+        if let Some(scope) = find_scope(&message.file) {
             measure_message(message, scopes.entry(scope.to_owned()).or_default());
         }
     }
@@ -24,7 +24,7 @@ fn measure_message(message: &Message, measured: &mut Measured) {
     for line in message.text.lines() {
         let text = capitalize_parts(&mark_code(line.trim()));
         let line = message.line;
-        for sentence in sentences(&Paragraph { line, text }) {
+        for sentence in split_sentences(&Paragraph { line, text }) {
             let rules = broken_in_message(&sentence);
             measured.sentences += 1;
             if !rules.is_empty() {
@@ -96,7 +96,7 @@ mod tests {
             line: 7,
             text: text.to_owned(),
         };
-        let measured = measure(&[message]).remove("crates/a").unwrap_or_default();
+        let measured = measure_messages(&[message]).remove("crates/a").unwrap_or_default();
         assert_eq!(
             (measured.sentences, measured.flagged.len()),
             (sentences, flagged),

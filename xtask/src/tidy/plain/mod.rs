@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 
 use super::{Finding, list_tracked_files, messages};
 use ceilings::{CEILINGS, MESSAGE_CEILINGS, Shares, Subject};
-use comments::{Form, comments};
-use markdown::paragraphs;
-use rules::{Rule, broken};
-use sentences::sentences;
+use comments::{Form, find_comments};
+use markdown::read_paragraphs;
+use rules::{Rule, find_broken};
+use sentences::split_sentences;
 
 mod ceilings;
 mod comments;
@@ -70,22 +70,22 @@ impl Flagged {
 
 /// Compares each crate, its messages, and the documents with their ceilings.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
-    let messages = message_sentences::measure(&messages::collect(root, &[])?);
-    let mut findings = ceilings::compare(&measure(root, &[])?, CEILINGS, Subject::Prose);
-    findings.extend(ceilings::compare(&messages, MESSAGE_CEILINGS, Subject::Messages));
+    let messages = message_sentences::measure_messages(&messages::collect_messages(root, &[])?);
+    let mut findings = ceilings::compare_shares(&measure_tree(root, &[])?, CEILINGS, Subject::Prose);
+    findings.extend(ceilings::compare_shares(&messages, MESSAGE_CEILINGS, Subject::Messages));
     Ok(findings)
 }
 
 /// Lists the flagged sentences below some paths, which are relative to the root, and the counts. Without a path, all are listed.
-pub(super) fn list(root: &Path, below: &[String]) -> anyhow::Result<String> {
-    let measured = measure(root, below)?;
+pub(super) fn list_flagged(root: &Path, below: &[String]) -> anyhow::Result<String> {
+    let measured = measure_tree(root, below)?;
     if measured.is_empty() {
         bail!(
             "no sentence below {}: name files or folders relative to the root of the checkout, such as crates/api/src",
             below.join(" ")
         );
     }
-    let messages = message_sentences::measure(&messages::collect(root, below)?);
+    let messages = message_sentences::measure_messages(&messages::collect_messages(root, below)?);
     let mut text = String::new();
     for measured in [&measured, &messages] {
         for flagged in measured.values().flat_map(|measured| &measured.flagged) {
@@ -114,11 +114,11 @@ fn write_counts(text: &mut String, scopes: &BTreeMap<String, Measured>, subject:
     Ok(())
 }
 
-fn measure(root: &Path, below: &[String]) -> anyhow::Result<BTreeMap<String, Measured>> {
+fn measure_tree(root: &Path, below: &[String]) -> anyhow::Result<BTreeMap<String, Measured>> {
     let mut scopes: BTreeMap<String, Measured> = BTreeMap::new();
     let is_wanted = |path: &str| below.is_empty() || below.iter().any(|folder| Path::new(path).starts_with(folder));
     for path in list_tracked_files(root)?.into_iter().filter(|path| is_wanted(path)) {
-        let Some(scope) = scope(&path) else {
+        let Some(scope) = find_scope(&path) else {
             continue;
         };
         let text = std::fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
@@ -129,7 +129,7 @@ fn measure(root: &Path, below: &[String]) -> anyhow::Result<BTreeMap<String, Mea
 }
 
 /// Returns the crate of a source file or test, or the documents.
-fn scope(path: &str) -> Option<&str> {
+fn find_scope(path: &str) -> Option<&str> {
     if path.ends_with(".md") {
         return (ROOT_DOCUMENTS.contains(&path) || path.starts_with("docs/")).then_some(DOCUMENTS);
     }
@@ -147,7 +147,7 @@ fn measure_file(file: &str, text: &str, measured: &mut Measured) {
         let lines = text.lines().enumerate();
         measure_prose(file, lines.map(|(number, line)| (number + 1, line)), false, measured);
     } else {
-        for comment in comments(text) {
+        for comment in find_comments(text) {
             let is_documentation = comment.form == Form::Doc;
             measure_prose(file, comment.lines, is_documentation, measured);
         }
@@ -161,8 +161,8 @@ fn measure_prose<'a>(
     measured: &mut Measured,
 ) {
     let mut opens_documentation = is_documentation;
-    for sentence in paragraphs(lines).iter().flat_map(sentences) {
-        let rules = broken(&sentence, std::mem::take(&mut opens_documentation));
+    for sentence in read_paragraphs(lines).iter().flat_map(split_sentences) {
+        let rules = find_broken(&sentence, std::mem::take(&mut opens_documentation));
         measured.sentences += 1;
         if !rules.is_empty() {
             measured.flagged.push(Flagged {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn scopes() {
-        let check = |path: &str, want: Option<&str>| assert_eq!(scope(path), want, "{path}");
+        let check = |path: &str, want: Option<&str>| assert_eq!(find_scope(path), want, "{path}");
         check("crates/api/src/a/b.rs", Some("crates/api"));
         check("crates/api/tests/it/main.rs", Some("crates/api"));
         check("xtask/src/main.rs", Some("xtask"));
@@ -243,14 +243,14 @@ mod tests {
 
     #[test]
     fn a_path_narrows_the_list() {
-        let root = crate::tidy::root();
-        let text = list(&root, &["xtask/src/tidy".to_owned()]).expect("listed");
+        let root = crate::tidy::find_root();
+        let text = list_flagged(&root, &["xtask/src/tidy".to_owned()]).expect("listed");
         assert_eq!(
             text.lines().filter(|line| !line.starts_with("xtask")).count(),
             0,
             "{text}"
         );
-        let missing = list(&root, &["xtask/sr".to_owned()]).expect_err("no such folder");
+        let missing = list_flagged(&root, &["xtask/sr".to_owned()]).expect_err("no such folder");
         assert!(missing.to_string().contains("no sentence below xtask/sr"), "{missing}");
     }
 }

@@ -172,15 +172,15 @@ fn by_first_word(list: &'static [(&'static str, &'static str)]) -> ByFirstWord {
 /// Lists the rules that a sentence of a message breaks. A message may begin with a pronoun, as in "spec.url: it has a query".
 pub(super) fn broken_in_message(sentence: &Sentence) -> Vec<Rule> {
     let words: Vec<&str> = sentence.words.iter().map(String::as_str).collect();
-    let mut rules = broken(sentence, false);
+    let mut rules = find_broken(sentence, false);
     if !rules.iter().any(|rule| matches!(rule, Rule::Vague(..))) {
-        rules.extend(vague(&words, &PRIVATE_BY_FIRST_WORD));
+        rules.extend(find_vague(&words, &PRIVATE_BY_FIRST_WORD));
     }
     rules
 }
 
 /// Lists the rules that a sentence breaks. `opens_documentation`: the sentence is the first one of an item's documentation.
-pub(super) fn broken(sentence: &Sentence, opens_documentation: bool) -> Vec<Rule> {
+pub(super) fn find_broken(sentence: &Sentence, opens_documentation: bool) -> Vec<Rule> {
     let words: Vec<&str> = sentence.words.iter().map(String::as_str).collect();
     let mut rules = Vec::new();
     if begins_with_clause(sentence, &words) {
@@ -189,7 +189,7 @@ pub(super) fn broken(sentence: &Sentence, opens_documentation: bool) -> Vec<Rule
     if words.len() > LONGEST {
         rules.push(Rule::Long);
     }
-    rules.extend(vague(&words, &VAGUE_BY_FIRST_WORD));
+    rules.extend(find_vague(&words, &VAGUE_BY_FIRST_WORD));
     if opens_documentation && begins_with_pronoun(&words) {
         rules.push(Rule::PronounFirst);
     }
@@ -219,14 +219,14 @@ fn begins_with_clause(sentence: &Sentence, words: &[&str]) -> bool {
     }
 }
 
-fn vague(words: &[&str], phrases: &ByFirstWord) -> Option<Rule> {
+fn find_vague(words: &[&str], phrases: &ByFirstWord) -> Option<Rule> {
     let mut rest = words;
     while let [word, after @ ..] = rest {
-        let same_begin = phrases.get(base(word)).into_iter().flatten();
+        let same_begin = phrases.get(stem_word(word)).into_iter().flatten();
         for (phrase, instead) in same_begin.copied() {
             let mut others = phrase.split(' ').skip(1).zip(after);
             let is_whole = phrase.split(' ').count() <= rest.len();
-            if is_whole && others.all(|(wanted, word)| base(word) == wanted) {
+            if is_whole && others.all(|(wanted, word)| stem_word(word) == wanted) {
                 return Some(Rule::Vague(phrase, instead));
             }
         }
@@ -235,7 +235,7 @@ fn vague(words: &[&str], phrases: &ByFirstWord) -> Option<Rule> {
     None
 }
 
-fn base(word: &str) -> &str {
+fn stem_word(word: &str) -> &str {
     word.strip_suffix("'s").unwrap_or(word)
 }
 
@@ -286,14 +286,14 @@ fn has_double_negation(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::plain::markdown::paragraphs;
-    use crate::tidy::plain::sentences::sentences;
+    use crate::tidy::plain::markdown::read_paragraphs;
+    use crate::tidy::plain::sentences::split_sentences;
 
     /// Compares the broken rules of the first sentence with the beginnings of their advice.
     fn check(text: &str, want: &[&str]) {
-        let paragraph = &paragraphs([(1, text)])[0];
-        let sentence = &sentences(paragraph)[0];
-        let got: Vec<String> = broken(sentence, true).into_iter().map(Rule::advice).collect();
+        let paragraph = &read_paragraphs([(1, text)])[0];
+        let sentence = &split_sentences(paragraph)[0];
+        let got: Vec<String> = find_broken(sentence, true).into_iter().map(Rule::advice).collect();
         assert_eq!(got.len(), want.len(), "{text}: {got:?}");
         for (got, want) in got.iter().zip(want) {
             assert!(got.starts_with(want), "{text}: {got} is not {want}");
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn messages() {
         let check = |text: &str, want: &[&str]| {
-            let sentence = &sentences(&paragraphs([(1, text)])[0])[0];
+            let sentence = &split_sentences(&read_paragraphs([(1, text)])[0])[0];
             let got: Vec<String> = broken_in_message(sentence).into_iter().map(Rule::advice).collect();
             assert_eq!(got.len(), want.len(), "{text}: {got:?}");
             for (got, want) in got.iter().zip(want) {
@@ -372,8 +372,8 @@ mod tests {
         check("This crate reads logs.", &[]);
         check("All namespaces of a tenant.", &[]);
         check("The one place for this.", &[]);
-        let sentence = &sentences(&paragraphs([(1, "It is read once.")])[0])[0];
-        assert!(broken(sentence, false).is_empty());
+        let sentence = &split_sentences(&read_paragraphs([(1, "It is read once.")])[0])[0];
+        assert!(find_broken(sentence, false).is_empty());
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) struct Sentence {
 }
 
 /// Lists the sentences of a paragraph.
-pub(super) fn sentences(paragraph: &Paragraph) -> Vec<Sentence> {
+pub(super) fn split_sentences(paragraph: &Paragraph) -> Vec<Sentence> {
     let mut found = Vec::new();
     let mut tokens: Vec<&str> = Vec::new();
     let mut first_line = paragraph.line;
@@ -28,7 +28,7 @@ pub(super) fn sentences(paragraph: &Paragraph) -> Vec<Sentence> {
     for row in paragraph.text.split('\n') {
         for token in row.split(' ').filter(|token| !token.is_empty()) {
             if tokens.last().is_some_and(|last| is_end(last, token)) {
-                found.extend(sentence(first_line, &std::mem::take(&mut tokens)));
+                found.extend(make_sentence(first_line, &std::mem::take(&mut tokens)));
             }
             if tokens.is_empty() {
                 first_line = line;
@@ -38,12 +38,12 @@ pub(super) fn sentences(paragraph: &Paragraph) -> Vec<Sentence> {
         }
         line += 1;
     }
-    found.extend(sentence(first_line, &tokens));
+    found.extend(make_sentence(first_line, &tokens));
     found
 }
 
-fn sentence(line: usize, tokens: &[&str]) -> Option<Sentence> {
-    let words: Vec<String> = tokens.iter().filter_map(|token| word(token)).collect();
+fn make_sentence(line: usize, tokens: &[&str]) -> Option<Sentence> {
+    let words: Vec<String> = tokens.iter().filter_map(|token| clean_word(token)).collect();
     let text = || tokens.join(" ").replace([CODE_SPACE, CODE_BREAK], " ");
     (words.len() >= SHORTEST).then(|| Sentence {
         line,
@@ -52,7 +52,7 @@ fn sentence(line: usize, tokens: &[&str]) -> Option<Sentence> {
     })
 }
 
-fn word(token: &str) -> Option<String> {
+fn clean_word(token: &str) -> Option<String> {
     let word = token.trim_matches(|c: char| !c.is_alphanumeric() && c != '`');
     (!word.is_empty()).then(|| word.to_lowercase())
 }
@@ -85,7 +85,7 @@ mod tests {
 
     fn check(text: &str, want: &[(usize, &str)]) {
         let text = text.to_owned();
-        let found = sentences(&Paragraph { line: 7, text });
+        let found = split_sentences(&Paragraph { line: 7, text });
         let got: Vec<(usize, &str)> = found
             .iter()
             .map(|sentence| (sentence.line, sentence.text.as_str()))
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn words_have_no_punctuation() {
         let text = format!("(Nobody's \"Ärger\", `Who{CODE_SPACE}Is`'s — well-known:");
-        let found = sentences(&Paragraph { line: 1, text });
+        let found = split_sentences(&Paragraph { line: 1, text });
         let code = format!("`who{CODE_SPACE}is`'s");
         assert_eq!(found[0].words, ["nobody's", "ärger", &code, "well-known"]);
     }
