@@ -40,7 +40,7 @@ pub(crate) async fn become_account(
                 namespace: account.namespace(),
                 name: account.name(),
             };
-            caller::may(client, &question).await?
+            caller::has_right(client, &question).await?
         }
     };
     let refused = if is_allowed {

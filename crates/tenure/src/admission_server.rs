@@ -16,8 +16,8 @@ use tenure_cluster::ClientPool;
 use tenure_controllers::Config;
 use tokio::task::JoinHandle;
 
-use crate::failure::{Failure, chain};
-use crate::plain_http::{listen, parse_address};
+use crate::failure::{Failure, write_chain};
+use crate::plain_http::{open_listener, parse_address};
 
 /// The time for which the webhook answers after everything else has ended. During this time, an API server may not know that the Pod is ending.
 const LINGERING: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ fn read_authorities(path: &Path) -> Result<ClientCertificates, Failure> {
     if found.is_empty() {
         return Err(refuse("there is no certificate in it"));
     }
-    ClientCertificates::new(&found).map_err(|error| refuse(&chain(&error)))
+    ClientCertificates::new(&found).map_err(|error| refuse(&write_chain(&error)))
 }
 
 /// A running webhook.
@@ -124,14 +124,14 @@ pub(crate) struct RunningWebhook {
 }
 
 /// Starts the listener, which answers until the process ends.
-pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<RunningWebhook, Failure> {
+pub(crate) async fn open_webhook(settings: AdmissionSettings, config: &Config) -> Result<RunningWebhook, Failure> {
     if !config.enabled_kinds.is_on("Tenant") {
         return Err(Failure::usage(
             "--admission-address: its rules follow from Tenants, and the controller tenant is off",
         )
         .hint("add tenant to --controllers, or leave out --admission-address"));
     }
-    let listener = listen(settings.address, "--admission-address").await?;
+    let listener = open_listener(settings.address, "--admission-address").await?;
     let is_in_a_cluster = settings.place == WebhookPlace::Service;
     let client = ClientPool::new(config.connection.clone()).controller();
     let settings = WebhookSettings {

@@ -16,7 +16,7 @@ pub(crate) struct Advertised {
 }
 
 /// Computes the names of a server that listens on `bound` of a machine with these addresses, in the order of its interfaces.
-pub(crate) fn advertised(bound: IpAddr, told: Option<IpAddr>, addresses: &[IpAddr]) -> Advertised {
+pub(crate) fn choose_advertised(bound: IpAddr, given: Option<IpAddr>, addresses: &[IpAddr]) -> Advertised {
     let mut reached: Vec<IpAddr> = if bound.is_unspecified() {
         // The IPv6 wildcard also accepts IPv4.
         let fits = |address: &&IpAddr| (bound.is_ipv6() || address.is_ipv4()) && is_of_use(**address);
@@ -31,8 +31,8 @@ pub(crate) fn advertised(bound: IpAddr, told: Option<IpAddr>, addresses: &[IpAdd
         IpAddr::V4(_) => IpAddr::from([127, 0, 0, 1]),
         IpAddr::V6(_) => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
     };
-    let host = told.or(same_family.copied()).or(reached.first().copied());
-    reached.extend(told);
+    let host = given.or(same_family.copied()).or(reached.first().copied());
+    reached.extend(given);
     let mut names: Vec<String> = reached.iter().map(ToString::to_string).collect();
     names.sort();
     names.dedup();
@@ -43,7 +43,7 @@ pub(crate) fn advertised(bound: IpAddr, told: Option<IpAddr>, addresses: &[IpAdd
 }
 
 /// Returns the address for clients on this machine of a listener on `bound`.
-pub(crate) fn nearest(bound: SocketAddr) -> SocketAddr {
+pub(crate) fn find_nearest(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => IpAddr::from([127, 0, 0, 1]),
@@ -67,11 +67,11 @@ pub(crate) fn interface_addresses() -> Vec<IpAddr> {
     };
     interfaces
         .filter_map(|interface| interface.address)
-        .filter_map(|address| ip(&address))
+        .filter_map(|address| read_ip(&address))
         .collect()
 }
 
-fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+fn read_ip(address: &SockaddrStorage) -> Option<IpAddr> {
     let four = address.as_sockaddr_in().map(|four| IpAddr::from(four.ip()));
     four.or_else(|| address.as_sockaddr_in6().map(|six| IpAddr::from(six.ip())))
 }
@@ -80,7 +80,7 @@ fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn check(bound: &str, told: Option<&str>, names: &[&str], host: &str) {
+    fn check(bound: &str, given: Option<&str>, names: &[&str], host: &str) {
         let machine = [
             "127.0.0.1",
             "192.168.7.4",
@@ -91,9 +91,13 @@ mod tests {
             "fe80::1",
         ];
         let machine = machine.map(|address| address.parse().unwrap());
-        let found = advertised(bound.parse().unwrap(), told.map(|told| told.parse().unwrap()), &machine);
-        assert_eq!(found.names, names, "{bound}, {told:?}");
-        assert_eq!(found.host.to_string(), host, "{bound}, {told:?}");
+        let found = choose_advertised(
+            bound.parse().unwrap(),
+            given.map(|given| given.parse().unwrap()),
+            &machine,
+        );
+        assert_eq!(found.names, names, "{bound}, {given:?}");
+        assert_eq!(found.host.to_string(), host, "{bound}, {given:?}");
     }
 
     #[test]
@@ -117,13 +121,15 @@ mod tests {
     fn a_machine_without_a_network_is_told_of_its_loopback() {
         let loopback = ["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
         for (bound, host) in [("0.0.0.0", "127.0.0.1"), ("::", "::1")] {
-            let found = advertised(bound.parse().unwrap(), None, &loopback);
+            let found = choose_advertised(bound.parse().unwrap(), None, &loopback);
             assert_eq!(found.host.to_string(), host);
             assert!(found.names.is_empty());
         }
         let only_four = ["192.168.7.4".parse().unwrap()];
         assert_eq!(
-            advertised("::".parse().unwrap(), None, &only_four).host.to_string(),
+            choose_advertised("::".parse().unwrap(), None, &only_four)
+                .host
+                .to_string(),
             "192.168.7.4"
         );
     }

@@ -35,7 +35,12 @@ impl Answer {
 }
 
 /// Sends a request as the client's user. A patch is a merge patch. A body that isn't an object is left out.
-pub(crate) async fn send(client: &kube::Client, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
+pub(crate) async fn send_request(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<Answer, String> {
     let content = if method == Method::PATCH {
         "application/merge-patch+json"
     } else {
@@ -45,7 +50,7 @@ pub(crate) async fn send(client: &kube::Client, method: Method, path: &str, body
 }
 
 /// Sends a server-side apply; the path names the field manager.
-pub(crate) async fn apply(client: &kube::Client, path: &str, body: &Value) -> Result<Answer, String> {
+pub(crate) async fn apply_object(client: &kube::Client, path: &str, body: &Value) -> Result<Answer, String> {
     send_as(client, Method::PATCH, "application/apply-patch+yaml", path, body).await
 }
 

@@ -9,20 +9,20 @@ use crate::failure::Failure;
 /// Returns the user of a client, as the API server sees it.
 pub(crate) async fn ask_who(client: &kube::Client) -> Result<String, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let answer = post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
+    let answer = post_review(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
     Ok(ObjectView::of(&answer)
         .read_text("/status/userInfo/username")
         .to_owned())
 }
 
 /// Whether the user may do something.
-pub(crate) async fn may(client: &kube::Client, question: &Question<'_>) -> Result<bool, Failure> {
+pub(crate) async fn has_right(client: &kube::Client, question: &Question<'_>) -> Result<bool, Failure> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": { "resourceAttributes": describe(question) }
+        "spec": { "resourceAttributes": describe_question(question) }
     });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    Ok(ObjectView::of(&post(client, path, &review).await?).is_true("/status/allowed"))
+    Ok(ObjectView::of(&post_review(client, path, &review).await?).is_true("/status/allowed"))
 }
 
 /// Whether a ServiceAccount may do something. The user needs the right to review others.
@@ -39,20 +39,20 @@ pub(crate) async fn may_account(
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
         "spec": {
-            "user": format!("system:serviceaccount:{namespace}:{name}"), "groups": groups, "resourceAttributes": describe(question)
+            "user": format!("system:serviceaccount:{namespace}:{name}"), "groups": groups, "resourceAttributes": describe_question(question)
         }
     });
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    Ok(ObjectView::of(&post(client, path, &review).await?).is_true("/status/allowed"))
+    Ok(ObjectView::of(&post_review(client, path, &review).await?).is_true("/status/allowed"))
 }
 
-fn describe(question: &Question<'_>) -> Value {
+fn describe_question(question: &Question<'_>) -> Value {
     json!({
         "verb": question.verb, "group": question.group, "resource": question.resource, "namespace": question.namespace, "name": question.name
     })
 }
 
-async fn post(client: &kube::Client, path: &str, review: &Value) -> Result<Value, Failure> {
+async fn post_review(client: &kube::Client, path: &str, review: &Value) -> Result<Value, Failure> {
     let request = http::Request::post(path)
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(review.to_string().into_bytes())

@@ -18,14 +18,14 @@ pub(crate) fn list_words() -> Vec<String> {
 }
 
 /// Returns the offered words that begin with the current one.
-pub(crate) fn select(current: &OsStr, offered: Vec<String>) -> Vec<CompletionCandidate> {
+pub(crate) fn select_words(current: &OsStr, offered: Vec<String>) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let fitting = offered.into_iter().filter(|word| word.starts_with(&*current));
     fitting.take(MOST).map(CompletionCandidate::new).collect()
 }
 
 /// Waits for an answer of the cluster, up to a limit.
-pub(crate) fn ask<F: Future<Output = Result<Vec<String>, Failure>>>(question: F) -> Vec<String> {
+pub(crate) fn ask_cluster<F: Future<Output = Result<Vec<String>, Failure>>>(question: F) -> Vec<String> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };

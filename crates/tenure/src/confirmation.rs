@@ -5,7 +5,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use crate::failure::Failure;
 
 /// Asks a user at a terminal. Without a terminal, the user must confirm in advance, as `otherwise` says.
-pub(crate) fn ask(otherwise: &str) -> Result<(), Failure> {
+pub(crate) fn ask_confirmation(otherwise: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage("there is no terminal for the confirmation").hint(otherwise));
     }

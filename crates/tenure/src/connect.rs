@@ -13,7 +13,7 @@ use tenure_inspection::suggestions::name_suggestions;
 
 use crate::client::open_client;
 use crate::completion_words;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::{in_cluster_config, named_objects, resources};
 
 /// The heading of these flags in the help of every command.
@@ -219,7 +219,7 @@ impl ClusterChoice {
         }
         kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
-            .map_err(|error| Failure::usage(format!("the kubeconfig can't be used: {}", chain(&error))))
+            .map_err(|error| Failure::usage(format!("the kubeconfig can't be used: {}", write_chain(&error))))
     }
 
     /// Returns the kubeconfig, and the file that has the current context.
@@ -231,12 +231,12 @@ impl ClusterChoice {
             Some(value) => std::env::split_paths(&value)
                 .filter(|path| !path.as_os_str().is_empty())
                 .collect(),
-            None => home()
+            None => find_home()
                 .into_iter()
                 .map(|home| home.join(".kube/config"))
                 .collect::<Vec<_>>(),
         };
-        merge(&files, self.context.as_deref())
+        merge_files(&files, self.context.as_deref())
     }
 }
 
@@ -254,13 +254,13 @@ pub(crate) fn find_cluster(kubeconfig: &Kubeconfig, context: Option<&str>) -> Op
 /// Returns the completions of --context.
 fn complete_context(current: &OsStr) -> Vec<CompletionCandidate> {
     let choice = Connect::of_words(&completion_words::list_words()).cluster;
-    completion_words::select(current, choice.list_contexts())
+    completion_words::select_words(current, choice.list_contexts())
 }
 
 /// Returns the completions of -n. A user who may not list namespaces gets those of the own Tenants, else those of the kubeconfig's contexts.
 pub(crate) fn complete_namespace(current: &OsStr) -> Vec<CompletionCandidate> {
     let connect = Connect::of_words(&completion_words::list_words());
-    let mut offered = completion_words::ask(async {
+    let mut offered = completion_words::ask_cluster(async {
         let client = connect.client().await?;
         let path = format!("/api/v1/namespaces?limit={MOST_NAMES}");
         let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
@@ -275,20 +275,20 @@ pub(crate) fn complete_namespace(current: &OsStr) -> Vec<CompletionCandidate> {
             .collect())
     });
     if offered.is_empty() {
-        offered = completion_words::ask(list_namespaces_of_tenants(&connect));
+        offered = completion_words::ask_cluster(list_namespaces_of_tenants(&connect));
     }
     if offered.is_empty() {
         offered = connect.cluster.list_context_namespaces();
     }
-    completion_words::select(current, offered)
+    completion_words::select_words(current, offered)
 }
 
 /// Returns the namespaces of the Tenants that the user may read by name.
 async fn list_namespaces_of_tenants(connect: &Connect) -> Result<Vec<String>, Failure> {
     let client = connect.client().await?;
-    let served = resources::served(&client).await?;
-    let tenants = resources::find(&served, "tenants.capsule.clastix.io")?;
-    let found = named_objects::collect(&client, tenants, "application/json").await?;
+    let served = resources::list_served(&client).await?;
+    let tenants = resources::find_resource(&served, "tenants.capsule.clastix.io")?;
+    let found = named_objects::collect_objects(&client, tenants, "application/json").await?;
     let found = found.unwrap_or_default();
     let tenants = ObjectView::of(&found).list_views("/items");
     let namespaces = tenants.flat_map(|tenant| tenant.list_texts("/status/namespaces"));
@@ -337,7 +337,7 @@ pub(crate) fn find_flag(words: &[String], flags: &[&str]) -> Option<String> {
 
 /// Merges several kubeconfigs as kubectl does. The first definition counts for each cluster, user and context, and for the current context. Missing files are skipped,
 /// as long as one exists.
-fn merge(files: &[PathBuf], context: Option<&str>) -> Result<(Kubeconfig, Option<PathBuf>), Failure> {
+fn merge_files(files: &[PathBuf], context: Option<&str>) -> Result<(Kubeconfig, Option<PathBuf>), Failure> {
     let mut merged: Option<Kubeconfig> = None;
     let mut read = Vec::new();
     for path in files.iter().filter(|path| path.exists()) {
@@ -347,7 +347,7 @@ fn merge(files: &[PathBuf], context: Option<&str>) -> Result<(Kubeconfig, Option
         merged = Some(match merged {
             None => file,
             Some(before) => before.merge(file).map_err(|error| {
-                Failure::usage(format!("{}: {}", path.display(), chain(&error)))
+                Failure::usage(format!("{}: {}", path.display(), write_chain(&error)))
                     .hint("$KUBECONFIG names several files, which don't go together")
             })?,
         });
@@ -370,12 +370,12 @@ fn merge(files: &[PathBuf], context: Option<&str>) -> Result<(Kubeconfig, Option
 
 fn read_file(path: &std::path::Path) -> Result<Kubeconfig, Failure> {
     Kubeconfig::read_from(path).map_err(|error| {
-        Failure::usage(format!("{}: {}", path.display(), chain(&error)))
+        Failure::usage(format!("{}: {}", path.display(), write_chain(&error)))
             .hint("`tenure up --data DIR` writes DIR/kubeconfig")
     })
 }
 
-fn home() -> Option<PathBuf> {
+fn find_home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
 }
 
@@ -404,13 +404,13 @@ mod tests {
         let a = file("a", &kubeconfig("", &["one"]));
         let b = file("b", &kubeconfig("two", &["one", "two"]));
         let missing = folder.path().join("missing");
-        let (merged, from) = merge(&[missing.clone(), a.clone(), b.clone()], None).expect("merged");
+        let (merged, from) = merge_files(&[missing.clone(), a.clone(), b.clone()], None).expect("merged");
         assert_eq!(merged.current_context.as_deref(), Some("two"));
         assert_eq!(merged.contexts.len(), 2);
         assert_eq!(from, Some(b.clone()));
-        let (_, from) = merge(&[a.clone(), b], Some("one")).expect("merged");
+        let (_, from) = merge_files(&[a.clone(), b], Some("one")).expect("merged");
         assert_eq!(from, Some(a));
-        let failure = merge(&[missing], None).expect_err("no file");
+        let failure = merge_files(&[missing], None).expect_err("no file");
         assert!(failure.message.contains("missing") && failure.hint.is_some());
     }
 

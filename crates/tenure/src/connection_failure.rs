@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-use crate::failure::chain;
+use crate::failure::write_chain;
 
 /// The failure of a request without an answer.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct ConnectionFailure {
 impl ConnectionFailure {
     /// Explains the error of a request to a server.
     pub(crate) fn new(server: &str, error: Box<dyn StdError + Send + Sync>) -> Self {
-        let (message, hint) = explain(server, &*error);
+        let (message, hint) = explain_error(server, &*error);
         Self {
             message,
             hint,
@@ -128,7 +128,7 @@ fn list_causes<'a>(error: &'a (dyn StdError + 'static)) -> Vec<&'a (dyn StdError
     causes
 }
 
-fn explain(server: &str, error: &(dyn StdError + 'static)) -> (String, &'static str) {
+fn explain_error(server: &str, error: &(dyn StdError + 'static)) -> (String, &'static str) {
     let causes = list_causes(error);
     for cause in &causes {
         if let Some(tls) = cause.downcast_ref::<TlsError>() {
@@ -157,7 +157,7 @@ fn explain(server: &str, error: &(dyn StdError + 'static)) -> (String, &'static 
             }
         }
     }
-    (format!("{server}: {}", chain(error)), NETWORK)
+    (format!("{server}: {}", write_chain(error)), NETWORK)
 }
 
 fn explain_tls(server: &str, error: &TlsError) -> (String, &'static str) {

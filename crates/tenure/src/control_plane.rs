@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::advertised_address::{Advertised, advertised, interface_addresses, nearest};
+use crate::advertised_address::{Advertised, choose_advertised, find_nearest, interface_addresses};
 use crate::allocator;
 use crate::artifact_extension::{ArtifactExtension, replace_extension};
 use crate::artifact_server::ArtifactSettings;
@@ -25,7 +25,7 @@ use crate::commands::controllers::ControllerSettings;
 use crate::commands::kube_apiserver::ServerSettings;
 use crate::commands::lane_location::{DEFAULT_OF_UP, LaneRequirements};
 use crate::connect::find_cluster;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::hook_server::serve_hooks;
 use crate::installation::SharedParts;
 use crate::repositories::{self, Repositories};
@@ -83,21 +83,21 @@ impl ControlPlane {
             output::print_note(note);
         }
         make_folder(&options.data)?;
-        let listener = listen(options.address).await?;
+        let listener = open_listener(options.address).await?;
         let bound = listener
             .local_addr()
             .map_err(|error| Failure::environment(error.to_string()))?;
-        let told = advertised(
+        let advertised = choose_advertised(
             options.address.ip(),
             options.settings.advertised,
             &interface_addresses(),
         );
-        let server = open(&options, &told).await?;
+        let server = open_server(&options, &advertised).await?;
         // The repositories start after the store has taken the folder, so a folder of another store stays unchanged.
         let hooks = ReceiverEndpoint::default();
         let repositories = Repositories::start(&options.data, named, options.repository_port, &hooks).await?;
         let served = parse_allowances("--repository", repositories.address().as_slice())?;
-        let address = SocketAddr::new(told.host, bound.port());
+        let address = SocketAddr::new(advertised.host, bound.port());
         // With another CA for clients, this server can't issue an administrator's certificate.
         let own_clients = options.settings.provided.client_authorities.is_none();
         let kubeconfig = own_clients.then(|| options.data.join("kubeconfig"));
@@ -105,7 +105,7 @@ impl ControlPlane {
             let server = server.clone();
             async move {
                 if let Err(error) = server.serve(listener).await {
-                    tracing::error!(error = chain(&error), "the API server ended");
+                    tracing::error!(error = write_chain(&error), "the API server ended");
                 }
             }
         });
@@ -117,13 +117,13 @@ impl ControlPlane {
         // The kubeconfig names the listener, so the listener comes first.
         let artifact_listeners = match options.bare {
             true => None,
-            false => artifact_server::bind(&options.artifacts).await?,
+            false => artifact_server::bind_listeners(&options.artifacts).await?,
         };
         if let Some(kubeconfig) = &kubeconfig {
             let extension = artifact_listeners.as_ref().and_then(|bound| bound.extension.as_ref());
             server
                 .write_extended_kubeconfig(kubeconfig, address, list_extensions(kubeconfig, extension))
-                .map_err(|error| Failure::environment(format!("{}: {}", kubeconfig.display(), chain(&error))))?;
+                .map_err(|error| Failure::environment(format!("{}: {}", kubeconfig.display(), write_chain(&error))))?;
         }
         let ready = started.elapsed();
         let shutdown = CancellationToken::new();
@@ -160,14 +160,14 @@ impl ControlPlane {
                     artifact_endpoint: endpoint,
                     advertised: artifact_base.clone(),
                 },
-                nearest(bound),
+                find_nearest(bound),
                 ended,
             )?)
         };
         Ok(Self {
             server,
             address,
-            near: nearest(bound),
+            near: find_nearest(bound),
             kubeconfig,
             ready,
             shutdown,
@@ -227,7 +227,7 @@ impl ControlPlane {
 
     /// Returns the administrator's configuration, over the network like every client.
     pub(crate) async fn admin_config(&self) -> Result<kube::Config, Failure> {
-        let failure = |error: kube::config::KubeconfigError| Failure::internal(chain(&error));
+        let failure = |error: kube::config::KubeconfigError| Failure::internal(write_chain(&error));
         let kubeconfig = kube::config::Kubeconfig::read_from(self.admin_kubeconfig()?).map_err(failure)?;
         let options = kube::config::KubeConfigOptions::default();
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
@@ -269,7 +269,7 @@ pub(crate) fn make_folder(data: &Path) -> Result<(), Failure> {
     })
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+async fn open_listener(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         let failure = |what: &str| Failure::environment(format!("can't listen on {address}: {what}"));
         match error.kind() {
@@ -286,11 +286,11 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
+async fn open_server(options: &Options, advertised: &Advertised) -> Result<Server, Failure> {
     let defaults = Config::new(&options.data);
     let config = Config {
-        names: told.names.clone(),
-        advertised: Some(told.host),
+        names: advertised.names.clone(),
+        advertised: Some(advertised.host),
         workload_status: options.workload_status,
         provided: options.settings.provided.clone(),
         issuer: options
@@ -315,7 +315,7 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
             ServerError::Audit(_) => "nothing was opened: name a policy with --audit-policy-file and a log with --audit-log-path, or neither",
             _ => "the stored data are unchanged: end the other process, restore a copy, or name another folder with --data DIR",
         };
-        Failure::environment(chain(&error)).hint(hint)
+        Failure::environment(write_chain(&error)).hint(hint)
     })
 }
 

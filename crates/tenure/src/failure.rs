@@ -114,7 +114,7 @@ impl From<kube::Error> for Failure {
                 }
                 match connection_failure::explain_own_certificate(&other) {
                     Some((message, hint)) => Self::usage(message).hint(hint),
-                    None => Self::environment(chain(&other)),
+                    None => Self::environment(write_chain(&other)),
                 }
             }
         }
@@ -149,7 +149,7 @@ impl Failure {
 }
 
 /// Returns an error with its causes, each once. A failed connection has words of its own.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn write_chain(error: &(dyn std::error::Error + 'static)) -> String {
     if let Some(failure) = ConnectionFailure::find(error) {
         return failure.to_string();
     }
@@ -213,6 +213,6 @@ mod tests {
     fn a_chain_names_every_cause_once() {
         let inner = std::io::Error::other("disk full");
         let outer = std::io::Error::other(inner);
-        assert_eq!(chain(&outer), "disk full");
+        assert_eq!(write_chain(&outer), "disk full");
     }
 }

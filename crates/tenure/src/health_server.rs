@@ -17,13 +17,13 @@ pub(crate) async fn serve_probes(
     address: SocketAddr,
     is_ready: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<impl Future<Output = ()>, Failure> {
-    let listener = plain_http::listen(address, "--health-address").await?;
+    let listener = plain_http::open_listener(address, "--health-address").await?;
     Ok(plain_http::serve(listener, PATIENCE, move |request| {
-        std::future::ready(answer(request.uri().path(), is_ready()))
+        std::future::ready(answer_probe(request.uri().path(), is_ready()))
     }))
 }
 
-fn answer(path: &str, good: bool) -> Answer {
+fn answer_probe(path: &str, good: bool) -> Answer {
     let (status, text) = match (path, good) {
         ("/healthz" | "/livez", _) | ("/readyz", true) => (StatusCode::OK, "ok"),
         ("/readyz", false) => (
@@ -47,7 +47,7 @@ mod tests {
             ("/readyz", false, 503),
             ("/metrics", true, 404),
         ] {
-            assert_eq!(answer(path, good).status().as_u16(), status, "{path}");
+            assert_eq!(answer_probe(path, good).status().as_u16(), status, "{path}");
         }
     }
 }

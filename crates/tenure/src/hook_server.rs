@@ -20,7 +20,7 @@ use tenure_controllers::{AdmittedRequest, HEADERS, ReceiverEndpoint, Verdict};
 use tokio::net::TcpListener;
 
 use crate::failure::Failure;
-use crate::plain_http::listen;
+use crate::plain_http::open_listener;
 
 /// The number of concurrent connections, in total and for one address. An address may be one client, or a proxy that collects whole requests.
 const BOUNDS: ListenerBounds = ListenerBounds {
@@ -44,7 +44,7 @@ pub(crate) async fn serve_hooks(
     address: SocketAddr,
     hooks: ReceiverEndpoint,
 ) -> Result<impl Future<Output = ()>, Failure> {
-    let listener = listen(address, "--hook-address").await?;
+    let listener = open_listener(address, "--hook-address").await?;
     hooks.note_listener();
     Ok(answer_hooks(listener, hooks))
 }
@@ -55,7 +55,7 @@ async fn answer_hooks(listener: TcpListener, hooks: ReceiverEndpoint) {
         async move {
             let service = service_fn(|request: Request<Incoming>| {
                 let hooks = hooks.clone();
-                async move { Ok::<_, Infallible>(describe(answer(&hooks, request).await)) }
+                async move { Ok::<_, Infallible>(describe_answer(answer_request(&hooks, request).await)) }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -71,7 +71,7 @@ async fn answer_hooks(listener: TcpListener, hooks: ReceiverEndpoint) {
 }
 
 /// Answers a request, or returns the status for an invalid one.
-async fn answer(hooks: &ReceiverEndpoint, request: Request<Incoming>) -> Result<Verdict, StatusCode> {
+async fn answer_request(hooks: &ReceiverEndpoint, request: Request<Incoming>) -> Result<Verdict, StatusCode> {
     if request.method() != Method::POST {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
     }
@@ -102,8 +102,8 @@ async fn read_body(
     admission: &mut AdmittedRequest,
     mut body: Incoming,
 ) -> Result<Vec<u8>, Result<Verdict, StatusCode>> {
-    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if told > tenure_controllers::WHOLE_BODY {
+    let size = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if size > tenure_controllers::WHOLE_BODY {
         return Err(Err(StatusCode::PAYLOAD_TOO_LARGE));
     }
     let mut whole = Vec::new();
@@ -120,7 +120,7 @@ async fn read_body(
     Ok(whole)
 }
 
-fn describe(answer: Result<Verdict, StatusCode>) -> Response<Full<Bytes>> {
+fn describe_answer(answer: Result<Verdict, StatusCode>) -> Response<Full<Bytes>> {
     let (status, text) = match answer {
         Ok(verdict) => {
             let (status, text) = verdict.describe();

@@ -7,7 +7,7 @@ use std::path::Path;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 /// The folder where a kubelet mounts the files.
 pub(crate) const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -44,7 +44,7 @@ pub(crate) async fn read_config(folder: &Path, host: &str, port: &str) -> Result
         serde_json::from_value(kubeconfig).map_err(|error| Failure::internal(error.to_string()))?;
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
-        .map_err(|error| refuse(chain(&error)))?;
+        .map_err(|error| refuse(write_chain(&error)))?;
     config.root_cert_file = Some(authority);
     Ok(config)
 }

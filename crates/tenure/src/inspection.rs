@@ -10,7 +10,7 @@ use tenure_inspection::tree_lines::describe_state;
 use tenure_planner::{Failure as Refusal, Live};
 
 use crate::connect::{Connect, Scope};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::resources::{self, Resource};
 use crate::{output, provenance, targets};
 
@@ -31,9 +31,9 @@ impl InspectionClient {
     pub(crate) async fn begin(words: &[String], connect: &Connect, scope: &Scope) -> Result<(Self, ObjectId), Failure> {
         let (kind, name) = targets::Asked::read_one(words)?;
         let client = connect.client().await?;
-        let discovery = resources::discover(&client).await?;
+        let discovery = resources::discover_resources(&client).await?;
         let served: Vec<Resource> = discovery.preferred().map(Resource::from).collect();
-        let resource = resources::find(&served, &kind)?;
+        let resource = resources::find_resource(&served, &kind)?;
         let namespace = if resource.namespaced {
             scope
                 .namespace(&client)
@@ -72,7 +72,7 @@ impl InspectionClient {
     pub(crate) async fn look(&mut self, ids: Vec<ObjectId>) {
         let (client, discovery) = (&self.client, &self.discovery);
         let looks = ids.into_iter().map(|id| async move {
-            let live = look(client, discovery, &id).await;
+            let live = read_live(client, discovery, &id).await;
             (id, live)
         });
         let looked: Vec<(ObjectId, Live)> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
@@ -93,7 +93,7 @@ impl InspectionClient {
     }
 }
 
-async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Live {
+async fn read_live(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Live {
     let resource = match discovery.find(&id.group, None, &id.kind) {
         Served::Served(resource) => resource,
         Served::Unserved => return Live::Unserved,
@@ -134,15 +134,15 @@ async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Li
             ..Refusal::default()
         }),
         Err(error) => Live::Failed(Refusal {
-            message: chain(&error),
+            message: write_chain(&error),
             ..Refusal::default()
         }),
     }
 }
 
 /// Describes the state of an object in a few words for people.
-pub(crate) fn describe(standing: &DescribedState) -> String {
-    let (word, details) = describe_state(standing);
+pub(crate) fn describe_object_state(state: &DescribedState) -> String {
+    let (word, details) = describe_state(state);
     let word = output::paint_tone(word.tone, &word.text);
     match details.as_str() {
         "" => word,

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::controllers::ControllerSettings;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::object_path::write_object_path;
 
 /// The field manager of installed objects.
@@ -70,7 +70,7 @@ pub(crate) fn list_objects(
     protected_namespaces: &[String],
 ) -> Result<Vec<Value>, Failure> {
     let objects = tenure_api::installation::objects_of_shards(&|kind| switches.is_on(kind), shards);
-    let mut objects = objects.map_err(|error| Failure::internal(chain(&error)))?;
+    let mut objects = objects.map_err(|error| Failure::internal(write_chain(&error)))?;
     objects.extend(policy::list_bounds(&Settings {
         protected_namespaces: protected_namespaces.to_vec(),
         ..Settings::default()
@@ -106,7 +106,7 @@ pub(crate) async fn leave_definition_of_tenants(
     if installation.find(&write_object_path(definition)?).await?.is_none() {
         return Ok(None);
     }
-    let name = name(definition);
+    let name = name_object(definition);
     objects.retain(|object| !is_it(object));
     Ok(Some(name))
 }
@@ -117,7 +117,7 @@ pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for definition in list_packages()? {
         match installation.find(&write_object_path(&definition)?).await? {
-            Some(found) if !is_labelled_ours(&found) => others.push(name(&definition)),
+            Some(found) if !is_labelled_ours(&found) => others.push(name_object(&definition)),
             _ => own.push(definition),
         }
     }
@@ -126,7 +126,7 @@ pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<
 
 /// Returns the definitions of the kinds of a platform's packages.
 pub(crate) fn list_packages() -> Result<Vec<Value>, Failure> {
-    tenure_api::crds::package_crds().map_err(|error| Failure::internal(chain(&error)))
+    tenure_api::crds::package_crds().map_err(|error| Failure::internal(write_chain(&error)))
 }
 
 /// Whether the labels of an object say that Tenure installed it.
@@ -142,7 +142,7 @@ pub(crate) async fn apply_in_order(
 ) -> Result<(), Failure> {
     for object in objects {
         apply_one(installation, object).await?;
-        tell(name(object));
+        tell(name_object(object));
     }
     Ok(())
 }
@@ -158,13 +158,16 @@ pub(crate) enum Effect {
 }
 
 /// Returns the effect on each object, and writes nothing.
-pub(crate) async fn preview(installation: &Installation, objects: &[Value]) -> Result<Vec<(String, Effect)>, Failure> {
+pub(crate) async fn preview_objects(
+    installation: &Installation,
+    objects: &[Value],
+) -> Result<Vec<(String, Effect)>, Failure> {
     let mut effects = Vec::new();
     for object in objects {
         let previewed = installation
             .preview(&write_object_path(object)?, FIELD_MANAGER, object)
             .await;
-        let effect = match previewed.map_err(|error| refuse(object, error))? {
+        let effect = match previewed.map_err(|error| explain_refusal(object, error))? {
             (None, _) => Effect::Creates,
             (Some(live), applied) => {
                 let (live, applied) = (without_server_fields(live), without_server_fields(applied));
@@ -174,7 +177,7 @@ pub(crate) async fn preview(installation: &Installation, objects: &[Value]) -> R
                 }
             }
         };
-        effects.push((name(object), effect));
+        effects.push((name_object(object), effect));
     }
     Ok(effects)
 }
@@ -192,9 +195,9 @@ fn without_server_fields(mut object: Value) -> Value {
     object
 }
 
-fn refuse(object: &Value, error: kube::Error) -> Failure {
+fn explain_refusal(object: &Value, error: kube::Error) -> Failure {
     let mut failure = Failure::from(error);
-    failure.message = format!("{} can't be installed: {}", name(object), failure.message);
+    failure.message = format!("{} can't be installed: {}", name_object(object), failure.message);
     failure
 }
 
@@ -202,11 +205,11 @@ async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Fa
     let applied = installation
         .apply(&write_object_path(object)?, FIELD_MANAGER, object)
         .await;
-    applied.map_err(|error| refuse(object, error))
+    applied.map_err(|error| explain_refusal(object, error))
 }
 
 /// Returns the name of an object in messages.
-pub(crate) fn name(object: &Value) -> String {
+pub(crate) fn name_object(object: &Value) -> String {
     let text = |path: &str| ObjectView::of(object).read_text(path);
     format!("{} {}", text("/kind"), text("/metadata/name"))
 }
@@ -270,7 +273,7 @@ pub(crate) fn start_controllers(
     config.settings.is_guarded = true;
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {
-            tracing::error!(error = chain(&error), "the controllers ended");
+            tracing::error!(error = write_chain(&error), "the controllers ended");
         }
     }))
 }

@@ -19,12 +19,12 @@ pub(crate) enum Ended<T> {
 pub(crate) async fn until_interrupted<T>(work: impl Future<Output = T>) -> Result<Ended<T>, Failure> {
     tokio::select! {
         done = work => Ok(Ended::Done(done)),
-        ended = wait() => ended.map(|()| Ended::Interrupted),
+        ended = wait_for_signal() => ended.map(|()| Ended::Interrupted),
     }
 }
 
 /// Waits for Ctrl-C or SIGTERM.
-pub(crate) async fn wait() -> Result<(), Failure> {
+pub(crate) async fn wait_for_signal() -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let failure = |error: std::io::Error| Failure::environment(format!("can't wait for signals: {error}"));
     let mut terminate = signal(SignalKind::terminate()).map_err(failure)?;

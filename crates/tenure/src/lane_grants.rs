@@ -11,16 +11,16 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// If RBAC can't be read.
-pub(crate) async fn find(client: &kube::Client) -> Result<Vec<SharedMinter>, Failure> {
-    let mut roles = list(client, "roles", "Role").await?;
-    roles.extend(list(client, "clusterroles", "ClusterRole").await?);
-    let mut bindings = list(client, "rolebindings", "RoleBinding").await?;
-    bindings.extend(list(client, "clusterrolebindings", "ClusterRoleBinding").await?);
+pub(crate) async fn find_minters(client: &kube::Client) -> Result<Vec<SharedMinter>, Failure> {
+    let mut roles = list_objects(client, "roles", "Role").await?;
+    roles.extend(list_objects(client, "clusterroles", "ClusterRole").await?);
+    let mut bindings = list_objects(client, "rolebindings", "RoleBinding").await?;
+    bindings.extend(list_objects(client, "clusterrolebindings", "ClusterRoleBinding").await?);
     Ok(find_shared_minters(&roles, &bindings, PLATFORM_NAMESPACE))
 }
 
 /// Lists one kind in all namespaces, and adds the kind to the items of the list.
-async fn list(client: &kube::Client, plural: &str, kind: &str) -> Result<Vec<Value>, Failure> {
+async fn list_objects(client: &kube::Client, plural: &str, kind: &str) -> Result<Vec<Value>, Failure> {
     let request = Request::get(format!("/apis/rbac.authorization.k8s.io/v1/{plural}")).body(Vec::new());
     let request = request.map_err(|error| Failure::internal(error.to_string()))?;
     let mut listed: Value = client.request(request).await?;

@@ -22,7 +22,7 @@ use tokio_util::either::Either;
 
 use crate::failure::Failure;
 use crate::logging;
-use crate::plain_http::{listen, parse_address};
+use crate::plain_http::{open_listener, parse_address};
 use crate::reviews::{Reviewer, User};
 
 /// The number of concurrent unauthenticated connections, in total and for one address. Authenticated connections don't count.
@@ -156,7 +156,7 @@ impl LaneListener {
         config: &Config,
         reviewer: kube::Client,
     ) -> Result<impl Future<Output = ()> + use<>, Failure> {
-        let listener = listen(self.address, "--lane-address").await?;
+        let listener = open_listener(self.address, "--lane-address").await?;
         let client = ClientPool::new(config.connection.clone()).controller();
         let trust = Arc::new(CertificateKeeper::new(
             client.clone(),
@@ -172,7 +172,7 @@ impl LaneListener {
         Ok(async move {
             futures::future::join3(
                 trust.keep(),
-                publish(&client, &trust),
+                publish_address(&client, &trust),
                 Arc::clone(&gate).serve(listener, {
                     let trust = Arc::clone(&trust);
                     // While another process leads, this one accepts no connection.
@@ -198,7 +198,7 @@ fn describe_certificate(hub: &str) -> CertificatePlace {
 }
 
 /// Writes the authority to the place where Pods read it, after each change and at intervals.
-async fn publish(client: &Client, trust: &CertificateKeeper) {
+async fn publish_address(client: &Client, trust: &CertificateKeeper) {
     let mut bundle = trust.bundle();
     let mut said = String::new();
     loop {

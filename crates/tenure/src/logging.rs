@@ -34,15 +34,15 @@ pub(crate) enum LogFormat {
 }
 
 /// Reads the filter of the log.
-pub(crate) fn filter(filter: &str) -> Result<tracing_subscriber::EnvFilter, Failure> {
+pub(crate) fn make_filter(filter: &str) -> Result<tracing_subscriber::EnvFilter, Failure> {
     tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(format!("--log: {error}")).hint("try --log info, or --log tenure_controllers=debug")
     })
 }
 
 /// Starts the log to standard error.
-pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
-    let filter = filter(wanted)?;
+pub(crate) fn start_log(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
+    let filter = make_filter(wanted)?;
     let _only_once = CHOSEN.set((wanted.to_owned(), format));
     let terminal = std::io::IsTerminal::is_terminal(&io::stderr());
     let log = Log::default();
@@ -59,7 +59,7 @@ pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
         .log_internal_errors(false)
         .with_writer(log.clone());
     let subscriber = tracing_subscriber::registry();
-    let subscriber = subscriber.with(crate::traces::layer());
+    let subscriber = subscriber.with(crate::traces::make_layer());
     match format {
         LogFormat::Text => {
             let lines = lines.fmt_fields(fields.delimited(" ")).with_ansi(terminal);

@@ -148,7 +148,7 @@ enum Command {
 }
 
 /// Returns the parsed arguments. The program's name can select the command as well: envtest starts a kube-apiserver and an etcd, and knows no subcommands.
-fn arguments() -> Result<Arguments, Failure> {
+fn read_arguments() -> Result<Arguments, Failure> {
     let name = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = name.as_deref().and_then(std::path::Path::file_name);
     let command = match name.and_then(std::ffi::OsStr::to_str) {
@@ -172,11 +172,11 @@ fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(<Arguments as clap::CommandFactory>::command)
         .var(commands::completion::VARIABLE)
         .complete();
-    let started = arguments().and_then(|arguments| match arguments.command {
+    let started = read_arguments().and_then(|arguments| match arguments.command {
         // A build opens no connection and logs nothing, and ends before either could be set up.
         Command::Build(build) => {
             if arguments.log != DEFAULT_LOG {
-                logging::filter(&arguments.log)?;
+                logging::make_filter(&arguments.log)?;
             }
             build.run()
         }
@@ -185,7 +185,7 @@ fn main() -> ExitCode {
         Command::Lane(lane) if !lane.is_in_pod() => {
             let lane = lane.shut_in()?;
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-            let log = logging::start(&arguments.log, arguments.log_format)?;
+            let log = logging::start_log(&arguments.log, arguments.log_format)?;
             let code = lane.run();
             log.finish();
             code
@@ -193,7 +193,7 @@ fn main() -> ExitCode {
         command => {
             // The one TLS provider of the program, chosen before anything can open a connection.
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-            let log = logging::start(&arguments.log, arguments.log_format)?;
+            let log = logging::start_log(&arguments.log, arguments.log_format)?;
             let code = run(command);
             log.finish();
             code

@@ -30,7 +30,7 @@ pub(crate) async fn serve_metrics(
     figures: Metrics,
     client: kube::Client,
 ) -> Result<impl Future<Output = ()>, Failure> {
-    let listener = plain_http::listen(address, "--metrics-address").await?;
+    let listener = plain_http::open_listener(address, "--metrics-address").await?;
     let gate = Arc::new(Gate::new(client));
     let started = SystemTime::now();
     Ok(plain_http::serve(listener, PATIENCE, move |request| {

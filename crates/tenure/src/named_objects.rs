@@ -14,7 +14,7 @@ const MOST: usize = 64;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 
 /// Reads the objects that the user may read by name, as a list or a table as `accept` says; `None` without any.
-pub(crate) async fn collect(
+pub(crate) async fn collect_objects(
     client: &kube::Client,
     resource: &Resource,
     accept: &str,
@@ -49,11 +49,11 @@ pub(crate) async fn collect(
             resource.full_name()
         ));
     }
-    Ok(merge(found))
+    Ok(merge_answers(found))
 }
 
 /// Merges several objects into one list, or several tables into one.
-fn merge(answers: Vec<Value>) -> Option<Value> {
+fn merge_answers(answers: Vec<Value>) -> Option<Value> {
     let mut merged: Option<Value> = None;
     let mut items = Vec::new();
     for answer in answers {
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn several_are_one_table_or_one_list() {
         let table = |name: &str| json!({ "kind": "Table", "columnDefinitions": [{ "name": "Name" }], "rows": [{ "cells": [name] }] });
-        let merged = merge(vec![table("blue"), table("red")]);
+        let merged = merge_answers(vec![table("blue"), table("red")]);
         assert_eq!(
             merged,
             Some(
@@ -88,9 +88,9 @@ mod tests {
             )
         );
         assert_eq!(
-            merge(vec![json!({ "kind": "Tenant" })]),
+            merge_answers(vec![json!({ "kind": "Tenant" })]),
             Some(json!({ "items": [{ "kind": "Tenant" }] }))
         );
-        assert_eq!(merge(Vec::new()), None);
+        assert_eq!(merge_answers(Vec::new()), None);
     }
 }

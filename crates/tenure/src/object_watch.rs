@@ -16,7 +16,7 @@ pub(crate) enum Change {
 }
 
 /// Returns the changes of a collection after a version, without an end. Without a version, the list comes first. `path` may have a query.
-pub(crate) fn follow(
+pub(crate) fn follow_objects(
     client: &kube::Client,
     path: String,
     accept: &'static str,

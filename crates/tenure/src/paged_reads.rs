@@ -7,7 +7,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-use crate::failure::chain;
+use crate::failure::write_chain;
 use crate::resources;
 
 /// The number of objects on a page, and its divisor for large objects.
@@ -41,17 +41,17 @@ impl std::fmt::Display for Refusal {
 }
 
 /// Reads the text at a path, as the API server sends it.
-pub(crate) async fn read(client: &kube::Client, path: &str, accept: &str) -> Result<Bytes, Refusal> {
+pub(crate) async fn read_page(client: &kube::Client, path: &str, accept: &str) -> Result<Bytes, Refusal> {
     read_bounded(client, path, accept, LONGEST_OBJECT).await
 }
 
 /// Reads the object at a path.
 pub(crate) async fn read_object(client: &kube::Client, path: &str, accept: &str) -> Result<Value, Refusal> {
-    parse(&read(client, path, accept).await?)
+    parse_answer(&read_page(client, path, accept).await?)
 }
 
 /// Visits the objects of a collection, `most` at most, and returns whether these were all. The path may have a query.
-pub(crate) async fn visit(
+pub(crate) async fn visit_objects(
     client: &kube::Client,
     path: &str,
     (accept, most): (&str, usize),
@@ -62,7 +62,7 @@ pub(crate) async fn visit(
     loop {
         let mut query = format!("{path}{sign}limit={limit}");
         if !from.is_empty() {
-            query.push_str(&format!("&continue={}", resources::encode(&from)));
+            query.push_str(&format!("&continue={}", resources::encode_segment(&from)));
         }
         let longest = if limit > 1 { LONGEST_PAGE } else { LONGEST_OBJECT };
         let text = match read_bounded(client, &query, accept, longest).await {
@@ -72,7 +72,7 @@ pub(crate) async fn visit(
             }
             read => read?,
         };
-        let mut page = parse(&text)?;
+        let mut page = parse_answer(&text)?;
         drop(text);
         ObjectView::of(&page)
             .read_text("/metadata/continue")
@@ -105,12 +105,12 @@ async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: 
         .body(Body::empty())
         .map_err(|error| Refusal::Failed(error.to_string()))?;
     let response = client.send(request).await;
-    let response = response.map_err(|error| Refusal::Failed(chain(&error)))?;
+    let response = response.map_err(|error| Refusal::Failed(write_chain(&error)))?;
     let status = response.status();
     let body = Limited::new(response.into_body(), longest).collect().await;
     let body = body.map_err(|error| match error.is::<LengthLimitError>() {
         true => Refusal::TooLong,
-        false => Refusal::Failed(chain(&*error)),
+        false => Refusal::Failed(write_chain(&*error)),
     })?;
     let body = body.to_bytes();
     if status.is_success() {
@@ -130,7 +130,7 @@ async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: 
     })
 }
 
-fn parse(text: &[u8]) -> Result<Value, Refusal> {
+fn parse_answer(text: &[u8]) -> Result<Value, Refusal> {
     // The parser's error may quote the text.
     serde_json::from_slice(text).map_err(|_| Refusal::Failed("the API server's answer is not JSON".to_owned()))
 }

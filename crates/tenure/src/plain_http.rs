@@ -35,7 +35,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Listens on the address of a flag. Without IPv6 on the machine, all addresses are all of IPv4.
-pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+pub(crate) async fn open_listener(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
     use nix::libc::{EADDRNOTAVAIL, EAFNOSUPPORT};
     let bound = match TcpListener::bind(address).await {
         Err(error)

@@ -17,7 +17,7 @@ use tenure_inspection::object_facts::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
 
 use crate::artifact_client::ArtifactAccess;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 /// The number of namespaces that are read at the same time.
 const READ_AT_ONCE: usize = 16;
@@ -45,7 +45,7 @@ impl Provenance {
                 built: None,
             };
         };
-        let applied = match applied(client, namespace, name).await {
+        let applied = match find_applied(client, namespace, name).await {
             Ok(applied) => applied,
             Err(why) => {
                 return Self {
@@ -58,7 +58,7 @@ impl Provenance {
             .read_text("/status/lastAppliedRevision")
             .to_owned();
         let url = ObjectView::of(&applied.source).read_text("/spec/url");
-        let placement = place(client, namespace).await;
+        let placement = read_placement(client, namespace).await;
         let mut summary = vec![
             format!(
                 "Applied by Kustomization {namespace}/{name} as {}.",
@@ -70,7 +70,7 @@ impl Provenance {
             ),
             format!("From {url} at {revision}."),
         ];
-        let built = build(artifacts, &applied, object).await;
+        let built = build_object(artifacts, &applied, object).await;
         if let Err(why) = &built {
             summary.push(format!("File and line are not known here: {why}."));
         }
@@ -96,8 +96,8 @@ impl Provenance {
     }
 }
 
-async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<Applied, String> {
-    let kustomization = get(
+async fn find_applied(client: &kube::Client, namespace: &str, name: &str) -> Result<Applied, String> {
+    let kustomization = get_object(
         client,
         "kustomize.toolkit.fluxcd.io",
         "v1",
@@ -126,7 +126,7 @@ async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Val
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| kustomization.read_text("/metadata/namespace"));
     let source_name = kustomization.read_text("/spec/sourceRef/name");
-    get(
+    get_object(
         client,
         "source.toolkit.fluxcd.io",
         "v1",
@@ -139,7 +139,7 @@ async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Val
 }
 
 /// Returns the objects of a Kustomization as Git defines them, or the reason why they are unknown.
-pub(crate) async fn rebuild(
+pub(crate) async fn rebuild_object(
     client: &kube::Client,
     kustomization: &Value,
     artifacts: &ArtifactAccess,
@@ -148,7 +148,7 @@ pub(crate) async fn rebuild(
     artifacts.rebuild(kustomization, &source).await
 }
 
-async fn get(
+async fn get_object(
     client: &kube::Client,
     group: &str,
     version: &str,
@@ -173,7 +173,7 @@ async fn get(
 }
 
 /// Returns the placement of a namespace. It takes the rights to get the namespace and the Tenant that the namespace names, which owners have.
-pub(crate) async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
+pub(crate) async fn read_placement(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
     place_beside(client, namespace, None).await
 }
 
@@ -234,12 +234,12 @@ pub(crate) async fn place_beside(
     }
     drop(reads);
     namespaces.push(own);
-    let realm = TenancyFacts {
+    let tenancy = TenancyFacts {
         settings,
         tenants,
         namespaces,
     };
-    Ok(realm.place(namespace))
+    Ok(tenancy.place(namespace))
 }
 
 /// Returns the failure of a command that can't go on without the placement of a namespace.
@@ -262,7 +262,7 @@ async fn read_namespace(client: &kube::Client, name: &str) -> Result<NamespaceRe
         Ok(None) => Ok(NamespaceRead::Missing),
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(NamespaceRead::Forbidden),
         Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(error) => Err(chain(&error)),
+        Err(error) => Err(write_chain(&error)),
     }
 }
 
@@ -273,12 +273,12 @@ async fn read_tenant(client: &kube::Client, name: &str) -> Result<Option<TenantF
         Ok(found) => Ok(found.as_ref().map(TenantFacts::from)),
         Err(kube::Error::Api(status)) if status.code == 403 => Err(format!("you may not get Tenant {name}")),
         Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(error) => Err(chain(&error)),
+        Err(error) => Err(write_chain(&error)),
     }
 }
 
 /// Builds the applied content again, and picks the object.
-async fn build(artifacts: &ArtifactAccess, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
+async fn build_object(artifacts: &ArtifactAccess, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
     let id = ObjectId::of(object).map_err(|error| error.to_string())?;
     let built = artifacts.rebuild(&applied.kustomization, &applied.source).await?;
     built.take_object(&id).map_err(|error| error.to_string())

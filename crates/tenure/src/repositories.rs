@@ -8,7 +8,7 @@ use tenure_controllers::ReceiverEndpoint;
 use tenure_git_server::{GitServer, Mirror, Options};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 /// The interval of the checks of a folder.
 const LOOKED_AT: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Repositories {
             ..Options::default()
         };
         let failed = |error: tenure_git_server::GitServerError| {
-            Failure::environment(format!("--repository: {}", chain(&error)))
+            Failure::environment(format!("--repository: {}", write_chain(&error)))
                 .hint("is git installed and on PATH? --repository-port takes another port, 0 a free one")
         };
         let server = GitServer::start(data.join("repositories"), options)
@@ -66,7 +66,7 @@ impl Repositories {
                     if matches!(updated, Ok(Some(_))) {
                         hooks.announce(&url).await;
                     }
-                    let problem = updated.err().map(|error| chain(&error));
+                    let problem = updated.err().map(|error| write_chain(&error));
                     // Each problem is logged once, since it occurs every second until it is fixed.
                     if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
                         tracing::warn!(
@@ -99,10 +99,10 @@ impl Repositories {
 
 /// Reads each `NAME=FOLDER`.
 pub(crate) fn read_all(named: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
-    named.iter().map(|text| read(text)).collect()
+    named.iter().map(|text| read_repository(text)).collect()
 }
 
-fn read(text: &str) -> Result<(String, PathBuf), Failure> {
+fn read_repository(text: &str) -> Result<(String, PathBuf), Failure> {
     let wanted =
         || Failure::usage(format!("--repository {text:?}: write NAME=FOLDER")).hint("such as platform=./platform");
     let (name, folder) = text.split_once('=').ok_or_else(wanted)?;
@@ -134,9 +134,15 @@ mod tests {
     fn a_repository_has_a_name_and_a_folder() {
         let folder = tempfile::tempdir().expect("folder");
         let folder = folder.path().display().to_string();
-        assert_eq!(read(&format!("platform={folder}")).expect("read").0, "platform");
+        assert_eq!(
+            read_repository(&format!("platform={folder}")).expect("read").0,
+            "platform"
+        );
         for text in ["platform", "=x", "Platform=/", "a/b=/", "a=", "a=/nonexistent/folder"] {
-            assert!(read(text).is_err_and(|failure| failure.hint.is_some()), "{text}");
+            assert!(
+                read_repository(text).is_err_and(|failure| failure.hint.is_some()),
+                "{text}"
+            );
         }
     }
 }

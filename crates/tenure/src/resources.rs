@@ -108,7 +108,7 @@ impl Resource {
 
 /// Returns the path of a cluster-scoped object.
 pub(crate) fn write_collection_path(resource: &Resource, name: &str) -> String {
-    format!("{}/{}", resource.path(None), encode(name))
+    format!("{}/{}", resource.path(None), encode_segment(name))
 }
 
 /// Returns the path of one object.
@@ -116,13 +116,13 @@ pub(crate) fn write_path(resource: &tenure_cluster::Resource, namespace: &str, n
     let base = if resource.group.is_empty() { "/api" } else { "/apis" };
     let namespace = resource
         .scope(namespace)
-        .map(|namespace| format!("/namespaces/{}", encode(namespace)))
+        .map(|namespace| format!("/namespaces/{}", encode_segment(namespace)))
         .unwrap_or_default();
     format!(
         "{base}/{}{namespace}/{}/{}",
         resource.api_version(),
         resource.plural,
-        encode(name)
+        encode_segment(name)
     )
 }
 
@@ -131,13 +131,13 @@ pub(crate) fn write_collection(resource: &tenure_cluster::Resource, namespace: O
     let base = if resource.group.is_empty() { "/api" } else { "/apis" };
     let namespace = namespace
         .filter(|_| resource.namespaced)
-        .map(|namespace| format!("/namespaces/{}", encode(namespace)))
+        .map(|namespace| format!("/namespaces/{}", encode_segment(namespace)))
         .unwrap_or_default();
     format!("{base}/{}{namespace}/{}", resource.api_version(), resource.plural)
 }
 
 /// Encodes a part of a path or a value of a query: everything except letters, digits and characters that need no escape (RFC 3986).
-pub(crate) fn encode(text: &str) -> String {
+pub(crate) fn encode_segment(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         match byte {
@@ -162,8 +162,12 @@ pub(crate) async fn find_at(client: &kube::Client, path: &str, accept: &str) -> 
 }
 
 /// Returns every resource that the cluster serves.
-pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
-    Ok(discover(client).await?.preferred().map(Resource::from).collect())
+pub(crate) async fn list_served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
+    Ok(discover_resources(client)
+        .await?
+        .preferred()
+        .map(Resource::from)
+        .collect())
 }
 
 /// The number of concurrent reads of versions from a server with the older form of discovery, and their largest number.
@@ -171,7 +175,7 @@ const VERSIONS_AT_ONCE: usize = 8;
 const MOST_VERSIONS: usize = 2_000;
 
 /// Returns every kind that the cluster serves. The kinds of an unreadable version are unknown.
-pub(crate) async fn discover(client: &kube::Client) -> Result<Discovery, Failure> {
+pub(crate) async fn discover_resources(client: &kube::Client) -> Result<Discovery, Failure> {
     let (mut documents, mut has_core) = (Vec::new(), true);
     for path in [discovery::CORE_PATH, discovery::GROUPS_PATH] {
         match ask_for_groups(client, path).await {
@@ -220,7 +224,7 @@ async fn ask_for_document(client: &kube::Client, path: &str, accept: &str) -> Re
 }
 
 /// Explains the server's refusal of a whole collection, with the kind and the namespace.
-pub(crate) fn explain(error: kube::Error, resource: &Resource, namespace: Option<&str>) -> Failure {
+pub(crate) fn explain_error(error: kube::Error, resource: &Resource, namespace: Option<&str>) -> Failure {
     if let kube::Error::Api(status) = &error
         && status.code == 403
     {
@@ -239,7 +243,7 @@ pub(crate) fn explain(error: kube::Error, resource: &Resource, namespace: Option
 }
 
 /// Finds the one resource that `typed` names.
-pub(crate) fn find<'a>(resources: &'a [Resource], typed: &str) -> Result<&'a Resource, Failure> {
+pub(crate) fn find_resource<'a>(resources: &'a [Resource], typed: &str) -> Result<&'a Resource, Failure> {
     resources.iter().find(|resource| resource.answers_to(typed)).ok_or_else(|| {
         let failure = Failure::usage(format!("the cluster doesn't serve {typed:?}"));
         match suggest_kinds(resources, typed) {
@@ -355,9 +359,9 @@ mod tests {
             ("ks", "kustomizations"),
             ("kustomizations.kustomize.toolkit.fluxcd.io", "kustomizations"),
         ] {
-            assert_eq!(find(&served, typed).expect(typed).plural, plural, "{typed}");
+            assert_eq!(find_resource(&served, typed).expect(typed).plural, plural, "{typed}");
         }
-        assert!(find(&served, "deploy.batch").is_err());
+        assert!(find_resource(&served, "deploy.batch").is_err());
     }
 
     #[test]
@@ -388,16 +392,16 @@ mod tests {
             ),
             ("deployment.batch", "did you mean deployments.apps?"),
         ] {
-            let failure = find(&served, typed).expect_err(typed);
+            let failure = find_resource(&served, typed).expect_err(typed);
             assert_eq!(failure.hint.as_deref(), Some(hint), "{typed}");
         }
-        let failure = find(&served, "frobnicate").expect_err("no such kind");
+        let failure = find_resource(&served, "frobnicate").expect_err("no such kind");
         assert!(failure.hint.is_some_and(|hint| hint.contains("deployments.apps")));
     }
 
     #[test]
     fn what_is_named_leads_nowhere_else() {
-        assert_eq!(encode("app=web,tier!=a b"), "app%3Dweb%2Ctier%21%3Da%20b");
+        assert_eq!(encode_segment("app=web,tier!=a b"), "app%3Dweb%2Ctier%21%3Da%20b");
         let resource = |group: &str, namespaced| tenure_cluster::Resource {
             group: group.to_owned(),
             version: "v1".to_owned(),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 
-use crate::failure::chain;
+use crate::failure::write_chain;
 
 /// The longest token that is sent in a review.
 const LONGEST: usize = 8 << 10;
@@ -115,7 +115,7 @@ impl Reviewer {
             // The API server's message is about the review's kind, and never has the token.
             let error = match &error {
                 kube::Error::Api(status) => status.message.clone(),
-                other => chain(other),
+                other => write_chain(other),
             };
             let purpose = self.purpose;
             tracing::warn!(

@@ -133,7 +133,7 @@ impl Gate {
                     lock(&self.tokens).remember(token.clone(), answer, (Instant::now(), TOKENS));
                     Ok(found)
                 };
-                within(asked).await?
+                limit_wait(asked).await?
             }
         };
         known.ok_or(Refusal::Unknown)
@@ -165,7 +165,7 @@ impl Gate {
                     self.remember(user, &object, may, Instant::now());
                     Ok(may)
                 };
-                within(asked).await?
+                limit_wait(asked).await?
             }
         };
         match may {
@@ -191,7 +191,7 @@ impl Gate {
 }
 
 /// Waits for an answer within the timeout.
-async fn within<T>(asked: impl Future<Output = Result<T, NoReviewAnswer>>) -> Result<T, Refusal> {
+async fn limit_wait<T>(asked: impl Future<Output = Result<T, NoReviewAnswer>>) -> Result<T, Refusal> {
     let answered = tokio::time::timeout(ASKING, asked).await;
     answered
         .unwrap_or(Err(NoReviewAnswer))

@@ -27,8 +27,8 @@ use super::flags::{ArtifactSettings, TlsFiles};
 use super::gate::Gate;
 use super::transfer::Deadline;
 use crate::artifact_extension::{ArtifactExtension, check_transport, find_authority};
-use crate::failure::{Failure, chain};
-use crate::plain_http::listen;
+use crate::failure::{Failure, write_chain};
+use crate::plain_http::open_listener;
 
 /// The number of concurrent connections, in total and for one address. An address may be one client, or all of a tenant's Pods behind one node.
 const BOUNDS: ListenerBounds = ListenerBounds {
@@ -65,19 +65,19 @@ struct Tls {
 }
 
 /// Binds the listeners that the settings ask for.
-pub(crate) async fn bind(settings: &ArtifactSettings) -> Result<Option<Bound>, Failure> {
+pub(crate) async fn bind_listeners(settings: &ArtifactSettings) -> Result<Option<Bound>, Failure> {
     let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut base = settings.base.clone();
     let mut open = None;
     if let Some(address) = settings.open {
-        let listener = listen(address, "--artifact-open-address").await?;
+        let listener = open_listener(address, "--artifact-open-address").await?;
         base = base.or(name_base("http", &listener));
         open = Some(listener);
     }
     let (mut proven, mut extension) = (None, None);
     if let Some(address) = settings.proven {
-        let listener = listen(address, "--artifact-address").await?;
+        let listener = open_listener(address, "--artifact-address").await?;
         let own = name_base(scheme, &listener);
         // With both listeners, --artifact-url names the open one.
         let named = settings.base.clone().filter(|_| settings.open.is_none());
@@ -194,7 +194,9 @@ impl Tls {
         let clients = files.client_authorities.as_ref().map(|path| {
             let certificates = read_certificates(path)?;
             let clients = ClientCertificates::new(&certificates);
-            clients.map(Arc::new).map_err(|error| refuse(path, &chain(&error)))
+            clients
+                .map(Arc::new)
+                .map_err(|error| refuse_file(path, &write_chain(&error)))
         });
         let clients = clients.transpose()?;
         let acceptor = make_acceptor(files, clients.as_deref())?;
@@ -222,27 +224,27 @@ impl Tls {
     }
 }
 
-fn refuse(path: &std::path::Path, problem: &str) -> Failure {
+fn refuse_file(path: &std::path::Path, problem: &str) -> Failure {
     Failure::usage(format!("{}: {problem}", path.display()))
         .hint("--artifact-tls-cert, --artifact-tls-key and --artifact-client-ca name files in PEM")
 }
 
 fn read_certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let text = std::fs::read(path).map_err(|error| refuse(path, &error.to_string()))?;
+    let text = std::fs::read(path).map_err(|error| refuse_file(path, &error.to_string()))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let found = found.map_err(|error| refuse(path, &error.to_string()))?;
+    let found = found.map_err(|error| refuse_file(path, &error.to_string()))?;
     match found.is_empty() {
-        true => Err(refuse(path, "there is no certificate in it")),
+        true => Err(refuse_file(path, "there is no certificate in it")),
         false => Ok(found),
     }
 }
 
 fn make_acceptor(files: &TlsFiles, clients: Option<&ClientCertificates>) -> Result<TlsAcceptor, Failure> {
     let certificates = read_certificates(&files.certificate)?;
-    let text = std::fs::read(&files.key).map_err(|error| refuse(&files.key, &error.to_string()))?;
+    let text = std::fs::read(&files.key).map_err(|error| refuse_file(&files.key, &error.to_string()))?;
     // The error doesn't quote the text, which is a key.
     let key = PrivateKeyDer::from_pem_slice(&text);
-    let key = key.map_err(|_| refuse(&files.key, "there is no private key in it"))?;
+    let key = key.map_err(|_| refuse_file(&files.key, "there is no private key in it"))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -252,6 +254,6 @@ fn make_acceptor(files: &TlsFiles, clients: Option<&ClientCertificates>) -> Resu
         None => builder.with_no_client_auth(),
     };
     let config = builder.with_single_cert(certificates, key);
-    let config = config.map_err(|error| refuse(&files.certificate, &error.to_string()))?;
+    let config = config.map_err(|error| refuse_file(&files.certificate, &error.to_string()))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -22,8 +22,8 @@ use tenure_planner::artifact_address::ArtifactAddress;
 
 pub(crate) use flags::{ArtifactSettings, Flags};
 use gate::{Gate, Refusal};
-pub(crate) use listeners::bind;
-use transfer::{Deadline, send};
+pub(crate) use listeners::bind_listeners;
+use transfer::{Deadline, send_artifact};
 
 /// The answer to a request.
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
@@ -149,7 +149,7 @@ impl Denial {
             ),
         };
         let mut response = write_empty(status);
-        set(response.headers_mut(), CONTENT_TYPE, "text/plain; charset=utf-8");
+        set_header(response.headers_mut(), CONTENT_TYPE, "text/plain; charset=utf-8");
         if let Some((name, value)) = header {
             response.headers_mut().insert(name, value);
         }
@@ -162,11 +162,11 @@ fn write_empty(status: StatusCode) -> Answer {
     let body = Full::default().map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    set(response.headers_mut(), http::header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set_header(response.headers_mut(), http::header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     response
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+fn set_header(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }
@@ -176,18 +176,18 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
 fn write_artifact(address: &ArtifactAddress, artifact: ServedArtifact, deadline: &Arc<Deadline>) -> Answer {
     let mut response = write_empty(StatusCode::OK);
     let headers = response.headers_mut();
-    set(headers, CONTENT_TYPE, "application/gzip");
-    set(headers, CONTENT_LENGTH, &artifact.size.to_string());
-    set(headers, ETAG, &format!("\"{}\"", address.digest));
+    set_header(headers, CONTENT_TYPE, "application/gzip");
+    set_header(headers, CONTENT_LENGTH, &artifact.size.to_string());
+    set_header(headers, ETAG, &format!("\"{}\"", address.digest));
     if let Some(stored_at) = artifact.stored_at {
-        set(
+        set_header(
             headers,
             LAST_MODIFIED,
             &stored_at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
         );
     }
     if artifact.transfer.is_some() {
-        *response.body_mut() = send(artifact, deadline);
+        *response.body_mut() = send_artifact(artifact, deadline);
     }
     response
 }

@@ -70,7 +70,7 @@ impl Deadline {
 }
 
 /// Returns an artifact as the body of an answer. The body holds its slot among the transfers until its end.
-pub(super) fn send(artifact: ServedArtifact, deadline: &Arc<Deadline>) -> UnsyncBoxBody<Bytes, io::Error> {
+pub(super) fn send_artifact(artifact: ServedArtifact, deadline: &Arc<Deadline>) -> UnsyncBoxBody<Bytes, io::Error> {
     let ServedArtifact {
         file, size, transfer, ..
     } = artifact;
@@ -118,18 +118,23 @@ mod tests {
         let content = vec![7; 3 * PIECE as usize + 5];
         let size = content.len() as u64;
         let deadline = Deadline::of(STALL);
-        let whole = send(artifact(&content, size), &deadline)
+        let whole = send_artifact(artifact(&content, size), &deadline)
             .collect()
             .await
             .expect("whole");
         assert_eq!(whole.to_bytes(), content);
         // A file that has grown meanwhile, and a file that has shrunk.
-        let cut = send(artifact(&content, size - 9), &deadline)
+        let cut = send_artifact(artifact(&content, size - 9), &deadline)
             .collect()
             .await
             .expect("cut");
         assert_eq!(cut.to_bytes().len() as u64, size - 9);
-        assert!(send(artifact(&content, size + 1), &deadline).collect().await.is_err());
+        assert!(
+            send_artifact(artifact(&content, size + 1), &deadline)
+                .collect()
+                .await
+                .is_err()
+        );
     }
 
     #[tokio::test]

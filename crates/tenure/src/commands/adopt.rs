@@ -62,7 +62,7 @@ impl Adopt {
         // All namespaces are checked before the first write.
         let mut adoptions = Vec::new();
         for name in &names {
-            let object = read(&cluster.namespaces, name).await?;
+            let object = read_object(&cluster.namespaces, name).await?;
             let adoption =
                 adoption::plan_adoption(&realm, &facts, &object).map_err(|denial| Failure::negative(denial.message))?;
             let uid = ObjectView::of(&object).read_text("/metadata/uid").to_owned();
@@ -148,7 +148,7 @@ impl Adopt {
                 Ok(_) => return Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {
                     let uid = tenant.metadata.uid.clone();
-                    tenant = read_tenant(read(&cluster.tenants, &self.tenant).await?)?;
+                    tenant = read_tenant(read_object(&cluster.tenants, &self.tenant).await?)?;
                     if tenant.metadata.uid != uid || tenant.metadata.deletion_timestamp.is_some() {
                         return Err(Failure::negative(format!("Tenant {} has gone meanwhile", self.tenant)));
                     }
@@ -172,8 +172,10 @@ impl Adopt {
 impl Cluster {
     async fn connect(connect: &Connect) -> Result<Self, Failure> {
         let client = connect.client().await?;
-        let served = resources::served(&client).await?;
-        let api = |kind: &str| resources::find(&served, kind).map(|found| Api::all_with(client.clone(), &found.api()));
+        let served = resources::list_served(&client).await?;
+        let api = |kind: &str| {
+            resources::find_resource(&served, kind).map(|found| Api::all_with(client.clone(), &found.api()))
+        };
         Ok(Self {
             tenants: api("tenants.capsule.clastix.io")?,
             namespaces: api("namespaces")?,
@@ -184,7 +186,7 @@ impl Cluster {
     /// Checks the right `adopt`. Without admission, no other component checks it, and the rights to patch namespaces and a Tenant's status are not meant to imply it.
     async fn check_right(&self, tenant: &str) -> Result<(), Failure> {
         let question = Question::about_tenant(ADOPT, tenant);
-        if caller::may(&self.client, &question).await? {
+        if caller::has_right(&self.client, &question).await? {
             return Ok(());
         }
         Err(
@@ -195,7 +197,7 @@ impl Cluster {
     }
 }
 
-async fn read(api: &Api<DynamicObject>, name: &str) -> Result<Value, Failure> {
+async fn read_object(api: &Api<DynamicObject>, name: &str) -> Result<Value, Failure> {
     serde_json::to_value(api.get(name).await?).map_err(|error| Failure::internal(error.to_string()))
 }
 

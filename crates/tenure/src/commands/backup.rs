@@ -14,7 +14,7 @@ use tenure_store::{Limits, OpenError, Store};
 use tokio::sync::mpsc;
 
 use crate::client::open_client;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::output;
 
 /// The folder with keys and certificates, in the data folder and in the file.
@@ -49,11 +49,11 @@ impl Backup {
             ))
             .hint("name the folder that `tenure up` was given with --data DIR"));
         }
-        let partial = beside(&self.file, "partial");
+        let partial = name_beside(&self.file, "partial");
         let written = self.write(&partial).await;
         let named = written.and_then(|summary| {
             // A hard link fails if the target exists, and a rename would replace it.
-            std::fs::hard_link(&partial, &self.file).map_err(|error| at(&self.file, &error))?;
+            std::fs::hard_link(&partial, &self.file).map_err(|error| fail_at(&self.file, &error))?;
             Ok(summary)
         });
         let _nothing_there = std::fs::remove_file(&partial);
@@ -73,29 +73,31 @@ impl Backup {
 
     async fn write(&self, partial: &Path) -> Result<backup::Summary, Failure> {
         if self.file.exists() {
-            return Err(at(&self.file, &std::io::Error::from(std::io::ErrorKind::AlreadyExists))
-                .hint("nothing is overwritten: name another file, or move this one away"));
+            return Err(
+                fail_at(&self.file, &std::io::Error::from(std::io::ErrorKind::AlreadyExists))
+                    .hint("nothing is overwritten: name another file, or move this one away"),
+            );
         }
-        let files = keys(&self.data)?;
+        let files = read_keys(&self.data)?;
         let out = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(partial)
-            .map_err(|error| at(partial, &error))?;
+            .map_err(|error| fail_at(partial, &error))?;
         match Store::open(&self.data, Limits::default()) {
             Ok(store) => {
                 let mut buffered = BufWriter::new(&out);
                 backup::write(&store.snapshot(), &files, &mut buffered)
                     .and_then(|()| buffered.flush())
-                    .map_err(|error| at(partial, &error))?;
+                    .map_err(|error| fail_at(partial, &error))?;
             }
             Err(OpenError::Locked { .. }) => self.ask(files, &out).await?,
-            Err(error) => return Err(Failure::environment(chain(&error))),
+            Err(error) => return Err(Failure::environment(write_chain(&error))),
         }
-        out.sync_all().map_err(|error| at(partial, &error))?;
-        let again = File::open(partial).map_err(|error| at(partial, &error))?;
-        backup::verify_backup(BufReader::new(again)).map_err(|error| Failure::environment(chain(&error)))
+        out.sync_all().map_err(|error| fail_at(partial, &error))?;
+        let again = File::open(partial).map_err(|error| fail_at(partial, &error))?;
+        backup::verify_backup(BufReader::new(again)).map_err(|error| Failure::environment(write_chain(&error)))
     }
 
     /// Asks the control plane that has the folder open. The copy is of one moment, and the control plane continues meanwhile.
@@ -105,10 +107,10 @@ impl Backup {
             Failure::environment(format!("{}: {text}", kubeconfig.display()))
                 .hint("the data folder is in use, so the process that uses it is asked, through this kubeconfig")
         };
-        let read = kube::config::Kubeconfig::read_from(&kubeconfig).map_err(|error| failure(chain(&error)))?;
+        let read = kube::config::Kubeconfig::read_from(&kubeconfig).map_err(|error| failure(write_chain(&error)))?;
         let config = kube::Config::from_custom_kubeconfig(read, &kube::config::KubeConfigOptions::default())
             .await
-            .map_err(|error| failure(chain(&error)))?;
+            .map_err(|error| failure(write_chain(&error)))?;
         let client = open_client(config)?;
         let request = http::Request::get(tenure_apiserver::BACKUP_PATH)
             .body(kube::client::Body::empty())
@@ -119,10 +121,10 @@ impl Backup {
         }
         let (sender, receiver) = mpsc::channel(16);
         let out = out.try_clone().map_err(|error| failure(error.to_string()))?;
-        let writing = tokio::task::spawn_blocking(move || merge(Pieces::new(receiver), files, out));
+        let writing = tokio::task::spawn_blocking(move || merge_backup(Pieces::new(receiver), files, out));
         let mut body = answer.into_body();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| failure(chain(&error)))?;
+            let frame = frame.map_err(|error| failure(write_chain(&error)))?;
             if let Ok(data) = frame.into_data()
                 && sender.send(data).await.is_err()
             {
@@ -133,12 +135,12 @@ impl Backup {
         writing
             .await
             .map_err(|error| Failure::internal(error.to_string()))?
-            .map_err(|error| failure(chain(&error)))
+            .map_err(|error| failure(write_chain(&error)))
     }
 }
 
 /// Writes a new copy that includes the files.
-fn merge(input: impl Read, files: Vec<(String, bytes::Bytes)>, out: File) -> Result<(), BackupError> {
+fn merge_backup(input: impl Read, files: Vec<(String, bytes::Bytes)>, out: File) -> Result<(), BackupError> {
     let mut decoder = Decoder::new(input)?;
     let mut encoder = Encoder::new(decoder.revision());
     let mut out = BufWriter::new(out);
@@ -193,28 +195,30 @@ impl Restore {
         let open = || {
             File::open(&self.file)
                 .map(BufReader::new)
-                .map_err(|error| at(&self.file, &error))
+                .map_err(|error| fail_at(&self.file, &error))
         };
         let refused = |error: BackupError| match error {
             BackupError::NotEmpty(_) => Failure::usage(error.to_string()).hint("nothing is overwritten"),
-            BackupError::Io(error) => at(&self.file, &error),
-            other => Failure::environment(format!("{}: {}", self.file.display(), chain(&other))),
+            BackupError::Io(error) => fail_at(&self.file, &error),
+            other => Failure::environment(format!("{}: {}", self.file.display(), write_chain(&other))),
         };
         backup::verify_backup(open()?).map_err(refused)?;
         if std::fs::read_dir(&self.data).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(refused(BackupError::NotEmpty(self.data.clone())));
         }
-        let unfinished = beside(&self.data, "restoring");
+        let unfinished = name_beside(&self.data, "restoring");
         if unfinished.exists() {
             return Err(Failure::usage(format!("{} exists already", unfinished.display()))
                 .hint("it is left from an interrupted restore; delete it"));
         }
-        let restored = backup::restore_backup(open()?, &unfinished, |path, content| keep(&unfinished, path, content))
-            .map_err(refused)
-            .and_then(|summary| {
-                std::fs::rename(&unfinished, &self.data).map_err(|error| at(&self.data, &error))?;
-                Ok(summary)
-            });
+        let restored = backup::restore_backup(open()?, &unfinished, |path, content| {
+            keep_file(&unfinished, path, content)
+        })
+        .map_err(refused)
+        .and_then(|summary| {
+            std::fs::rename(&unfinished, &self.data).map_err(|error| fail_at(&self.data, &error))?;
+            Ok(summary)
+        });
         if restored.is_err() {
             let _nothing_there = std::fs::remove_dir_all(&unfinished);
         }
@@ -232,18 +236,18 @@ impl Restore {
 }
 
 /// Returns keys and certificates, by their path below the data folder.
-fn keys(data: &Path) -> Result<Vec<(String, bytes::Bytes)>, Failure> {
+fn read_keys(data: &Path) -> Result<Vec<(String, bytes::Bytes)>, Failure> {
     let folder = data.join(KEYS);
     let mut files = Vec::new();
-    let entries = std::fs::read_dir(&folder).map_err(|error| at(&folder, &error))?;
+    let entries = std::fs::read_dir(&folder).map_err(|error| fail_at(&folder, &error))?;
     for entry in entries {
-        let path = entry.map_err(|error| at(&folder, &error))?.path();
+        let path = entry.map_err(|error| fail_at(&folder, &error))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         // During a replacement, a certificate's old file still exists.
         if !path.is_file() || name.ends_with(".new") {
             continue;
         }
-        let content = std::fs::read(&path).map_err(|error| at(&path, &error))?;
+        let content = std::fs::read(&path).map_err(|error| fail_at(&path, &error))?;
         files.push((format!("{KEYS}/{name}"), content.into()));
     }
     files.sort();
@@ -251,7 +255,7 @@ fn keys(data: &Path) -> Result<Vec<(String, bytes::Bytes)>, Failure> {
 }
 
 /// Writes one file of a copy into a data folder, readable by its owner only.
-fn keep(data: &Path, path: &str, content: &[u8]) -> std::io::Result<()> {
+fn keep_file(data: &Path, path: &str, content: &[u8]) -> std::io::Result<()> {
     let mut parts = Path::new(path).components();
     let name = match (parts.next(), parts.next(), parts.next()) {
         (Some(Component::Normal(folder)), Some(Component::Normal(name)), None) if folder == KEYS => name,
@@ -273,14 +277,14 @@ fn keep(data: &Path, path: &str, content: &[u8]) -> std::io::Result<()> {
 }
 
 /// Returns the path with another ending.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn name_beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(ending);
     PathBuf::from(name)
 }
 
-fn at(path: &Path, error: &std::io::Error) -> Failure {
+fn fail_at(path: &Path, error: &std::io::Error) -> Failure {
     Failure::environment(format!("{}: {error}", path.display()))
 }
 
@@ -291,14 +295,14 @@ mod tests {
     #[test]
     fn a_copy_puts_files_nowhere_else() {
         let data = tempfile::tempdir().expect("a folder");
-        keep(data.path(), "pki/ca.crt", b"text").expect("kept");
+        keep_file(data.path(), "pki/ca.crt", b"text").expect("kept");
         for path in [
             "ca.crt", "pki/../x", "../pki/x", "/pki/x", "pki/a/b", "other/x", "pki", "",
         ] {
-            assert!(keep(data.path(), path, b"text").is_err(), "{path}");
+            assert!(keep_file(data.path(), path, b"text").is_err(), "{path}");
         }
         assert!(
-            keep(data.path(), "pki/ca.crt", b"again").is_err(),
+            keep_file(data.path(), "pki/ca.crt", b"again").is_err(),
             "nothing is overwritten"
         );
     }

@@ -43,17 +43,17 @@ impl Completion {
 pub(crate) fn complete_target(current: &OsStr) -> Vec<CompletionCandidate> {
     let words = completion_words::list_words();
     let current_word = current.to_string_lossy().into_owned();
-    let offered = completion_words::ask(complete(&words, &current_word));
-    completion_words::select(current, offered)
+    let offered = completion_words::ask_cluster(complete_words(&words, &current_word));
+    completion_words::select_words(current, offered)
 }
 
-async fn complete(words: &[String], current: &str) -> Result<Vec<String>, Failure> {
+async fn complete_words(words: &[String], current: &str) -> Result<Vec<String>, Failure> {
     let client = Connect::of_words(words).client().await?;
-    let served = resources::served(&client).await?;
+    let served = resources::list_served(&client).await?;
     let named = find_flag(words, &["-n", "--namespace"]);
     let namespace = named.unwrap_or_else(|| client.default_namespace().to_owned());
     if let Some((kind, _)) = current.split_once('/') {
-        let names = resources::list_names(&client, resources::find(&served, kind)?, Some(&namespace)).await?;
+        let names = resources::list_names(&client, resources::find_resource(&served, kind)?, Some(&namespace)).await?;
         return Ok(names.into_iter().map(|name| format!("{kind}/{name}")).collect());
     }
     let command = words.get(1).map_or("", String::as_str);
@@ -65,7 +65,7 @@ async fn complete(words: &[String], current: &str) -> Result<Vec<String>, Failur
 
 /// Returns the kinds that a command takes. After a comma, the text before it stays: `ks,git` offers `ks,gitrepositories`.
 fn list_kinds(command: &str, current: &str, served: &[Resource]) -> Vec<String> {
-    let accepted = served.iter().filter(|resource| accepts(command, resource));
+    let accepted = served.iter().filter(|resource| accepts_kind(command, resource));
     let plurals = accepted.map(|resource| resource.plural.clone());
     match (command, current.rsplit_once(',')) {
         ("get" | "export", Some((before, _))) => plurals.map(|plural| format!("{before},{plural}")).collect(),
@@ -75,7 +75,7 @@ fn list_kinds(command: &str, current: &str, served: &[Resource]) -> Vec<String> 
 }
 
 /// Whether a command takes objects of a kind.
-fn accepts(command: &str, resource: &Resource) -> bool {
+fn accepts_kind(command: &str, resource: &Resource) -> bool {
     let kind = (resource.group.as_str(), resource.kind.as_str());
     match command {
         "reconcile" => RECONCILED.contains(&kind),
@@ -93,7 +93,7 @@ fn kind_before<'a>(words: &[String], served: &'a [Resource]) -> Option<&'a Resou
     let mut kinds = before
         .iter()
         .filter(|word| !word.starts_with('-') && !word.contains('/'));
-    kinds.find_map(|word| resources::find(served, word).ok())
+    kinds.find_map(|word| resources::find_resource(served, word).ok())
 }
 
 #[cfg(test)]

@@ -312,7 +312,7 @@ impl ControllerSettings {
         default: LaneLocation,
         circumstances: LaneRequirements,
     ) -> Result<Option<&'static str>, Failure> {
-        let (settled, note) = lane_location::choose(self.lanes, default, circumstances)?;
+        let (settled, note) = lane_location::choose_location(self.lanes, default, circumstances)?;
         self.lanes = Some(settled);
         Ok(note)
     }

@@ -88,8 +88,8 @@ impl Command {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         match &self.what {
             What::Install(install) => install.run(&self.connect).await?,
-            What::Disable => switch(&self.connect, true).await?,
-            What::Enable => switch(&self.connect, false).await?,
+            What::Disable => switch_customizer(&self.connect, true).await?,
+            What::Enable => switch_customizer(&self.connect, false).await?,
             What::Uninstall => uninstall(&self.connect).await?,
         }
         Ok(ExitCode::SUCCESS)
@@ -148,7 +148,7 @@ async fn make_room(client: &kube::Client, installation: &Installation, wanted: &
         return Ok(());
     }
     let path = write_object_path(wanted)?;
-    let Some(there) = get(client, &path).await? else {
+    let Some(there) = get_object(client, &path).await? else {
         return Ok(());
     };
     if !customizer::is_own(&there) {
@@ -167,7 +167,7 @@ async fn make_room(client: &kube::Client, installation: &Installation, wanted: &
 /// Deletes an object of the customizer, if it exists and belongs to it.
 async fn take_away(client: &kube::Client, installation: &Installation, object: &Value) -> Result<(), Failure> {
     let path = write_object_path(object)?;
-    match get(client, &path).await? {
+    match get_object(client, &path).await? {
         Some(there) if customizer::is_own(&there) => {
             installation.delete(&path).await?;
             output::print_line(format!("deleted {}", name_with_place(object)));
@@ -182,7 +182,7 @@ async fn take_away(client: &kube::Client, installation: &Installation, object: &
 }
 
 fn name_with_place(object: &Value) -> String {
-    let name = installation::name(object);
+    let name = installation::name_object(object);
     match ObjectView::of(object).find_text("/metadata/namespace") {
         Some(namespace) => format!("{name} in {namespace}"),
         None => name,
@@ -191,8 +191,8 @@ fn name_with_place(object: &Value) -> String {
 
 /// Returns the namespaces in which the customizer may create objects of every kind, now or earlier.
 async fn list_owned(client: &kube::Client) -> Result<Vec<String>, Failure> {
-    let labelled = resources::encode(&format!("{OWNED_LABEL}=true"));
-    let listed = get(client, &format!("/api/v1/namespaces?labelSelector={labelled}")).await?;
+    let labelled = resources::encode_segment(&format!("{OWNED_LABEL}=true"));
+    let listed = get_object(client, &format!("/api/v1/namespaces?labelSelector={labelled}")).await?;
     let listed = listed.unwrap_or_default();
     let names = ObjectView::of(&listed)
         .list_views("/items")
@@ -201,10 +201,10 @@ async fn list_owned(client: &kube::Client) -> Result<Vec<String>, Failure> {
 }
 
 /// Suspends or resumes the customizer.
-async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
+async fn switch_customizer(connect: &Connect, suspend: bool) -> Result<(), Failure> {
     let client = connect.client().await?;
     let path = surface_path()?;
-    if !get(&client, &path)
+    if !get_object(&client, &path)
         .await?
         .is_some_and(|there| customizer::is_own(&there))
     {
@@ -212,7 +212,7 @@ async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
             .hint("tenure customizer install --url URL --path PATH makes it"));
     }
     let installation = Installation::new(client, identity::use_for_installation());
-    let mut object = surface();
+    let mut object = make_surface();
     if let Some(object) = object.as_object_mut() {
         object.insert("spec".to_owned(), json!({ "suspend": suspend }));
     }
@@ -234,7 +234,7 @@ async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
 async fn uninstall(connect: &Connect) -> Result<(), Failure> {
     let client = connect.client().await?;
     let installation = Installation::new(client.clone(), identity::use_for_installation());
-    take_away(&client, &installation, &surface()).await?;
+    take_away(&client, &installation, &make_surface()).await?;
     wait_until_nothing_acts(&client).await?;
     let owned = list_owned(&client).await?;
     for object in customizer::list_rights(&owned) {
@@ -248,13 +248,13 @@ async fn uninstall(connect: &Connect) -> Result<(), Failure> {
 
 /// Waits for the generated objects, because a terminating Kustomization still acts as the account.
 async fn wait_until_nothing_acts(client: &kube::Client) -> Result<(), Failure> {
-    let labelled = resources::encode(&format!("{SURFACE_LABEL}={NAME}"));
+    let labelled = resources::encode_segment(&format!("{SURFACE_LABEL}={NAME}"));
     let path = format!(
         "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{PLATFORM_NAMESPACE}/kustomizations?labelSelector={labelled}"
     );
     let begin = Instant::now();
     loop {
-        let listed = get(client, &path).await?.unwrap_or_default();
+        let listed = get_object(client, &path).await?.unwrap_or_default();
         let left: Vec<&str> = ObjectView::of(&listed)
             .list_views("/items")
             .map(|item| item.read_text("/metadata/name"))
@@ -273,14 +273,14 @@ async fn wait_until_nothing_acts(client: &kube::Client) -> Result<(), Failure> {
     }
 }
 
-fn surface() -> Value {
+fn make_surface() -> Value {
     json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": {"name": NAME, "namespace": PLATFORM_NAMESPACE}})
 }
 
 fn surface_path() -> Result<String, Failure> {
-    write_object_path(&surface())
+    write_object_path(&make_surface())
 }
 
-async fn get(client: &kube::Client, path: &str) -> Result<Option<Value>, Failure> {
+async fn get_object(client: &kube::Client, path: &str) -> Result<Option<Value>, Failure> {
     Ok(resources::find_at(client, path, "application/json").await?)
 }

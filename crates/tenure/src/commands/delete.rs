@@ -92,7 +92,7 @@ impl Delete {
             }
         };
         let client = self.connect.client().await?;
-        let served = resources::served(&client).await?;
+        let served = resources::list_served(&client).await?;
         // All objects are read before the first is deleted.
         let mut doomed = Vec::new();
         for (kind, name) in named {
@@ -106,7 +106,7 @@ impl Delete {
             }
         }
         if !self.silent {
-            confirmation::ask("--silent deletes without a question")?;
+            confirmation::ask_confirmation("--silent deletes without a question")?;
         }
         let progress = Progress::start();
         for one in &doomed {
@@ -129,7 +129,7 @@ impl Delete {
         kind: &str,
         name: &str,
     ) -> Result<Doomed, Failure> {
-        let resource = resources::find(served, kind)?.clone();
+        let resource = resources::find_resource(served, kind)?.clone();
         if !GROUPS.contains(&resource.group.as_str()) {
             return Err(
                 Failure::usage(format!("{} are none of Tenure's kinds", resource.full_name()))
@@ -162,11 +162,11 @@ async fn read_neighbours(client: &kube::Client, served: &[Resource], doomed: &Do
     let Some(kind) = find_neighbour_kind(&doomed.resource.kind) else {
         return Ok(Vec::new());
     };
-    let resource = resources::find(served, kind).map_err(|failure| failure.message)?;
+    let resource = resources::find_resource(served, kind).map_err(|failure| failure.message)?;
     let namespace = ObjectView::of(&doomed.object).read_text("/metadata/namespace");
     let mut found = Vec::new();
     let path = resource.path(Some(namespace));
-    match paged_reads::visit(client, &path, ("application/json", MOST), |object| found.push(object)).await {
+    match paged_reads::visit_objects(client, &path, ("application/json", MOST), |object| found.push(object)).await {
         Ok(true) => Ok(found),
         Ok(false) => Err(format!("there are more than {MOST} {}", resource.full_name())),
         Err(refusal) => Err(refusal.to_string()),

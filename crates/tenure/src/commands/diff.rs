@@ -20,10 +20,10 @@ use tenure_planner::kustomization::{Difference, DifferenceKind};
 use tenure_planner::surface::name_kustomizations as list_kustomizations;
 use tenure_tenancy::identity;
 
-use super::build::{disk, existing, root_of};
+use super::build::{disk, find_existing, root_of};
 use crate::acting_account;
 use crate::connect::{Connect, Scope};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::interruption::{self, Ended};
 use crate::progress::Progress;
 use crate::{output, provenance, resources, targets};
@@ -80,10 +80,10 @@ impl Diff {
 
     async fn look(&self, progress: &Progress) -> Result<ExitCode, Failure> {
         let (kind, name) = targets::Asked::read_one(&self.object)?;
-        let folder = existing(&self.path)?;
+        let folder = find_existing(&self.path)?;
         let client = self.connect.client().await?;
-        let served = resources::served(&client).await?;
-        let resource = resources::find(&served, &kind)?;
+        let served = resources::list_served(&client).await?;
+        let resource = resources::find_resource(&served, &kind)?;
         let namespace = self
             .scope
             .namespace(&client)
@@ -103,7 +103,7 @@ impl Diff {
                 let surface = surfaces.get(&name).await?;
                 let mut previewed = Vec::new();
                 for child in list_kustomizations(&name, self.find_source(&surface)?) {
-                    let within = |path: &str| existing(&folder.join(path.trim_start_matches('/')));
+                    let within = |path: &str| find_existing(&folder.join(path.trim_start_matches('/')));
                     previewed.push(self.look_at(&client, (&namespace, &child), progress, within).await?);
                 }
                 self.show(&previewed)
@@ -148,7 +148,7 @@ impl Diff {
                 "Kustomization {namespace}/{name} applies to another cluster (spec.kubeConfig), which diff does not reach yet"
             )));
         }
-        let placement = provenance::place(client, namespace)
+        let placement = provenance::read_placement(client, namespace)
             .await
             .map_err(|why| provenance::refuse_placement(namespace, &why))?;
         let named = kustomization.spec.service_account_name.as_deref();
@@ -170,7 +170,7 @@ impl Diff {
         let find_other = |namespace: String, name: String| {
             let client = client.clone();
             async move {
-                let placement = provenance::place(&client, &namespace).await.ok()?;
+                let placement = provenance::read_placement(&client, &namespace).await.ok()?;
                 let others: Api<Kustomization> = Api::namespaced(client, &namespace);
                 Some((others.get_opt(&name).await.ok()??, placement))
             }
@@ -189,7 +189,7 @@ impl Diff {
         let mut previewed = preview
             .look(connection)
             .await
-            .map_err(|error| explain(&error, &files))?;
+            .map_err(|error| explain_error(&error, &files))?;
         for difference in &mut previewed.differences {
             let built = difference.object.as_ref().and_then(|id| previewed.rendered.find(id));
             if let Some(built) = built {
@@ -210,7 +210,7 @@ impl Diff {
         if self.output == Some(Form::Json) {
             output::print_json(&differences)?;
         } else {
-            differences.iter().copied().for_each(print);
+            differences.iter().copied().for_each(print_difference);
         }
         Ok(ExitCode::from(u8::from(!differences.is_empty())))
     }
@@ -218,10 +218,10 @@ impl Diff {
 
 fn connect(config: kube::Config, account: &ServiceAccount) -> Result<Connection, Failure> {
     Connection::of_account(config, account.clone())
-        .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))
+        .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", write_chain(&error))))
 }
 
-fn explain(error: &PreviewError, files: &disk::Disk) -> Failure {
+fn explain_error(error: &PreviewError, files: &disk::Disk) -> Failure {
     match (error, files.trouble()) {
         (PreviewError::Refused { .. }, Some(trouble)) => Failure::environment(format!("{error} ({trouble})")),
         (PreviewError::Refused { .. } | PreviewError::AnotherIdentity(_), _) => Failure::environment(error.to_string())
@@ -230,7 +230,7 @@ fn explain(error: &PreviewError, files: &disk::Disk) -> Failure {
     }
 }
 
-fn print(difference: &Difference) {
+fn print_difference(difference: &Difference) {
     let words = visible(&difference.words).into_owned();
     let (sign, first) = match difference.change {
         DifferenceKind::Created => ("+", output::good(&words)),
@@ -245,7 +245,7 @@ fn print(difference: &Difference) {
 
 /// Prints the differing lines of two objects as YAML, with some context.
 pub(crate) fn print_comparison(before: Option<&Value>, after: Option<&Value>) {
-    for line in compare(before, after) {
+    for line in compare_objects(before, after) {
         let shown = match line.chars().next() {
             Some('+') => output::good(&line),
             Some('-') => output::bad(&line),
@@ -257,7 +257,7 @@ pub(crate) fn print_comparison(before: Option<&Value>, after: Option<&Value>) {
 }
 
 /// Returns the differing lines of two objects as YAML, with some context.
-fn compare(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+fn compare_objects(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let text = |object: Option<&Value>| object.map(kustomize::to_yaml).unwrap_or_default();
     let (before, after) = (text(before), text(after));
     let difference = TextDiff::from_lines(before.as_str(), after.as_str());
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn two_objects_are_compared_line_by_line() {
         let object = |replicas: u32| json!({"kind": "Deployment", "spec": {"replicas": replicas}});
-        let lines = compare(Some(&object(1)), Some(&object(2)));
+        let lines = compare_objects(Some(&object(1)), Some(&object(2)));
         let expected = [
             "@@ -1,3 +1,3 @@",
             " kind: Deployment",
@@ -283,9 +283,9 @@ mod tests {
             "+  replicas: 2",
         ];
         assert_eq!(lines, expected);
-        assert!(compare(Some(&object(1)), Some(&object(1))).is_empty());
+        assert!(compare_objects(Some(&object(1)), Some(&object(1))).is_empty());
         assert!(
-            compare(None, Some(&object(1)))
+            compare_objects(None, Some(&object(1)))
                 .iter()
                 .skip(1)
                 .all(|line| line.starts_with('+'))

@@ -43,7 +43,7 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let address = loopback("--listen-client-urls", &self.listen_client_urls)?;
+        let address = check_loopback("--listen-client-urls", &self.listen_client_urls)?;
         let failure = |error: std::io::Error| Failure::environment(format!("{}: {error}", self.data_dir.display()));
         std::fs::create_dir_all(&self.data_dir).map_err(failure)?;
         let folder = self.data_dir.canonicalize().map_err(failure)?;
@@ -56,7 +56,7 @@ impl Etcd {
             .map_err(|error| Failure::environment(format!("can't listen on {address}: {error}")))?;
         tokio::select! {
             () = serve(listener, folder) => {}
-            ended = interruption::wait() => ended?,
+            ended = interruption::wait_for_signal() => ended?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -71,7 +71,7 @@ async fn serve(listener: TcpListener, folder: Bytes) {
         let folder = folder.clone();
         tokio::spawn(async move {
             let service = hyper::service::service_fn(move |request| {
-                let answer = answer(&request, &folder);
+                let answer = answer_request(&request, &folder);
                 async move { Ok::<_, Infallible>(answer) }
             });
             let _ended = hyper::server::conn::http1::Builder::new()
@@ -82,7 +82,7 @@ async fn serve(listener: TcpListener, folder: Bytes) {
     }
 }
 
-fn answer(request: &Request<hyper::body::Incoming>, folder: &Bytes) -> Response<Full<Bytes>> {
+fn answer_request(request: &Request<hyper::body::Incoming>, folder: &Bytes) -> Response<Full<Bytes>> {
     let (status, body) = match request.uri().path() {
         "/health" => (
             StatusCode::OK,
@@ -100,13 +100,13 @@ fn answer(request: &Request<hyper::body::Incoming>, folder: &Bytes) -> Response<
 }
 
 /// Asks the stand-in at `url` for the folder.
-pub(crate) async fn folder(url: &str) -> Result<PathBuf, Failure> {
-    let address = loopback("--etcd-servers", url)?;
+pub(crate) async fn read_folder(url: &str) -> Result<PathBuf, Failure> {
+    let address = check_loopback("--etcd-servers", url)?;
     let failure = |why: &str| {
         Failure::environment(format!("--etcd-servers: {url} is not tenure in the place of etcd: {why}"))
             .hint("objects are stored in files of this program: start this program under the name of etcd, or name a folder with `tenure up --data DIR`")
     };
-    let asked = tokio::time::timeout(PATIENCE, ask(address))
+    let asked = tokio::time::timeout(PATIENCE, ask_server(address))
         .await
         .map_err(|_| failure("it doesn't answer"))?;
     let folder = asked.map_err(|why| failure(&why))?;
@@ -118,7 +118,7 @@ pub(crate) async fn folder(url: &str) -> Result<PathBuf, Failure> {
     }
 }
 
-async fn ask(address: SocketAddr) -> Result<String, String> {
+async fn ask_server(address: SocketAddr) -> Result<String, String> {
     let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
@@ -138,7 +138,7 @@ async fn ask(address: SocketAddr) -> Result<String, String> {
 }
 
 /// Reads the address in `http://127.0.0.1:2379`; only loopback is allowed.
-fn loopback(flag: &str, url: &str) -> Result<SocketAddr, Failure> {
+fn check_loopback(flag: &str, url: &str) -> Result<SocketAddr, Failure> {
     let failure = || {
         Failure::usage(format!("{flag}: {url:?} is not an address on the loopback"))
             .hint(format!("{flag}=http://127.0.0.1:2379"))
@@ -162,7 +162,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(serve(listener, Bytes::from_static(b"/some/folder")));
-        assert_eq!(folder(&url).await.unwrap(), PathBuf::from("/some/folder"));
+        assert_eq!(read_folder(&url).await.unwrap(), PathBuf::from("/some/folder"));
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             ("http://127.0.0.1", false),
             ("", false),
         ] {
-            assert_eq!(loopback("--etcd-servers", url).is_ok(), ok, "{url}");
+            assert_eq!(check_loopback("--etcd-servers", url).is_ok(), ok, "{url}");
         }
     }
 }

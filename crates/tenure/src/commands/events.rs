@@ -13,7 +13,7 @@ use tenure_inspection::text_table::{Cell, TextTable};
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::object_watch::{Change, find_version, follow, read_request};
+use crate::object_watch::{Change, find_version, follow_objects, read_request};
 use crate::resources::{self, Resource};
 use crate::{output, targets};
 
@@ -54,8 +54,8 @@ impl Events {
         let client = self.connect.client().await?;
         let object = match object {
             Some((kind, name)) => {
-                let served = resources::served(&client).await?;
-                Some((resources::find(&served, &kind)?.clone(), name))
+                let served = resources::list_served(&client).await?;
+                Some((resources::find_resource(&served, &kind)?.clone(), name))
             }
             None => None,
         };
@@ -65,14 +65,14 @@ impl Events {
         };
         let namespace = self.scope.namespace(&client);
         let path = namespace.as_ref().map_or("/api/v1/events".to_owned(), |namespace| {
-            format!("/api/v1/namespaces/{}/events", resources::encode(namespace))
+            format!("/api/v1/namespaces/{}/events", resources::encode_segment(namespace))
         });
         let mut answer: Value = client.request(read_request(&path, JSON)?).await?;
         let version = find_version(&answer);
         let items = answer.get_mut("items").and_then(Value::as_array_mut);
         let mut events = items.map(std::mem::take).unwrap_or_default();
         events.retain(|event| wanted.includes(event));
-        sort(&mut events);
+        sort_events(&mut events);
         if events.is_empty() && !self.watch {
             self.note_nothing(namespace.as_deref());
             return Ok(ExitCode::SUCCESS);
@@ -81,7 +81,7 @@ impl Events {
         if !self.watch {
             return Ok(ExitCode::SUCCESS);
         }
-        let mut changes = follow(&client, path, JSON, version);
+        let mut changes = follow_objects(&client, path, JSON, version);
         let mut last = events
             .last()
             .map(event_table::find_last_seen)
@@ -95,7 +95,7 @@ impl Events {
                     let items = list.get_mut("items").and_then(Value::as_array_mut);
                     let mut events = items.map(std::mem::take).unwrap_or_default();
                     events.retain(|event| event_table::find_last_seen(event) > last.as_str());
-                    sort(&mut events);
+                    sort_events(&mut events);
                     events
                 }
                 // Only old events are deleted.
@@ -143,7 +143,7 @@ impl Events {
 }
 
 /// Sorts events by time, the oldest first.
-fn sort(events: &mut [Value]) {
+fn sort_events(events: &mut [Value]) {
     events.sort_by(|one, other| event_table::find_last_seen(one).cmp(event_table::find_last_seen(other)));
 }
 

@@ -12,7 +12,7 @@ use tenure_api::ObjectView;
 use tenure_api::text::visible_line;
 use tenure_inspection::portable::{find_generator, list_credentials, make_portable};
 
-use super::get::typed;
+use super::get::add_type;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::kind_lists::{OURS, RECONCILED, STANDING};
@@ -69,7 +69,7 @@ impl Export {
             );
         }
         let client = self.connect.client().await?;
-        let served = resources::served(&client).await?;
+        let served = resources::list_served(&client).await?;
         let namespace = self.scope.namespace(&client);
         let mut printed = Printed::default();
         match &asked {
@@ -82,8 +82,8 @@ impl Export {
                         ));
                     }
                     let namespace = namespace.as_deref();
-                    let path = format!("{}/{}", resource.path(namespace), resources::encode(name));
-                    match read(&client, &path).await {
+                    let path = format!("{}/{}", resource.path(namespace), resources::encode_segment(name));
+                    match read_object(&client, &path).await {
                         Ok(object) => printed.add(object),
                         Err(error) => {
                             let object = (namespace, name.as_str());
@@ -126,19 +126,21 @@ impl Export {
         let mut next = String::new();
         loop {
             let path = format!("{}?limit={PAGE}{next}", resource.path(namespace));
-            let mut page = match read(client, &path).await {
+            let mut page = match read_object(client, &path).await {
                 Ok(page) => page,
                 Err(error) => match collect_named(client, resource, &error).await {
                     Some(page) => page,
                     None => {
-                        printed.refused.push(resources::explain(error, resource, namespace));
+                        printed
+                            .refused
+                            .push(resources::explain_error(error, resource, namespace));
                         return;
                     }
                 },
             };
             let items = page.get_mut("items").and_then(Value::as_array_mut);
             for item in items.map(std::mem::take).unwrap_or_default() {
-                let object = typed(item, resource);
+                let object = add_type(item, resource);
                 if find_generator(&object).is_some_and(|generator| generator.starts_with("Surface/")) {
                     printed.generated += 1;
                 } else {
@@ -147,7 +149,7 @@ impl Export {
             }
             match ObjectView::of(&page).read_text("/metadata/continue") {
                 "" => return,
-                token => next = format!("&continue={}", resources::encode(token)),
+                token => next = format!("&continue={}", resources::encode_segment(token)),
             }
         }
     }
@@ -157,7 +159,7 @@ impl Export {
 async fn collect_named(client: &kube::Client, resource: &Resource, error: &kube::Error) -> Option<Value> {
     let is_forbidden = matches!(error, kube::Error::Api(status) if status.code == 403);
     match is_forbidden && !resource.namespaced {
-        true => named_objects::collect(client, resource, "application/json")
+        true => named_objects::collect_objects(client, resource, "application/json")
             .await
             .ok()?,
         false => None,
@@ -172,11 +174,11 @@ impl Printed {
         let names = list_credentials(&object);
         self.credentials
             .extend(names.into_iter().map(|name| (namespace.to_owned(), name)));
-        print(&object);
+        print_object(&object);
     }
 }
 
-fn print(object: &Value) {
+fn print_object(object: &Value) {
     let text = kustomize::to_yaml(&make_portable(object));
     output::print_written(|out| {
         out.write_all(b"---\n")?;
@@ -188,11 +190,11 @@ async fn print_credentials(client: &kube::Client, printed: &mut Printed) {
     for (namespace, name) in std::mem::take(&mut printed.credentials) {
         let path = format!(
             "/api/v1/namespaces/{}/secrets/{}",
-            resources::encode(&namespace),
-            resources::encode(&name)
+            resources::encode_segment(&namespace),
+            resources::encode_segment(&name)
         );
-        match read(client, &path).await {
-            Ok(secret) => print(&secret),
+        match read_object(client, &path).await {
+            Ok(secret) => print_object(&secret),
             Err(kube::Error::Api(status)) if status.code == 404 => output::print_note(format!(
                 "Secret {}/{} is named and not there",
                 visible_line(&namespace),
@@ -203,7 +205,7 @@ async fn print_credentials(client: &kube::Client, printed: &mut Printed) {
     }
 }
 
-async fn read(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
+async fn read_object(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
     let request = http::Request::get(path)
         .body(Vec::new())
         .map_err(kube::Error::HttpError)?;
@@ -214,7 +216,9 @@ async fn read(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
 fn list_kinds<'s>(asked: &Asked, served: &'s [Resource]) -> Result<Vec<&'s Resource>, Failure> {
     let Asked::Kinds(kinds) = asked else {
         // Kinds of generated objects are left out, because an exported generator makes the objects again.
-        let ours = OURS.iter().filter_map(|kind| resources::find(served, kind).ok());
+        let ours = OURS
+            .iter()
+            .filter_map(|kind| resources::find_resource(served, kind).ok());
         return Ok(ours.filter(|resource| is_exported(resource)).collect());
     };
     let mut found: Vec<&Resource> = Vec::new();
@@ -235,7 +239,7 @@ fn is_exported(resource: &Resource) -> bool {
 }
 
 fn find_exported<'s>(served: &'s [Resource], kind: &str) -> Result<&'s Resource, Failure> {
-    let resource = resources::find(served, kind)?;
+    let resource = resources::find_resource(served, kind)?;
     if is_exported(resource) {
         return Ok(resource);
     }

@@ -12,7 +12,7 @@ use tenure_controllers::{LaneError, LaneProcess};
 use super::lane_pod;
 use crate::allocator;
 use crate::confinement::{self, Bounds, Confinement};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 /// Threads that reconcile; large work has threads of its own.
 const THREADS: usize = 2;
@@ -65,8 +65,8 @@ impl Lane {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
-        let process = LaneProcess::receive(UnixStream::from(line), dial_line).map_err(|error| fail(&error))?;
-        process.enter_folder().map_err(|error| fail(&error))?;
+        let process = LaneProcess::receive(UnixStream::from(line), dial_line).map_err(|error| make_failure(&error))?;
+        process.enter_folder().map_err(|error| make_failure(&error))?;
         confinement::take_name(process.name());
         let confinement = Confinement::enter(Bounds {
             memory: process.memory(),
@@ -99,11 +99,11 @@ impl ConfinedLane {
         });
         // Running computations are not waited for, since their results are useless.
         runtime.shutdown_background();
-        ended.map_err(|error| fail(&error))?;
+        ended.map_err(|error| make_failure(&error))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn fail(error: &LaneError) -> Failure {
-    Failure::environment(format!("a lane ends: {}", chain(error)))
+fn make_failure(error: &LaneError) -> Failure {
+    Failure::environment(format!("a lane ends: {}", write_chain(error)))
 }

@@ -50,7 +50,7 @@ impl LaneRequirements {
 }
 
 /// Chooses where lanes run, and returns the text to report.
-pub(crate) fn choose(
+pub(crate) fn choose_location(
     asked: Option<LaneLocation>,
     default: LaneLocation,
     circumstances: LaneRequirements,
@@ -98,7 +98,7 @@ mod tests {
                 has_other_certificate,
                 has_cluster: false,
             };
-            let chosen = choose(asked, default, circumstances);
+            let chosen = choose_location(asked, default, circumstances);
             chosen
                 .map(|(lanes, note)| (lanes, note.is_some()))
                 .map_err(|failure| failure.message)
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(choose(None, Process, false, false), Ok((Task, false)));
         let refused = choose(Some(LaneLocation::Deployment), Task, true, false).unwrap_err();
         assert!(refused.contains("no nodes for Pods"), "{refused}");
-        let chosen = super::choose(Some(LaneLocation::Deployment), Task, LaneRequirements::of_cluster());
+        let chosen = super::choose_location(Some(LaneLocation::Deployment), Task, LaneRequirements::of_cluster());
         assert_eq!(chosen.ok(), Some((LaneLocation::Deployment, None)));
     }
 }

@@ -119,7 +119,7 @@ impl LaneInPod {
         };
         let end = CancellationToken::new();
         let ending = async {
-            let told = interruption::wait().await;
+            let told = interruption::wait_for_signal().await;
             end.cancel();
             match told {
                 Ok(()) => std::future::pending().await,

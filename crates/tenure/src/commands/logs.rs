@@ -102,8 +102,8 @@ impl Logs {
     }
 
     async fn find_subject(&self, client: &kube::Client, kind: &str, name: String) -> Result<LogSubject, Failure> {
-        let served = resources::served(client).await?;
-        let resource = resources::find(&served, kind)?;
+        let served = resources::list_served(client).await?;
+        let resource = resources::find_resource(&served, kind)?;
         let namespace = match resource.namespaced {
             true => self
                 .scope

@@ -43,16 +43,16 @@ fn write_page(name: &str, command: &Command) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut page = format!(
         ".TH \"{}\" 1 \"\" \"tenure {version}\" \"Tenure\"\n",
-        escape(&name.to_uppercase())
+        escape_text(&name.to_uppercase())
     );
     let mut section = |title: &str, body: &str| page.push_str(&format!(".SH {title}\n{body}"));
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    section("NAME", &format!("{} \\- {}\n", escape(name), escape(&about)));
+    section("NAME", &format!("{} \\- {}\n", escape_text(name), escape_text(&about)));
     let mut command_line = command.clone();
     let usage = command_line.render_usage().to_string();
     section(
         "SYNOPSIS",
-        &format!(".nf\n{}\n.fi\n", escape(usage.trim_start_matches("Usage: "))),
+        &format!(".nf\n{}\n.fi\n", escape_text(usage.trim_start_matches("Usage: "))),
     );
     if let Some(long) = command.get_long_about() {
         section("DESCRIPTION", &write_paragraphs(&long.to_string()));
@@ -70,7 +70,11 @@ fn write_page(name: &str, command: &Command) -> String {
         .filter(|command| is_shown(command))
         .map(|command| {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-            format!(".TP\n\\fB{}\\fR\n{}\n", escape(command.get_name()), escape(&about))
+            format!(
+                ".TP\n\\fB{}\\fR\n{}\n",
+                escape_text(command.get_name()),
+                escape_text(&about)
+            )
         })
         .collect();
     if !subcommands.is_empty() {
@@ -89,13 +93,13 @@ fn write_argument(argument: &Arg) -> String {
     names.extend(
         argument
             .get_long()
-            .map(|long| format!("\\fB\\-\\-{}\\fR", escape(long))),
+            .map(|long| format!("\\fB\\-\\-{}\\fR", escape_text(long))),
     );
     let mut head = names.join(", ");
     if argument.get_action().takes_values() || argument.is_positional() {
         let values = argument.get_value_names().unwrap_or_default().join(" ");
         let separator = if head.is_empty() { "" } else { " " };
-        head.push_str(&format!("{separator}\\fI{}\\fR", escape(&values)));
+        head.push_str(&format!("{separator}\\fI{}\\fR", escape_text(&values)));
     }
     let help = argument
         .get_long_help()
@@ -110,7 +114,7 @@ fn write_argument(argument: &Arg) -> String {
         .filter(|value| !value.is_empty())
         .collect();
     if !defaults.is_empty() && argument.get_action().takes_values() {
-        text.push_str(&format!("[default: {}]\n", escape(&defaults.join(" "))));
+        text.push_str(&format!("[default: {}]\n", escape_text(&defaults.join(" "))));
     }
     format!(".TP\n{head}\n{text}")
 }
@@ -118,13 +122,13 @@ fn write_argument(argument: &Arg) -> String {
 fn write_paragraphs(text: &str) -> String {
     let paragraphs: Vec<String> = text
         .split("\n\n")
-        .map(|paragraph| format!("{}\n", escape(paragraph)))
+        .map(|paragraph| format!("{}\n", escape_text(paragraph)))
         .collect();
     paragraphs.join(".PP\n")
 }
 
 /// Escapes a text for roff, so that nothing in it is a command, and a hyphen can be copied.
-fn escape(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     let escaped = text.trim().replace('\\', "\\e").replace('-', "\\-");
     let line = |line: &str| match line.as_bytes().first() {
         Some(b'.' | b'\'') => format!("\\&{line}"),
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn text_is_no_command() {
         assert_eq!(
-            escape(".so /etc/passwd\n'x\nC:\\a --b"),
+            escape_text(".so /etc/passwd\n'x\nC:\\a --b"),
             "\\&.so /etc/passwd\n\\&'x\nC:\\ea \\-\\-b"
         );
     }

@@ -20,7 +20,7 @@ use super::controllers;
 use super::lane_location::{DEFAULT_OF_RUN, LaneRequirements};
 use crate::client::open_client;
 use crate::connect::ClusterChoice;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
@@ -108,7 +108,7 @@ impl Run {
         let _held_until_the_end = lock_folder(&self.data)?;
         let reviewer = open_client(cluster.clone())?;
         let connection = Connection::over_network(cluster)
-            .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
+            .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", write_chain(&error))))?;
         let health = connection.health();
         let mut config = Config::new(connection, self.data.join("artifacts"));
         settings.set_into(&mut config, Vec::new());
@@ -119,7 +119,7 @@ impl Run {
         config.reports_lanes = true;
         config.settings.is_guarded = self.admission.is_on();
         let admission = match admission {
-            Some(settings) => Some(admission_server::open(settings, &config).await?),
+            Some(settings) => Some(admission_server::open_webhook(settings, &config).await?),
             None => None,
         };
         if let Some(address) = self.health_address {
@@ -137,7 +137,7 @@ impl Run {
         if let Some(door) = lane_door {
             servers.push(door.serve(&config, reviewer.clone()).await?.boxed());
         }
-        if let Some(bound) = artifact_server::bind(&artifacts).await? {
+        if let Some(bound) = artifact_server::bind_listeners(&artifacts).await? {
             config.advertised = Some(bound.base.clone());
             servers.push(bound.serve(&config.artifact_endpoint, reviewer));
         }
@@ -157,10 +157,10 @@ impl Run {
         };
         tokio::pin!(leading);
         tokio::select! {
-            ended = &mut leading => return finish(ended),
+            ended = &mut leading => return finish_run(ended),
             () = served => {}
             () = allocator::give_back_freed_memory() => {}
-            told = interruption::wait() => told?,
+            told = interruption::wait_for_signal() => told?,
         }
         output::print_note("ending: attempts in progress end first, then the Lease is released");
         shutdown.cancel();
@@ -171,7 +171,7 @@ impl Run {
         if let Some(traces) = traces {
             traces.finish().await;
         }
-        finish(ended)
+        finish_run(ended)
     }
 
     /// Prepares the election. The controllers start after all other reconcilers of the same kinds have ended.
@@ -222,7 +222,7 @@ impl Run {
     }
 }
 
-fn finish(
+fn finish_run(
     ended: Result<Result<(), tenure_controllers::RunError>, tokio::task::JoinError>,
 ) -> Result<ExitCode, Failure> {
     match ended {
@@ -230,7 +230,7 @@ fn finish(
         Ok(Err(
             error @ (tenure_controllers::RunError::Deposed | tenure_controllers::RunError::OtherController { .. }),
         )) => Err(Failure::environment(error.to_string()).hint("start it again: it waits then until it leads")),
-        Ok(Err(error)) => Err(Failure::environment(chain(&error))),
+        Ok(Err(error)) => Err(Failure::environment(write_chain(&error))),
         Err(error) => Err(Failure::internal(format!("the controllers ended: {error}"))),
     }
 }

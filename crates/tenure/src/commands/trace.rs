@@ -10,7 +10,7 @@ use tenure_inspection::trace::{Link, Role, Trace as Traced, Verdict, trace_origi
 
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::inspection::{Form, InspectionClient, describe, print_data};
+use crate::inspection::{Form, InspectionClient, describe_object_state, print_data};
 use crate::output;
 
 /// Show the origin of an object: the Kustomization that applied it, its account, source and revision, and the tenant.
@@ -43,7 +43,7 @@ impl Trace {
         };
         match self.output {
             Some(form) => print_data(serde_json::to_value(&traced), form)?,
-            None => write(&traced).iter().for_each(output::print_line),
+            None => write_lines(&traced).iter().for_each(output::print_line),
         }
         Ok(match traced.verdict {
             Verdict::Managed => ExitCode::SUCCESS,
@@ -53,7 +53,7 @@ impl Trace {
     }
 }
 
-fn write(traced: &Traced) -> Vec<String> {
+fn write_lines(traced: &Traced) -> Vec<String> {
     let mut lines = vec![output::bold(&visible_line(&traced.summary))];
     let doubts = traced.doubts.iter();
     lines.extend(doubts.map(|doubt| output::bad(&format!("! {}", visible_line(doubt)))));
@@ -73,7 +73,7 @@ fn write_link(link: &Link) -> Vec<String> {
     };
     let mut lines = vec![
         write_line(role, &output::bold(&visible_line(&link.object))),
-        write_line("  Status", &describe(&link.object_state)),
+        write_line("  Status", &describe_object_state(&link.object_state)),
     ];
     lines.extend(
         link.details

@@ -76,12 +76,12 @@ impl Uninstall {
             output::print_line("nothing is installed here");
             return Ok(ExitCode::SUCCESS);
         }
-        show(&plan, if self.dry_run { usize::MAX } else { SHOWN });
+        show_plan(&plan, if self.dry_run { usize::MAX } else { SHOWN });
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
         }
         if !self.yes {
-            confirmation::ask("--yes does it, --dry-run only says what would be done")?;
+            confirmation::ask_confirmation("--yes does it, --dry-run only says what would be done")?;
         }
         let progress = Progress::start();
         let mut leadership = Leadership::new();
@@ -124,7 +124,7 @@ impl Uninstall {
     }
 }
 
-fn show(plan: &Plan, most: usize) {
+fn show_plan(plan: &Plan, most: usize) {
     for (number, (heading, stage)) in plan.headings.iter().zip(&plan.stages).enumerate() {
         output::print_line(format!("{}. {heading}", number + 1));
         for step in stage.iter().take(most) {

@@ -66,7 +66,7 @@ impl Up {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let settings = self.flags.read_settings()?;
         let data = match (&self.flags.etcd_servers, self.data) {
-            (Some(url), _) => etcd::folder(url).await?,
+            (Some(url), _) => etcd::read_folder(url).await?,
             (None, Some(data)) => data,
             (None, None) => PathBuf::from("tenure-data"),
         };
@@ -106,7 +106,7 @@ impl Up {
         if let Some(base) = plane.artifact_base() {
             output::print_line(format!("artifacts {base}"));
         }
-        interruption::wait().await?;
+        interruption::wait_for_signal().await?;
         output::print_note("ending: watches are closed, what was acknowledged is on disk");
         plane.stop().await;
         if let Some(traces) = traces {

@@ -59,8 +59,8 @@ impl Who {
         };
         let artifacts = self.artifacts.open(&self.connect).await?;
         let client = self.connect.client().await?;
-        let served = resources::served(&client).await?;
-        let resource = resources::find(&served, kind)?;
+        let served = resources::list_served(&client).await?;
+        let resource = resources::find_resource(&served, kind)?;
         let namespace = match resource.namespaced {
             true => self
                 .scope

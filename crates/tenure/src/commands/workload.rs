@@ -166,7 +166,7 @@ impl Flags {
             );
         }
         if let Some(filter) = &handed_on.log {
-            crate::logging::filter(filter)?;
+            crate::logging::make_filter(filter)?;
         }
         let settings = handed_on.reconciling.controllers.read_settings()?;
         let mut notes = Vec::new();

@@ -87,7 +87,7 @@ pub(crate) struct Confinement {
 impl Confinement {
     /// Applies every limit except that of system calls. Only the working directory stays open.
     pub(crate) fn enter(bounds: Bounds) -> Self {
-        let mut gaps = limit(bounds);
+        let mut gaps = apply_limits(bounds);
         gaps.extend(close_the_rest(Path::new(".")));
         Self { gaps }
     }
@@ -111,7 +111,7 @@ impl Confinement {
 }
 
 /// Limits the process: memory, address space, open files, threads, and no core dump after a crash.
-fn limit(bounds: Bounds) -> Vec<String> {
+fn apply_limits(bounds: Bounds) -> Vec<String> {
     let memory = bounds.memory;
     let mut limits = vec![
         (Resource::RLIMIT_DATA, memory, "its memory"),

@@ -39,7 +39,7 @@ static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 static GATHERING: OnceLock<SpanCollection> = OnceLock::new();
 
 /// Returns the layer of the log's subscriber that takes spans. It costs next to nothing before traces are enabled.
-pub(crate) fn layer<S>() -> impl Layer<S>
+pub(crate) fn make_layer<S>() -> impl Layer<S>
 where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
 {
@@ -53,10 +53,10 @@ where
             }
         })
         .with_max_level_hint(LevelFilter::INFO);
-    Collector { take }.with_filter(filter)
+    Collector { take: take_span }.with_filter(filter)
 }
 
-fn take(span: Span) {
+fn take_span(span: Span) {
     if let Some(queue) = QUEUE.get() {
         queue.push(span);
     } else if let Some(gathering) = GATHERING.get() {
@@ -86,7 +86,7 @@ fn write_spans(attempt: TracedAttempt) -> Vec<Span> {
     let trace = make_trace();
     let ids: Vec<u64> = attempt.parts.iter().map(|_| make_id()).collect();
     let root = make_id();
-    let attribute = |name: &'static str, value: Option<String>| value.map(|value| (name, cut(&value)));
+    let attribute = |name: &'static str, value: Option<String>| value.map(|value| (name, cut_value(&value)));
     let span = |id, parent, name, time: tenure_controllers::TracedTime, attributes| {
         let (begun, ended) = time.read()?;
         Some(Span {
@@ -138,7 +138,7 @@ impl Visit for Open {
         let Some(name) = TOLD.into_iter().find(|name| *name == field.name()) else {
             return;
         };
-        let value = cut(value);
+        let value = cut_value(value);
         // A later value of a field replaces the earlier one.
         self.0.attributes.retain(|(known, _)| *known != name);
         self.0.attributes.push((name, value));
@@ -146,7 +146,7 @@ impl Visit for Open {
 }
 
 /// Cuts a text to the exported length.
-fn cut(value: &str) -> String {
+fn cut_value(value: &str) -> String {
     let mut end = value.len().min(LONGEST);
     while !value.is_char_boundary(end) {
         end -= 1;

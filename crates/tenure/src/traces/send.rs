@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::otlp::{Span, write_request};
 use super::{QUEUE, Queue};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 /// The largest number of waiting spans.
 const LONGEST: usize = 4096;
@@ -50,7 +50,8 @@ pub(crate) fn start(endpoint: &str) -> Result<Sending, Failure> {
     let mut config = kube::Config::new(uri);
     (config.connect_timeout, config.read_timeout, config.write_timeout) =
         (Some(PATIENCE), Some(PATIENCE), Some(PATIENCE));
-    let client = kube::Client::try_from(config).map_err(|error| wrong(format!("can't be used: {}", chain(&error))))?;
+    let client =
+        kube::Client::try_from(config).map_err(|error| wrong(format!("can't be used: {}", write_chain(&error))))?;
     let queue = Arc::clone(QUEUE.get_or_init(|| Arc::new(Queue::new(LONGEST))));
     let end = CancellationToken::new();
     let sender = tokio::spawn(send_until(client, queue, end.clone()));
@@ -84,7 +85,7 @@ async fn send_until(client: kube::Client, queue: Arc<Queue>, end: CancellationTo
             if spans.is_empty() {
                 break;
             }
-            match send(&client, &spans, queue.dropped()).await {
+            match send_spans(&client, &spans, queue.dropped()).await {
                 Ok(()) => was_taken = true,
                 Err(problem) => {
                     if was_taken {
@@ -106,7 +107,7 @@ async fn send_until(client: kube::Client, queue: Arc<Queue>, end: CancellationTo
     }
 }
 
-async fn send(client: &kube::Client, spans: &[Span], dropped: u64) -> Result<(), String> {
+async fn send_spans(client: &kube::Client, spans: &[Span], dropped: u64) -> Result<(), String> {
     let text = write_request(spans, env!("CARGO_PKG_VERSION"), dropped).to_string();
     let request = http::Request::post("/v1/traces")
         .header(http::header::CONTENT_TYPE, "application/json")
@@ -114,7 +115,7 @@ async fn send(client: &kube::Client, spans: &[Span], dropped: u64) -> Result<(),
         .map_err(|error| error.to_string())?;
     let answer = tokio::time::timeout(PATIENCE, client.send(request)).await;
     let answer = answer.map_err(|_| "no answer in time".to_owned())?;
-    let status = answer.map_err(|error| chain(&error))?.status();
+    let status = answer.map_err(|error| write_chain(&error))?.status();
     if status.is_success() {
         Ok(())
     } else {

@@ -30,7 +30,7 @@ impl SpanCollection {
     pub(super) fn take(&self, span: Span) {
         if span.parent.is_none() {
             let parts = self.parts.lock().remove(&span.trace).unwrap_or_default();
-            self.outbox.push(describe(span, &parts));
+            self.outbox.push(describe_attempt(span, &parts));
             return;
         }
         let mut known = self.parts.lock();
@@ -48,20 +48,20 @@ fn find_work(span: &Span) -> Option<TracedWork> {
     TracedWork::ALL.into_iter().find(|work| work.name() == span.name)
 }
 
-fn find(span: &Span, name: &str) -> Option<String> {
+fn find_attribute(span: &Span, name: &str) -> Option<String> {
     let mut attributes = span.attributes.iter();
     attributes
         .find(|(known, _)| *known == name)
         .map(|(_, value)| value.clone())
 }
 
-fn describe(root: Span, parts: &[Span]) -> TracedAttempt {
-    let text = |name: &str| find(&root, name).unwrap_or_default();
+fn describe_attempt(root: Span, parts: &[Span]) -> TracedAttempt {
+    let text = |name: &str| find_attribute(&root, name).unwrap_or_default();
     let parts = parts.iter().filter_map(|part| {
         Some(TracedPart {
             work: find_work(part)?,
             within: parts.iter().position(|other| Some(other.id) == part.parent),
-            revision: find(part, "revision"),
+            revision: find_attribute(part, "revision"),
             time: TracedTime::between(part.begun, part.ended),
         })
     });
@@ -69,8 +69,8 @@ fn describe(root: Span, parts: &[Span]) -> TracedAttempt {
         kind: text("kind"),
         namespace: text("namespace"),
         name: text("name"),
-        revision: find(&root, "revision"),
-        reason: find(&root, "reason"),
+        revision: find_attribute(&root, "revision"),
+        reason: find_attribute(&root, "reason"),
         time: TracedTime::between(root.begun, root.ended),
         parts: parts.collect(),
     }

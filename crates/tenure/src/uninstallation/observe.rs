@@ -18,7 +18,7 @@ use tenure_tenancy::ShardName;
 
 use super::Uninstallation;
 use super::scan::Scan;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::installation::{self, is_labelled_ours, list_packages, list_policing};
 use crate::object_path::write_object_path;
 
@@ -156,7 +156,7 @@ impl Uninstallation {
                 path: seen.path.clone(),
                 says: format!(
                     "{}: deleted, this version doesn't make it",
-                    installation::name(&seen.object)
+                    installation::name_object(&seen.object)
                 ),
                 action: Action::Delete {
                     uid: ObjectView::of(&seen.object).read_text("/metadata/uid").to_owned(),
@@ -178,7 +178,7 @@ impl Uninstallation {
 
     /// Returns the Deployments, and the other objects of an installation that exist.
     async fn find_installed(&self) -> Result<(Vec<ObservedObject>, Vec<ObservedObject>), Failure> {
-        let mut named = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
+        let mut named = tenure_api::installation::objects().map_err(|error| Failure::internal(write_chain(&error)))?;
         // Only the names are used, and they are the same for all options.
         named.extend(tenure_api::workload::objects(&Workload {
             hooks: true,
@@ -204,7 +204,7 @@ impl Uninstallation {
             if packages.contains(object) && !is_labelled_ours(&found) {
                 continue;
             }
-            let mut kept = keep(&found);
+            let mut kept = reduce_object(&found);
             if let (Some(kept), Some(kind)) = (kept.as_object_mut(), object.get("kind")) {
                 kept.insert("kind".to_owned(), kind.clone());
                 if kind == "CustomResourceDefinition" {
@@ -330,7 +330,7 @@ impl Uninstallation {
 
 /// Returns an item of a list with the version and the kind, which the list states only once.
 pub(super) fn see_item(path: &str, item: &Value, (version, kind): (&str, &str)) -> ObservedObject {
-    let mut object = keep(item);
+    let mut object = reduce_object(item);
     if let Some(object) = object.as_object_mut() {
         object.insert("apiVersion".to_owned(), json!(version));
         object.insert("kind".to_owned(), json!(kind));
@@ -357,7 +357,7 @@ fn write_item_path(list: &str, object: &Value) -> String {
 }
 
 /// Keeps the needed fields of an object.
-fn keep(object: &Value) -> Value {
+fn reduce_object(object: &Value) -> Value {
     let metadata: Map<String, Value> = METADATA
         .iter()
         .filter_map(|field| Some(((*field).to_owned(), object.pointer("/metadata")?.get(field)?.clone())))
@@ -440,7 +440,7 @@ mod tests {
         let secret = json!({"kind": "Secret", "metadata": {"name": "key", "annotations": {"a": "b"}, "managedFields": []},
             "data": {"password": "c2VjcmV0"}, "spec": {"suspend": true, "large": "text"}});
         assert_eq!(
-            keep(&secret),
+            reduce_object(&secret),
             json!({"kind": "Secret", "metadata": {"name": "key"}, "spec": {"suspend": true}})
         );
     }

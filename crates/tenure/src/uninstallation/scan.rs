@@ -43,7 +43,7 @@ pub(super) struct Scan {
 impl Uninstallation {
     /// Scans all objects. Fails if a part of the cluster is unreadable.
     pub(super) async fn scan(&self, installed: &[ObservedObject]) -> Result<Scan, Failure> {
-        let discovery = resources::discover(&self.administrator).await?;
+        let discovery = resources::discover_resources(&self.administrator).await?;
         if let Some(group) = discovery.stale_groups().find(|group| *group != MEASUREMENTS) {
             return Err(Failure::environment(format!(
                 "the API server doesn't know the kinds of {group}, so the objects to delete are unknown, and nothing was deleted"

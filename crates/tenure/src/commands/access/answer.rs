@@ -143,7 +143,7 @@ impl Answering {
     async fn check_rights(&self) -> Result<(), Failure> {
         check_approver(&self.look.client, &self.user, &self.target()).await?;
         let is_own = self.request.spec.requested_by == self.user;
-        if is_own && !caller::may(&self.look.client, &Question::about_target(APPROVE_OWN, "")).await? {
+        if is_own && !caller::has_right(&self.look.client, &Question::about_target(APPROVE_OWN, "")).await? {
             return Err(Failure::environment(format!("{} asked for this access itself", self.user)).hint(format!(
                 "ask another approver to answer; an approver needs the verb {APPROVE_OWN} on fluxaccesstargets.tenure.dev to answer its own request"
             )));
@@ -175,7 +175,7 @@ impl Answering {
         }
         match how.yes {
             true => Ok(()),
-            false => confirmation::ask("--yes does it without a question"),
+            false => confirmation::ask_confirmation("--yes does it without a question"),
         }
     }
 
@@ -244,7 +244,7 @@ pub(super) async fn check_right(
     target: &str,
     given: &str,
 ) -> Result<(), Failure> {
-    if caller::may(client, &Question::about_target(verb, target)).await? {
+    if caller::has_right(client, &Question::about_target(verb, target)).await? {
         return Ok(());
     }
     Err(

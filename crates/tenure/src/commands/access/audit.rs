@@ -59,12 +59,12 @@ impl Audit {
                     .iter()
                     .map(|(row, verdict)| describe_for_programs(row, verdict, now))
                     .collect();
-                let told = json!({"credentials": credentials, "leftOut": survey.notes, "olderThan": self.older_than.to_string()});
-                output::print_json(&told)?;
+                let report = json!({"credentials": credentials, "leftOut": survey.notes, "olderThan": self.older_than.to_string()});
+                output::print_json(&report)?;
             }
             Form::Text => {
                 for (row, verdict) in &judged {
-                    print(row, verdict, self.older_than, now);
+                    print_row(row, verdict, self.older_than, now);
                 }
                 for note in &survey.notes {
                     output::print_note(visible_line(note));
@@ -80,7 +80,7 @@ impl Audit {
     }
 }
 
-fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
+fn print_row(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
     let line = |title: &str, text: &str| {
         output::print_line(format!("  {title:<13}{}", visible_line(text)));
     };
@@ -109,7 +109,7 @@ fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
             line("labelled", &format!("{made_as}, made by Tenure"));
         }
         if !facts.registries.is_empty() {
-            line("registries", &join(&facts.registries));
+            line("registries", &join_texts(&facts.registries));
         }
     }
     if let Some(fingerprint) = row.find_fingerprint() {
@@ -127,7 +127,7 @@ fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
     };
     line("used by", &format!("{}{more}", uses.join(", ")));
     if !row.usage.shown_to.is_empty() {
-        line("shown to", &join(&row.usage.shown_to));
+        line("shown to", &join_texts(&row.usage.shown_to));
     }
     for (title, readers) in [
         ("namespace", row.readers.by_namespace.as_deref().map(list_readers)),
@@ -157,7 +157,7 @@ fn list_ways(readers: &[OtherReader]) -> Vec<String> {
             None => ways.push((&reader.way, vec![who])),
         }
     }
-    let ways = ways.iter().map(|(way, all)| format!("{way}: {}", join(all)));
+    let ways = ways.iter().map(|(way, all)| format!("{way}: {}", join_texts(all)));
     ways.chain(describe_cut(readers)).collect()
 }
 
@@ -165,7 +165,7 @@ fn list_forms(row: &Row) -> Vec<&'static str> {
     row.list_forms().into_iter().map(|form| form.as_str()).collect()
 }
 
-fn join<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+fn join_texts<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
     texts.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 

@@ -44,7 +44,7 @@ pub(super) struct ClusterRights {
 impl AuditReads {
     /// Surveys one namespace, or all of them.
     pub(super) async fn make(client: &kube::Client, namespace: Option<&str>, now: Timestamp) -> Result<Self, Failure> {
-        let discovery = resources::discover(client).await?;
+        let discovery = resources::discover_resources(client).await?;
         let mut notes = BTreeSet::new();
         let inventory = take_inventory(client, &discovery, namespace, &mut notes).await?;
         let mut of: BTreeMap<&str, Vec<(&NamedObject, &Usage)>> = BTreeMap::new();
@@ -98,7 +98,7 @@ async fn take_inventory(
         };
         let path = resources::write_collection(&resource, namespace);
         let most = (JSON, MOST_OBJECTS);
-        match paged_reads::visit(client, &path, most, |object| inventory.add(kind, &object)).await {
+        match paged_reads::visit_objects(client, &path, most, |object| inventory.add(kind, &object)).await {
             Ok(is_whole) => {
                 is_any_listed = true;
                 if !is_whole {
@@ -141,7 +141,10 @@ async fn take_inventory(
 }
 
 pub(super) fn write_object(plural: &str, name: &NamedObject) -> String {
-    let (namespace, name) = (resources::encode(&name.namespace), resources::encode(&name.name));
+    let (namespace, name) = (
+        resources::encode_segment(&name.namespace),
+        resources::encode_segment(&name.name),
+    );
     format!("/api/v1/namespaces/{namespace}/{plural}/{name}")
 }
 
@@ -158,7 +161,7 @@ pub(super) async fn list_of_namespace(
     namespace: &str,
     cluster: &ClusterRights,
 ) -> Result<Bindings, String> {
-    let base = format!("{RBAC}/namespaces/{}", resources::encode(namespace));
+    let base = format!("{RBAC}/namespaces/{}", resources::encode_segment(namespace));
     let roles = list_roles(client, &format!("{base}/roles"), MOST_OF_NAMESPACE).await;
     let path = format!("{base}/rolebindings");
     list_bindings(client, &path, MOST_OF_NAMESPACE, (&roles, &cluster.roles)).await
@@ -166,7 +169,7 @@ pub(super) async fn list_of_namespace(
 
 async fn list_roles(client: &kube::Client, path: &str, most: usize) -> Roles {
     let mut roles = Roles::default();
-    match paged_reads::visit(client, path, (JSON, most), |role| roles.add(&role)).await {
+    match paged_reads::visit_objects(client, path, (JSON, most), |role| roles.add(&role)).await {
         Ok(true) => roles,
         Ok(false) => {
             roles.leave_out();
@@ -184,7 +187,7 @@ async fn list_bindings(
 ) -> Result<Bindings, String> {
     let mut bindings = Bindings::default();
     let add = |binding: Value| bindings.add(&binding, roles, cluster_roles);
-    match paged_reads::visit(client, path, (JSON, most), add).await {
+    match paged_reads::visit_objects(client, path, (JSON, most), add).await {
         Ok(true) if !bindings.is_partial => Ok(bindings),
         Ok(_) => Err("there are more bindings than are looked at".to_owned()),
         Err(refusal) => Err(refusal.to_string()),
@@ -214,12 +217,12 @@ async fn look_at_secret(client: &kube::Client, secret: &NamedObject, now: Timest
     let path = write_object("secrets", secret);
     let mut facts = match paged_reads::read_object(client, &path, ONLY_METADATA).await {
         Ok(object) => Facts::of_metadata(&object, now),
-        Err(refusal) => return refuse(&refusal),
+        Err(refusal) => return make_refused(&refusal),
     };
     if facts.wants_contents() {
-        let contents = match paged_reads::read(client, &path, JSON).await {
+        let contents = match paged_reads::read_page(client, &path, JSON).await {
             Ok(text) => Contents::read(&text),
-            Err(refusal) => return refuse(&refusal),
+            Err(refusal) => return make_refused(&refusal),
         };
         match contents {
             Ok(contents) => {
@@ -233,7 +236,7 @@ async fn look_at_secret(client: &kube::Client, secret: &NamedObject, now: Timest
     SecretRead::Seen(facts)
 }
 
-fn refuse(refusal: &Refusal) -> SecretRead {
+fn make_refused(refusal: &Refusal) -> SecretRead {
     match refusal {
         Refusal::Absent => SecretRead::Absent,
         Refusal::Forbidden(_) => SecretRead::Refused,

@@ -19,7 +19,7 @@ use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;
 use crate::paged_reads::{self, Refusal};
-use crate::resources::encode;
+use crate::resources::encode_segment;
 
 /// The largest number of objects of a kind that are read.
 const MOST: usize = 20_000;
@@ -43,17 +43,23 @@ impl AccessReader {
 
     /// Returns the path of a collection in the platform namespace, or of an object there.
     pub(super) fn write_path(plural: &str, name: Option<&str>) -> String {
-        let name = name.map(|name| format!("/{}", encode(name))).unwrap_or_default();
+        let name = name
+            .map(|name| format!("/{}", encode_segment(name)))
+            .unwrap_or_default();
         format!("{ROOT}/namespaces/{PLATFORM_NAMESPACE}/{plural}{name}")
     }
 
     /// Returns the path of a FluxAccess.
     pub(super) fn write_asked(namespace: &str, name: &str) -> String {
-        format!("{ROOT}/namespaces/{}/fluxaccesses/{}", encode(namespace), encode(name))
+        format!(
+            "{ROOT}/namespaces/{}/fluxaccesses/{}",
+            encode_segment(namespace),
+            encode_segment(name)
+        )
     }
 
     pub(super) fn write_target(name: &str) -> String {
-        format!("{ROOT}/fluxaccesstargets/{}", encode(name))
+        format!("{ROOT}/fluxaccesstargets/{}", encode_segment(name))
     }
 
     /// Lists all FluxAccess objects of the cluster, or of one namespace if the caller may not list all.
@@ -61,7 +67,7 @@ impl AccessReader {
         match self.list(&format!("{ROOT}/fluxaccesses")).await {
             Ok(all) => Ok(all),
             Err(_) => {
-                let path = format!("{ROOT}/namespaces/{}/fluxaccesses", encode(namespace));
+                let path = format!("{ROOT}/namespaces/{}/fluxaccesses", encode_segment(namespace));
                 self.list(&path).await
             }
         }
@@ -70,7 +76,7 @@ impl AccessReader {
     /// Lists the objects of a collection that fit their type.
     async fn list<T: DeserializeOwned>(&self, path: &str) -> ReadResult<Vec<T>> {
         let mut found = Vec::new();
-        let is_whole = paged_reads::visit(&self.client, path, (JSON, MOST), |object| {
+        let is_whole = paged_reads::visit_objects(&self.client, path, (JSON, MOST), |object| {
             found.extend(serde_json::from_value(object));
         });
         match is_whole.await {
@@ -165,8 +171,8 @@ impl AccessReader {
     /// Lists the existing answers, for a user who adds one. Unreadable answers are reported and left out; the controllers see them all the same.
     pub(super) async fn list_answers(&self) -> ExistingAnswers {
         ExistingAnswers {
-            grants: note("grants", self.list(&Self::write_path("fluxaccessgrants", None))).await,
-            standing: note(
+            grants: note_failure("grants", self.list(&Self::write_path("fluxaccessgrants", None))).await,
+            standing: note_failure(
                 "standing grants",
                 self.list(&Self::write_path("fluxaccessstandinggrants", None)),
             )
@@ -175,7 +181,7 @@ impl AccessReader {
     }
 }
 
-async fn note<T>(what: &str, list: impl Future<Output = ReadResult<Vec<T>>>) -> Vec<T> {
+async fn note_failure<T>(what: &str, list: impl Future<Output = ReadResult<Vec<T>>>) -> Vec<T> {
     match list.await {
         Ok(list) => list,
         Err(why) => {

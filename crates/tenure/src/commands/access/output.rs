@@ -27,8 +27,8 @@ enum Form {
 
 impl Output {
     /// Prints data for programs; for people it prints nothing, and returns that.
-    pub(super) fn print(self, told: &impl Serialize) -> Result<Printed, Failure> {
-        let value = serde_json::to_value(told).map_err(|error| Failure::internal(error.to_string()))?;
+    pub(super) fn print(self, report: &impl Serialize) -> Result<Printed, Failure> {
+        let value = serde_json::to_value(report).map_err(|error| Failure::internal(error.to_string()))?;
         match self.output {
             Form::Table => return Ok(Printed::ForPeople),
             Form::Json => output::print_json(&value)?,
@@ -53,7 +53,7 @@ pub(super) fn describe(title: &str, text: &str) -> String {
 }
 
 /// Joins texts; `none` if the list is empty.
-pub(super) fn join(texts: &[String], none: &str) -> String {
+pub(super) fn join_texts(texts: &[String], none: &str) -> String {
     match texts.is_empty() {
         true => none.to_owned(),
         false => texts.join(", "),

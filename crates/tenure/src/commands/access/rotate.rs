@@ -67,9 +67,9 @@ impl Rotate {
             is_leak,
             cause: self.cause.clone(),
         };
-        write(&look, &self.name, &written).await?;
-        let told = json!({ "request": self.name, "order": written, "namespaces": places });
-        if self.form.print(&told)? == Printed::AsData {
+        write_order(&look, &self.name, &written).await?;
+        let report = json!({ "request": self.name, "order": written, "namespaces": places });
+        if self.form.print(&report)? == Printed::AsData {
             return Ok(ExitCode::SUCCESS);
         }
         let end = if is_leak {
@@ -117,7 +117,7 @@ impl Rotate {
     }
 }
 
-async fn write(look: &AccessReader, name: &str, order: &RotationOrder) -> Result<(), Failure> {
+async fn write_order(look: &AccessReader, name: &str, order: &RotationOrder) -> Result<(), Failure> {
     let (key, value) = order.write();
     let patch = json!({ "metadata": { "annotations": { key: value } } });
     let path = AccessReader::write_path("fluxaccessrequests", Some(name));

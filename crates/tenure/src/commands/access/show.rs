@@ -19,7 +19,7 @@ use tenure_inspection::ages::write_distance;
 
 use super::audit_reads;
 use super::cluster_reads::AccessReader;
-use super::output::{Output, Printed, describe, join};
+use super::output::{Output, Printed, describe, join_texts};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;
@@ -48,9 +48,9 @@ impl Show {
         let request = look.find_request(&self.name).await?;
         let seen = look.see().await;
         let readers = find_readers(&look, &seen, &request).await;
-        let told = detail::describe_request(&seen, &request, readers);
-        if self.form.print(&told)? == Printed::ForPeople {
-            print(&told);
+        let detail = detail::describe_request(&seen, &request, readers);
+        if self.form.print(&detail)? == Printed::ForPeople {
+            print_detail(&detail);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -101,8 +101,8 @@ fn print_all(title: &str, lines: &[String]) {
     }
 }
 
-fn print(told: &Detail) {
-    let (row, spec) = (&told.row, &told.spec);
+fn print_detail(detail: &Detail) {
+    let (row, spec) = (&detail.row, &detail.spec);
     output::print_line(format!(
         "{}  {}",
         output::bold(&visible_line(&row.name)),
@@ -125,8 +125,8 @@ fn print(told: &Detail) {
     }
     print_all("note", &row.state.notes);
     print_asked(&row.requested_by, &row.asked_in, spec);
-    line("hash", &told.spec_hash);
-    if !told.hash_matches {
+    line("hash", &detail.spec_hash);
+    if !detail.hash_matches {
         line(
             "",
             "the specHash of the request differs: the controllers did not write it",
@@ -135,9 +135,9 @@ fn print(told: &Detail) {
     if let Some(ready) = &row.ready {
         line("ready", &format!("{ready}: {}", row.message));
     }
-    match &told.receivers {
+    match &detail.receivers {
         MaybeUnknown::Unknown { unknown } => {
-            let recorded = &told.recorded_receivers;
+            let recorded = &detail.recorded_receivers;
             let mut lines = recorded.namespaces.clone();
             lines.extend((recorded.more > 0).then(|| format!("and {} more namespaces", recorded.more)));
             match lines.is_empty() {
@@ -153,7 +153,7 @@ fn print(told: &Detail) {
             print_all("would go to", &lines.collect::<Vec<_>>());
         }
     }
-    for readers in &told.readers {
+    for readers in &detail.readers {
         for (title, found) in [("read also", &readers.by_namespace), ("cluster", &readers.by_cluster)] {
             match found {
                 MaybeUnknown::Unknown { unknown } => line(
@@ -169,10 +169,10 @@ fn print(told: &Detail) {
             }
         }
     }
-    for credential in &told.ledger {
-        line("credential", &tell(credential));
+    for credential in &detail.ledger {
+        line("credential", &describe_credential(credential));
     }
-    for order in &told.orders {
+    for order in &detail.orders {
         let place = order.namespace.as_deref().unwrap_or("all namespaces");
         let leak = if order.is_leak { ", as it has leaked" } else { "" };
         line(
@@ -180,7 +180,7 @@ fn print(told: &Detail) {
             &format!("{place} by {} at {}{leak}: {}", order.by, order.at, order.cause),
         );
     }
-    for entry in &told.history {
+    for entry in &detail.history {
         let place = entry.namespace.as_deref().map(|namespace| format!(" in {namespace}"));
         let id = entry.id.map(|id| format!(", number {id}"));
         line(
@@ -212,7 +212,7 @@ pub(super) fn list_asked(
     } else {
         ""
     };
-    let readers = join(&spec.service_accounts, "all accounts that RBAC permits");
+    let readers = join_texts(&spec.service_accounts, "all accounts that RBAC permits");
     vec![
         describe("asked by", &format!("{requested_by}, in {asked_in}")),
         describe(
@@ -235,7 +235,7 @@ fn print_asked(requested_by: &str, asked_in: &str, spec: &tenure_api::access::Fl
         .for_each(output::print_line);
 }
 
-fn tell(credential: &Credential) -> String {
+fn describe_credential(credential: &Credential) -> String {
     let now = Timestamp::now();
     let at = |time: Option<&Time>| time.map(|time| write_distance(time.0, now));
     let one = |one: &CredentialDetail| {

@@ -62,7 +62,7 @@ impl Vouch {
         )
         .await?;
         answering.confirm(&self.how, "Vouches for who answers").await?;
-        let person = show(&flow, &read_target(&answering.request.spec.target)).await?;
+        let person = show_code(&flow, &read_target(&answering.request.spec.target)).await?;
         // The answer must be for the request that was shown.
         let now = answering.look.find_request(&self.name).await?;
         check_same(&answering.request, &now).map_err(Failure::negative)?;
@@ -110,7 +110,7 @@ async fn find_provider(look: &AccessReader, name: &str) -> Result<AccessProvider
 }
 
 /// Shows a code, and waits until an allowed person has entered it. Returns their name.
-async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
+async fn show_code(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
     let failed = |trouble: HostError| Failure::environment(trouble.to_string());
     let (code, secret) = flow.start(Timestamp::now()).await.map_err(failed)?;
     output::print_note(format!(
@@ -124,8 +124,8 @@ async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
     loop {
         // The polls keep the host's interval: RFC 8628, section 3.5.
         tokio::time::sleep(pace).await;
-        let told = flow.poll(&secret, target, Timestamp::now()).await;
-        match decide_next(told, target.scope, pace, (Timestamp::now(), code.expires_at)) {
+        let answer = flow.poll(&secret, target, Timestamp::now()).await;
+        match decide_next(answer, target.scope, pace, (Timestamp::now(), code.expires_at)) {
             Next::Ask(after) => pace = after,
             Next::Answered(person) => return Ok(person),
             Next::Over(why) => return Err(Failure::negative(why)),

@@ -76,9 +76,9 @@ impl Why {
             }
         };
         let is_delivered = !chains.is_empty() && chains.iter().all(|chain| chain.is_delivered);
-        let told = json!({ "chains": chains, "entries": entries, "leftOut": left_out });
-        if self.form.print(&told)? == Printed::ForPeople {
-            print(&chains, &entries, left_out);
+        let report = json!({ "chains": chains, "entries": entries, "leftOut": left_out });
+        if self.form.print(&report)? == Printed::ForPeople {
+            print_chains(&chains, &entries, left_out);
         }
         match unknown {
             None => Ok(ExitCode::from(u8::from(!is_delivered))),
@@ -215,7 +215,7 @@ async fn find_lacking(
     Ok(lacking)
 }
 
-fn print(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
+fn print_chains(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
     if chains.is_empty() {
         output::print_line("no request names it, as far as you may read");
     }
@@ -242,12 +242,12 @@ fn print(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
         }
     }
     for entry in entries {
-        let said = match (&entry.problem, &entry.request) {
+        let state = match (&entry.problem, &entry.request) {
             (Some(problem), _) => problem.clone(),
             (None, Some(request)) => format!("FluxAccessRequest {request} was made of it"),
             (None, None) => "no request was made of it yet".to_owned(),
         };
-        let line = format!("FluxAccess {} {}: {said}", entry.object, entry.entry);
+        let line = format!("FluxAccess {} {}: {state}", entry.object, entry.entry);
         output::print_line(visible_line(&line));
     }
     if left_out > 0 {

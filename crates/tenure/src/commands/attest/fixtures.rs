@@ -20,7 +20,7 @@ use tenure_planner::Request;
 use tenure_planner::attestation_cleanup;
 
 use super::super::reach::read_cluster;
-use super::{Cast, ask};
+use super::{Cast, ask_attack};
 use crate::client::open_client;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -206,7 +206,7 @@ impl Fixtures {
         let deadline = Instant::now() + SETTING;
         for step in steps {
             loop {
-                let laid = ask(&cast, step, 0, |_| true).await;
+                let laid = ask_attack(&cast, step, 0, |_| true).await;
                 if laid.is_done() {
                     break;
                 }
@@ -225,7 +225,7 @@ impl Fixtures {
     async fn wait_for_tenant(&self, name: &str) -> Result<(), Failure> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
         let account = format!("{name}-gitops");
-        wait(PATIENCE, async || {
+        wait_until_found(PATIENCE, async || {
             let tenant = self.tenants.get(name).await?;
             let status = tenant.status.unwrap_or_default();
             let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
@@ -300,7 +300,7 @@ impl Fixtures {
             let Some(control) = controls.find(|control| control.who == who && control.verb == verb) else {
                 continue;
             };
-            while ask(&cast, control, 0, |_| true).await.code == 403 && Instant::now() < deadline {
+            while ask_attack(&cast, control, 0, |_| true).await.code == 403 && Instant::now() < deadline {
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -330,12 +330,12 @@ impl Fixtures {
         let names = [self.names.tenant(), self.names.neighbour()];
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let of_both = ListParams::default().labels(&format!("{TENANT_LABEL} in ({})", names.join(",")));
-        wait(GOING, async || {
+        wait_until_found(GOING, async || {
             let mut left = Vec::new();
             for name in &names {
                 match self.tenants.get_opt(name).await? {
                     Some(tenant) if tenant.metadata.deletion_timestamp.is_none() => {
-                        end(&self.tenants, &tenant).await?;
+                        end_tenant(&self.tenants, &tenant).await?;
                         left.push(format!("Tenant {name}"));
                     }
                     Some(_) => left.push(format!("Tenant {name}")),
@@ -368,7 +368,7 @@ impl Fixtures {
 }
 
 /// Removes expired Tenants of earlier attestations.
-pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
+pub(super) async fn sweep_left_over(client: &kube::Client) -> Result<(), Failure> {
     let tenants: Api<Tenant> = Api::all(client.clone());
     let made = ListParams::default()
         .labels(&format!("{ATTEST_LABEL}=true"))
@@ -381,19 +381,19 @@ pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
         }
         let name = tenant.metadata.name.clone().unwrap_or_default();
         output::print_note(format!("Tenant {name} is left of an earlier attestation, and ends"));
-        end(&tenants, &tenant).await?;
+        end_tenant(&tenants, &tenant).await?;
         // The first step only removed the Tenant's protection from deletion.
         if tenant.spec.prevent_deletion.unwrap_or_default()
             && let Some(tenant) = tenants.get_opt(&name).await?
         {
-            end(&tenants, &tenant).await?;
+            end_tenant(&tenants, &tenant).await?;
         }
     }
     Ok(())
 }
 
 /// Executes the next step of a Tenant's removal.
-async fn end(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> {
+async fn end_tenant(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> {
     let name = tenant.metadata.name.as_deref().unwrap_or_default();
     let done = match attestation_cleanup::end_tenant(tenant) {
         Request::Apply(apply) => {
@@ -423,7 +423,7 @@ async fn end(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> 
 }
 
 /// Waits until nothing is missing.
-async fn wait(
+async fn wait_until_found(
     patience: Duration,
     find_missing: impl AsyncFn() -> Result<Option<String>, kube::Error>,
 ) -> Result<(), Failure> {

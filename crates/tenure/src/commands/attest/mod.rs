@@ -17,7 +17,7 @@ use tenure_inspection::attestation::{
 
 mod fixtures;
 
-use crate::api_answers::{apply, send};
+use crate::api_answers::{apply_object, send_request};
 use crate::client::open_client;
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -75,8 +75,8 @@ impl Attest {
         let config = self.connect.read_config_of_cluster().await?;
         acting_account::refuse_impersonation(&config, "tenure attest")?;
         let client = open_client(config.clone())?;
-        let served = resources::served(&client).await?;
-        resources::find(&served, "tenants.capsule.clastix.io")?;
+        let served = resources::list_served(&client).await?;
+        resources::find_resource(&served, "tenants.capsule.clastix.io")?;
         if !self.yes {
             output::print_note(format!(
                 "On {} two Tenants are created, {ATTEST_PREFIX}SUFFIX and {ATTEST_PREFIX}SUFFIX-b, with a namespace each, two ServiceAccounts in the platform's \
@@ -84,20 +84,20 @@ impl Attest {
                  is removed.",
                 config.cluster_url
             ));
-            confirmation::ask("--yes does it")?;
+            confirmation::ask_confirmation("--yes does it")?;
         }
         let progress = Progress::start();
-        fixtures::sweep(&client).await?;
+        fixtures::sweep_left_over(&client).await?;
         let report = Report {
             cluster: config.cluster_url.to_string(),
             started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             results: Vec::new(),
         };
-        let shared = lane_grants::find(&client).await?;
+        let shared = lane_grants::find_minters(&client).await?;
         let scene = Fixtures::name(config, client, self.expires_after);
         // The created objects are removed after every end of the run.
-        let ended = interruption::wait();
+        let ended = interruption::wait_for_signal();
         let tried = tokio::select! {
             tried = self.try_all(&scene, report, &progress) => tried.map(Some),
             ended = ended => ended.map(|()| None),
@@ -159,10 +159,10 @@ impl Attest {
                 Some("json") => Form::Json,
                 _ => Form::Text,
             };
-            std::fs::write(path, write(report, form)?)
+            std::fs::write(path, write_report(report, form)?)
                 .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
         }
-        output::print_line(write(report, self.output)?.trim_end());
+        output::print_line(write_report(report, self.output)?.trim_end());
         if self.output != Form::Text {
             output::print_note(report.summarize_counts());
         }
@@ -173,7 +173,7 @@ impl Attest {
     }
 }
 
-fn write(report: &Report, form: Form) -> Result<String, Failure> {
+fn write_report(report: &Report, form: Form) -> Result<String, Failure> {
     match form {
         Form::Text => Ok(report.write_text()),
         Form::Json => output::write_json(report),
@@ -186,22 +186,23 @@ type Cast = BTreeMap<Sender, kube::Client>;
 
 /// Tries an attack. The control comes first, because a burst would use up its quota.
 async fn try_one(cast: &Cast, attack: &Attack) -> tenure_inspection::attestation::AttackResult {
-    let control = ask(cast, &attack.control, 0, |_| true).await;
+    let control = ask_attack(cast, &attack.control, 0, |_| true).await;
     let count = attack.burst.map_or(1, |burst| burst.count);
-    let attempts = (0..count).map(|number| ask(cast, &attack.attempt, number, |answer| attack.has_effect(answer)));
+    let attempts =
+        (0..count).map(|number| ask_attack(cast, &attack.attempt, number, |answer| attack.has_effect(answer)));
     let attempts = futures::future::join_all(attempts).await;
     assess_attack(attack, &attempts, &control)
 }
 
 /// Waits until a refusal that needs a moment takes effect, at most until the deadline. The later result counts in both cases.
 async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
-    while ask(cast, &attack.attempt, 0, |_| true).await.is_done() && Instant::now() < deadline {
+    while ask_attack(cast, &attack.attempt, 0, |_| true).await.is_done() && Instant::now() < deadline {
         tokio::time::sleep(fixtures::PAUSE).await;
     }
 }
 
 /// Sends one request; the content of the answer is not stored.
-async fn ask(
+async fn ask_attack(
     cast: &Cast,
     ask: &AttackRequest,
     number: u32,
@@ -236,8 +237,8 @@ async fn ask(
     };
     let sent = async {
         match ask.verb {
-            Verb::Apply => apply(client, &path, &body).await,
-            _ => send(client, method, &path, &body).await,
+            Verb::Apply => apply_object(client, &path, &body).await,
+            _ => send_request(client, method, &path, &body).await,
         }
     };
     match tokio::time::timeout(PATIENCE, sent).await {

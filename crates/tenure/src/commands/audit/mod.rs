@@ -50,7 +50,7 @@ impl Audit {
         let artifacts = self.artifacts.open(&self.connect).await?;
         let client = self.connect.client().await?;
         let survey = ObjectReads::make(&client, self.scope.namespace(&client).as_deref(), &artifacts).await?;
-        let (findings, unreadable) = find(&survey);
+        let (findings, unreadable) = find_problems(&survey);
         let search = self.search(&survey, &findings)?;
         let writers = |finding: &Finding, holder: &ManagedFieldsEntry| {
             let address = survey.address_of(&finding.id)?;
@@ -64,7 +64,7 @@ impl Audit {
                     .collect();
                 print_data(Ok(Value::from(data)), form)?;
             }
-            None => print(&findings, &writers),
+            None => print_findings(&findings, &writers),
         }
         let is_complete = survey.is_complete() && unreadable.is_empty();
         for note in survey.notes().chain(unreadable) {
@@ -112,7 +112,7 @@ impl Audit {
 }
 
 /// Returns all findings, object by object, and the unreadable objects.
-fn find(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
+fn find_problems(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
     let (mut findings, mut unreadable) = (Vec::new(), Vec::new());
     for seen in survey.objects() {
         let subject = Subject {
@@ -134,7 +134,7 @@ fn find(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
 /// Returns the writer of a manager's fields, if the search is enabled.
 type WhoWrote<'a> = dyn Fn(&Finding, &ManagedFieldsEntry) -> Option<String> + 'a;
 
-fn print(findings: &[Finding], writers: &WhoWrote<'_>) {
+fn print_findings(findings: &[Finding], writers: &WhoWrote<'_>) {
     let mut of: BTreeMap<&ObjectId, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
         of.entry(&finding.id).or_default().push(finding);

@@ -15,7 +15,7 @@ use tenure_inspection::ownership::writers::Address;
 use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
 
 use crate::artifact_client::ArtifactAccess;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 use crate::inspection::ONLY_METADATA;
 use crate::paged_reads::{self, Refusal};
 use crate::{provenance, resources};
@@ -71,7 +71,7 @@ impl ObjectReads {
         artifacts: &ArtifactAccess,
     ) -> Result<Self, Failure> {
         let mut survey = Self {
-            discovery: resources::discover(client).await?,
+            discovery: resources::discover_resources(client).await?,
             objects: BTreeMap::new(),
             owners: BTreeMap::new(),
             kustomizations: BTreeMap::new(),
@@ -168,7 +168,7 @@ impl ObjectReads {
                 ));
             }
         };
-        let listed = list(
+        let listed = list_objects(
             client,
             &resources::write_collection(&resource, namespace),
             "application/json",
@@ -208,7 +208,7 @@ impl ObjectReads {
             .collect();
         let lists = kinds.into_iter().map(|resource| async move {
             let path = resources::write_collection(&resource, namespace);
-            (list(client, &path, LIST_METADATA, OWNER_NAME).await, resource)
+            (list_objects(client, &path, LIST_METADATA, OWNER_NAME).await, resource)
         });
         let listed: Vec<_> = futures::stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
         for (objects, resource) in listed {
@@ -259,7 +259,7 @@ impl ObjectReads {
         }
         let looks = places.into_iter().map(|(id, resource)| async move {
             let path = resources::write_path(&resource, &id.namespace, &id.name);
-            (get(client, &path, ONLY_METADATA).await, id, resource)
+            (get_object(client, &path, ONLY_METADATA).await, id, resource)
         });
         let looked: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         for (answer, id, resource) in looked {
@@ -292,7 +292,7 @@ impl ObjectReads {
             .collect();
         let looks = paths
             .into_iter()
-            .map(|(owner, path)| async move { (owner, get(client, &path, "application/json").await) });
+            .map(|(owner, path)| async move { (owner, get_object(client, &path, "application/json").await) });
         let looked: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         for (owner, answer) in looked {
             let found = match answer {
@@ -315,7 +315,7 @@ impl ObjectReads {
             let Some(Kustomization::There(kustomization)) = self.kustomizations.get(owner) else {
                 continue;
             };
-            match provenance::rebuild(client, kustomization, artifacts).await {
+            match provenance::rebuild_object(client, kustomization, artifacts).await {
                 Ok(built) => {
                     self.built.insert(owner.clone(), built);
                 }
@@ -347,13 +347,13 @@ fn name_of(object: &Value) -> Option<KustomizationName> {
 }
 
 /// Returns all objects of a collection with the label; all objects without one.
-async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, Refusal> {
+async fn list_objects(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, Refusal> {
     let path = match label {
         "" => path.to_owned(),
-        label => format!("{path}?labelSelector={}", resources::encode(label)),
+        label => format!("{path}?labelSelector={}", resources::encode_segment(label)),
     };
     let mut objects = Vec::new();
-    match paged_reads::visit(client, &path, (accept, usize::MAX), |object| objects.push(object)).await {
+    match paged_reads::visit_objects(client, &path, (accept, usize::MAX), |object| objects.push(object)).await {
         Ok(_) => Ok(objects),
         // The list so far is incomplete.
         Err(Refusal::Absent) => Err(Refusal::Failed("the cluster no longer serves the kind".to_owned())),
@@ -361,11 +361,11 @@ async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> R
     }
 }
 
-async fn get(client: &kube::Client, path: &str, accept: &str) -> Answer {
+async fn get_object(client: &kube::Client, path: &str, accept: &str) -> Answer {
     match resources::find_at(client, path, accept).await {
         Ok(Some(object)) => Answer::Object(object),
         Ok(None) => Answer::Absent,
         Err(kube::Error::Api(status)) => Answer::Refused(status.message.clone()),
-        Err(error) => Answer::Refused(chain(&error)),
+        Err(error) => Answer::Refused(write_chain(&error)),
     }
 }

@@ -65,7 +65,7 @@ impl Build {
             "LoadRestrictionsRootOnly" | "" => LoadRestrictor::RootOnly,
             "LoadRestrictionsNone" => LoadRestrictor::None,
             other => {
-                return Err(illegal(
+                return Err(refuse_value(
                     "load-restrictor",
                     other,
                     "LoadRestrictionsRootOnly LoadRestrictionsNone",
@@ -80,7 +80,7 @@ impl Build {
             ..Options::default()
         };
         self.refused.check()?;
-        let folder = existing(folder)?;
+        let folder = find_existing(folder)?;
         let root = match load_restrictor {
             LoadRestrictor::RootOnly => root_of(&folder),
             LoadRestrictor::None => Path::new("/").to_owned(),
@@ -144,17 +144,17 @@ impl Build {
         match order {
             "legacy" => Ok(Reorder::Legacy),
             "none" => Ok(Reorder::None),
-            other => Err(illegal("reorder", other, "legacy none")),
+            other => Err(refuse_value("reorder", other, "legacy none")),
         }
     }
 }
 
-fn illegal(flag: &str, value: &str, legal: &str) -> Failure {
+fn refuse_value(flag: &str, value: &str, legal: &str) -> Failure {
     Failure::usage(format!("illegal flag value --{flag} {value}; legal values: [{legal}]"))
 }
 
 /// Returns the path of an existing folder, with links resolved.
-pub(super) fn existing(folder: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn find_existing(folder: &Path) -> Result<PathBuf, Failure> {
     let shown = folder.display();
     if folder.as_os_str().is_empty() {
         return Err(Failure::usage(
@@ -220,7 +220,7 @@ pub(super) fn root_of(folder: &Path) -> PathBuf {
     folder
         .ancestors()
         .find(|ancestor| ancestor.join(".git").exists())
-        .map_or_else(|| reach(folder), Path::to_path_buf)
+        .map_or_else(|| find_reach(folder), Path::to_path_buf)
 }
 
 /// Reads a small file. A link may lead to a device or a pipe, which is endless or blocks its reader.
@@ -231,7 +231,7 @@ fn read_small_file(path: &Path) -> Option<String> {
 }
 
 /// Outside a repository, returns the topmost folder to which this kustomization leads, directly or through others.
-fn reach(folder: &Path) -> PathBuf {
+fn find_reach(folder: &Path) -> PathBuf {
     let mut root = folder.to_path_buf();
     let mut waiting = vec![folder.to_path_buf()];
     let mut seen = std::collections::BTreeSet::new();
@@ -285,9 +285,9 @@ mod tests {
             .arg(below.join("Kustomization"))
             .status();
         assert!(made.expect("mkfifo").success());
-        assert_eq!(reach(&below), below);
+        assert_eq!(find_reach(&below), below);
         // The control: a regular file.
         std::fs::write(below.join("kustomization.yaml"), "resources: [../base]\n").expect("a file");
-        assert_eq!(reach(&below), root.join("app"));
+        assert_eq!(find_reach(&below), root.join("app"));
     }
 }

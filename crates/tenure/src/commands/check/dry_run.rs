@@ -25,7 +25,7 @@ use tokio::time::error::Elapsed;
 
 use super::Whom;
 use crate::client::open_client;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 /// The number of concurrent dry runs.
 const AT_ONCE: usize = 8;
@@ -84,31 +84,31 @@ enum Answer {
 }
 
 /// Asks about all objects. Returns the findings, in the order of the objects, and the objects without an answer.
-pub(super) async fn about(
+pub(super) async fn check_objects(
     objects: &[BuiltResource],
     whom: &Whom,
-    means: &DryRunClients,
+    clients: &DryRunClients,
 ) -> Result<(Vec<Finding>, Vec<String>), Failure> {
     let awaited = Prerequisites::of(objects.iter().map(|built| &built.object));
-    let missing = find_missing(&means.own, awaited.namespaces()).await?;
-    let connection = Connection::of_account(means.config.clone(), whom.account.clone())
-        .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
-    let clients = ClientPool::new(connection);
+    let missing = find_missing(&clients.own, awaited.namespaces()).await?;
+    let connection = Connection::of_account(clients.config.clone(), whom.account.clone())
+        .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", write_chain(&error))))?;
+    let account_clients = ClientPool::new(connection);
     let lane = LaneAccess {
         account: identity::decide_for_lane(&whom.placement, whom.account.namespace()),
-        turns: clients.turns().of_lane(),
+        turns: account_clients.turns().of_lane(),
     };
-    let client = clients.for_account(&whom.account, &lane).await;
+    let client = account_clients.for_account(&whom.account, &lane).await;
     let asker = Asker {
-        client: client.map_err(|error| Failure::environment(chain(&error)))?,
-        rights: open_client(means.config.clone())?,
+        client: client.map_err(|error| Failure::environment(write_chain(&error)))?,
+        rights: open_client(clients.config.clone())?,
         identity: whom.account.clone().into(),
         whom,
         awaited: awaited.keep_missing(&missing),
-        dry_run: means.dry_run,
+        dry_run: clients.dry_run,
     };
     // Real writes depend on earlier writes, so they run one after the other.
-    let at_once = if means.dry_run { AT_ONCE } else { 1 };
+    let at_once = if clients.dry_run { AT_ONCE } else { 1 };
     let mut answers = futures::stream::iter(objects.iter().map(|built| asker.ask(built))).buffered(at_once);
     let (mut findings, mut untold) = (Vec::new(), Vec::new());
     while let Some(answer) = answers.next().await {
@@ -144,9 +144,9 @@ async fn find_missing(client: &kube::Client, names: &BTreeSet<String>) -> Result
 
 impl Asker<'_> {
     async fn ask(&self, built: &BuiltResource) -> Answer {
-        let locate = |pointer: &str| locate(built, pointer);
+        let locate = |pointer: &str| find_origin(built, pointer);
         let mut object = built.object.clone();
-        let is_encrypted = open(&mut object);
+        let is_encrypted = open_object(&mut object);
         let mut id = match ObjectId::of(&object) {
             Ok(id) => id,
             Err(error) => return self.refuse_name(built, &error.to_string()),
@@ -174,7 +174,7 @@ impl Asker<'_> {
         }
         let resource = match resource {
             Ok(resource) => resource,
-            Err(error) => return answer(interpret_refusal(&subject, Refused::from(&error), &Rights::Unknown)),
+            Err(error) => return make_answer(interpret_refusal(&subject, Refused::from(&error), &Rights::Unknown)),
         };
         let scope = match resource.namespaced {
             true => Scope::Namespaced,
@@ -207,14 +207,14 @@ impl Asker<'_> {
             identity: &self.identity,
             object: &built.object,
             is_confidential: false,
-            locate: &|pointer| locate(built, pointer),
+            locate: &|pointer| find_origin(built, pointer),
         };
         let failure = Refused {
             reason: tenure_planner::refusal::Reason::BadObject,
             message: why.to_owned(),
             ..Refused::default()
         };
-        answer(interpret_refusal(&subject, failure, &Rights::Unknown))
+        make_answer(interpret_refusal(&subject, failure, &Rights::Unknown))
     }
 
     /// Tries to create a namespace that the tenant doesn't have, as a reconciliation does before everything else.
@@ -239,7 +239,7 @@ impl Asker<'_> {
             },
             _ => Rights::Held,
         };
-        answer(interpret_refusal(subject, refused, &rights))
+        make_answer(interpret_refusal(subject, refused, &rights))
     }
 
     /// Applies first without force, to report other managers' fields, and then with force, as a reconciliation does.
@@ -277,7 +277,7 @@ impl Asker<'_> {
             403 => self.ask_rights(subject.id, resource).await,
             _ => Rights::Held,
         };
-        answer(interpret_refusal(subject, refused, &rights))
+        make_answer(interpret_refusal(subject, refused, &rights))
     }
 
     /// Returns the rights for an apply that the account lacks. The right to create counts only for a missing object.
@@ -341,7 +341,7 @@ fn note_warnings(subject: &CheckedObject<'_>, warnings: &[String]) -> Answer {
     Answer::Found(notes.collect())
 }
 
-fn answer(judgement: Verdict) -> Answer {
+fn make_answer(judgement: Verdict) -> Answer {
     match judgement {
         Verdict::Findings(findings) => Answer::Found(findings),
         Verdict::Untold(why) => Answer::Untold(why),
@@ -355,7 +355,7 @@ fn name_resource(resource: &Resource) -> String {
     }
 }
 
-fn locate(built: &BuiltResource, pointer: &str) -> Option<Origin> {
+fn find_origin(built: &BuiltResource, pointer: &str) -> Option<Origin> {
     let location = built.locate(pointer).or_else(|| Some(built.origin.location.clone()))?;
     Some(Origin {
         path: location.path,
@@ -370,7 +370,7 @@ fn set_namespace(object: &mut Value, namespace: &str) {
 }
 
 /// Removes the fields that SOPS has encrypted, and its metadata. Returns whether the object was encrypted.
-pub(super) fn open(object: &mut Value) -> bool {
+pub(super) fn open_object(object: &mut Value) -> bool {
     let Some(fields) = object.as_object_mut() else {
         return false;
     };

@@ -23,7 +23,7 @@ mod render;
 mod scratch_control_plane;
 
 use crate::client::open_client;
-use crate::commands::build::{existing, root_of};
+use crate::commands::build::{find_existing, root_of};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{acting_account, output, provenance, quantity};
@@ -116,7 +116,7 @@ impl Check {
         let Some(folder) = self.folder.as_ref().filter(|_| !self.pre) else {
             return prerequisites::check(&self.connect, self.output).await;
         };
-        let folder = existing(folder)?;
+        let folder = find_existing(folder)?;
         let root = root_of(&folder);
         let inside = folder.strip_prefix(&root).unwrap_or(Path::new(""));
         let inside = inside.to_string_lossy().into_owned();
@@ -148,8 +148,8 @@ impl Check {
     ) -> Result<Outcome, Failure> {
         let whom = self.find_whom(plane.client(), inside).await?;
         let config = acting_account::by_token(plane.config(), plane.client(), &whom.account).await?;
-        let means = dry_run::DryRunClients::wet(config, plane.client().clone());
-        self.ask(root, inside, &whom, means).await
+        let clients = dry_run::DryRunClients::wet(config, plane.client().clone());
+        self.ask(root, inside, &whom, clients).await
     }
 
     async fn ask(
@@ -157,7 +157,7 @@ impl Check {
         root: &Path,
         inside: &str,
         whom: &Whom,
-        means: dry_run::DryRunClients,
+        clients: dry_run::DryRunClients,
     ) -> Result<Outcome, Failure> {
         let folder = Folder {
             root,
@@ -170,10 +170,10 @@ impl Check {
             findings: Vec::new(),
             untold: Vec::new(),
         };
-        match render::build(&folder, self.budget()) {
+        match render::build_folder(&folder, self.budget()) {
             Ok(objects) => {
                 outcome.objects = objects.len();
-                let (findings, untold) = dry_run::about(&objects, whom, &means).await?;
+                let (findings, untold) = dry_run::check_objects(&objects, whom, &clients).await?;
                 outcome.findings = findings;
                 outcome.untold = untold;
             }
@@ -198,7 +198,7 @@ impl Check {
             let tenants: Api<Tenant> = Api::all(client.clone());
             let tenant = TenantFacts::from(&tenants.get(name).await?);
             let home = tenant.home().to_owned();
-            let placement = place(client, &home).await?;
+            let placement = read_placement(client, &home).await?;
             match &placement {
                 Placement::Tenant(found) if found.tenant.as_str() == name => {}
                 _ => {
@@ -237,7 +237,7 @@ impl Check {
             }
             _ => Failure::from(error),
         })?;
-        let placement = place(client, namespace).await?;
+        let placement = read_placement(client, namespace).await?;
         let account = surface.spec.service_account_name.as_deref();
         let account = identity::decide_for_surface(&placement, namespace, account).map_err(nobody)?;
         let target = self.target_namespace.clone();
@@ -289,8 +289,8 @@ impl Check {
 }
 
 /// Returns the placement of a namespace.
-async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, Failure> {
-    provenance::place(client, namespace)
+async fn read_placement(client: &kube::Client, namespace: &str) -> Result<Placement, Failure> {
+    provenance::read_placement(client, namespace)
         .await
         .map_err(|why| provenance::refuse_placement(namespace, &why))
 }

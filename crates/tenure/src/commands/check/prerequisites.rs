@@ -36,10 +36,10 @@ pub(super) async fn check(connect: &Connect, form: Form) -> Result<ExitCode, Fai
         );
     }
     let client = connect.client().await?;
-    let findings = list_findings(&observe(&client).await?);
+    let findings = list_findings(&observe_cluster(&client).await?);
     match form {
         Form::Json => output::print_json(&findings)?,
-        Form::Text | Form::Sarif => findings.iter().for_each(print),
+        Form::Text | Form::Sarif => findings.iter().for_each(print_finding),
     }
     let count = |gravity: Gravity| findings.iter().filter(|finding| finding.gravity == gravity).count();
     output::print_note(format!(
@@ -55,7 +55,7 @@ pub(super) async fn check(connect: &Connect, form: Form) -> Result<ExitCode, Fai
     Ok(ExitCode::from(u8::from(is_hopeless(&findings))))
 }
 
-fn print(finding: &InstallationFinding) {
+fn print_finding(finding: &InstallationFinding) {
     let text = tenure_api::text::visible_line(&finding.to_string()).into_owned();
     output::print_line(match finding.gravity {
         Gravity::Good => output::good(&text),
@@ -64,16 +64,16 @@ fn print(finding: &InstallationFinding) {
     });
 }
 
-async fn observe(client: &kube::Client) -> Result<Observation, Failure> {
-    let version = get(client, "/version").await?.unwrap_or_default();
-    let served = resources::served(client).await?;
+async fn observe_cluster(client: &kube::Client) -> Result<Observation, Failure> {
+    let version = get_object(client, "/version").await?.unwrap_or_default();
+    let served = resources::list_served(client).await?;
     let mut others = Vec::new();
     for other in OTHERS {
         let path = format!(
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}",
             other.namespace, other.lease
         );
-        let holder = get(client, &path)
+        let holder = get_object(client, &path)
             .await
             .map(|lease| lease.as_ref().and_then(find_holder));
         others.push((other, holder.map_err(|failure| failure.message)));
@@ -113,7 +113,7 @@ async fn ask_rights(client: &kube::Client) -> Result<Vec<(Right, Result<bool, St
         namespace: "",
         name: "",
     };
-    if caller::may(client, &everything).await? {
+    if caller::has_right(client, &everything).await? {
         return Ok(rights.into_iter().map(|right| (right, Ok(true))).collect());
     }
     let asked = futures::stream::iter(rights).map(|right| async move {
@@ -124,7 +124,9 @@ async fn ask_rights(client: &kube::Client) -> Result<Vec<(Right, Result<bool, St
             namespace: &right.namespace,
             name: "",
         };
-        let answer = caller::may(client, &question).await.map_err(|failure| failure.message);
+        let answer = caller::has_right(client, &question)
+            .await
+            .map_err(|failure| failure.message);
         (right, answer)
     });
     Ok(asked.buffered(AT_ONCE).collect().await)
@@ -182,9 +184,9 @@ fn read_path(path: &str) -> Result<(String, String, String), Failure> {
 
 /// Returns the addresses at which the API server itself listens, as the cluster names them.
 async fn find_api_servers(client: &kube::Client) -> Result<Vec<(String, u16)>, Failure> {
-    let selected = resources::encode(&format!("{SERVICE_NAME}=kubernetes"));
+    let selected = resources::encode_segment(&format!("{SERVICE_NAME}=kubernetes"));
     let path = format!("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector={selected}");
-    let slices = get(client, &path).await?.unwrap_or_default();
+    let slices = get_object(client, &path).await?.unwrap_or_default();
     let mut found = BTreeSet::new();
     for slice in ObjectView::of(&slices).list_views("/items") {
         for port in slice.list_views("/ports") {
@@ -200,7 +202,7 @@ async fn find_api_servers(client: &kube::Client) -> Result<Vec<(String, u16)>, F
 /// Returns the image of installed controllers.
 async fn find_installed(client: &kube::Client) -> Result<Option<String>, Failure> {
     let path = format!("/apis/apps/v1/namespaces/{PLATFORM_NAMESPACE}/deployments/{CONTROLLER_SERVICE_ACCOUNT}");
-    let deployment = get(client, &path).await?;
+    let deployment = get_object(client, &path).await?;
     Ok(deployment.map(|deployment| {
         let image = ObjectView::of(&deployment).find_text("/spec/template/spec/containers/0/image");
         image.unwrap_or("(none)").to_owned()
@@ -208,7 +210,7 @@ async fn find_installed(client: &kube::Client) -> Result<Option<String>, Failure
 }
 
 /// Reads an object or a list; `None` if it is missing. The error about a missing right is short.
-async fn get(client: &kube::Client, path: &str) -> Result<Option<Value>, Failure> {
+async fn get_object(client: &kube::Client, path: &str) -> Result<Option<Value>, Failure> {
     match resources::find_at(client, path, "application/json").await {
         Ok(found) => Ok(found),
         Err(kube::Error::Api(status)) if status.code == 403 => {

@@ -23,7 +23,7 @@ pub(super) enum Unrendered {
 }
 
 /// Builds a folder as a reconciler would: a folder without a kustomization counts as one that names every YAML file below it.
-pub(super) fn build(folder: &Folder<'_>, budget: Budget) -> Result<Vec<BuiltResource>, Unrendered> {
+pub(super) fn build_folder(folder: &Folder<'_>, budget: Budget) -> Result<Vec<BuiltResource>, Unrendered> {
     let files = Disk::new(folder.root.to_owned());
     let options = Options {
         budget,

@@ -12,10 +12,10 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::text::visible_line;
 
-use super::dry_run::open;
+use super::dry_run::open_object;
 use super::render::{self, Folder, Unrendered};
 use crate::artifact_server::ArtifactSettings;
-use crate::commands::build::{existing, root_of};
+use crate::commands::build::{find_existing, root_of};
 use crate::commands::controllers::ControllerSettings;
 use crate::control_plane::{self, ControlPlane};
 use crate::failure::Failure;
@@ -44,7 +44,7 @@ pub(super) struct ScratchControlPlane {
 impl ScratchControlPlane {
     /// Builds the control plane from a folder of the platform repository.
     pub(super) async fn build(repository: &Path) -> Result<Self, Failure> {
-        let objects = read(repository)?;
+        let objects = read_objects(repository)?;
         let folder = tempfile::Builder::new().prefix("tenure-check-").tempdir();
         let folder = folder.map_err(|error| Failure::environment(format!("can't make a temporary folder: {error}")))?;
         let plane = ControlPlane::start(control_plane::Options {
@@ -108,7 +108,7 @@ impl ScratchControlPlane {
             let of_stage = objects.iter().filter(|object| Stage::of(object) == stage);
             let of_stage: Vec<&Value> = of_stage.collect();
             if !of_stage.is_empty() {
-                let served = resources::served(&self.client).await?;
+                let served = resources::list_served(&self.client).await?;
                 for object in of_stage {
                     self.apply(&served, object).await?;
                 }
@@ -276,11 +276,11 @@ impl Stage {
 
 /// Reads the objects of the platform repository, without objects that would call others, and without unreadable ones. The repository is an administrator's, so it has
 /// the limits of `tenure build`.
-fn read(repository: &Path) -> Result<Vec<Value>, Failure> {
-    let folder = existing(repository)?;
+fn read_objects(repository: &Path) -> Result<Vec<Value>, Failure> {
+    let folder = find_existing(repository)?;
     let root = root_of(&folder);
     let inside = folder.strip_prefix(&root).unwrap_or(Path::new(""));
-    let built = render::build(
+    let built = render::build_folder(
         &Folder {
             root: &root,
             inside: &inside.to_string_lossy(),
@@ -303,7 +303,7 @@ fn read(repository: &Path) -> Result<Vec<Value>, Failure> {
             output::print_note(format!("{said} is left out: no webhook is called"));
             continue;
         }
-        if open(&mut object) {
+        if open_object(&mut object) {
             output::print_note(format!("{said} is encrypted with SOPS: it exists without its content"));
         }
         if kind == "CustomResourceDefinition"

@@ -9,7 +9,7 @@ use tenure_api::reference::{
 };
 
 use super::references::{parse_dependency, parse_duration, parse_source, parse_workload};
-use super::{Common, InNamespace, NewObject, refer};
+use super::{Common, InNamespace, NewObject, make_reference};
 use crate::failure::Failure;
 
 /// Create a Kustomization, or change it.
@@ -80,7 +80,7 @@ impl KustomizationFlags {
             target_namespace: self.target_namespace.clone(),
             decryption: self.decryption_provider.as_ref().map(|provider| Decryption {
                 provider: provider.clone(),
-                secret_ref: refer(self.decryption_secret.as_ref()),
+                secret_ref: make_reference(self.decryption_secret.as_ref()),
                 service_account_name: None,
             }),
             kube_config: self.kubeconfig_secret_ref.as_ref().map(|name| KubeConfigReference {

@@ -126,7 +126,7 @@ impl Create {
             return Ok(ExitCode::SUCCESS);
         }
         let progress = Progress::start();
-        match interruption::until_interrupted(apply(common, object, &progress)).await? {
+        match interruption::until_interrupted(apply_new(common, object, &progress)).await? {
             Ended::Done(ended) => ended,
             Ended::Interrupted => {
                 progress.warn("interrupted: what was applied stays; tenure get shows it, tenure delete removes it");
@@ -155,10 +155,10 @@ impl Kind {
 }
 
 /// Applies the object as the user, and waits until it is Ready.
-async fn apply(common: &Common, mut new: NewObject, progress: &Progress) -> Result<ExitCode, Failure> {
+async fn apply_new(common: &Common, mut new: NewObject, progress: &Progress) -> Result<ExitCode, Failure> {
     let client = common.connect.client().await?;
     let (kind, name) = (new.resource.kind.clone(), common.name.as_str());
-    let namespace = place(&mut new, client.default_namespace());
+    let namespace = place_object(&mut new, client.default_namespace());
     let (subject, arguments) = match &namespace {
         Some(namespace) => (
             format!("{kind}/{namespace}/{name}"),
@@ -169,7 +169,7 @@ async fn apply(common: &Common, mut new: NewObject, progress: &Progress) -> Resu
     progress.begin(format!("applying {subject}"));
     let path = write_path(&new.resource, namespace.as_deref(), name);
     let path = format!("{path}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict");
-    let answer = api_answers::apply(&client, &path, &new.object).await;
+    let answer = api_answers::apply_object(&client, &path, &new.object).await;
     let answer = answer.map_err(Failure::environment)?;
     for warning in &answer.warnings {
         progress.warn(visible_line(warning));
@@ -215,7 +215,7 @@ async fn apply(common: &Common, mut new: NewObject, progress: &Progress) -> Resu
 }
 
 /// Gives the object its namespace, and returns it; `None` for kinds without namespaces.
-fn place(new: &mut NewObject, default: &str) -> Option<String> {
+fn place_object(new: &mut NewObject, default: &str) -> Option<String> {
     if !new.is_namespaced {
         return None;
     }
@@ -226,13 +226,13 @@ fn place(new: &mut NewObject, default: &str) -> Option<String> {
 
 fn write_path(resource: &ApiResource, namespace: Option<&str>, name: &str) -> String {
     let place = namespace
-        .map(|namespace| format!("/namespaces/{}", resources::encode(namespace)))
+        .map(|namespace| format!("/namespaces/{}", resources::encode_segment(namespace)))
         .unwrap_or_default();
     format!(
         "/apis/{}{place}/{}/{}",
         resource.api_version,
         resource.plural,
-        resources::encode(name)
+        resources::encode_segment(name)
     )
 }
 
@@ -271,6 +271,6 @@ fn check_url(url: &str) -> Result<(), Failure> {
 }
 
 /// Refers to an object of the same namespace.
-fn refer(name: Option<&String>) -> Option<LocalObjectReference> {
+fn make_reference(name: Option<&String>) -> Option<LocalObjectReference> {
     name.map(|name| LocalObjectReference { name: name.clone() })
 }

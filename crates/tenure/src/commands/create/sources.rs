@@ -9,7 +9,7 @@ use tenure_api::source_url::SourceUrl;
 use tenure_api::{Bucket, GitRepository, OciRepository};
 
 use super::references::parse_duration;
-use super::{Common, InNamespace, NewObject, check_url, refer};
+use super::{Common, InNamespace, NewObject, check_url, make_reference};
 use crate::failure::Failure;
 
 /// Create a source.
@@ -119,8 +119,8 @@ impl Git {
             url: SourceUrl::new(&self.url),
             reference: Some(revision),
             interval: self.fetched.interval.clone(),
-            secret_ref: refer(self.fetched.secret_ref.as_ref()),
-            proxy_secret_ref: refer(self.fetched.proxy_secret_ref.as_ref()),
+            secret_ref: make_reference(self.fetched.secret_ref.as_ref()),
+            proxy_secret_ref: make_reference(self.fetched.proxy_secret_ref.as_ref()),
             ignore: self.fetched.write_ignore(),
             provider: self.provider.clone(),
             recurse_submodules: self.recurse_submodules,
@@ -183,7 +183,7 @@ impl Oci {
         }
         let verify = self.verify_provider.as_ref().map(|provider| OciRepositoryVerification {
             provider: provider.clone(),
-            secret_ref: refer(self.verify_secret_ref.as_ref()),
+            secret_ref: make_reference(self.verify_secret_ref.as_ref()),
             ..OciRepositoryVerification::default()
         });
         let spec = OciRepositorySpec {
@@ -195,9 +195,9 @@ impl Oci {
                 semver_filter: None,
             }),
             interval: self.fetched.interval.clone(),
-            secret_ref: refer(self.fetched.secret_ref.as_ref()),
-            proxy_secret_ref: refer(self.fetched.proxy_secret_ref.as_ref()),
-            cert_secret_ref: refer(self.cert_ref.as_ref()),
+            secret_ref: make_reference(self.fetched.secret_ref.as_ref()),
+            proxy_secret_ref: make_reference(self.fetched.proxy_secret_ref.as_ref()),
+            cert_secret_ref: make_reference(self.cert_ref.as_ref()),
             ignore: self.fetched.write_ignore(),
             service_account_name: self.service_account.clone(),
             provider: self.provider.clone(),
@@ -248,8 +248,8 @@ impl BucketFlags {
             provider: self.provider.clone(),
             insecure: self.insecure,
             interval: self.fetched.interval.clone(),
-            secret_ref: refer(self.fetched.secret_ref.as_ref()),
-            proxy_secret_ref: refer(self.fetched.proxy_secret_ref.as_ref()),
+            secret_ref: make_reference(self.fetched.secret_ref.as_ref()),
+            proxy_secret_ref: make_reference(self.fetched.proxy_secret_ref.as_ref()),
             ignore: self.fetched.write_ignore(),
             ..BucketSpec::default()
         };

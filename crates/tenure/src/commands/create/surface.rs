@@ -9,7 +9,7 @@ use tenure_api::surface::{SurfaceDecryption, SurfacePath, SurfaceSource, Surface
 
 use super::references::parse_duration;
 use super::sources::GitRevision;
-use super::{Common, InNamespace, NewObject, check_url, refer};
+use super::{Common, InNamespace, NewObject, check_url, make_reference};
 use crate::failure::Failure;
 
 /// Create a Surface of one repository, or change it.
@@ -73,7 +73,7 @@ impl SurfaceFlags {
             name: self.source_name.clone().unwrap_or_else(|| self.common.name.clone()),
             url: SourceUrl::new(&self.url),
             reference: self.revision.write(),
-            secret_ref: refer(self.secret_ref.as_ref()),
+            secret_ref: make_reference(self.secret_ref.as_ref()),
             interval: self.interval.clone(),
             retry_interval: self.retry_interval.clone(),
             path,

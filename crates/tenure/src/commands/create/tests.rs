@@ -218,7 +218,7 @@ fn only_kinds_in_namespaces_get_one() {
         let words = std::iter::once("create").chain(arguments.split_whitespace());
         let line = Line::try_parse_from(words).expect("flags");
         let (_, mut new) = line.create.kind.write().expect("an object");
-        let namespace = super::place(&mut new, "team-a");
+        let namespace = super::place_object(&mut new, "team-a");
         (namespace, new.object["metadata"]["namespace"].clone())
     };
     assert_eq!(

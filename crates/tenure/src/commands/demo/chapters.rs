@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 
 use super::escapes::{self, Escape};
-use super::transcript::{StepResult, Transcript, seconds};
-use super::watch::{Kind, PATIENCE, condition, find_manager_of_replicas, is_ready, is_refused, until};
+use super::transcript::{StepResult, Transcript, format_seconds};
+use super::watch::{Kind, PATIENCE, find_condition, find_manager_of_replicas, is_ready, is_refused, wait_until};
 use super::world::{Edit, World};
 
 /// The timeout for the refusal of an attempt.
 const REFUSAL: std::time::Duration = PATIENCE;
 
-fn seen(result: Result<String, String>) -> StepResult {
+fn report_seen(result: Result<String, String>) -> StepResult {
     match result {
         Ok(text) => StepResult::Held(text),
         Err(text) => StepResult::Missing(text),
@@ -44,8 +44,8 @@ pub(super) async fn platform(world: &World, account: &mut Transcript) {
             if let Err(error) = world.create_platform_surface().await {
                 return StepResult::Missing(error.message);
             }
-            seen(
-                until(
+            report_seen(
+                wait_until(
                     Kind::Surface.api(&world.admin, Some("tenure-system")),
                     "platform",
                     PATIENCE,
@@ -65,7 +65,7 @@ pub(super) async fn platform(world: &World, account: &mut Transcript) {
                         let names: Vec<&str> = ObjectView::of(object?).list_texts("/status/namespaces").collect();
                         (names.len() == namespaces).then(|| format!("namespaces: {}", names.join(", ")))
                     };
-                    seen(until(api, tenant, PATIENCE, owned).await)
+                    report_seen(wait_until(api, tenant, PATIENCE, owned).await)
                 },
             )
             .await;
@@ -78,8 +78,8 @@ pub(super) async fn applications(world: &World, account: &mut Transcript) {
     for (tenant, surface) in [("alpha", "shop"), ("beta", "site")] {
         account
             .step(&format!("{tenant}'s Surface {surface} is reconciled"), async {
-                seen(
-                    until(
+                report_seen(
+                    wait_until(
                         Kind::Surface.api(&world.admin, Some(tenant)),
                         surface,
                         PATIENCE,
@@ -102,10 +102,10 @@ pub(super) async fn applications(world: &World, account: &mut Transcript) {
                     let as_wanted = |object: Option<&Value>| {
                         let object = object?;
                         let found = ObjectView::of(object).find_number("/spec/replicas")?;
-                        (found == replicas).then(|| format!("{found} replicas of {}", image(object)))
+                        (found == replicas).then(|| format!("{found} replicas of {}", read_image(object)))
                     };
-                    seen(
-                        until(
+                    report_seen(
+                        wait_until(
                             Kind::Deployment.api(&world.admin, Some(namespace)),
                             name,
                             PATIENCE,
@@ -119,7 +119,7 @@ pub(super) async fn applications(world: &World, account: &mut Transcript) {
     }
 }
 
-fn image(deployment: &Value) -> &str {
+fn read_image(deployment: &Value) -> &str {
     ObjectView::of(deployment)
         .find_text("/spec/template/spec/containers/0/image")
         .unwrap_or("no image")
@@ -140,8 +140,8 @@ pub(super) async fn image_change(world: &World, account: &mut Transcript) {
                 Ok(commit) => commit,
                 Err(error) => return StepResult::Missing(error.message),
             };
-            let follows = |object: Option<&Value>| image(object?).ends_with(":1.2.0").then_some(());
-            let answer = until(
+            let follows = |object: Option<&Value>| read_image(object?).ends_with(":1.2.0").then_some(());
+            let answer = wait_until(
                 Kind::Deployment.api(&world.admin, Some("alpha")),
                 "shop",
                 PATIENCE,
@@ -149,10 +149,10 @@ pub(super) async fn image_change(world: &World, account: &mut Transcript) {
             )
             .await;
             let short = commit.get(..8).unwrap_or(&commit).to_owned();
-            seen(answer.map(|()| {
+            report_seen(answer.map(|()| {
                 format!(
                     "commit {short} was applied {} after the push; sources are asked every 2 s",
-                    seconds(started.elapsed())
+                    format_seconds(started.elapsed())
                 )
             }))
         })
@@ -182,11 +182,11 @@ pub(super) async fn drift(world: &World, account: &mut Transcript) {
                 let found = ObjectView::of(object).find_number("/spec/replicas")?;
                 (found == 3).then(|| find_manager_of_replicas(object).unwrap_or("nobody").to_owned())
             };
-            let answer = until(api.clone(), "shop", PATIENCE, back).await;
-            seen(answer.map(|owner| {
+            let answer = wait_until(api.clone(), "shop", PATIENCE, back).await;
+            report_seen(answer.map(|owner| {
                 format!(
                     ".spec.replicas went 3 → 7 by {editor:?}, and back to 3 by {owner:?} {} later",
-                    seconds(started.elapsed())
+                    format_seconds(started.elapsed())
                 )
             }))
         })
@@ -215,8 +215,8 @@ pub(super) async fn escapes(world: &World, account: &mut Transcript) {
                 if let Err(error) = world.commit(&world.platform, &edits, "tenants: onboard evil").await {
                     return StepResult::Missing(error.message);
                 }
-                seen(
-                    until(
+                report_seen(
+                    wait_until(
                         Kind::Surface.api(&world.admin, Some("evil")),
                         "app",
                         PATIENCE,
@@ -227,7 +227,7 @@ pub(super) async fn escapes(world: &World, account: &mut Transcript) {
             },
         )
         .await;
-    for escape in escapes::all(&world.git_address) {
+    for escape in escapes::list_escapes(&world.git_address) {
         let what = format!("evil tries to {}: denied; the control succeeds", escape.what);
         account.step(&what, attempt(world, &escape)).await;
     }
@@ -262,12 +262,12 @@ async fn attempt(world: &World, escape: &Escape) -> StepResult {
     let api = || escape.kind.api(&world.mallory, Some("evil"));
     let reason = match refused {
         Some(reason) => reason,
-        None => match until(api(), escape.name, REFUSAL, is_refused).await {
+        None => match wait_until(api(), escape.name, REFUSAL, is_refused).await {
             Ok(reason) => reason,
             Err(seen) => return StepResult::Missing(format!("the attempt was not refused: {seen}")),
         },
     };
-    if let Err(seen) = until(api(), &control, PATIENCE, is_ready).await {
+    if let Err(seen) = wait_until(api(), &control, PATIENCE, is_ready).await {
         return StepResult::Missing(format!(
             "denied ({reason}), but the same within the rights of the tenant failed, too: {seen}"
         ));
@@ -299,7 +299,7 @@ pub(super) async fn removal(world: &World, account: &mut Transcript) {
                 return StepResult::Missing(error.message);
             }
             let gone = |object: Option<&Value>| object.is_none().then_some(());
-            if let Err(seen) = until(
+            if let Err(seen) = wait_until(
                 Kind::ConfigMap.api(&world.admin, Some("alpha")),
                 "banner",
                 PATIENCE,
@@ -339,7 +339,7 @@ pub(super) async fn removal(world: &World, account: &mut Transcript) {
                     (Kind::Kustomization, "shop-shop-production"),
                     (Kind::GitRepository, "shop-shop"),
                 ] {
-                    if let Err(seen) = until(kind.api(&world.admin, Some("alpha")), name, PATIENCE, gone).await {
+                    if let Err(seen) = wait_until(kind.api(&world.admin, Some("alpha")), name, PATIENCE, gone).await {
                         return StepResult::Missing(format!("still there: {seen}"));
                     }
                 }
@@ -371,9 +371,9 @@ pub(super) async fn report_pushes(world: &World, account: &Transcript) {
     let api = Kind::Kustomization.api(&world.admin, Some("beta"));
     let mut last: Option<String> = None;
     let forever = std::time::Duration::from_secs(60 * 60 * 24 * 365);
-    let _never = until(api, "site-site", forever, |object| {
+    let _never = wait_until(api, "site-site", forever, |object| {
         let object = object?;
-        let (status, reason, message) = condition(object, "Ready")?;
+        let (status, reason, message) = find_condition(object, "Ready")?;
         let attempted = ObjectView::of(object).read_text("/status/lastAttemptedRevision");
         let now = format!("{attempted} {status} {reason} {message}");
         if status != "Unknown" && last.as_ref().is_some_and(|last| *last != now) {

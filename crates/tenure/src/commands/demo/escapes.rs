@@ -28,7 +28,7 @@ pub(super) struct Escape {
 }
 
 /// Returns a Kustomization of evil's over a folder of its repository.
-fn folder(path: &str) -> Value {
+fn make_folder(path: &str) -> Value {
     json!({
         "interval": "1h", "retryInterval": "2s", "prune": true, "path": path,
         "sourceRef": {"kind": "GitRepository", "name": "app-app"}, "serviceAccountName": "evil-gitops",
@@ -47,8 +47,8 @@ fn by_repository(what: &'static str, name: &'static str, harm: Option<Harm>) -> 
         what,
         kind: Kind::Kustomization,
         name,
-        attempt: folder(&format!("./escapes/{name}/attempt")),
-        control: folder(&format!("./escapes/{name}/control")),
+        attempt: make_folder(&format!("./escapes/{name}/attempt")),
+        control: make_folder(&format!("./escapes/{name}/control")),
         harm,
     }
 }
@@ -61,7 +61,7 @@ fn by_field(
     control: Value,
     harm: Option<Harm>,
 ) -> Escape {
-    let base = || folder(&format!("./escapes/own/{name}"));
+    let base = || make_folder(&format!("./escapes/own/{name}"));
     Escape {
         what,
         kind: Kind::Kustomization,
@@ -73,7 +73,7 @@ fn by_field(
 }
 
 /// Returns all attempts. `git_server` is the address of the demo's own Git server, which the administrator allows.
-pub(super) fn all(git_server: &str) -> Vec<Escape> {
+pub(super) fn list_escapes(git_server: &str) -> Vec<Escape> {
     let in_alpha = |name| {
         Some(Harm {
             kind: Kind::ConfigMap,
@@ -160,8 +160,8 @@ pub(super) fn all(git_server: &str) -> Vec<Escape> {
             what: "choose the identity of a surface",
             kind: Kind::Surface,
             name: "chosen-identity",
-            attempt: surface(git_server, Some("platform-gitops")),
-            control: surface(git_server, None),
+            attempt: make_surface(git_server, Some("platform-gitops")),
+            control: make_surface(git_server, None),
             harm: Some(Harm {
                 kind: Kind::Kustomization,
                 namespace: Some("evil"),
@@ -171,7 +171,7 @@ pub(super) fn all(git_server: &str) -> Vec<Escape> {
     ]
 }
 
-fn surface(git_server: &str, service_account: Option<&str>) -> Value {
+fn make_surface(git_server: &str, service_account: Option<&str>) -> Value {
     let spec = json!({"sources": [{"name": "app", "url": format!("{git_server}/evil.git"), "path": "escapes/own/chosen-identity", "interval": "1h"}]});
     match service_account {
         Some(name) => with(spec, "serviceAccountName", json!(name)),

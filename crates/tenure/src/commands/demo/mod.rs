@@ -21,7 +21,7 @@ mod transcript;
 mod watch;
 mod world;
 
-use transcript::{Transcript, seconds};
+use transcript::{Transcript, format_seconds};
 use world::World;
 
 /// Stories of the demo.
@@ -70,7 +70,7 @@ impl Demo {
             }
             return code;
         };
-        empty(folder)?;
+        check_empty(folder)?;
         let code = self.run_in(folder).await;
         output::print_note(format!("the files of the demo are kept in {}", folder.display()));
         code
@@ -89,7 +89,7 @@ impl Demo {
                 "A credential for a private project is asked for, approved once by the project's owner, and lives only where it is used."
             }
         }));
-        let mut ended = pin!(interruption::wait());
+        let mut ended = pin!(interruption::wait_for_signal());
         if self.story == Story::Access {
             let world = tokio::select! {
                 world = access::World::start(folder, self.port) => world?,
@@ -120,7 +120,7 @@ impl Demo {
         account.say(&format!(
             "control plane  {}  ready in {}\nGit server     {}  (loopback is denied to sources; the administrator allowed this address)\nfolder         {}",
             world.plane.url(),
-            seconds(world.plane.ready()),
+            format_seconds(world.plane.ready()),
             world.git_address,
             folder.display(),
         ));
@@ -140,7 +140,7 @@ impl Demo {
             chapters::escapes(world, &mut account).await;
             chapters::removal(world, &mut account).await;
         }
-        let code = conclude(&account, started);
+        let code = conclude_demo(&account, started);
         if self.once {
             return Ok(code);
         }
@@ -149,7 +149,7 @@ impl Demo {
             invite_owner(&world.plane, &account)?;
             std::future::pending::<()>().await;
         } else {
-            invite(world, &account)?;
+            invite_user(world, &account)?;
             chapters::report_pushes(world, &account).await;
         }
         Ok(code)
@@ -161,12 +161,12 @@ impl Demo {
         account.say(&format!(
             "control plane  {}  ready in {}\nhost           {}  (in memory; it speaks as GitLab does, and a real git serves its projects)\nfolder         {}",
             world.plane.url(),
-            seconds(world.plane.ready()),
+            format_seconds(world.plane.ready()),
             world.host(),
             folder.display(),
         ));
         access::tell(world, &mut account).await;
-        let code = conclude(&account, started);
+        let code = conclude_demo(&account, started);
         if !self.once {
             invite_asker(&world.plane, &account)?;
             std::future::pending::<()>().await;
@@ -176,13 +176,16 @@ impl Demo {
 }
 
 /// Prints the summary, and returns whether all steps held.
-fn conclude(account: &Transcript, started: Instant) -> ExitCode {
+fn conclude_demo(account: &Transcript, started: Instant) -> ExitCode {
     let (held, of) = account.count();
     output::print_line("");
     output::print_line(output::bold("What was seen"));
     output::print_line(account.summary());
     output::print_line("");
-    output::print_line(format!("{held} of {of} steps held, in {}.", seconds(started.elapsed())));
+    output::print_line(format!(
+        "{held} of {of} steps held, in {}.",
+        format_seconds(started.elapsed())
+    ));
     if account.all_held() {
         ExitCode::SUCCESS
     } else {
@@ -196,7 +199,7 @@ fn make_interrupted_code() -> ExitCode {
 }
 
 /// Prints commands to try next.
-fn invite(world: &World, account: &Transcript) -> Result<(), Failure> {
+fn invite_user(world: &World, account: &Transcript) -> Result<(), Failure> {
     let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
     let url = world.url("beta");
     output::print_line("");
@@ -250,7 +253,7 @@ fn invite_asker(plane: &ControlPlane, account: &Transcript) -> Result<(), Failur
 }
 
 /// Makes sure that the demo's folder is empty, so it never mixes with a user's files.
-fn empty(folder: &Path) -> Result<(), Failure> {
+fn check_empty(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
     let mut entries =
         std::fs::read_dir(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;

@@ -9,9 +9,9 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{ALLOW_DELETION, KUSTOMIZE_CONTROLLER};
 
 use super::transcript::{StepResult, Transcript};
-use super::watch::{Kind, PATIENCE, find_manager_of_replicas, is_refused, until};
+use super::watch::{Kind, PATIENCE, find_manager_of_replicas, is_refused, wait_until};
 use super::world::{Edit, World};
-use crate::api_answers::{Answer, send};
+use crate::api_answers::{Answer, send_request};
 
 /// The number of namespaces that alpha may have from the second chapter on; it has three then.
 const QUOTA: i64 = 5;
@@ -19,7 +19,7 @@ const QUOTA: i64 = 5;
 const AT_ONCE: usize = 10;
 
 async fn make_namespace(client: &kube::Client, name: &str, tenant: Option<&str>) -> Result<Answer, String> {
-    send(
+    send_request(
         client,
         Method::POST,
         "/api/v1/namespaces",
@@ -34,7 +34,11 @@ fn describe_namespace(name: &str, tenant: Option<&str>) -> Value {
 }
 
 /// Judges an attempt and its control, the same request within the user's rights.
-pub(super) fn judge(attempt: Result<Answer, String>, rule: &str, control: Result<Answer, String>) -> StepResult {
+pub(super) fn judge_attempt(
+    attempt: Result<Answer, String>,
+    rule: &str,
+    control: Result<Answer, String>,
+) -> StepResult {
     match (attempt, control) {
         (Err(error), _) | (_, Err(error)) => StepResult::Missing(error),
         (Ok(attempt), _) if !attempt.is_denied_by(rule) => {
@@ -66,7 +70,7 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Tr
                 let space = spaces.find(|space| space.read_text("/name") == "alpha-dev")?;
                 Some(space.read_text("/uid").to_owned())
             };
-            match until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, recorded).await {
+            match wait_until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, recorded).await {
                 Ok(uid) => StepResult::Held(format!(
                     "its label was added, and the Tenant's status has its uid {uid}"
                 )),
@@ -80,8 +84,8 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Tr
             async {
                 let attempt = make_namespace(alice, "beta-dev", Some("beta")).await;
                 let own = describe_namespace("alpha-more", Some("alpha"));
-                let control = send(alice, Method::POST, "/api/v1/namespaces?dryRun=All", &own).await;
-                judge(attempt, "namespace-membership", control)
+                let control = send_request(alice, Method::POST, "/api/v1/namespaces?dryRun=All", &own).await;
+                judge_attempt(attempt, "namespace-membership", control)
             },
         )
         .await;
@@ -92,9 +96,9 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Tr
                 let label = |key: &str, value: &str| json!({ "metadata": { "labels": { key: value } } });
                 let path = "/api/v1/namespaces/kube-system";
                 let given = label("capsule.clastix.io/tenant", "beta");
-                let attempt = send(&world.admin, Method::PATCH, path, &given).await;
-                let control = send(&world.admin, Method::PATCH, path, &label("demo", "yes")).await;
-                judge(attempt, "namespace-membership", control)
+                let attempt = send_request(&world.admin, Method::PATCH, path, &given).await;
+                let control = send_request(&world.admin, Method::PATCH, path, &label("demo", "yes")).await;
+                judge_attempt(attempt, "namespace-membership", control)
             },
         )
         .await;
@@ -118,7 +122,7 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Tr
                 let quota = ObjectView::of(object?).find_number("/spec/namespaceOptions/quota")?;
                 (quota == QUOTA).then_some(())
             };
-            match until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, bounded).await {
+            match wait_until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, bounded).await {
                 Ok(()) => StepResult::Held(format!("{QUOTA} namespaces, of which it has 3, and images of registry.example")),
                 Err(seen) => StepResult::Missing(seen),
             }
@@ -154,9 +158,10 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Tr
                     })
                 };
                 let path = "/api/v1/namespaces/alpha/pods";
-                let attempt = send(alice, Method::POST, path, &pod("stranger", "elsewhere.example/miner:1")).await;
-                let control = send(alice, Method::POST, path, &pod("known", "registry.example/tool:1")).await;
-                judge(attempt, "container-registries", control)
+                let attempt =
+                    send_request(alice, Method::POST, path, &pod("stranger", "elsewhere.example/miner:1")).await;
+                let control = send_request(alice, Method::POST, path, &pod("known", "registry.example/tool:1")).await;
+                judge_attempt(attempt, "container-registries", control)
             },
         )
         .await;
@@ -167,7 +172,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
     account.chapter("An owner edits what Git manages");
     let edit = async |replicas: i64| {
         let path = "/apis/apps/v1/namespaces/alpha/deployments/shop?fieldManager=kubectl-edit";
-        send(alice, Method::PATCH, path, &json!({ "spec": { "replicas": replicas } })).await
+        send_request(alice, Method::PATCH, path, &json!({ "spec": { "replicas": replicas } })).await
     };
     account
         .step("alice scales the shop, and is told where that belongs", async {
@@ -192,7 +197,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
                 (find_manager_of_replicas(object?) == Some(KUSTOMIZE_CONTROLLER)).then_some(replicas)
             };
             let shop = Kind::Deployment.api(&world.admin, Some("alpha"));
-            match until(shop, "shop", PATIENCE, restored).await {
+            match wait_until(shop, "shop", PATIENCE, restored).await {
                 Ok(replicas) => StepResult::Held(format!(".spec.replicas is {replicas}, applied by Tenure")),
                 Err(seen) => StepResult::Missing(seen),
             }
@@ -215,7 +220,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
                     let annotations = object?.pointer("/metadata/annotations")?;
                     (annotations.get("tenure.dev/hand-edits")? == "refuse").then_some(())
                 };
-                if let Err(seen) = until(
+                if let Err(seen) = wait_until(
                     Kind::Surface.api(&world.admin, Some("alpha")),
                     "shop",
                     PATIENCE,
@@ -228,7 +233,11 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
                 let attempt = edit(9).await;
                 let path = "/apis/apps/v1/namespaces/alpha/deployments/shop?fieldManager=kubectl-edit";
                 let free = json!({ "metadata": { "annotations": { "alice": "was here" } } });
-                judge(attempt, "git-managed", send(alice, Method::PATCH, path, &free).await)
+                judge_attempt(
+                    attempt,
+                    "git-managed",
+                    send_request(alice, Method::PATCH, path, &free).await,
+                )
             },
         )
         .await;
@@ -253,7 +262,7 @@ pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut T
                     describe_tuners(),
                 ),
             ] {
-                match send(&world.admin, Method::POST, &path, &object).await {
+                match send_request(&world.admin, Method::POST, &path, &object).await {
                     Ok(answer) if answer.is_done() => {}
                     Ok(answer) => return StepResult::Missing(answer.describe()),
                     Err(error) => return StepResult::Missing(error),
@@ -267,12 +276,12 @@ pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut T
             "dora claims its variant: denied; values of her own beside it succeed",
             async {
                 let claim = json!({ "spec": { "variant": "oidc" } });
-                let attempt = send(dora, Method::PATCH, &package, &claim).await;
+                let attempt = send_request(dora, Method::PATCH, &package, &claim).await;
                 let values = json!({ "controller": { "replicas": 3 } });
                 let own = json!({ "apiVersion": "cozystack.io/v1alpha1", "kind": "PackageValues", "metadata": { "name": "cozystack.metallb" },
                     "spec": { "components": { "metallb": { "values": values } } } });
                 let path = "/apis/cozystack.io/v1alpha1/packagevalues";
-                judge(attempt, "field-ownership", send(dora, Method::POST, path, &own).await)
+                judge_attempt(attempt, "field-ownership", send_request(dora, Method::POST, path, &own).await)
             },
         )
         .await;
@@ -281,13 +290,13 @@ pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut T
             "dora clears the record of the field's owner: denied; a value that no chart has succeeds",
             async {
                 let forget = json!({ "metadata": { "managedFields": [{}] } });
-                let attempt = send(dora, Method::PATCH, &package, &forget).await;
+                let attempt = send_request(dora, Method::PATCH, &package, &forget).await;
                 let values = json!({ "speaker": { "logLevel": "debug" } });
                 let free = json!({ "spec": { "components": { "metallb": { "values": values } } } });
-                judge(
+                judge_attempt(
                     attempt,
                     "field-ownership",
-                    send(dora, Method::PATCH, &package, &free).await,
+                    send_request(dora, Method::PATCH, &package, &free).await,
                 )
             },
         )
@@ -335,7 +344,7 @@ pub(super) async fn departure(world: &World, account: &mut Transcript) {
                 }
                 let guarded =
                     |object: Option<&Value>| is_refused(object).filter(|said| said.starts_with("DeletionGuarded"));
-                match until(kustomizations(), "platform-platform", PATIENCE, guarded).await {
+                match wait_until(kustomizations(), "platform-platform", PATIENCE, guarded).await {
                     Ok(said) => {
                         confirmation = read_confirmation(&said);
                         StepResult::Held(said)
@@ -361,7 +370,7 @@ pub(super) async fn departure(world: &World, account: &mut Transcript) {
                 }
                 let gone = |object: Option<&Value>| object.is_none().then_some(());
                 for (kind, what) in [(Kind::Tenant, "Tenant"), (Kind::Namespace, "namespace")] {
-                    if let Err(seen) = until(kind.api(&world.admin, None), "beta", PATIENCE, gone).await {
+                    if let Err(seen) = wait_until(kind.api(&world.admin, None), "beta", PATIENCE, gone).await {
                         return StepResult::Missing(format!("{what} beta is still there: {seen}"));
                     }
                 }
@@ -400,14 +409,18 @@ mod tests {
             })
         };
         let held = |seen: StepResult| matches!(seen, StepResult::Held(_));
-        assert!(held(judge(
+        assert!(held(judge_attempt(
             answer(403, "no: leave it (tenant)"),
             "tenant",
             answer(201, "")
         )));
-        assert!(!held(judge(answer(403, "no (cordoned)"), "tenant", answer(201, ""))));
-        assert!(!held(judge(answer(201, ""), "tenant", answer(201, ""))));
-        assert!(!held(judge(
+        assert!(!held(judge_attempt(
+            answer(403, "no (cordoned)"),
+            "tenant",
+            answer(201, "")
+        )));
+        assert!(!held(judge_attempt(answer(201, ""), "tenant", answer(201, ""))));
+        assert!(!held(judge_attempt(
             answer(403, "no (tenant)"),
             "tenant",
             answer(403, "no rights")

@@ -47,7 +47,7 @@ impl Transcript {
 
     /// Runs a step, shows its progress, and prints the result and the duration.
     pub(super) async fn step(&mut self, what: &str, work: impl Future<Output = StepResult>) -> bool {
-        let waiting = waiting(what);
+        let waiting = show_waiting(what);
         let started = Instant::now();
         let seen = work.await;
         let took = started.elapsed();
@@ -57,7 +57,7 @@ impl Transcript {
             StepResult::Missing(text) => (false, text),
         };
         let mark = if held { output::good("✓") } else { output::bad("✗") };
-        output::print_line(format!(" {mark} {what}  {}", output::faint(&seconds(took))));
+        output::print_line(format!(" {mark} {what}  {}", output::faint(&format_seconds(took))));
         for line in text.lines() {
             output::print_line(format!("   {}", output::faint(line)));
         }
@@ -90,7 +90,7 @@ impl Transcript {
                 line.chapter.to_string().into(),
                 line.what.as_str().into(),
                 seen,
-                seconds(line.took).into(),
+                format_seconds(line.took).into(),
             ]
         });
         output::table(&["", "what", "seen", "took"].map(str::to_owned), rows.collect())
@@ -103,7 +103,7 @@ impl Transcript {
 }
 
 /// Returns a spinner on a terminal, and a hidden one elsewhere.
-fn waiting(what: &str) -> ProgressBar {
+fn show_waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template(" {spinner} {msg}  {elapsed}") {
         bar.set_style(style);
@@ -114,7 +114,7 @@ fn waiting(what: &str) -> ProgressBar {
 }
 
 /// Formats a duration for people.
-pub(super) fn seconds(duration: Duration) -> String {
+pub(super) fn format_seconds(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{} ms", duration.as_millis())
     } else {

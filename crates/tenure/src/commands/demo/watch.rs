@@ -77,7 +77,7 @@ impl Kind {
 }
 
 /// Watches one object until `wanted` returns a value; else returns the last state.
-pub(super) async fn until<T>(
+pub(super) async fn wait_until<T>(
     api: Api<DynamicObject>,
     name: &str,
     patience: Duration,
@@ -101,7 +101,7 @@ pub(super) async fn until<T>(
         Ok(Some(answer)) => Ok(answer),
         Ok(None) | Err(_) => Err(last.as_ref().map_or_else(
             || format!("{name} does not exist"),
-            |object| format!("{name}: {}", message(object)),
+            |object| format!("{name}: {}", read_message(object)),
         )),
     }
 }
@@ -134,38 +134,38 @@ pub(super) async fn until_any<T>(
 }
 
 /// Returns a condition's status, reason and message.
-pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
+pub(super) fn find_condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let condition = ObjectView::of(object).find_condition(kind)?;
     Some((condition.status, condition.reason, condition.message))
 }
 
 /// Returns the Ready condition, if it is about the current generation. The condition's own observedGeneration counts: that of the status changes only after the
 /// generation was applied, as in Flux.
-fn ready(object: &Value) -> Option<(&str, &str, &str)> {
+fn find_ready(object: &Value) -> Option<(&str, &str, &str)> {
     let view = ObjectView::of(object);
     let generation = view.find_number("/metadata/generation");
     let observed = view.find_condition("Ready")?.observed_generation;
     (observed.is_none() || observed == generation)
-        .then(|| condition(object, "Ready"))
+        .then(|| find_condition(object, "Ready"))
         .flatten()
 }
 
 /// Returns a text if the object is Ready.
 pub(super) fn is_ready(object: Option<&Value>) -> Option<String> {
-    let (status, _, message) = ready(object?)?;
+    let (status, _, message) = find_ready(object?)?;
     (status == "True").then(|| message.to_owned())
 }
 
 /// Returns the reason and message of an object that is not ready.
 pub(super) fn is_refused(object: Option<&Value>) -> Option<String> {
-    let (status, reason, message) = ready(object?)?;
+    let (status, reason, message) = find_ready(object?)?;
     (status == "False" && reason != "Progressing" && reason != "DependencyNotReady")
         .then(|| format!("{reason}: {message}"))
 }
 
 /// Returns the best description of an object.
-fn message(object: &Value) -> String {
-    match condition(object, "Ready") {
+fn read_message(object: &Value) -> String {
+    match find_condition(object, "Ready") {
         Some((status, reason, message)) => format!("Ready={status} {reason}: {message}"),
         None => "it has no Ready condition".to_owned(),
     }

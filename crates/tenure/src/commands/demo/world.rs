@@ -10,7 +10,7 @@ use super::files::{self, File};
 use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::ControllerSettings;
 use crate::control_plane::{self, ControlPlane};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 /// The field manager of the demo's administrator.
 const ADMINISTRATOR: &str = "tenure-demo";
@@ -126,7 +126,7 @@ impl World {
                     "path": "tenants", "interval": "2s"}]}}),
         ];
         for manifest in manifests {
-            apply(&self.admin, &manifest).await?;
+            apply_manifest(&self.admin, &manifest).await?;
         }
         Ok(())
     }
@@ -171,10 +171,10 @@ impl World {
 }
 
 /// Applies an object as the demo's administrator.
-pub(super) async fn apply(admin: &kube::Client, manifest: &serde_json::Value) -> Result<(), Failure> {
+pub(super) async fn apply_manifest(admin: &kube::Client, manifest: &serde_json::Value) -> Result<(), Failure> {
     let text = |path: &str| tenure_api::ObjectView::of(manifest).read_text(path);
-    let served = crate::resources::served(admin).await?;
-    let resource = crate::resources::find(&served, text("/kind"))?;
+    let served = crate::resources::list_served(admin).await?;
+    let resource = crate::resources::find_resource(&served, text("/kind"))?;
     let api: kube::Api<kube::api::DynamicObject> = if resource.namespaced {
         kube::Api::namespaced_with(admin.clone(), text("/metadata/namespace"), &resource.api())
     } else {
@@ -195,5 +195,5 @@ fn with_address(text: &str, address: &str) -> String {
 }
 
 pub(super) fn git_failure(error: &tenure_git_server::GitServerError) -> Failure {
-    Failure::environment(chain(error)).hint("is git installed and on PATH?")
+    Failure::environment(write_chain(error)).hint("is git installed and on PATH?")
 }

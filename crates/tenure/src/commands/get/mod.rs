@@ -77,7 +77,7 @@ impl Get {
             );
         }
         let client = self.connect.client().await?;
-        let served = resources::served(&client).await?;
+        let served = resources::list_served(&client).await?;
         let places = list_places(&asked, &served)?;
         let namespace = self.scope.namespace(&client);
         if is_named && namespace.is_none() && places.iter().any(|place| place.resource.namespaced) {
@@ -151,7 +151,7 @@ impl Get {
         let is_by_name = place.name.is_none() && !place.resource.namespaced && self.selector.is_none();
         if is_refused
             && is_by_name
-            && let Some(named) = named_objects::collect(client, place.resource, accept)
+            && let Some(named) = named_objects::collect_objects(client, place.resource, accept)
                 .await
                 .map_err(unreadable)?
         {
@@ -165,7 +165,7 @@ impl Get {
             forbidden: (is_refused && place.name.is_none())
                 .then(|| (place.resource.plural.clone(), place.resource.namespaced)),
             failure: match place.name {
-                None => resources::explain(error, place.resource, namespace),
+                None => resources::explain_error(error, place.resource, namespace),
                 Some(name) => resources::explain_read(client, place.resource, (namespace, name), error).await,
             },
         })
@@ -181,7 +181,7 @@ impl Get {
             namespace,
             now: Timestamp::now(),
         };
-        let found = tables::group(found.into_iter().map(|(place, answer)| Found {
+        let found = tables::group_objects(found.into_iter().map(|(place, answer)| Found {
             resource: place.resource,
             name: place.name.filter(|_| is_single && !self.no_headers && !tables.is_wide),
             answer,
@@ -205,11 +205,11 @@ impl Get {
     fn path(&self, place: &Place<'_>, namespace: Option<&str>, is_data: bool) -> String {
         let mut path = place.resource.path(namespace);
         if let Some(name) = place.name {
-            path = format!("{path}/{}", resources::encode(name));
+            path = format!("{path}/{}", resources::encode_segment(name));
         }
         let mut query = Vec::new();
         if let (None, Some(selector)) = (place.name, &self.selector) {
-            query.push(format!("labelSelector={}", resources::encode(selector)));
+            query.push(format!("labelSelector={}", resources::encode_segment(selector)));
         }
         // Columns of revisions need the object, and so does a description.
         let resource = place.resource;
@@ -240,7 +240,7 @@ fn is_all(asked: &Asked) -> bool {
 fn list_places<'a>(asked: &'a Asked, served: &'a [Resource]) -> Result<Vec<Place<'a>>, Failure> {
     let place = |kind: &str, name| {
         Ok(Place {
-            resource: resources::find(served, kind)?,
+            resource: resources::find_resource(served, kind)?,
             name,
         })
     };
@@ -282,13 +282,13 @@ fn list_all_kinds(served: &[Resource]) -> Vec<&Resource> {
 fn list_objects(resource: &Resource, answer: &Value) -> Vec<Value> {
     match answer.get("items").and_then(Value::as_array) {
         // Items of a list lack their kind.
-        Some(items) => items.iter().cloned().map(|item| typed(item, resource)).collect(),
+        Some(items) => items.iter().cloned().map(|item| add_type(item, resource)).collect(),
         None => vec![answer.clone()],
     }
 }
 
 /// Returns an item of a list as an object with its kind.
-pub(super) fn typed(mut item: Value, resource: &Resource) -> Value {
+pub(super) fn add_type(mut item: Value, resource: &Resource) -> Value {
     if let Some(object) = item.as_object_mut() {
         let api = resource.api();
         object.entry("apiVersion").or_insert(Value::from(api.api_version));

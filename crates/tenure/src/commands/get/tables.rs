@@ -113,7 +113,7 @@ impl Tables<'_> {
 }
 
 /// Merges the answers about objects of one kind into one table, in the order of the kinds.
-pub(super) fn group<'a>(found: impl Iterator<Item = Found<'a>>) -> Vec<Found<'a>> {
+pub(super) fn group_objects<'a>(found: impl Iterator<Item = Found<'a>>) -> Vec<Found<'a>> {
     let mut groups: Vec<Found<'a>> = Vec::new();
     for one in found {
         let same = groups.iter_mut().find(|group| group.resource == one.resource);
@@ -142,7 +142,7 @@ mod tests {
             name: None,
             answer: serde_json::json!({"rows": [{"cells": [name]}]}),
         });
-        let groups = group(found.into_iter());
+        let groups = group_objects(found.into_iter());
         let rows: Vec<(&str, usize)> = groups
             .iter()
             .map(|group| {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::tables::{Layout, Tables};
 use super::{Form, Get, JSON, Place, TABLE, list_objects, print_refusals};
 use crate::failure::Failure;
-use crate::object_watch::{Change, find_version, follow};
+use crate::object_watch::{Change, find_version, follow_objects};
 use crate::output;
 use crate::resources::{self, Resource};
 
@@ -41,7 +41,7 @@ impl Get {
             };
             let path = self.path_of_watch(place, namespace);
             let accept = if is_data { JSON } else { TABLE };
-            let stream = follow(client, path, accept, find_version(&list));
+            let stream = follow_objects(client, path, accept, find_version(&list));
             let mut one = Followed {
                 resource: place.resource,
                 layout: None,
@@ -118,7 +118,10 @@ impl Get {
             None => path,
             Some(name) => {
                 let mark = if path.contains('?') { '&' } else { '?' };
-                format!("{path}{mark}fieldSelector=metadata.name%3D{}", resources::encode(name))
+                format!(
+                    "{path}{mark}fieldSelector=metadata.name%3D{}",
+                    resources::encode_segment(name)
+                )
             }
         }
     }

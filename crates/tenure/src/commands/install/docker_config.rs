@@ -24,11 +24,11 @@ pub(super) async fn read_credentials(registry: &str) -> Result<Vec<SecretData>, 
     let text = match std::fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(refuse(&file, &error.to_string())),
+        Err(error) => return Err(refuse_file(&file, &error.to_string())),
     };
     // The parser's error could quote the text, so it is left out.
-    let config: Value = serde_json::from_slice(&text).map_err(|_| refuse(&file, "it is no JSON"))?;
-    let auths = match find_helper(&config, registry).map_err(|problem| refuse(&file, &problem))? {
+    let config: Value = serde_json::from_slice(&text).map_err(|_| refuse_file(&file, "it is no JSON"))?;
+    let auths = match find_helper(&config, registry).map_err(|problem| refuse_file(&file, &problem))? {
         Some(helper) => match ask_helper(helper, registry).await? {
             Some(entry) => json!({ registry: entry }),
             None => read_auths(&config),
@@ -48,7 +48,7 @@ fn find_file() -> Option<PathBuf> {
     Some(folder.join("config.json"))
 }
 
-fn refuse(file: &Path, problem: &str) -> Failure {
+fn refuse_file(file: &Path, problem: &str) -> Failure {
     Failure::usage(format!("{}: {problem}", file.display()))
         .hint("repair the file, or name another folder: DOCKER_CONFIG=DIR")
 }

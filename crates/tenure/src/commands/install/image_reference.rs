@@ -54,7 +54,7 @@ pub(super) async fn find_image(flag: Option<&str>, is_unpinned: bool) -> Result<
     let TaggedImage { registry, path, .. } = &image;
     let url = format!("oci://{registry}/{path}");
     let url = RepositoryUrl::parse(&url, is_on_this_machine(registry)).map_err(|_| {
-        refuse(&image.written, "it is no name of an image")
+        refuse_image(&image.written, "it is no name of an image")
             .hint("such as registry.example/team/tenure:0.1.0, in small letters")
     })?;
     let credentials = docker_config::read_credentials(registry).await?;
@@ -62,7 +62,7 @@ pub(super) async fn find_image(flag: Option<&str>, is_unpinned: bool) -> Result<
     let asked = resolve_image(&url, &image.tag, &credentials, &reach);
     let digest = match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(digest)) => digest,
-        Ok(Err(error)) => return Err(explain(&image, error)),
+        Ok(Err(error)) => return Err(explain_error(&image, error)),
         Err(_) => {
             let seconds = PATIENCE.as_secs();
             let problem = format!("{registry} gave no answer in {seconds} s");
@@ -97,13 +97,13 @@ fn choose_image(flag: Option<&str>, is_unpinned: bool, release: Option<&str>) ->
     let is_host = registry.contains(['.', ':']) || registry == "localhost";
     if !is_host {
         return Err(
-            refuse(&image, "it names no registry, and has no digest").hint(
+            refuse_image(&image, "it names no registry, and has no digest").hint(
                 "write REGISTRY/NAME:TAG, on Docker Hub docker.io/NAME:TAG. --unpinned-image accepts an image without a digest",
             ),
         );
     }
     let Some((path, tag)) = rest.rsplit_once(':').filter(|(_, tag)| !tag.is_empty()) else {
-        return Err(refuse(&image, "it has no tag and no digest").hint("write REGISTRY/NAME:TAG"));
+        return Err(refuse_image(&image, "it has no tag and no digest").hint("write REGISTRY/NAME:TAG"));
     };
     Ok(Choice::Tag(TaggedImage {
         registry: registry.to_owned(),
@@ -119,7 +119,7 @@ fn is_on_this_machine(registry: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn refuse(image: &str, problem: &str) -> Failure {
+fn refuse_image(image: &str, problem: &str) -> Failure {
     Failure::usage(format!("--image {image:?}: {problem}"))
 }
 
@@ -128,7 +128,7 @@ fn name_digest(image: &TaggedImage) -> String {
 }
 
 /// Says for a user of the command what a source's error says for its author.
-fn explain(image: &TaggedImage, error: OciError) -> Failure {
+fn explain_error(image: &TaggedImage, error: OciError) -> Failure {
     let TaggedImage {
         written,
         registry,
@@ -144,7 +144,7 @@ fn explain(image: &TaggedImage, error: OciError) -> Failure {
             "docker login {registry} stores credentials, which this command reads; {}",
             name_digest(image)
         )),
-        OciError::InvalidField { problem, .. } => refuse(written, &format!("its tag can't be one: {problem}")),
+        OciError::InvalidField { problem, .. } => refuse_image(written, &format!("its tag can't be one: {problem}")),
         OciError::InvalidSecret { problem, .. } => Failure::usage(format!(
             "the configuration of Docker can't be used for {registry}: {problem}"
         ))

@@ -166,7 +166,7 @@ impl Install {
             objects.extend(own);
         }
         if self.dry_run {
-            return show_effects(installation::preview(&installation, &objects).await?);
+            return show_effects(installation::preview_objects(&installation, &objects).await?);
         }
         let progress = Progress::start();
         progress.begin(format!("applying {} objects", objects.len()));
@@ -188,7 +188,7 @@ impl Install {
             }
         }
         progress.succeed(format!("{} objects are applied", applied.get()));
-        for shared in lane_grants::find(&client).await? {
+        for shared in lane_grants::find_minters(&client).await? {
             output::print_note(shared.to_string());
         }
         if enforcing.policies {
@@ -206,7 +206,7 @@ impl Install {
             return Ok(ExitCode::SUCCESS);
         }
         if self.wait {
-            let waiting = rollout::wait(&client, enforcing, self.timeout, &progress);
+            let waiting = rollout::wait_for_rollout(&client, enforcing, self.timeout, &progress);
             match interruption::until_interrupted(waiting).await? {
                 Ended::Done(ended) => ended?,
                 Ended::Interrupted => {
@@ -432,7 +432,7 @@ async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
             Ok(_) => {
                 return Err(Failure::usage(format!(
                     "{} exists, and these controllers wouldn't answer it: the API server would refuse the writes that it covers",
-                    installation::name(&configuration)
+                    installation::name_object(&configuration)
                 ))
                 .hint("say --admission; or take the webhooks away first, as docs/howto/admission-webhooks.md says"));
             }

@@ -90,7 +90,7 @@ impl ReachCommand {
             if let Ok(before) = Reach::search(&cluster, &subject) {
                 known = before.list_reached().into_iter().map(|reached| reached.node).collect();
             }
-            replace(&mut objects, read::read_manifests(folder)?);
+            replace_objects(&mut objects, read::read_manifests(folder)?);
         }
         let cluster = Cluster::read(&objects, &coverage);
         let reach = Reach::search(&cluster, &subject).map_err(|message| {
@@ -125,7 +125,7 @@ impl ReachCommand {
 }
 
 /// Adds objects; each replaces the one with its kind, namespace and name.
-fn replace(objects: &mut Vec<Value>, more: Vec<Value>) {
+fn replace_objects(objects: &mut Vec<Value>, more: Vec<Value>) {
     let key = |object: &Value| {
         let text = |pointer: &str| {
             object
@@ -158,7 +158,7 @@ mod tests {
     fn a_manifest_replaces_the_object_of_its_name() {
         let role = |version: &str, name: &str, mark: u32| json!({"apiVersion": format!("a.b/{version}"), "kind": "Role", "metadata": {"name": name}, "mark": mark});
         let mut objects = vec![role("v1", "x", 1), role("v1", "y", 2)];
-        replace(&mut objects, vec![role("v2", "x", 3)]);
+        replace_objects(&mut objects, vec![role("v2", "x", 3)]);
         assert_eq!(objects, [role("v1", "y", 2), role("v2", "x", 3)]);
     }
 }

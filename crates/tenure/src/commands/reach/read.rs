@@ -7,7 +7,7 @@ use kustomize::Limits;
 use serde_json::{Value, json};
 use tenure_api::text::visible_line;
 
-use super::super::build::{disk, existing, root_of};
+use super::super::build::{disk, find_existing, root_of};
 use crate::failure::Failure;
 use crate::paged_reads::{self, Refusal};
 use crate::{output, resources};
@@ -23,7 +23,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 /// Reads all objects about rights from a cluster.
 pub(crate) async fn read_cluster(client: &kube::Client) -> Result<(Vec<Value>, Coverage), Failure> {
-    let served = resources::served(client).await?;
+    let served = resources::list_served(client).await?;
     let mut objects = Vec::new();
     let mut coverage = Coverage {
         guard: find_guard(client).await?,
@@ -43,7 +43,7 @@ pub(crate) async fn read_cluster(client: &kube::Client) -> Result<(Vec<Value>, C
             "application/json"
         };
         let show = |object: Value| objects.push(name_kind(object, source, &resource.version));
-        match paged_reads::visit(client, &resource.path(None), (accept, MOST), show).await {
+        match paged_reads::visit_objects(client, &resource.path(None), (accept, MOST), show).await {
             Ok(true) | Err(Refusal::Absent) => {}
             Ok(false) => {
                 output::print_note(format!(
@@ -99,7 +99,7 @@ pub(super) fn read_manifests(path: &Path) -> Result<Vec<Value>, Failure> {
         .iter()
         .any(|name| path.join(name).is_file());
     if is_kustomization {
-        let folder = existing(path)?;
+        let folder = find_existing(path)?;
         let root = root_of(&folder);
         let inside = folder
             .strip_prefix(&root)

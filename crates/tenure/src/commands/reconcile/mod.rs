@@ -126,7 +126,7 @@ impl Reconcile {
         while let Some(ended) = asked.next().await {
             failures.extend(ended.err());
         }
-        end(failures)
+        report_failures(failures)
     }
 
     async fn reconcile(&self, object: &Reconciled, progress: &Progress) -> Result<(), Failure> {
@@ -158,14 +158,14 @@ impl Reconcile {
 
 impl Suspend {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        switch(&self.selection, true).await
+        switch_objects(&self.selection, true).await
     }
 }
 
 impl Resume {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         if self.no_wait || !self.wait {
-            return switch(&self.selection, false).await;
+            return switch_objects(&self.selection, false).await;
         }
         let progress = Progress::start();
         match interruption::until_interrupted(self.resume_all(&progress)).await? {
@@ -186,7 +186,7 @@ impl Resume {
         while let Some(ended) = asked.next().await {
             failures.extend(ended.err());
         }
-        end(failures)
+        report_failures(failures)
     }
 
     async fn resume(&self, object: &Reconciled, progress: &Progress) -> Result<(), Failure> {
@@ -244,7 +244,7 @@ async fn wait_for_outcome(
 }
 
 /// Suspends or resumes the selected objects.
-async fn switch(selection: &Selection, suspend: bool) -> Result<ExitCode, Failure> {
+async fn switch_objects(selection: &Selection, suspend: bool) -> Result<ExitCode, Failure> {
     let (client, served) = selection.connect().await?;
     let objects = selection.find(&client, &served).await?;
     let done = if suspend { "suspended" } else { "resumed" };
@@ -254,11 +254,11 @@ async fn switch(selection: &Selection, suspend: bool) -> Result<ExitCode, Failur
         Ok(())
     });
     let ended: Vec<Result<(), Failure>> = asked.buffered(AT_ONCE).collect().await;
-    end(ended.into_iter().filter_map(Result::err).collect())
+    report_failures(ended.into_iter().filter_map(Result::err).collect())
 }
 
 /// Reports the failures of several objects. The exit code is that of the gravest failure, which comes last.
-fn end(mut failures: Vec<Failure>) -> Result<ExitCode, Failure> {
+fn report_failures(mut failures: Vec<Failure>) -> Result<ExitCode, Failure> {
     failures.sort_by_key(Failure::code);
     let Some(gravest) = failures.pop() else {
         return Ok(ExitCode::SUCCESS);

@@ -122,7 +122,7 @@ impl Reconciled {
             return Err(refuse_with_source(kind, (&self.namespace, &self.name), first));
         };
         let namespace = text("/spec/sourceRef/namespace").or(text("/metadata/namespace"));
-        let (resource, namespace) = (resources::find(served, kind)?, namespace.unwrap_or_default());
+        let (resource, namespace) = (resources::find_resource(served, kind)?, namespace.unwrap_or_default());
         if kind == "ExternalArtifact" {
             // The generator gets the request, since its artifact takes no requests.
             let made = Self {
@@ -133,7 +133,7 @@ impl Reconciled {
             };
             let made = made.get().await?;
             let text = |path: &str| ObjectView::of(&made).read_text(path);
-            let maker = resources::find(served, text("/spec/sourceRef/kind"))?;
+            let maker = resources::find_resource(served, text("/spec/sourceRef/kind"))?;
             return Self::new(client, maker, namespace, text("/spec/sourceRef/name").to_owned());
         }
         Self::new(client, resource, namespace, name.to_owned())

@@ -40,7 +40,7 @@ impl Selection {
         // A wrong argument is reported before any request.
         self.read()?;
         let client = self.connect.client().await?;
-        let served = resources::served(&client).await?;
+        let served = resources::list_served(&client).await?;
         Ok((client, served))
     }
 
@@ -74,7 +74,7 @@ impl Selection {
                 for (kind, name) in objects {
                     add(Reconciled::new(
                         client,
-                        resources::find(served, &kind)?,
+                        resources::find_resource(served, &kind)?,
                         &namespace,
                         name,
                     )?);
@@ -82,7 +82,7 @@ impl Selection {
             }
             Asked::Kinds(kinds) => {
                 for kind in kinds {
-                    let resource = resources::find(served, &kind)?;
+                    let resource = resources::find_resource(served, &kind)?;
                     check_kind(resource)?;
                     let names = list_names(client, resource, &namespace).await?;
                     if names.is_empty() {
@@ -109,7 +109,7 @@ async fn list_names(client: &kube::Client, resource: &Resource, namespace: &str)
     let mut names = Vec::new();
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let path = resource.path(Some(namespace));
-    let visited = paged_reads::visit(client, &path, (accept, MOST), |object| {
+    let visited = paged_reads::visit_objects(client, &path, (accept, MOST), |object| {
         names.push(ObjectView::of(&object).read_text("/metadata/name").to_owned());
     });
     match visited.await {

@@ -8,11 +8,11 @@ use tenure_forge_server::{ForgeServer, Kind as Host, Owner};
 use tenure_git_server::{GitServer, Options};
 
 use super::transcript::Transcript;
-use super::world::{apply, git_failure};
+use super::world::{apply_manifest, git_failure};
 use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::ControllerSettings;
 use crate::control_plane::{self, ControlPlane};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, write_chain};
 
 mod story;
 
@@ -53,7 +53,7 @@ impl World {
     /// Starts everything below `folder`.
     pub(super) async fn start(folder: &Path, port: u16) -> Result<Self, Failure> {
         let host_failure =
-            |error: std::io::Error| Failure::environment(chain(&error)).hint("is git installed and on PATH?");
+            |error: std::io::Error| Failure::environment(write_chain(&error)).hint("is git installed and on PATH?");
         let forge = ForgeServer::start(folder.join("host"), Host::Gitlab)
             .await
             .map_err(host_failure)?;
@@ -121,7 +121,7 @@ impl World {
 
     async fn apply_all(&self, manifests: &[Value]) -> Result<(), Failure> {
         for manifest in manifests {
-            apply(&self.admin, manifest).await?;
+            apply_manifest(&self.admin, manifest).await?;
         }
         Ok(())
     }

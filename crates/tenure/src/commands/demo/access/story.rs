@@ -8,12 +8,12 @@ use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccessRequest};
 use tenure_git_access::notice::ANNOUNCED;
 use tenure_git_access::rotation_order::RotationOrder;
 
-use super::super::tenancy::judge;
+use super::super::tenancy::judge_attempt;
 use super::super::transcript::{StepResult, Transcript};
-use super::super::watch::{Kind, PATIENCE, condition, is_ready, is_refused, until, until_any};
-use super::super::world::apply;
+use super::super::watch::{Kind, PATIENCE, find_condition, is_ready, is_refused, until_any, wait_until};
+use super::super::world::apply_manifest;
 use super::{FOREIGN, PLATFORM, PROJECT, World, describe_host, describe_wish};
-use crate::api_answers::{Answer, send};
+use crate::api_answers::{Answer, send_request};
 
 const GRANTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessgrants";
 const REQUESTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests";
@@ -24,17 +24,17 @@ pub(super) async fn wish(world: &World, account: &mut Transcript) {
     account
         .step("alpha's Surface names the project, and its access is denied", async {
             let [tenant, surface] = describe_wish(&world.forge.git().http_url(PROJECT));
-            if let Err(error) = apply(&world.admin, &tenant).await {
+            if let Err(error) = apply_manifest(&world.admin, &tenant).await {
                 return StepResult::Missing(error.message);
             }
-            if let Err(seen) = until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, is_ready).await {
+            if let Err(seen) = wait_until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, is_ready).await {
                 return StepResult::Missing(seen);
             }
-            if let Err(error) = apply(&world.admin, &surface).await {
+            if let Err(error) = apply_manifest(&world.admin, &surface).await {
                 return StepResult::Missing(error.message);
             }
             let source = Kind::GitRepository.api(&world.admin, Some("alpha"));
-            see(until(source, "shop-web", PATIENCE, is_refused).await)
+            see(wait_until(source, "shop-web", PATIENCE, is_refused).await)
         })
         .await;
 }
@@ -48,11 +48,11 @@ pub(super) async fn host(world: &World, account: &mut Transcript) {
                 return StepResult::Missing(error.message);
             }
             let works = |object: Option<&Value>| {
-                let (status, _, message) = condition(object?, "AuthoriserWorks")?;
+                let (status, _, message) = find_condition(object?, "AuthoriserWorks")?;
                 (status == "True").then(|| message.to_owned())
             };
             let provider = Kind::AccessProvider.api(&world.admin, Some(PLATFORM));
-            see(until(provider, "work", PATIENCE, works).await)
+            see(wait_until(provider, "work", PATIENCE, works).await)
         })
         .await;
 }
@@ -90,10 +90,10 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
         .step("its owner reads of that in the project itself", async {
             let Some(request) = &found else { return nothing_asked() };
             let shown = |object: Option<&Value>| {
-                let said = condition(object?, ANNOUNCED).filter(|(status, ..)| *status == "True");
+                let said = find_condition(object?, ANNOUNCED).filter(|(status, ..)| *status == "True");
                 said.map(|_| ())
             };
-            if let Err(seen) = until(requests(world), name(request), PATIENCE, shown).await {
+            if let Err(seen) = wait_until(requests(world), name(request), PATIENCE, shown).await {
                 return StepResult::Missing(seen);
             }
             match world.forge.issues().as_slice() {
@@ -119,7 +119,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
                 ))
             };
             let provider = Kind::AccessProvider.api(&world.admin, Some(PLATFORM));
-            see(until(provider, "work", PATIENCE, refused).await)
+            see(wait_until(provider, "work", PATIENCE, refused).await)
         })
         .await;
     found
@@ -136,11 +136,11 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
         .step("mallory approves in alice's name: denied; alice approves", async {
             let Some(request) = request else { return nothing_asked() };
             let grant = |by: &str| describe_grant(world, request, by);
-            let attempt = send(&world.mallory, Method::POST, GRANTS, &grant("alice")).await;
-            judge(
+            let attempt = send_request(&world.mallory, Method::POST, GRANTS, &grant("alice")).await;
+            judge_attempt(
                 attempt,
                 "access",
-                send(&world.alice, Method::POST, GRANTS, &grant("alice")).await,
+                send_request(&world.alice, Method::POST, GRANTS, &grant("alice")).await,
             )
         })
         .await;
@@ -148,10 +148,10 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
         .step("a credential is made for alpha alone, and is seen in use", async {
             let Some(request) = request else { return nothing_asked() };
             let in_use = |object: Option<&Value>| {
-                let is_true = |kind: &str| condition(object?, kind).filter(|(status, ..)| *status == "True");
+                let is_true = |kind: &str| find_condition(object?, kind).filter(|(status, ..)| *status == "True");
                 is_true("Ready").and(is_true("Verified")).map(|_| ())
             };
-            if let Err(seen) = until(requests(world), name(request), PATIENCE, in_use).await {
+            if let Err(seen) = wait_until(requests(world), name(request), PATIENCE, in_use).await {
                 return StepResult::Missing(seen);
             }
             describe_live(world, &[])
@@ -160,7 +160,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
     account
         .step("the Surface deploys, with no further edit", async {
             let surface = Kind::Surface.api(&world.admin, Some("alpha"));
-            if let Err(seen) = until(surface, "shop", PATIENCE, is_ready).await {
+            if let Err(seen) = wait_until(surface, "shop", PATIENCE, is_ready).await {
                 return StepResult::Missing(seen);
             }
             let is_there = |object: Option<&Value>| {
@@ -168,7 +168,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
                 (!title.is_empty()).then(|| format!("ConfigMap web says: {title}"))
             };
             let deployed = Kind::ConfigMap.api(&world.admin, Some("alpha"));
-            see(until(deployed, "web", PATIENCE, is_there).await)
+            see(wait_until(deployed, "web", PATIENCE, is_there).await)
         })
         .await;
 }
@@ -200,7 +200,7 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                     };
                     let (key, value) = order.write();
                     let patch = json!({ "metadata": { "annotations": { key: value } } });
-                    match send(&world.alice, Method::PATCH, &path, &patch).await {
+                    match send_request(&world.alice, Method::PATCH, &path, &patch).await {
                         Ok(answer) if answer.is_done() => {}
                         Ok(answer) => return StepResult::Missing(answer.describe()),
                         Err(error) => return StepResult::Missing(error),
@@ -214,7 +214,7 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                         let is_another = ledgers.first()?.generation != generation;
                         (is_another && ledgers.iter().all(|ledger| ledger.next.is_none())).then_some(false)
                     };
-                    match until(requests(world), name(request), PATIENCE, is_over).await {
+                    match wait_until(requests(world), name(request), PATIENCE, is_over).await {
                         Ok(true) => return describe_live(world, &before),
                         Ok(false) => {}
                         Err(seen) => return StepResult::Missing(seen),
@@ -234,21 +234,21 @@ pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, acco
             "alice deletes her grant: the Secret goes, and nothing lives at the host",
             async {
                 let Some(request) = request else { return nothing_asked() };
-                match send(&world.alice, Method::DELETE, &format!("{GRANTS}/alice"), &Value::Null).await {
+                match send_request(&world.alice, Method::DELETE, &format!("{GRANTS}/alice"), &Value::Null).await {
                     Ok(answer) if answer.is_done() => {}
                     Ok(answer) => return StepResult::Missing(answer.describe()),
                     Err(error) => return StepResult::Missing(error),
                 }
                 let gone = |object: Option<&Value>| object.is_none().then_some(());
                 let secret = Kind::Secret.api(&world.admin, Some("alpha"));
-                if let Err(seen) = until(secret, DEFAULT_SECRET_NAME, PATIENCE, gone).await {
+                if let Err(seen) = wait_until(secret, DEFAULT_SECRET_NAME, PATIENCE, gone).await {
                     return StepResult::Missing(format!("the Secret is still there: {seen}"));
                 }
                 let over = |object: Option<&Value>| {
                     let request: FluxAccessRequest = serde_json::from_value(object?.clone()).ok()?;
                     request.status?.credentials.is_empty().then_some(())
                 };
-                if let Err(seen) = until(requests(world), name(request), PATIENCE, over).await {
+                if let Err(seen) = wait_until(requests(world), name(request), PATIENCE, over).await {
                     return StepResult::Missing(seen);
                 }
                 match world.forge.live().as_slice() {
@@ -325,7 +325,7 @@ async fn make_older(world: &World, path: &str) -> Result<u64, String> {
 }
 
 async fn try_to_make_older(world: &World, path: &str) -> Result<Answer, String> {
-    let read = send(&world.admin, Method::GET, path, &Value::Null).await?;
+    let read = send_request(&world.admin, Method::GET, path, &Value::Null).await?;
     let mut credentials = read.object.pointer("/status/credentials").cloned().unwrap_or_default();
     for ledger in credentials.as_array_mut().into_iter().flatten() {
         let begun = ledger.pointer_mut("/current/begunAt");
@@ -336,5 +336,5 @@ async fn try_to_make_older(world: &World, path: &str) -> Result<Answer, String> 
     }
     let version = read.object.pointer("/metadata/resourceVersion");
     let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
-    send(&world.admin, Method::PATCH, &format!("{path}/status"), &patch).await
+    send_request(&world.admin, Method::PATCH, &format!("{path}/status"), &patch).await
 }
