@@ -25,10 +25,19 @@ pub(crate) struct Write {
     pub(crate) subresource: &'static str,
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// The stored object; none for a creation.
+    pub(crate) old_object: Option<Value>,
     pub(crate) object: Value,
 }
 
 impl Write {
+    fn operation(&self) -> &'static str {
+        match self.old_object {
+            Some(_) => "UPDATE",
+            None => "CREATE",
+        }
+    }
+
     fn resource_and_subresource(&self) -> String {
         if self.subresource.is_empty() {
             self.resource.to_owned()
@@ -196,11 +205,12 @@ impl Admission {
         })
     }
 
-    /// Decides a creation: whether a policy denies it, or a webhook might.
-    pub(crate) fn decide_creation(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
+    /// Decides a creation or a change: whether a policy denies it, or a webhook might.
+    pub(crate) fn decide_write(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
         let request = describe_request(write, by);
         let inputs = Inputs {
             object: &write.object,
+            old_object: write.old_object.as_ref(),
             request: &request,
             namespace,
             resource: Check::of_resource(
@@ -351,12 +361,12 @@ fn has_resource(rule: &Value, group: &str, resource: &str) -> bool {
     has("/apiGroups", group) && (has("/resources", resource) || with_any_subresource())
 }
 
-fn has_creation(rule: &Value) -> bool {
+fn has_operation(rule: &Value, operation: &str) -> bool {
     let operations = read_list(rule, "/operations");
     operations
         .iter()
         .filter_map(Value::as_str)
-        .any(|operation| operation == "*" || operation == "CREATE")
+        .any(|known| known == "*" || known == operation)
 }
 
 fn matches_rules(matcher: &Value, pointer: &str, write: &Write) -> bool {
@@ -368,7 +378,7 @@ fn matches_rules(matcher: &Value, pointer: &str, write: &Write) -> bool {
             "Namespaced" => !write.namespace.is_empty() && write.resource != "namespaces",
             _ => true,
         };
-        has_creation(rule)
+        has_operation(rule, write.operation())
             && has_resource(rule, write.group, &resource)
             && is_in_scope
             && (names.is_empty() || names.contains(&write.name))
@@ -415,13 +425,14 @@ fn describe_request(write: &Write, by: &Requester<'_>) -> Value {
     json!({
         "kind": kind, "resource": resource, "subResource": write.subresource,
         "requestKind": kind, "requestResource": resource, "requestSubResource": write.subresource,
-        "name": write.name, "namespace": write.namespace, "operation": "CREATE", "dryRun": false, "options": {},
+        "name": write.name, "namespace": write.namespace, "operation": write.operation(), "dryRun": false, "options": {},
         "userInfo": { "username": by.identity.user_name(), "uid": "", "groups": by.groups, "extra": {} },
     })
 }
 
 struct Inputs<'a> {
     object: &'a Value,
+    old_object: Option<&'a Value>,
     request: &'a Value,
     namespace: Option<&'a Value>,
     resource: Check,
@@ -460,7 +471,7 @@ impl<'a> Variables<'a> for Activation<'a> {
     fn get(&self, name: &str) -> Option<Cel<'a>> {
         Some(match name {
             "object" => Cel::json(self.inputs.object),
-            "oldObject" => Cel::Null,
+            "oldObject" => self.inputs.old_object.map_or(Cel::Null, Cel::json),
             "request" => Cel::json(self.inputs.request),
             "namespaceObject" => self.inputs.namespace.map_or(Cel::Null, Cel::json),
             "authorizer" => Check::authorizer().into_value(),

@@ -1,6 +1,6 @@
 //! The writes of an attack, as objects for admission to decide.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::admission::Write;
 use crate::kinds::{RBAC, TENANT_GROUP, TENANT_LABEL};
@@ -15,6 +15,7 @@ pub(crate) fn make_token_request(namespace: &str, name: &str) -> Write {
         subresource: "token",
         namespace: namespace.to_owned(),
         name: name.to_owned(),
+        old_object: None,
         object: json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": { "name": name, "namespace": namespace },
             "spec": { "audiences": [], "expirationSeconds": 3600 },
@@ -50,6 +51,7 @@ pub(crate) fn make_binding(role: &str, scope: &Scope, subject: &Identity) -> Wri
         subresource: "",
         namespace: namespace.unwrap_or_default().to_owned(),
         name: "reach".to_owned(),
+        old_object: None,
         object: json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": binding, "metadata": metadata,
             "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name }, "subjects": [subject],
@@ -67,6 +69,7 @@ pub(crate) fn make_namespace(name: &str, tenant: &str, uid: &str) -> Write {
         subresource: "",
         namespace: name.to_owned(),
         name: name.to_owned(),
+        old_object: None,
         object: json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {
@@ -74,5 +77,27 @@ pub(crate) fn make_namespace(name: &str, tenant: &str, uid: &str) -> Write {
                 "ownerReferences": [{ "apiVersion": format!("{TENANT_GROUP}/v1beta2"), "kind": "Tenant", "name": tenant, "uid": uid }],
             },
         }),
+    }
+}
+
+/// Returns a change of a label of a namespace.
+pub(crate) fn make_namespace_change(name: &str, stored: &Value) -> Write {
+    let mut changed = stored.clone();
+    if let Some(metadata) = changed.get_mut("metadata").and_then(Value::as_object_mut) {
+        let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+        if let Some(labels) = labels.as_object_mut() {
+            labels.insert("reach.tenure.dev/changed".to_owned(), json!("true"));
+        }
+    }
+    Write {
+        group: "",
+        version: "v1",
+        kind: "Namespace",
+        resource: "namespaces",
+        subresource: "",
+        namespace: name.to_owned(),
+        name: name.to_owned(),
+        old_object: Some(stored.clone()),
+        object: changed,
     }
 }

@@ -583,9 +583,8 @@ fn is_privileged(spec: &Value) -> bool {
     let shares_host = ["/hostPID", "/hostNetwork", "/hostIPC"]
         .iter()
         .any(|pointer| is_true(spec, pointer));
-    let has_path = read_list(spec, "/volumes")
-        .iter()
-        .any(|volume| volume.get("hostPath").is_some());
+    let mut volumes = read_list(spec, "/volumes").iter();
+    let has_path = volumes.any(|volume| volume.get("hostPath").is_some());
     let has_container = ["/containers", "/initContainers"]
         .iter()
         .flat_map(|pointer| read_list(spec, pointer))

@@ -1,5 +1,7 @@
 //! Edges of owners and approvers: namespaces with existing rights on their names, and credentials.
 
+use serde_json::Value;
+
 use crate::admission::{FailurePolicy, Requester, Verdict, Write, WriteCheck};
 use crate::attack_writes;
 use crate::cluster::Binding;
@@ -28,7 +30,29 @@ impl Search<'_> {
             may: &|check| cluster.answer_check(identity, groups, check),
         };
         let namespace = cluster.namespaces.get(&write.namespace);
-        cluster.admission.decide_creation(write, namespace, &requester)
+        cluster.admission.decide_write(write, namespace, &requester)
+    }
+
+    /// Returns admission's decision about a change of a namespace. Nothing limits a holder that may also update the namespace.
+    pub(crate) fn decide_namespace_change(
+        &mut self,
+        name: &str,
+        stored: &Value,
+        identity: &Identity,
+        groups: &[String],
+    ) -> Verdict {
+        let update = RequestedRight {
+            verb: "update",
+            group: "",
+            resource: "namespaces",
+            name,
+        };
+        let scope = Scope::of_namespace(name);
+        if self.cluster.is_allowed(identity, groups, &scope, &update) {
+            return Verdict::Admitted;
+        }
+        let write = attack_writes::make_namespace_change(name, stored);
+        self.decide_admission(&write, identity, groups)
     }
 
     /// Adds approvals of an identity. Returns whether they are the same for every identity: two of a target are

@@ -277,7 +277,14 @@ impl Search<'_> {
                 self.add_edge(Node::CertificateRequests, edge("request-certificate"))
             }
             Power::CreateNamespaces if is_cluster => self.add_edge(Node::NewNamespaces, edge("create-namespaces")),
-            Power::ChangeNamespaces => self.expand_namespace_labels(scope, &granted.names, &edge("change-namespace")),
+            Power::ChangeNamespaces => {
+                return self.expand_namespace_labels(
+                    (holder, groups),
+                    scope,
+                    &granted.names,
+                    &edge("change-namespace"),
+                );
+            }
             Power::ProxyNodes if is_cluster => self.reach_nodes(edge("proxy-nodes")),
             Power::CreateVolumes if is_cluster => self.add_edge(Node::Volumes, edge("create-volumes")),
             Power::RequestAccess if self.cluster.targets.is_empty() => {}
@@ -311,17 +318,29 @@ impl Search<'_> {
         }
     }
 
-    fn expand_namespace_labels(&mut self, scope: &Scope, names: &Names, edge: &Edge) {
-        // A right in a namespace also covers that Namespace itself.
+    /// Adds the labels of namespaces. Returns whether they are the same for every holder.
+    fn expand_namespace_labels(
+        &mut self,
+        (holder, groups): (&Identity, &[String]),
+        scope: &Scope,
+        names: &Names,
+        edge: &Edge,
+    ) -> bool {
+        // A right in a namespace also covers that Namespace itself. One in the whole cluster may be limited by admission.
+        let is_shared = *scope != Scope::Cluster;
         let cluster = self.cluster;
-        for (name, _) in list_in_scope(&cluster.namespaces, scope) {
-            if names.includes_name(name) && cluster.find_pod_security(name).is_some() {
-                self.add_edge(
-                    Node::NamespaceLabels(Scope::of_namespace(name), name.clone()),
-                    edge.clone(),
-                );
+        for (name, stored) in list_in_scope(&cluster.namespaces, scope) {
+            let node = Node::NamespaceLabels(Scope::of_namespace(name), name.clone());
+            if !names.includes_name(name) || cluster.find_pod_security(name).is_none() || self.is_done(&node) {
+                continue;
             }
+            let mut edge = edge.clone();
+            if !is_shared {
+                edge = edge.with_verdict(self.decide_namespace_change(name, stored, holder, groups));
+            }
+            self.add_edge(node, edge);
         }
+        is_shared
     }
 
     fn expand_everything(&mut self, scope: &Scope) {
