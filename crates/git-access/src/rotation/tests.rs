@@ -11,6 +11,8 @@ use super::conditions::{About, assess_manual_secret, make_conditions};
 use super::*;
 use tenure_remote_requests::git_host::Scope;
 
+mod undelivered;
+
 pub(super) fn parse_time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
@@ -513,46 +515,6 @@ fn a_namespace_that_goes_is_not_held_and_its_credentials_are_ended() {
         ..make_snapshot()
     };
     assert_eq!(plan(&unknown, now()).step, None);
-}
-
-#[test]
-fn what_may_not_be_delivered_is_neither_made_nor_spread() {
-    let held = |seen: Snapshot| Snapshot {
-        wanted: WantedState::HeldBack("mallory reads it (RoleBinding edit)".to_owned()),
-        ..seen
-    };
-    for seen in [make_fresh(), make_in_phase(CredentialPhase::Staged)] {
-        let planned = plan(&held(seen), now());
-        assert_eq!(planned.step, None);
-        assert_eq!(list_reasons(&planned, About::Failure), ["HeldBack"]);
-    }
-    // A delivered credential stays, and a retiring one is revoked at its time.
-    let planned = plan(&held(make_snapshot()), parse_time("2026-06-01T13:00:00Z"));
-    assert!(matches!(planned.step, Some(Step::Revoke { id: 11, .. })));
-}
-
-#[test]
-fn old_ones_do_not_pile_up_whoever_takes_the_secret_away() {
-    for (host_ends, most) in [(false, 4), (true, 32)] {
-        let with = |count: u64| {
-            let mut seen = make_snapshot();
-            seen.capabilities.expiry = host_ends;
-            let held = seen.ledger.retiring[0].clone();
-            seen.ledger.retiring = (0..count)
-                .map(|number| tenure_api::access::request::HeldCredential {
-                    id: Some(20 + number),
-                    retire_at: None,
-                    ..held.clone()
-                })
-                .collect();
-            seen.secret = SecretState::Absent;
-            plan(&seen, now())
-        };
-        assert_eq!(with(most - 1).step, Some(Step::Preflight));
-        let planned = with(most);
-        assert_eq!(planned.step, None);
-        assert_eq!(list_reasons(&planned, About::Failure), ["NotVerified"]);
-    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod custom_health;
 mod decryption;
 mod deletion;
 mod deletion_outcome;
+mod deletion_wait;
 mod dependency_facts;
 mod desired;
 mod expression_memory;

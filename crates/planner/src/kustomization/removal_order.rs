@@ -13,7 +13,7 @@ use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView, OwnerReference};
 
 use super::context::Context;
-use super::{apply, order, recreate};
+use super::{deletion_wait, order, recreate};
 use crate::answer::Live;
 use crate::outcome::add_duration;
 use crate::plan::{Delete, Stage, Watched};
@@ -133,7 +133,7 @@ fn read_deletion_time(context: &Context<'_>, id: &ObjectId) -> Option<Timestamp>
 /// Names children, with the finalizers that hold them.
 pub(super) fn describe_children(context: &Context<'_>, children: &[ObjectId]) -> String {
     let children = children.iter().take(CHILDREN_NAMED);
-    let children: Vec<String> = children.map(|id| apply::describe_held(context, id)).collect();
+    let children: Vec<String> = children.map(|id| deletion_wait::describe_held(context, id)).collect();
     children.join(", ")
 }
 

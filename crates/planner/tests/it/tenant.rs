@@ -28,7 +28,7 @@ pub(crate) fn make_snapshot(spec: Value, namespaces: Value) -> Snapshot {
     .unwrap();
     Snapshot {
         tenancy: make_tenancy(namespaces),
-        live: std::collections::BTreeMap::new(),
+        live: Default::default(),
         access_findings: None,
         creation_proof: "proof-1".to_owned(),
         are_policies_in_force: false,
@@ -572,13 +572,8 @@ fn a_namespace_keeps_a_stricter_pod_security_level() {
     check(None, "baseline", Some(None), None, (None, None));
     check(restricted, "baseline", Some(None), None, (restricted, restricted));
     check(None, "privileged", None, None, (None, None));
-    check(
-        Some("privileged"),
-        "baseline",
-        None,
-        None,
-        (Some("privileged"), Some("privileged")),
-    );
+    let privileged = Some("privileged");
+    check(privileged, "baseline", None, None, (privileged, privileged));
     // An unknown level is the strictest.
     check(Some("basline"), "baseline", None, None, (restricted, restricted));
     // A stricter level of an owner stays, and a weaker one doesn't.
