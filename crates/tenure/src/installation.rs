@@ -91,6 +91,14 @@ pub(crate) fn list_policing() -> Vec<Value> {
     tenure_api::installation::policing(&policies, &policy::list_roles())
 }
 
+/// Adds the rights for policies. They replace objects of the same kinds and names, so that each object is applied and exported once.
+pub(crate) fn add_policing(objects: &mut Vec<Value>) {
+    let policing = list_policing();
+    let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
+    objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
+    objects.extend(policing);
+}
+
 /// Leaves Tenants and their existing definition to another controller, such as Capsule's: the definition serves versions, defaults and a conversion that this
 /// controller needs. Returns the definition's name.
 pub(crate) async fn leave_definition_of_tenants(

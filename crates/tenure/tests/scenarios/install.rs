@@ -323,7 +323,7 @@ fn the_kustomization_builds_what_is_installed() {
     let built = run(&["build", deploy]);
     assert!(built.status.success(), "{}", describe(&built));
     let image = concat!("--image=tenure:", env!("CARGO_PKG_VERSION"));
-    let exported = export(&[image, "--unpinned-image", "--without-admission", "--without-policies"]);
+    let exported = export(&[image, "--unpinned-image"]);
     let built = read(&String::from_utf8(built.stdout).unwrap());
     assert!(
         built == read(&exported),

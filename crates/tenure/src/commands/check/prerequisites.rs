@@ -136,7 +136,7 @@ async fn ask_rights(client: &kube::Client) -> Result<Vec<(Right, Result<bool, St
 fn list_rights() -> Result<Vec<Right>, Failure> {
     let mut objects = installation::list_objects(&EnabledKinds::default(), &[], &[])?;
     objects.extend(tenure_api::installation::admission());
-    objects.extend(installation::list_policing());
+    installation::add_policing(&mut objects);
     let mut rights = BTreeSet::new();
     let mut add = |verb: &str, group: &str, resource: &str, namespace: &str| {
         rights.insert(Right {

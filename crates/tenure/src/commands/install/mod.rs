@@ -280,7 +280,7 @@ impl Install {
         // The workload's arguments hold the image of lanes and the address of the hub.
         objects.extend(self.list_lanes(&LanePods::default()));
         if enforcing.policies {
-            objects.extend(installation::list_policing());
+            installation::add_policing(&mut objects);
         }
         Ok(Planned {
             objects,
@@ -319,7 +319,7 @@ impl Install {
             objects.push(tenure_api::installation::metrics_reviews());
         }
         if enforcing.policies {
-            objects.extend(installation::list_policing());
+            installation::add_policing(&mut objects);
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(Planned {
