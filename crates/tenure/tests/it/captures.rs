@@ -1,4 +1,4 @@
-//! The output of the reading commands on terminals of 80 and 120 columns, compared with files. The objects, the columns and the clock are fixed. Look at a new file
+//! The output of the reading commands on terminals of 80, 120 and 160 columns, compared with files. The objects, the columns and the clock are fixed. Look at a new file
 //! before you commit it: `TENURE_TEST_CAPTURE=1` writes the files.
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tenure_inspection::tree_lines::write_tree;
 use tenure_planner::{Live, Object};
 
 const NOW: &str = "2026-06-01T12:00:00Z";
-const WIDTHS: [usize; 2] = [80, 120];
+const WIDTHS: [usize; 3] = [80, 120, 160];
 const DIGEST: &str = "8f3c1d0a5b7e9f2468ace013579bdf02468ace01";
 
 fn now() -> Timestamp {
