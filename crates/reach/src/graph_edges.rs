@@ -278,12 +278,12 @@ impl Search<'_> {
             }
             Power::CreateNamespaces if is_cluster => self.add_edge(Node::NewNamespaces, edge("create-namespaces")),
             Power::ChangeNamespaces => {
-                return self.expand_namespace_labels(
-                    (holder, groups),
-                    scope,
-                    &granted.names,
-                    &edge("change-namespace"),
-                );
+                // One without the right to update may be limited by admission to new namespaces.
+                let role = self.cluster.roles.get(binding.role);
+                let may_update =
+                    role.is_some_and(|role| role.rules.iter().any(|rule| rule.covers("update", "", "namespaces")));
+                let applier = (is_cluster && !may_update).then_some((holder, groups));
+                return self.expand_namespace_labels(applier, scope, &granted.names, &edge("change-namespace"));
             }
             Power::ProxyNodes if is_cluster => self.reach_nodes(edge("proxy-nodes")),
             Power::CreateVolumes if is_cluster => self.add_edge(Node::Volumes, edge("create-volumes")),
@@ -318,16 +318,15 @@ impl Search<'_> {
         }
     }
 
-    /// Adds the labels of namespaces. Returns whether they are the same for every holder.
+    /// Adds the labels of namespaces. Admission decides about an applier's changes. Returns whether they are the same for every holder.
     fn expand_namespace_labels(
         &mut self,
-        (holder, groups): (&Identity, &[String]),
+        applier: Option<(&Identity, &[String])>,
         scope: &Scope,
         names: &Names,
         edge: &Edge,
     ) -> bool {
-        // A right in a namespace also covers that Namespace itself. One in the whole cluster may be limited by admission.
-        let is_shared = *scope != Scope::Cluster;
+        // A right in a namespace also covers that Namespace itself.
         let cluster = self.cluster;
         for (name, stored) in list_in_scope(&cluster.namespaces, scope) {
             let node = Node::NamespaceLabels(Scope::of_namespace(name), name.clone());
@@ -335,12 +334,12 @@ impl Search<'_> {
                 continue;
             }
             let mut edge = edge.clone();
-            if !is_shared {
+            if let Some((holder, groups)) = applier {
                 edge = edge.with_verdict(self.decide_namespace_change(name, stored, holder, groups));
             }
             self.add_edge(node, edge);
         }
-        is_shared
+        applier.is_none()
     }
 
     fn expand_everything(&mut self, scope: &Scope) {
