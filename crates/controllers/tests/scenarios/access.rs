@@ -97,9 +97,10 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
         "{metrics}"
     );
     canary.check(bed.admin(), &[("metrics", &metrics)], &[]).await.unwrap();
-    let events = bed.admin().list(("v1", "Event"), PLATFORM).await.unwrap();
     for reason in ["CredentialMinted", "CredentialVerified"] {
-        assert!(events.iter().any(|event| event["reason"] == reason), "{reason}");
+        bed.stage
+            .wait_for_event(PLATFORM, |event| event["reason"] == reason)
+            .await;
     }
     let history = request["status"]["history"].to_string();
     assert!(

@@ -205,9 +205,10 @@ async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
     stage.kustomization(namespace, "app", "app", decryption()).await;
     let words = "encrypted files were changed afterwards, or their MAC is missing: a.yaml";
     until_ready(&stage, namespace, "True", words).await;
-    let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
-    let told = |event: &&Value| event["type"] == "Warning" && event["message"].as_str().unwrap().contains(words);
-    assert_eq!(events.iter().filter(told).count(), 1, "{events:#?}");
+    let is_warning = |event: &Value| event["type"] == "Warning" && event["message"].as_str().unwrap().contains(words);
+    let events = stage.wait_for_event(namespace, is_warning).await;
+    let warnings = events.iter().filter(|event| is_warning(event));
+    assert_eq!(warnings.count(), 1, "{events:#?}");
     assert!(stage.get(SECRET, (namespace, "databank")).await.is_some());
 
     for (name, words) in [

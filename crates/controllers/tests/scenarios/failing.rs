@@ -1,6 +1,6 @@
 //! Failures, and the messages for the owner.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
 
@@ -140,12 +140,11 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
         before["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"],
         "{before:#} {after:#}"
     );
-    let events = stage.admin.list(("v1", "Event"), "failing-f").await.unwrap();
-    let refusals: Vec<_> = events
-        .iter()
-        .filter(|event| event["involvedObject"]["uid"] == after["metadata"]["uid"])
-        .filter(|event| event["reason"] == "ReconciliationFailed")
-        .collect();
+    let is_refusal = |event: &Value| {
+        event["involvedObject"]["uid"] == after["metadata"]["uid"] && event["reason"] == "ReconciliationFailed"
+    };
+    let events = stage.wait_for_event("failing-f", is_refusal).await;
+    let refusals: Vec<&Value> = events.iter().filter(|event| is_refusal(event)).collect();
     assert_eq!((refusals.len(), &refusals[0]["count"]), (1, &json!(1)), "{refusals:#?}");
 
     // After the fix it is applied immediately, not after ten minutes.

@@ -309,6 +309,18 @@ impl Stage {
         within(looked).await
     }
 
+    /// Waits for an event in a namespace, since a controller sends it after the status. Returns all events there.
+    pub(crate) async fn wait_for_event(&self, namespace: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let found = eventually(SOON, || async {
+            let events = self.admin.list(("v1", "Event"), namespace).await;
+            match events.map_err(|error| error.to_string())? {
+                events if events.iter().any(&matches) => Ok(events),
+                events => Err(format!("{events:#?}")),
+            }
+        });
+        within(found).await
+    }
+
     /// Waits until the Ready condition has this status and reason, and returns its message.
     pub(crate) async fn ready(&self, kind: (&str, &str), target: (&str, &str), status: &str, reason: &str) -> String {
         let object = self
