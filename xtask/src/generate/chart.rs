@@ -51,7 +51,7 @@ const CHOICES: [(&str, &str); 11] = [
     ),
     (
         "        - \"--policies\"\n",
-        "        {{- if and .Values.policies (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\") }}\n        \
+        "        {{- if and .Values.policies (semverCompare \">=1.31-0\" .Capabilities.KubeVersion.Version) }}\n        \
          - \"--policies\"\n        {{- end }}\n",
     ),
     // Any other value is an error of the rendering. `tenure run` makes tasks of lanes by default.
@@ -83,7 +83,8 @@ const WITHOUT_LANE_PODS: (&str, &str) = ("  {{- if ne .Values.lanes \"deployment
 /// Before an object that exists only with a Pod per lane.
 const WITH_LANE_PODS: &str = "{{- if eq .Values.lanes \"deployment\" }}\n";
 /// Before an object that exists only with a Pod per lane and in a cluster with policies.
-const WITH_LANE_POLICIES: &str = "{{- if and (eq .Values.lanes \"deployment\") (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\") }}\n";
+const WITH_LANE_POLICIES: &str =
+    "{{- if and (eq .Values.lanes \"deployment\") (semverCompare \">=1.30-0\" .Capabilities.KubeVersion.Version) }}\n";
 /// The constants in the policy that limits lanes: as in the object, and as in the chart.
 const OF_LANES: [(&str, &str); 2] = [
     (
@@ -100,12 +101,13 @@ const WITH_HOOKS: &str = "{{- if .Values.hooks }}\n";
 /// Before an object that exists only if the API server calls Tenure's webhooks.
 const WITH_ADMISSION: &str = "{{- if .Values.admission }}\n";
 /// Before an object that exists only with webhooks and without policies.
-const WITH_ADMISSION_ALONE: &str = "{{- if and .Values.admission (not (and .Values.policies (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\"))) }}\n";
-/// Before an object that exists only if policies are enforced: where the values ask for them, and the cluster can have them.
-const WITH_POLICIES: &str = "{{- if and .Values.policies (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\") }}\n";
+const WITH_ADMISSION_ALONE: &str = "{{- if and .Values.admission (not (and .Values.policies (semverCompare \">=1.31-0\" .Capabilities.KubeVersion.Version))) }}\n";
+/// Before an object that exists only if policies are enforced: where the values ask for them, and the cluster can have them. The version decides, since
+/// `helm template` knows no kinds.
+const WITH_POLICIES: &str =
+    "{{- if and .Values.policies (semverCompare \">=1.31-0\" .Capabilities.KubeVersion.Version) }}\n";
 /// Before an object that exists only in a cluster with policies.
-const WHERE_POLICIES_ARE: &str =
-    "{{- if .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }}\n";
+const WHERE_POLICIES_ARE: &str = "{{- if semverCompare \">=1.30-0\" .Capabilities.KubeVersion.Version }}\n";
 /// After each of these objects.
 const END: &str = "{{- end }}\n";
 /// The place for additional egress rules: at the end of a policy's egress, which is before its selector, or before its ingress.
@@ -124,7 +126,7 @@ replicas: 2
 hooks: false
 # Let the API server send writes to Tenure's admission webhooks, at the Service tenure-webhook. Owners can then create their own namespaces.
 admission: true
-# Keep the rules of tenancy in force as ValidatingAdmissionPolicies, where the cluster has this kind. They hold also while no Pod of Tenure runs.
+# Keep the rules of tenancy in force as ValidatingAdmissionPolicies, from Kubernetes 1.31. They hold also while no Pod of Tenure runs.
 policies: true
 # The PriorityClass of the Pods.
 priorityClass: \"\"
@@ -563,7 +565,19 @@ mod tests {
             helm(&["template", "tenure"]).is_ok_and(|output| !output.status.success()),
             "an image is wanted"
         );
-        let rendered = helm(&["template", "--include-crds", "--set=image=tenure:1", "tenure"]);
-        assert!(rendered.is_ok_and(|output| output.status.success()));
+        // Without a cluster helm knows versions, and no kinds.
+        for (version, has_policies) in [("1.36.0", true), ("1.31.4-eks-1", true), ("1.29.0", false)] {
+            let version = format!("--kube-version={version}");
+            let rendered = helm(&["template", "--include-crds", "--set=image=tenure:1", &version, "tenure"]);
+            let is_whole = rendered.is_ok_and(|output| {
+                let text = String::from_utf8_lossy(&output.stdout);
+                let found = [
+                    text.contains("kind: ValidatingAdmissionPolicy\n"),
+                    text.contains("\"--policies\""),
+                ];
+                output.status.success() && found == [has_policies; 2]
+            });
+            assert!(is_whole, "{version}");
+        }
     }
 }
