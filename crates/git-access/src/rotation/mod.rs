@@ -353,7 +353,7 @@ pub struct Plan {
     pub happened: Vec<RotationEvent>,
     /// The findings for the conditions.
     pub findings: Vec<conditions::Finding>,
-    /// True if the host finally refused a new credential: [`rate_limits::HostRateLimiter::note_refusal`].
+    /// True if the host finally refused a new credential: [`rate_limits::HostRateLimiter::record_refusal`].
     pub is_refused: bool,
     /// The time of the next plan, if no change is observed before.
     pub again: Timestamp,
