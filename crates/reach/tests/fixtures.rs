@@ -133,6 +133,11 @@ fn a_policy_stops_a_namespace_that_something_names() {
 }
 
 #[test]
+fn a_policy_limits_patches_to_new_namespaces() {
+    check(include_str!("fixtures/namespace-applier.yaml"));
+}
+
+#[test]
 fn a_webhook_is_named_and_not_believed() {
     check(include_str!("fixtures/named-namespace-webhook.yaml"));
 }
