@@ -118,7 +118,7 @@ fn check_applier(case: Case<'_>, name: &str) -> Result<(), Refusal> {
     refuse(
         Rule::NamespaceMembership,
         format!(
-            "{} may not change namespace {name}: an owner applies new namespaces, and changes those of the own Tenant",
+            "{} may not change namespace {name}: an owner may apply new namespaces, and change those of its own Tenant",
             case.request.actor.user
         ),
         format!("choose another name, or ask an administrator to do it (verb update on namespaces/{name})"),

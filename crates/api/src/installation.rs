@@ -221,9 +221,8 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     roles
 }
 
-/// Returns the rights by which owners create and apply namespaces and read their Tenant, where admission checks all writes: the ClusterRoles for owners, and
-/// the right of the controller to bind them and to make the one by which they read. With RBAC alone an owner that may create namespaces could create them
-/// for any tenant, and one that may apply them could change all.
+/// Returns the rights of owners where admission checks all writes, and the rights of the controller to bind them. Owners create and apply namespaces, and
+/// read their Tenant. With RBAC alone, an owner could create namespaces for any tenant, and change all namespaces.
 #[must_use]
 pub fn provisioning() -> Vec<Value> {
     vec![

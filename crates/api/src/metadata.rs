@@ -271,7 +271,7 @@ pub const OWNER_CLUSTER_ROLE: &str = "admin";
 /// The ClusterRole of an account that its Tenant keeps exclusive: by this role policies know which accounts
 /// must show a token.
 pub const SHOW_TOKEN_CLUSTER_ROLE: &str = "tenure-show-token";
-/// The ClusterRole that lets owners apply new namespaces: bound only where policies check writes, since RBAC can't limit the right to new ones.
+/// The ClusterRole that lets owners apply new namespaces: bound only where admission checks writes, since RBAC can't limit the right to new ones.
 pub const NAMESPACE_APPLIER_CLUSTER_ROLE: &str = "tenure-namespace-applier";
 /// Capsule's ClusterRole that lets owners create namespaces: bound only where admission checks them.
 pub const NAMESPACE_PROVISIONER_CLUSTER_ROLE: &str = "capsule-namespace-provisioner";

@@ -358,7 +358,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
                 may(PROVISION, None)
             ),
             phrase(
-                "{} may not change namespace {}: an owner applies new namespaces, and changes those of the own Tenant",
+                "{} may not change namespace {}: an owner may apply new namespaces, and change those of its own Tenant",
                 &[USER, "variables.name"],
             ),
             phrase(

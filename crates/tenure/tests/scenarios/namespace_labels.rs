@@ -10,7 +10,7 @@ use crate::world::{Admin, Cluster, Controllers, list_webhook_flags, wait_for_pro
 /// A namespace without a tenant.
 const UNASSIGNED: &str = "labels-unassigned";
 /// The refusal of an owner's change outside the tenant.
-const APPLIES_NEW: &str = "an owner applies new namespaces, and changes those of the own Tenant";
+const APPLIES_NEW: &str = "an owner may apply new namespaces, and change those of its own Tenant";
 
 fn tenant(name: &str, owner: &str) -> Value {
     json!({
