@@ -210,7 +210,7 @@ impl Planner<'_> {
         Node::Attribute(Attribute::of(Base::Variable(name.to_owned())))
     }
 
-    /// Plans an expression that gets qualifiers: an attribute stays as it is, and any other node becomes the base of an attribute.
+    /// Plans an expression that gets qualifiers. An attribute is used unchanged. Any other node becomes the base of a new attribute.
     fn plan_attribute(&mut self, expression: &Expr) -> Result<Attribute, Failure> {
         Ok(as_attribute(self.plan_node(expression)?))
     }

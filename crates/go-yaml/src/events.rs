@@ -489,7 +489,7 @@ impl<'text> EventReader<'text> {
             self.states.push(State::PairValue);
             return self.read_node(Place::Flow);
         }
-        // Go skips this token, whatever its kind.
+        // Go skips this token without a look at its kind.
         let mark = self.take_token()?.end;
         self.state = State::PairValue;
         Ok(empty_scalar(mark))

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(decide_action(&lease, "a", at(100)), wait);
         lease.take_lease(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(114));
         assert_eq!(decide_action(&lease, "a", at(114)), wait);
-        // The Lease was renewed, by whatever clock: the duration begins again.
+        // A renewal restarts the duration, also if its clock is wrong.
         lease.take_lease(Some(record("b", "1999-01-01T00:00:00.000000Z")), at(114));
         assert_eq!(decide_action(&lease, "a", at(128)), wait);
         assert_eq!(decide_action(&lease, "a", at(129)), take(4, false));

@@ -12,7 +12,7 @@ const HIDDEN_AFTER: &str = "(hidden, after)";
 /// kubectl keeps a copy of the whole object here.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Hides the confidential parts of an object, as it is and as it would be. These are the values of a Secret, and everything in an object with values of a Secret
+/// Hides the confidential parts of the stored object and of the wanted one. These are the values of a Secret, and everything in an object with values of a Secret
 /// (`is_confidential`). The result shows which parts change, and nothing of their values.
 pub(crate) fn redact_values(mut before: Option<&mut Value>, mut after: Option<&mut Value>, is_confidential: bool) {
     let is_secret = [&before, &after].into_iter().flatten().any(|object| {

@@ -107,7 +107,7 @@ impl IncomingBody {
             .unwrap_or_else(|_| Err(BodyRejection::Wrong(late_body_error())))
     }
 
-    /// Reads a body and stops at the limit, whatever length it claims.
+    /// Reads a body and stops at the limit. The length in the header has no effect.
     async fn read_up_to_limit<B>(self, body: B) -> Result<ReceivedBody, BodyRejection>
     where
         B: http_body::Body<Data = Bytes>,

@@ -258,7 +258,7 @@ mod tests {
             (rbac, make_result(404, "not found"), &done, Outcome::NotTried),
             (rbac, make_result(0, "no answer"), &done, Outcome::NotTried),
             (rbac, make_result(403, "no"), &make_result(403, "no"), Outcome::NotTried),
-            // The attack got through, whatever the result of the control.
+            // The attack succeeded, so the result of the control has no effect.
             (rbac, make_result(200, ""), &make_result(500, "no"), Outcome::NotHeld),
         ];
         for (stop, attempt, control, outcome) in cases {

@@ -162,7 +162,7 @@ fn apply_of(object: &DesiredObject, content: Object) -> Apply {
     }
 }
 
-/// Makes the plan that creates namespaces. The inventory names them before, and is stored first. So none is lost.
+/// Makes the plan that creates namespaces. The inventory names them and is stored first, so a crash loses no namespace.
 fn apply_namespaces(context: &mut Context<'_>, missing: &[&DesiredObject]) -> Box<Plan> {
     let status = outcome::make_status_before_apply(context, missing.iter().map(|object| &object.target));
     for object in missing {

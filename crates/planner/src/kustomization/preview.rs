@@ -101,7 +101,7 @@ impl Difference {
 }
 
 impl Snapshot {
-    /// Sets the mode that only detects differences, whatever the Kustomization says. [`preview_changes`] needs this mode.
+    /// Sets the mode that only detects differences, in place of the mode of the Kustomization. [`preview_changes`] needs this mode.
     pub fn look_only(&mut self) {
         let annotations = self.kustomization.metadata.annotations.get_or_insert_default();
         annotations.insert(APPLY_MODE.to_owned(), "DetectOnly".to_owned());

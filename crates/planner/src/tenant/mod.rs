@@ -63,7 +63,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 pub struct Snapshot {
     /// The Tenant as last read, status included.
     pub tenant: Tenant,
-    /// All Tenants and namespaces: large, and shared by the snapshots of all Tenants.
+    /// All Tenants and namespaces. The snapshots of all Tenants share this large value.
     #[serde(rename = "realm", with = "shared_tenancy")]
     pub tenancy: Arc<TenancyFacts>,
     /// Namespaces, RoleBindings, ServiceAccounts, LimitRanges, NetworkPolicies and ResourceQuotas in any namespace, with the label `capsule.clastix.io/tenant` and the

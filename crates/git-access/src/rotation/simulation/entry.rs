@@ -36,7 +36,7 @@ impl Side {
 }
 
 impl World {
-    /// Lets the other request of the entry act from now on.
+    /// Makes the other request of the entry the active one.
     pub(super) fn swap_entry(&mut self) {
         use std::mem::swap;
         let Some(other) = &mut self.other else { return };
