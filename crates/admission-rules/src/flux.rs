@@ -182,7 +182,7 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     if case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
         return Ok(());
     }
-    let Placement::Tenant(placement) = case.facts.place(request.namespace) else {
+    let Placement::Tenant(placement) = case.facts.find_placement(request.namespace) else {
         return Ok(());
     };
     let whole = Placement::Tenant(placement.clone());

@@ -79,7 +79,7 @@ pub fn make_facts() -> FactIndex {
         ]
     }))
     .unwrap();
-    FactIndex::of(&realm)
+    FactIndex::from_facts(&realm)
 }
 
 /// Decides a request with either answer of the authorizer.

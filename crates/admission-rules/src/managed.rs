@@ -56,7 +56,7 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     if !is_at_work(kustomization) || is_its_account(case, namespace, kustomization) {
         return Ok(());
     }
-    let placement = case.facts.place(namespace);
+    let placement = case.facts.find_placement(namespace);
     let Ok(id) = ObjectId::of(old) else { return Ok(()) };
     if !is_believed(&placement, kustomization, &id) {
         return Ok(());
@@ -138,7 +138,7 @@ pub(super) fn is_resting(surface: ObjectView<'_>) -> bool {
 
 /// Checks whether the Kustomization itself writes.
 fn is_its_account(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>) -> bool {
-    let placement = case.facts.place(namespace);
+    let placement = case.facts.find_placement(namespace);
     let named = kustomization.find_text("/spec/serviceAccountName");
     let account = identity::decide_for_kustomization(&placement, namespace, named);
     account.is_ok_and(|account| account.to_string() == case.request.actor.user)
@@ -166,7 +166,7 @@ fn describe(
     id: &ObjectId,
     kustomization: ObjectView<'_>,
 ) -> String {
-    let here = case.facts.place(&id.namespace);
+    let here = case.facts.find_placement(&id.namespace);
     let is_shared = match (&here, placement) {
         // An object without a namespace is the platform's.
         _ if id.namespace.is_empty() => true,

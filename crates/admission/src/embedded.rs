@@ -216,10 +216,10 @@ impl EmbeddedGuard {
     /// Records the hosts and paths of an Ingress.
     fn learn_ingress(&self, place: GuardPlace<'_>, ingress: Option<&Value>) {
         // Parsed before the lock is taken, so no other write waits for it.
-        let pairs = ingress.map(IngressRoutes::of);
+        let pairs = ingress.map(IngressRoutes::read);
         self.ingresses
             .write()
-            .learn(place.namespace, place.name, pairs.as_ref());
+            .set_ingress(place.namespace, place.name, pairs.as_ref());
     }
 
     /// Records the contents of a ResourceQuota, if Tenure made it.
@@ -227,7 +227,7 @@ impl EmbeddedGuard {
         let is_unknown = self.usages.read().is_unknown(place.namespace);
         // Most ResourceQuotas are not Tenure's.
         if !(is_unknown && quota.is_none()) {
-            self.usages.write().learn(place.namespace, place.name, quota);
+            self.usages.write().set_quota(place.namespace, place.name, quota);
         }
     }
 }
@@ -237,10 +237,10 @@ impl Guard for EmbeddedGuard {
         &self.followed
     }
 
-    fn learn(&self, resource: (&str, &str), place: GuardPlace<'_>, object: Option<&Value>) {
+    fn record_object(&self, resource: (&str, &str), place: GuardPlace<'_>, object: Option<&Value>) {
         if let Some(kind) = MentioningKind::find(resource.0, resource.1) {
             let mut mentions = self.mentions.write();
-            mentions.learn(&self.settings, kind, (place.namespace, place.name), object);
+            mentions.set_object(&self.settings, kind, (place.namespace, place.name), object);
         }
         if !FOLLOWED.contains(&resource) {
             return;

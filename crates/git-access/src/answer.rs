@@ -48,7 +48,7 @@ impl Answers<'_> {
             request,
             hash: &hash_spec(&request.spec),
             grants: self.grants,
-            standing: self.standing_grants,
+            standing_grants: self.standing_grants,
             platform: self.platform,
             judges_writes: true,
             now: self.now,

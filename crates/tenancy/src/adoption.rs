@@ -27,11 +27,11 @@ pub struct Adoption {
     pub says: String,
 }
 
-/// Decides about one namespace. `realm` has all Tenants, and `object` is the namespace as it is stored.
+/// Decides about one namespace. `tenancy` has all Tenants, and `object` is the namespace as it is stored.
 ///
 /// # Errors
 /// The reason why the Tenant can't get the namespace.
-pub fn plan_adoption(realm: &TenancyFacts, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
+pub fn plan_adoption(tenancy: &TenancyFacts, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
     let metadata = ObjectView::of(object).read_metadata();
     let facts = NamespaceFacts::from(&metadata);
     let name = facts.name.as_str();
@@ -47,13 +47,13 @@ pub fn plan_adoption(realm: &TenancyFacts, tenant: &TenantFacts, object: &Value)
     if tenant.deleting {
         return refuse("the Tenant is being deleted".to_owned());
     }
-    if realm.settings.is_protected(name) {
+    if tenancy.settings.is_protected(name) {
         return refuse("it belongs to Kubernetes or the platform, and can't belong to a tenant".to_owned());
     }
     if facts.deleting {
         return refuse("it is being deleted".to_owned());
     }
-    let others = || realm.tenants.iter().filter(|other| other.uid != tenant.uid);
+    let others = || tenancy.tenants.iter().filter(|other| other.uid != tenant.uid);
     if let Some(rival) = others().find(|other| !other.deleting && other.home() == name) {
         return refuse(format!("it is the home namespace of tenant {}", rival.name));
     }
@@ -67,19 +67,19 @@ pub fn plan_adoption(realm: &TenancyFacts, tenant: &TenantFacts, object: &Value)
     }
     let owners = facts.tenant_owners.as_slice();
     let is_labelled = facts.tenant_label.as_ref() == Some(&tenant.name);
-    let mut said = Vec::new();
+    let mut changes = Vec::new();
     if !is_labelled {
-        said.push(match &facts.tenant_label {
+        changes.push(match &facts.tenant_label {
             Some(label) => format!("labelled for it instead of {label}, which is no Tenant"),
             None => "labelled for it".to_owned(),
         });
     }
     if !owners.is_empty() {
-        said.push("freed of its ownerReference, by which the garbage collector would delete it".to_owned());
+        changes.push("freed of its ownerReference, by which the garbage collector would delete it".to_owned());
     }
     let is_recorded = tenant.has_recorded(&facts);
     if !is_recorded {
-        said.push("recorded".to_owned());
+        changes.push("recorded".to_owned());
     }
     let references = metadata.owner_references.unwrap_or_default();
     Ok(Adoption {
@@ -92,9 +92,9 @@ pub fn plan_adoption(realm: &TenancyFacts, tenant: &TenantFacts, object: &Value)
             )
         }),
         is_recorded,
-        says: match said.is_empty() {
+        says: match changes.is_empty() {
             true => format!("is tenant {}'s already", tenant.name),
-            false => said.join(", "),
+            false => changes.join(", "),
         },
     })
 }
@@ -133,7 +133,7 @@ pub fn write_record(tenant: &Tenant, namespaces: &[(String, String)], now: &str)
     spaces.sort_by(|one, other| read_name(one).cmp(read_name(other)));
     let mut fields = Map::new();
     fields.insert("spaces".to_owned(), Value::Array(spaces));
-    if RecordState::of(tenant) == RecordState::New {
+    if RecordState::read(tenant) == RecordState::New {
         // This condition begins the record. Without it, the controllers would also record every other namespace
         // that claims the Tenant.
         let mut conditions: Vec<Value> = status
@@ -181,7 +181,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn realm(tenant: &Tenant) -> TenancyFacts {
+    fn make_tenancy(tenant: &Tenant) -> TenancyFacts {
         let red = TenantFacts {
             name: "red".to_owned(),
             uid: "r".to_owned(),
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn what_is_not_an_administrators_to_give_is_refused() {
         let tenant = tenant(Value::Null);
-        let realm = realm(&tenant);
+        let tenancy = make_tenancy(&tenant);
         let refused = |metadata: Value| {
             let object = json!({ "metadata": metadata });
-            plan_adoption(&realm, &TenantFacts::from(&tenant), &object)
+            plan_adoption(&tenancy, &TenantFacts::from(&tenant), &object)
                 .unwrap_err()
                 .message
         };
@@ -237,14 +237,14 @@ mod tests {
     #[test]
     fn what_is_written_names_the_tenant_and_leaves_other_owners() {
         let tenant = tenant(Value::Null);
-        let realm = realm(&tenant);
+        let tenancy = make_tenancy(&tenant);
         let facts = TenantFacts::from(&tenant);
         let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c" });
         let object = json!({ "metadata": {
             "name": "shop", "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "former", "a": "b" },
             "ownerReferences": [other, owner("blue", "older")]
         }});
-        let adoption = plan_adoption(&realm, &facts, &object).unwrap();
+        let adoption = plan_adoption(&tenancy, &facts, &object).unwrap();
         let expected = json!({ "metadata": {
             "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "blue" }, "ownerReferences": [other]
         }});
@@ -278,7 +278,7 @@ mod tests {
         let mut lost = tenant(Value::Null);
         let written = write_record(&lost, &shop, "2026-01-01T00:00:00Z").unwrap();
         lost.status = serde_json::from_value(written["status"].clone()).unwrap();
-        assert_eq!(RecordState::of(&lost), RecordState::Begun);
+        assert_eq!(RecordState::read(&lost), RecordState::Begun);
         assert_eq!(TenantFacts::from(&lost).recorded.len(), 1);
     }
 }

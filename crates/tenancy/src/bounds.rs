@@ -26,7 +26,7 @@ pub struct Bounds(Arc<CompiledBounds>);
 
 #[derive(Debug, Default)]
 struct CompiledBounds {
-    said: BoundsSpec,
+    spec: BoundsSpec,
     /// Expressions by their text. They are compiled at the first use, since the reader of a Tenant may hold a lock that others wait
     /// for.
     expressions: OnceLock<BTreeMap<Expression, Result<Regex, String>>>,
@@ -121,9 +121,9 @@ fn find_denied_expression(names: &DeniedNames) -> Option<Expression> {
 }
 
 impl From<BoundsSpec> for Bounds {
-    fn from(said: BoundsSpec) -> Self {
+    fn from(spec: BoundsSpec) -> Self {
         Self(Arc::new(CompiledBounds {
-            said,
+            spec,
             expressions: OnceLock::new(),
         }))
     }
@@ -131,7 +131,7 @@ impl From<BoundsSpec> for Bounds {
 
 impl From<Bounds> for BoundsSpec {
     fn from(bounds: Bounds) -> Self {
-        bounds.0.said.clone()
+        bounds.0.spec.clone()
     }
 }
 
@@ -158,7 +158,7 @@ impl From<&TenantSpec> for Bounds {
 
 impl PartialEq for Bounds {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.said == other.0.said
+        Arc::ptr_eq(&self.0, &other.0) || self.0.spec == other.0.spec
     }
 }
 
@@ -168,13 +168,13 @@ impl Bounds {
     /// Checks whether these bounds limit nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.said == BoundsSpec::default()
+        self.0.spec == BoundsSpec::default()
     }
 
     /// Returns the bounds of objects.
     #[must_use]
     pub fn objects(&self) -> &TenantBounds {
-        &self.0.said.objects
+        &self.0.spec.objects
     }
 
     /// Returns the scope in which no two Ingresses share a host and path, if the Tenant sets one.
@@ -187,7 +187,7 @@ impl Bounds {
     /// Returns the bounds of namespaces.
     #[must_use]
     pub fn namespaces(&self) -> &ForbiddenMetadata {
-        &self.0.said.namespace_options
+        &self.0.spec.namespace_options
     }
 
     /// Checks whether a name is allowed.

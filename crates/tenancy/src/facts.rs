@@ -76,14 +76,14 @@ impl FactIndex {
 
     /// Returns the index of all facts.
     #[must_use]
-    pub fn of(realm: &TenancyFacts) -> Self {
-        let mut facts = Self::new(realm.settings.clone());
-        realm
+    pub fn from_facts(tenancy: &TenancyFacts) -> Self {
+        let mut facts = Self::new(tenancy.settings.clone());
+        tenancy
             .tenants
             .iter()
             .cloned()
             .for_each(|tenant| facts.set_tenant(tenant));
-        realm
+        tenancy
             .namespaces
             .iter()
             .cloned()
@@ -263,7 +263,7 @@ impl FactIndex {
 
     /// Returns all facts, sorted by name.
     #[must_use]
-    pub fn to_realm(&self) -> TenancyFacts {
+    pub fn to_tenancy_facts(&self) -> TenancyFacts {
         let tenants: BTreeMap<&String, &Arc<TenantFacts>> = self.tenants.iter().collect();
         let namespaces: BTreeMap<&String, &NamespaceFacts> = self.namespaces.iter().collect();
         TenancyFacts {
@@ -335,7 +335,7 @@ impl FactIndex {
 
     /// Returns the Tenant whose rules bound writes in a namespace: the one that the namespace names by its label, whether the Tenant has recorded
     /// it or not. Returns none for a namespace of the platform, without a tenant, in dispute or unknown. This lookup grants nothing:
-    /// [`FactIndex::place`] decides who may act there, and on which objects.
+    /// [`FactIndex::find_placement`] decides who may act there, and on which objects.
     #[must_use]
     pub fn tenant_of(&self, namespace: &str) -> Option<&TenantFacts> {
         self.found.get(namespace).map(Arc::as_ref)
@@ -345,7 +345,7 @@ impl FactIndex {
     #[must_use]
     pub fn find_holder(&self, namespace: &str) -> Holder {
         let facts = self.namespaces.get(namespace);
-        Holder::of(&self.settings, |name| self.find_tenant(name), facts)
+        Holder::find(&self.settings, |name| self.find_tenant(name), facts)
     }
 
     /// Counts the namespaces that belong to a tenant or claim to, including those in deletion.
@@ -369,7 +369,7 @@ impl FactIndex {
 
     /// Returns the placement of a namespace.
     #[must_use]
-    pub fn place(&self, namespace: &str) -> Placement {
+    pub fn find_placement(&self, namespace: &str) -> Placement {
         let find_tenant = |name: &str| self.find_tenant(name);
         let owned = |tenant: &TenantFacts| {
             let recorded = self.list_namespaces(tenant).filter(|facts| tenant.has_recorded(facts));

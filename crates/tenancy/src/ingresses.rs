@@ -68,7 +68,7 @@ impl IngressRoutes {
     /// Returns the hosts and paths of an Ingress's rules. A default backend takes requests that no rule matches, so it has no pair, as in
     /// Capsule. A rule without paths is about its whole host. A slash at the end of a path counts only for an `Exact` path, as in Kubernetes.
     #[must_use]
-    pub fn of(ingress: &Value) -> Self {
+    pub fn read(ingress: &Value) -> Self {
         let rules = ingress.pointer("/spec/rules").and_then(Value::as_array);
         let mut pairs = BTreeMap::new();
         for rule in rules.into_iter().flatten() {
@@ -157,7 +157,7 @@ pub struct Holder {
 
 impl IngressIndex {
     /// Records the hosts and paths of an Ingress, or its removal.
-    pub fn learn(&mut self, namespace: &str, name: &str, pairs: Option<&IngressRoutes>) {
+    pub fn set_ingress(&mut self, namespace: &str, name: &str, pairs: Option<&IngressRoutes>) {
         self.forget(namespace, name);
         let Some(pairs) = pairs.filter(|pairs| !pairs.is_empty()) else {
             self.sweep(namespace);
@@ -268,7 +268,7 @@ mod tests {
         let rules = rules.iter().map(|(host, path, kind)| {
             json!({ "host": host, "http": { "paths": [{ "path": path, "pathType": kind, "backend": {} }] } })
         });
-        IngressRoutes::of(&json!({ "spec": { "rules": rules.collect::<Vec<_>>() } }))
+        IngressRoutes::read(&json!({ "spec": { "rules": rules.collect::<Vec<_>>() } }))
     }
 
     fn digest(host: &str, path: &str) -> PairDigest {
@@ -287,7 +287,7 @@ mod tests {
             ("", "/x", "Exact"),
         ]);
         assert_eq!(different.len(), 5);
-        let whole = IngressRoutes::of(
+        let whole = IngressRoutes::read(
             &json!({ "spec": { "rules": [{ "host": "a" }, { "host": "a", "http": { "paths": [] } }] } }),
         );
         assert_eq!(whole, ingress(&[("a", "", "ImplementationSpecific")]));
@@ -301,9 +301,9 @@ mod tests {
             json!({ "spec": { "defaultBackend": { "service": {} } } }),
             json!({ "spec": { "rules": 7 } }),
         ] {
-            assert!(IngressRoutes::of(&odd).is_empty(), "{odd}");
+            assert!(IngressRoutes::read(&odd).is_empty(), "{odd}");
         }
-        let odd = IngressRoutes::of(&json!({ "spec": { "rules": [7, { "host": 7, "http": { "paths": [7] } }] } }));
+        let odd = IngressRoutes::read(&json!({ "spec": { "rules": [7, { "host": 7, "http": { "paths": [7] } }] } }));
         assert_eq!(odd, ingress(&[("", "/", "Prefix")]));
     }
 
@@ -312,21 +312,21 @@ mod tests {
         let mut index = IngressIndex::default();
         let pairs = ingress(&[("a", "/", "Prefix")]);
         let pair = digest("a", "/");
-        index.learn("one", "web", Some(&pairs));
+        index.set_ingress("one", "web", Some(&pairs));
         assert_eq!(index.find(pair, ("one", "web")), None);
         assert_eq!(index.find(pair, ("two", "web")).unwrap().namespace, "one");
         assert_eq!(index.find_in("one", pair, ("one", "other")).unwrap().name, "web");
         assert_eq!(index.find_in("two", pair, ("one", "other")), None);
-        index.learn("two", "web", Some(&pairs));
+        index.set_ingress("two", "web", Some(&pairs));
         assert_eq!(index.find(pair, ("one", "web")).unwrap().namespace, "two");
-        index.learn("one", "twin", Some(&pairs));
+        index.set_ingress("one", "twin", Some(&pairs));
         assert_eq!(index.find(pair, ("one", "web")).unwrap().name, "twin");
         // The Ingress moves to another namespace, and is removed later.
-        index.learn("one", "twin", Some(&ingress(&[("b", "/", "Prefix")])));
-        index.learn("one", "web", None);
-        index.learn("two", "web", None);
+        index.set_ingress("one", "twin", Some(&ingress(&[("b", "/", "Prefix")])));
+        index.set_ingress("one", "web", None);
+        index.set_ingress("two", "web", None);
         assert_eq!(index.find(pair, ("", "")), None);
-        index.learn("one", "twin", None);
+        index.set_ingress("one", "twin", None);
         assert!(index.is_empty() && index.holders.is_empty(), "{index:?}");
     }
 
@@ -335,7 +335,7 @@ mod tests {
         let mut index = IngressIndex::default();
         for number in 0..5000 {
             let pairs = ingress(&[(&format!("host-{number}"), "/", "Prefix")]);
-            index.learn("greedy", &format!("web-{number}"), Some(&pairs));
+            index.set_ingress("greedy", &format!("web-{number}"), Some(&pairs));
         }
         let shelf = &index.namespaces["greedy"];
         assert_eq!(shelf.pairs.len(), MOST_OF_NAMESPACE);
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(index.holders.len(), MOST_OF_NAMESPACE);
         assert!(index.is_full("greedy", "web-1", 1) && !index.is_full("other", "web", 1));
         for number in 0..5000 {
-            index.learn("greedy", &format!("web-{number}"), None);
+            index.set_ingress("greedy", &format!("web-{number}"), None);
         }
         assert!(
             index.is_full("greedy", "web-1", 1),
@@ -353,10 +353,10 @@ mod tests {
         assert!(index.is_empty() && index.holders.is_empty());
         let large: Vec<String> = (0..1000).map(|number| format!("/{number}")).collect();
         let large: Vec<(&str, &str, &str)> = large.iter().map(|path| ("a", path.as_str(), "Exact")).collect();
-        index.learn("other", "web", Some(&ingress(&large)));
+        index.set_ingress("other", "web", Some(&ingress(&large)));
         assert_eq!(index.namespaces["other"].pairs.len(), MOST_OF_ONE);
         assert!(index.is_full("other", "next", 1));
-        index.learn("other", "web", None);
+        index.set_ingress("other", "web", None);
         assert!(
             !index.is_full("other", "next", MOST_OF_NAMESPACE) && index.is_full("other", "next", MOST_OF_NAMESPACE + 1)
         );

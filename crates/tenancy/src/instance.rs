@@ -176,11 +176,11 @@ pub struct ShardAssignment {
 /// there, or nothing is done in it. So no instance takes it from another for a moment.
 #[must_use]
 pub fn find_key(atlas: &TenancyIndex, facts: &NamespaceFacts) -> Option<String> {
-    let realm = atlas.realm();
-    if facts.name == realm.settings.platform_namespace || is_kubernetes_own(&facts.name) {
+    let tenancy = atlas.tenancy();
+    if facts.name == tenancy.settings.platform_namespace || is_kubernetes_own(&facts.name) {
         return None;
     }
-    match (atlas.find_claimed(facts), atlas.place(&facts.name)) {
+    match (atlas.find_claimed(facts), atlas.find_placement(&facts.name)) {
         (Some(tenant), Placement::Tenant(_) | Placement::Disputed { .. }) => tenant.shard.clone(),
         (None, Placement::Unclaimed { .. }) => facts.shard.clone(),
         _ => None,
@@ -190,25 +190,25 @@ pub fn find_key(atlas: &TenancyIndex, facts: &NamespaceFacts) -> Option<String> 
 /// Returns the part of all Tenants and namespaces that an instance reconciles.
 #[must_use]
 pub fn assign_shard(atlas: &TenancyIndex, instance: &Instance) -> ShardAssignment {
-    let realm = atlas.realm();
-    let tenants = realm
+    let tenancy = atlas.tenancy();
+    let tenants = tenancy
         .tenants
         .iter()
         .map(|tenant| (ShardUnit::Tenant(tenant.name.clone()), tenant.shard.clone()));
-    let namespaces = realm
+    let namespaces = tenancy
         .namespaces
         .iter()
         .map(|facts| (ShardUnit::Namespace(facts.name.clone()), find_key(atlas, facts)));
     let mut domain = ShardAssignment::default();
-    for (estate, key) in tenants.chain(namespaces) {
+    for (unit, key) in tenants.chain(namespaces) {
         if instance.reconciles(key.as_deref()) {
-            domain.own.insert(estate);
+            domain.own.insert(unit);
         }
         domain.keys.extend(key);
     }
     // The platform's namespace always counts as existing: reports without another place are written
     // there.
-    let platform = ShardUnit::Namespace(realm.settings.platform_namespace.clone());
+    let platform = ShardUnit::Namespace(tenancy.settings.platform_namespace.clone());
     if instance.reconciles(None) {
         domain.own.insert(platform);
     }
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_tenant_says_which_shard_and_nothing_below_it_does() {
-        let realm = TenancyFacts {
+        let tenancy = TenancyFacts {
             settings: Settings::default(),
             tenants: vec![
                 tenant("green", Some("a")),
@@ -315,12 +315,12 @@ mod tests {
                 },
             ],
         };
-        let atlas = TenancyIndex::new(Arc::new(realm));
+        let atlas = TenancyIndex::new(Arc::new(tenancy));
         let own = |instance: &Instance| {
             let own = assign_shard(&atlas, instance)
                 .own
                 .into_iter()
-                .map(|estate| estate.to_string());
+                .map(|unit| unit.to_string());
             own.collect::<Vec<_>>()
         };
         let shard = |name: &str| Instance::Shard(name.parse().unwrap());

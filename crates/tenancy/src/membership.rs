@@ -26,7 +26,7 @@ pub enum Membership<'a> {
 }
 
 impl<'a> Membership<'a> {
-    fn of(tenant: Option<&'a str>) -> Self {
+    fn from_tenant(tenant: Option<&'a str>) -> Self {
         tenant.map_or(Self::Nobody, Self::Tenant)
     }
 }
@@ -49,17 +49,17 @@ pub fn find_membership<'a>(facts: &'a FactIndex, user: &str, groups: &[String]) 
                 // In the order of their names.
                 facts.tenants_of(&owner).map(|tenant| tenant.name.as_str()).next()
             });
-        return Membership::of(tenants.min());
+        return Membership::from_tenant(tenants.min());
     };
     if namespace == facts.settings().platform_namespace {
         let tenant = name
             .strip_prefix(LANE_PREFIX)
             .and_then(|lane| lane.strip_prefix(TENANT_LANE));
         let tenant = tenant.and_then(|tenant| facts.find_tenant(tenant));
-        return Membership::of(tenant.map(|tenant| tenant.name.as_str()));
+        return Membership::from_tenant(tenant.map(|tenant| tenant.name.as_str()));
     }
     match facts.find_namespace(namespace) {
-        Some(_) => Membership::of(facts.tenant_of(namespace).map(|tenant| tenant.name.as_str())),
+        Some(_) => Membership::from_tenant(facts.tenant_of(namespace).map(|tenant| tenant.name.as_str())),
         None => Membership::Unknown,
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn everybody_of_a_tenant_is_counted_with_it() {
         let owner = |kind: &str, name: &str| json!({ "kind": kind, "name": name });
-        let realm = json!({
+        let tenancy = json!({
             "tenants": [
                 { "name": "blue", "uid": "blue-uid", "owners": [owner("User", "bea"), owner("Group", "painters"), owner("Group", "system:authenticated")] },
                 { "name": "azure", "uid": "azure-uid", "owners": [owner("User", "bea")] },
@@ -86,7 +86,7 @@ mod tests {
                 { "name": "nobodys", "uid": "n" },
             ],
         });
-        let facts = FactIndex::of(&serde_json::from_value(realm).unwrap());
+        let facts = FactIndex::from_facts(&serde_json::from_value(tenancy).unwrap());
         let account = |namespace: &str, name: &str| format!("{ACCOUNT_PREFIX}{namespace}:{name}");
         let groups = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let blue = Membership::Tenant("blue");

@@ -80,8 +80,8 @@ pub enum MetadataValue {
 }
 
 impl From<MetadataSpec> for NamespaceMetadata {
-    fn from(said: MetadataSpec) -> Self {
-        Self(Arc::new(said))
+    fn from(spec: MetadataSpec) -> Self {
+        Self(Arc::new(spec))
     }
 }
 
@@ -93,29 +93,29 @@ impl From<NamespaceMetadata> for MetadataSpec {
 
 impl From<&TenantSpec> for NamespaceMetadata {
     fn from(spec: &TenantSpec) -> Self {
-        let mut said = MetadataSpec::default();
+        let mut metadata = MetadataSpec::default();
         if let Some(options) = &spec.namespace_options {
             let all = options.additional_metadata.iter();
-            all.for_each(|all| said.fix(&all.labels, &all.annotations, |literal| MarkValue::Literal { literal }));
+            all.for_each(|all| metadata.fix(&all.labels, &all.annotations, |literal| MarkValue::Literal { literal }));
             for some in &options.additional_metadata_list {
                 match some.namespace_selector {
-                    None => said.fix(&some.labels, &some.annotations, MarkValue::Template),
+                    None => metadata.fix(&some.labels, &some.annotations, MarkValue::Template),
                     Some(_) => {
-                        said.chosen_labels.extend(some.labels.keys().cloned());
-                        said.chosen_annotations.extend(some.annotations.keys().cloned());
+                        metadata.chosen_labels.extend(some.labels.keys().cloned());
+                        metadata.chosen_annotations.extend(some.annotations.keys().cloned());
                     }
                 }
             }
         }
         if let Some(selector) = write_node_selector(spec) {
             let selector = MarkValue::Literal { literal: selector };
-            said.annotations.insert(NODE_SELECTOR.to_owned(), selector);
+            metadata.annotations.insert(NODE_SELECTOR.to_owned(), selector);
         }
-        if let Some(level) = said.labels.remove(POD_SECURITY_ENFORCE) {
-            said.pod_security = Some(PodSecurityLevel::parse_strictly(level.as_written()));
+        if let Some(level) = metadata.labels.remove(POD_SECURITY_ENFORCE) {
+            metadata.pod_security = Some(PodSecurityLevel::parse_strictly(level.as_written()));
         }
-        said.chooses_pod_security = said.chosen_labels.remove(POD_SECURITY_ENFORCE);
-        Self::from(said)
+        metadata.chooses_pod_security = metadata.chosen_labels.remove(POD_SECURITY_ENFORCE);
+        Self::from(metadata)
     }
 }
 

@@ -286,8 +286,8 @@ fn read_spaces(spaces: &[TenantSpace]) -> BTreeMap<String, String> {
 
 fn read_mintable(metadata: &ObjectMeta) -> BTreeSet<String> {
     let annotations = metadata.annotations.iter();
-    let said = annotations.flat_map(|all| [MINTABLE_FACT, MINTABLE_ACCOUNTS].map(|key| all.get(key)));
-    let names = said.flatten().flat_map(|said| said.split(',')).map(str::trim);
+    let lists = annotations.flat_map(|all| [MINTABLE_FACT, MINTABLE_ACCOUNTS].map(|key| all.get(key)));
+    let names = lists.flatten().flat_map(|list| list.split(',')).map(str::trim);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
@@ -381,7 +381,7 @@ pub struct TenancyFacts {
 /// Facts with an index of their names, so that a lookup takes no longer in a large cluster.
 #[derive(Clone, Debug, Default)]
 pub struct TenancyIndex {
-    realm: Arc<TenancyFacts>,
+    tenancy: Arc<TenancyFacts>,
     /// Positions by name. Of two with one name the first counts.
     namespaces: HashMap<String, usize>,
     /// Namespaces by the uid of their Tenant.
@@ -391,23 +391,23 @@ pub struct TenancyIndex {
 impl TenancyIndex {
     /// Makes the index of all facts.
     #[must_use]
-    pub fn new(realm: Arc<TenancyFacts>) -> Self {
-        let mut namespaces = HashMap::with_capacity(realm.namespaces.len());
-        for (position, facts) in realm.namespaces.iter().enumerate() {
+    pub fn new(tenancy: Arc<TenancyFacts>) -> Self {
+        let mut namespaces = HashMap::with_capacity(tenancy.namespaces.len());
+        for (position, facts) in tenancy.namespaces.iter().enumerate() {
             namespaces.entry(facts.name.clone()).or_insert(position);
         }
         let mut owned: HashMap<String, BTreeSet<NamespaceName>> = HashMap::new();
-        let tenants = realm.tenants_by_name();
-        for facts in &realm.namespaces {
-            if facts.name != realm.settings.platform_namespace
-                && let Ok(Some(owner)) = find_holder(&realm.settings, |name| tenants.get(name).copied(), facts)
+        let tenants = tenancy.tenants_by_name();
+        for facts in &tenancy.namespaces {
+            if facts.name != tenancy.settings.platform_namespace
+                && let Ok(Some(owner)) = find_holder(&tenancy.settings, |name| tenants.get(name).copied(), facts)
                 && let Ok(name) = NamespaceName::new(facts.name.clone())
             {
                 owned.entry(owner.uid.clone()).or_default().insert(name);
             }
         }
         Self {
-            realm,
+            tenancy,
             namespaces,
             owned,
         }
@@ -415,31 +415,31 @@ impl TenancyIndex {
 
     /// Returns the facts.
     #[must_use]
-    pub fn realm(&self) -> &Arc<TenancyFacts> {
-        &self.realm
+    pub fn tenancy(&self) -> &Arc<TenancyFacts> {
+        &self.tenancy
     }
 
     /// Returns the tenant that a namespace names by its label.
     pub(crate) fn find_claimed(&self, facts: &NamespaceFacts) -> Option<&TenantFacts> {
-        let find_tenant = |name: &str| self.realm.tenants.iter().find(|tenant| tenant.name == name);
-        find_owner(&self.realm.settings, find_tenant, facts).ok().flatten()
+        let find_tenant = |name: &str| self.tenancy.tenants.iter().find(|tenant| tenant.name == name);
+        find_owner(&self.tenancy.settings, find_tenant, facts).ok().flatten()
     }
 
     /// Returns the placement of a namespace.
     #[must_use]
-    pub fn place(&self, namespace: &str) -> Placement {
+    pub fn find_placement(&self, namespace: &str) -> Placement {
         let facts = self.namespaces.get(namespace);
-        let facts = facts.and_then(|position| self.realm.namespaces.get(*position));
+        let facts = facts.and_then(|position| self.tenancy.namespaces.get(*position));
         let owned = |tenant: &TenantFacts| self.owned.get(&tenant.uid).cloned().unwrap_or_default();
-        let find_tenant = |name: &str| self.realm.tenants.iter().find(|tenant| tenant.name == name);
-        find_placement(&self.realm.settings, namespace, facts, find_tenant, owned)
+        let find_tenant = |name: &str| self.tenancy.tenants.iter().find(|tenant| tenant.name == name);
+        find_placement(&self.tenancy.settings, namespace, facts, find_tenant, owned)
     }
 }
 
 impl TenancyFacts {
     /// Returns the placement of a namespace. Callers with many namespaces use an [`TenancyIndex`].
     #[must_use]
-    pub fn place(&self, namespace: &str) -> Placement {
+    pub fn find_placement(&self, namespace: &str) -> Placement {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
         let find_tenant = |name: &str| self.tenants.iter().find(|tenant| tenant.name == name);
         find_placement(&self.settings, namespace, facts, find_tenant, |tenant| {
@@ -452,7 +452,7 @@ impl TenancyFacts {
     pub fn find_holder(&self, namespace: &str) -> Holder {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
         let find_tenant = |name: &str| self.tenants.iter().find(|tenant| tenant.name == name);
-        Holder::of(&self.settings, find_tenant, facts)
+        Holder::find(&self.settings, find_tenant, facts)
     }
 
     /// Returns the names of a tenant's namespaces.

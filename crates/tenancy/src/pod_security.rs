@@ -74,8 +74,8 @@ pub fn read_annotation(tenant: &ObjectMeta) -> Option<&str> {
 /// Returns the mistake in a Tenant's annotation for its level, if there is one.
 #[must_use]
 pub fn find_problem(tenant: &Tenant) -> Option<String> {
-    let said = read_annotation(&tenant.metadata)?;
-    let error = said.parse::<PodSecurityLevel>().err()?;
+    let level = read_annotation(&tenant.metadata)?;
+    let error = level.parse::<PodSecurityLevel>().err()?;
     Some(format!(
         "metadata.annotations[{POD_SECURITY}]: {error}. Until it is corrected, restricted holds"
     ))

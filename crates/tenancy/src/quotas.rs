@@ -161,7 +161,7 @@ pub enum Used {
 impl Usages {
     /// Records the current state of a ResourceQuota, or its deletion. Only Tenure's ResourceQuotas
     /// count.
-    pub fn learn(&mut self, namespace: &str, name: &str, quota: Option<&Value>) {
+    pub fn set_quota(&mut self, namespace: &str, name: &str, quota: Option<&Value>) {
         let read = quota.and_then(CountedQuota::read);
         let (Some(usage), false) = (read, namespace.is_empty()) else {
             // The use of a namespace is stored until the namespace is removed: a namespace in deletion loses its quota before all other
@@ -287,7 +287,7 @@ mod tests {
         let item = &own.items()[0];
         let mut usages = Usages::default();
         let mut seen = |uid: &str, spec: Value, used: Value| {
-            usages.learn("blue-a", "capsule-blue-0", Some(&quota(uid, &spec, &used)));
+            usages.set_quota("blue-a", "capsule-blue-0", Some(&quota(uid, &spec, &used)));
             usages.find("blue-a", ("blue", "t-blue"), item, "pods", false)
         };
         let scoped = json!({ "scopes": ["Terminating"], "hard": { "pods": "5" } });
@@ -306,8 +306,8 @@ mod tests {
         let item = &own.items()[0];
         let mut usages = Usages::default();
         let seen = quota("t-blue", &json!({}), &json!({ "pods": "2" }));
-        usages.learn("blue-a", "capsule-blue-0", Some(&seen));
-        usages.learn("blue-a", "capsule-blue-0", None);
+        usages.set_quota("blue-a", "capsule-blue-0", Some(&seen));
+        usages.set_quota("blue-a", "capsule-blue-0", None);
         let find = |usages: &Usages, is_ending| usages.find("blue-a", ("blue", "t-blue"), item, "pods", is_ending);
         assert_eq!(find(&usages, true), Used::Counted(Quantity::whole(2)));
         assert_eq!(find(&usages, false), Used::Uncounted);
@@ -321,7 +321,7 @@ mod tests {
         let mut usages = Usages::default();
         let seen = quota("t-blue", &json!({}), &json!({ "pods": "2" }));
         for number in 0..1000 {
-            usages.learn("blue-a", &format!("capsule-blue-{number}"), Some(&seen));
+            usages.set_quota("blue-a", &format!("capsule-blue-{number}"), Some(&seen));
         }
         assert_eq!(usages.0["blue-a"].len(), MOST_REMEMBERED);
     }

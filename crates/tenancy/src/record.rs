@@ -27,7 +27,7 @@ impl RecordState {
     /// Returns the state of a Tenant's record. A condition marks it, which is lost only together with the
     /// record.
     #[must_use]
-    pub fn of(tenant: &Tenant) -> Self {
+    pub fn read(tenant: &Tenant) -> Self {
         match &tenant.status {
             None => Self::New,
             Some(status) if condition::find(&status.conditions, condition::NAMESPACES_RECORDED).is_some() => {
@@ -79,7 +79,7 @@ pub fn is_believed(settings: &Settings, tenant: &TenantFacts, state: RecordState
 ///
 /// # Errors
 /// When it is the platform's, Kubernetes' own, another tenant's, being deleted, or not labelled for the tenant.
-pub fn check_takeable(realm: &TenancyFacts, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
+pub fn check_takeable(tenancy: &TenancyFacts, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
     let refuse = |why: String| {
         Err(Denial::access(format!(
             "namespace {namespace} can't become tenant {}'s: {why}",
@@ -89,20 +89,20 @@ pub fn check_takeable(realm: &TenancyFacts, tenant: &TenantFacts, namespace: &st
     if tenant.uid.is_empty() {
         return refuse("the Tenant has no uid yet".to_owned());
     }
-    if namespace == realm.settings.platform_namespace {
+    if namespace == tenancy.settings.platform_namespace {
         return refuse("it is the platform namespace".to_owned());
     }
-    if realm.settings.is_protected(namespace) {
+    if tenancy.settings.is_protected(namespace) {
         return refuse("it belongs to Kubernetes, or it is protected (--protected-namespaces)".to_owned());
     }
-    let rival = realm
+    let rival = tenancy
         .tenants
         .iter()
         .find(|other| other.uid != tenant.uid && !other.deleting && other.home() == namespace);
     if let Some(rival) = rival {
         return refuse(format!("it is the home namespace of tenant {}", rival.name));
     }
-    let Some(facts) = realm.namespaces.iter().find(|facts| facts.name == namespace) else {
+    let Some(facts) = tenancy.namespaces.iter().find(|facts| facts.name == namespace) else {
         return Ok(());
     };
     if facts.tenant_owners.iter().any(|owner| owner.uid != tenant.uid) {

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_protected_is_told_by_name_and_by_beginning() {
+    fn namespaces_are_protected_by_name_and_prefix() {
         let settings = Settings::default();
         for name in [
             "default",

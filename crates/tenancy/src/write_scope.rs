@@ -29,7 +29,7 @@ pub fn check_object(placement: &Placement, scope: Scope, id: &ObjectId) -> Resul
             DenialReason::IdentityMissing,
             format!("no identity may act here: {message}"),
         )),
-        (_, Scope::Namespaced) if namespace.is_empty() => Err(unspecified(kind, name)),
+        (_, Scope::Namespaced) if namespace.is_empty() => Err(deny_unspecified(kind, name)),
         (Placement::Platform { .. } | Placement::Unclaimed { .. }, _) => Ok(()),
         (Placement::Tenant(tenant), Scope::Cluster) if is_namespace(id) => match owns(tenant, name) {
             true => Ok(()),
@@ -112,7 +112,7 @@ pub fn check_target_namespace(placement: &Placement, target: &str) -> Result<(),
     )))
 }
 
-fn unspecified(kind: &str, name: &str) -> Denial {
+fn deny_unspecified(kind: &str, name: &str) -> Denial {
     Denial::because(
         DenialReason::ReconciliationFailed,
         format!(

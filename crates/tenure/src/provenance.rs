@@ -186,7 +186,7 @@ pub(crate) async fn place_beside(
     let settings = Settings::default();
     if namespace == settings.platform_namespace {
         // The name decides. Few users may read this namespace.
-        return Ok(TenancyFacts::default().place(namespace));
+        return Ok(TenancyFacts::default().find_placement(namespace));
     }
     let own = match read_namespace(client, namespace).await? {
         NamespaceRead::Found(facts) => facts,
@@ -239,7 +239,7 @@ pub(crate) async fn place_beside(
         tenants,
         namespaces,
     };
-    Ok(tenancy.place(namespace))
+    Ok(tenancy.find_placement(namespace))
 }
 
 /// Returns the failure of a command that can't go on without the placement of a namespace.

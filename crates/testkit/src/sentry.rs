@@ -33,8 +33,8 @@ impl Guard for Sentry {
         self.guard.follows()
     }
 
-    fn learn(&self, resource: (&str, &str), place: GuardPlace<'_>, object: Option<&Value>) {
-        self.guard.learn(resource, place, object);
+    fn record_object(&self, resource: (&str, &str), place: GuardPlace<'_>, object: Option<&Value>) {
+        self.guard.record_object(resource, place, object);
     }
 
     fn forget(&self) {

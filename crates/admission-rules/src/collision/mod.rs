@@ -76,9 +76,9 @@ pub fn claim_hosts(facts: &FactIndex, request: &Request<'_>) -> Result<Option<Ho
         return Ok(None);
     };
     let old = request.old_object.filter(|_| request.operation == Operation::Update);
-    let after = IngressRoutes::of(object);
+    let after = IngressRoutes::read(object);
     let total = after.len();
-    let pairs = after.without(&old.map(IngressRoutes::of).unwrap_or_default());
+    let pairs = after.without(&old.map(IngressRoutes::read).unwrap_or_default());
     if pairs.is_empty() {
         return Ok(None);
     }

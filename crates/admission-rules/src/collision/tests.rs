@@ -59,11 +59,11 @@ fn told(refusal: Result<(), Refusal>) -> String {
 
 #[test]
 fn a_scope_says_among_which_ingresses_no_two_have_the_same() {
-    let pairs = IngressRoutes::of(&ingress("web", &["a.example.org"]));
+    let pairs = IngressRoutes::read(&ingress("web", &["a.example.org"]));
     let collides = |scope: &str, namespace: &str| {
         let facts = facts(scope);
         let mut index = IngressIndex::default();
-        index.learn(namespace, "web", Some(&pairs));
+        index.set_ingress(namespace, "web", Some(&pairs));
         check(&facts, &index, &claim(&facts, "blue-a", "shop", &["a.example.org"])).is_err()
     };
     let cases = [
@@ -88,15 +88,15 @@ fn a_scope_says_among_which_ingresses_no_two_have_the_same() {
 fn whose_it_is_is_told_within_the_tenant_only() {
     let facts = facts("Cluster");
     let mut index = IngressIndex::default();
-    let pairs = IngressRoutes::of(&ingress("web", &["a.example.org"]));
-    index.learn("red-a", "secret-shop", Some(&pairs));
+    let pairs = IngressRoutes::read(&ingress("web", &["a.example.org"]));
+    index.set_ingress("red-a", "secret-shop", Some(&pairs));
     let new = claim(&facts, "blue-a", "shop", &["a.example.org"]);
     assert_eq!(
         told(check(&facts, &index, &new)),
         "spec.rules: host a.example.org with path / already belongs to an Ingress outside the Tenant, and Tenant blue allows no two Ingresses in the cluster with the same host and path (spec.ingressOptions.hostnameCollisionScope: Cluster): take another host or path, or ask an administrator \
          (ingress-options)"
     );
-    index.learn("blue-b", "web", Some(&pairs));
+    index.set_ingress("blue-b", "web", Some(&pairs));
     let message = told(check(&facts, &index, &new));
     assert!(
         message.contains("host a.example.org with path / already belongs to Ingress blue-b/web"),
@@ -114,9 +114,9 @@ fn judged_is_what_is_new_and_an_ingress_does_not_collide_with_itself() {
     let hosts: Vec<&str> = found.pairs.iter().map(|(_, pair)| pair.host.as_str()).collect();
     assert_eq!((hosts, found.total), (vec!["c"], 3));
     let mut index = IngressIndex::default();
-    index.learn("blue-a", "shop", Some(&IngressRoutes::of(&new)));
+    index.set_ingress("blue-a", "shop", Some(&IngressRoutes::read(&new)));
     check(&facts, &index, &found).unwrap();
-    index.learn("blue-b", "shop", Some(&IngressRoutes::of(&new)));
+    index.set_ingress("blue-b", "shop", Some(&IngressRoutes::read(&new)));
     check(&facts, &index, &found).unwrap_err();
     // The status is a subresource, and the rule covers only Ingresses.
     let review = json!({
@@ -227,8 +227,8 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
     let facts = facts("Cluster");
     let mut index = IngressIndex::default();
     for number in 0..2000 {
-        let pairs = IngressRoutes::of(&ingress("web", &[&format!("{number}.example.org")]));
-        index.learn("blue-b", &format!("web-{number}"), Some(&pairs));
+        let pairs = IngressRoutes::read(&ingress("web", &[&format!("{number}.example.org")]));
+        index.set_ingress("blue-b", &format!("web-{number}"), Some(&pairs));
     }
     let message = told(check(&facts, &index, &claim(&facts, "blue-a", "shop", &["new"])));
     assert!(

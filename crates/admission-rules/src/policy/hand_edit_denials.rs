@@ -62,7 +62,7 @@ impl HandEditDenials {
             return;
         }
         let (own, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
-        let placement = facts.place(own);
+        let placement = facts.find_placement(own);
         let owner = match &placement {
             Placement::Platform { .. } => Owner::Platform,
             Placement::Tenant(tenant) => Owner::Tenant(tenant.tenant.as_str().to_owned()),

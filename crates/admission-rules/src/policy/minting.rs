@@ -48,7 +48,7 @@ impl MintableAccounts {
 
     /// Adds the account with which an object in a namespace acts.
     pub fn add(&mut self, facts: &FactIndex, namespace: &str, named: Option<&str>) {
-        if let Some(account) = Self::find_account(&facts.place(namespace), namespace, named) {
+        if let Some(account) = Self::find_account(&facts.find_placement(namespace), namespace, named) {
             let accounts = self.0.entry(namespace.to_owned()).or_default();
             accounts.insert(account.to_owned());
         }

@@ -58,7 +58,7 @@ fn counted(used: i64) -> Value {
 fn usages(used: &[(&str, i64)]) -> Usages {
     let mut usages = Usages::default();
     for (name, used) in used {
-        usages.learn(name, "capsule-blue-0", Some(&counted(*used)));
+        usages.set_quota(name, "capsule-blue-0", Some(&counted(*used)));
     }
     usages
 }
@@ -199,7 +199,7 @@ fn what_nobody_has_counted_is_refused() {
         ..namespace("blue-c")
     });
     let mut known = usages(&[("blue-a", 0), ("blue-b", 0), ("blue-c", 5)]);
-    known.learn("blue-c", "capsule-blue-0", None);
+    known.set_quota("blue-c", "capsule-blue-0", None);
     let sums = add_up(&ending, &known, &claim).unwrap();
     QuotaLedger::default().check(&claim, &sums, NOW).unwrap_err();
 }

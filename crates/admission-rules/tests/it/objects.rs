@@ -41,7 +41,7 @@ impl Stage {
             "tenants": [{ "name": "blue", "uid": "t", "bounds": bounds }],
             "namespaces": [{ "name": "blue", "uid": "n", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }]
         });
-        let facts = FactIndex::of(&serde_json::from_value(realm).unwrap());
+        let facts = FactIndex::from_facts(&serde_json::from_value(realm).unwrap());
         Self { facts, classes }
     }
 

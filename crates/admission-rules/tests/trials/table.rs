@@ -318,7 +318,7 @@ impl Table {
             let mut kinds = MENTIONING_KINDS.iter();
             if let Some(kind) = kinds.find(|kind| kind.kind == text("/kind")) {
                 let place = (text("/metadata/namespace"), text("/metadata/name"));
-                index.learn(&self.realm.settings, kind, place, Some(object));
+                index.set_object(&self.realm.settings, kind, place, Some(object));
             }
         }
         index.find_outside(facts, tenant, namespace)

@@ -263,14 +263,14 @@ impl KnownFacts {
             WatchEvent::Changed(seen) if matches!(followed, Followed::Quotas) => {
                 let quota = seen.read::<Value>().ok();
                 let usages = &mut self.state.write().usages;
-                usages.learn(&seen.namespace, &seen.name, quota.as_ref());
+                usages.set_quota(&seen.namespace, &seen.name, quota.as_ref());
             }
             WatchEvent::Changed(seen) if matches!(followed, Followed::Ingresses) => {
                 // For an unreadable Ingress, the last readable state is kept.
                 if let Ok(ingress) = seen.read::<Value>() {
-                    let pairs = IngressRoutes::of(&ingress);
+                    let pairs = IngressRoutes::read(&ingress);
                     let index = &mut self.state.write().ingresses;
-                    index.learn(&seen.namespace, &seen.name, Some(&pairs));
+                    index.set_ingress(&seen.namespace, &seen.name, Some(&pairs));
                 }
             }
             WatchEvent::Changed(seen) => {
@@ -287,8 +287,8 @@ impl KnownFacts {
                     drop(state);
                     self.change(Change::NamespaceGone(name));
                 }
-                Followed::Quotas => self.state.write().usages.learn(&namespace, &name, None),
-                Followed::Ingresses => self.state.write().ingresses.learn(&namespace, &name, None),
+                Followed::Quotas => self.state.write().usages.set_quota(&namespace, &name, None),
+                Followed::Ingresses => self.state.write().ingresses.set_ingress(&namespace, &name, None),
             },
             WatchEvent::Synced { .. } => self.set_health(followed, |health| {
                 health.is_synced = true;

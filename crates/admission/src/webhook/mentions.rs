@@ -137,10 +137,10 @@ impl KnownMentions {
             WatchEvent::Changed(seen) => {
                 // For an unreadable object, the index keeps the last readable state.
                 if let Ok(object) = seen.read::<Value>() {
-                    self.learn(kind, (&seen.namespace, &seen.name), Some(&object));
+                    self.set_object(kind, (&seen.namespace, &seen.name), Some(&object));
                 }
             }
-            WatchEvent::Deleted { namespace, name, .. } => self.learn(kind, (&namespace, &name), None),
+            WatchEvent::Deleted { namespace, name, .. } => self.set_object(kind, (&namespace, &name), None),
             WatchEvent::Synced { .. } => self.set_health(kind, |health| {
                 health.is_synced = true;
                 health.broken_since = None;
@@ -153,8 +153,8 @@ impl KnownMentions {
         }
     }
 
-    fn learn(&self, kind: &MentioningKind, place: (&str, &str), object: Option<&Value>) {
-        self.state.write().index.learn(&self.settings, kind, place, object);
+    fn set_object(&self, kind: &MentioningKind, place: (&str, &str), object: Option<&Value>) {
+        self.state.write().index.set_object(&self.settings, kind, place, object);
     }
 
     fn set_unserved(&self, kind: &'static MentioningKind) {

@@ -138,7 +138,7 @@ impl World {
     }
 
     fn of(table: Table) -> Self {
-        let facts = FactIndex::of(&table.realm);
+        let facts = FactIndex::from_facts(&table.realm);
         let mut policies = policy::list_policies(&table.realm.settings);
         policies.extend(policy::list_bounds(&table.realm.settings));
         let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies

@@ -70,7 +70,7 @@ impl Stage {
         self.cluster.send_guard_away();
         let admin = &self.cluster.admin;
         let realm = &self.table.realm;
-        let facts = FactIndex::of(realm);
+        let facts = FactIndex::from_facts(realm);
         for role in policy::list_roles() {
             admin.apply(role).await.unwrap();
         }

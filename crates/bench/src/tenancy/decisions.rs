@@ -79,7 +79,7 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
                 let name = format!("tenant-0-{}", changes / 2 % 50);
                 let namespace = write_namespace(&name, 0);
                 let made = changes.is_multiple_of(2).then_some(&namespace);
-                guard.learn(("", "namespaces"), make_place(&name), made);
+                guard.record_object(("", "namespaces"), make_place(&name), made);
                 changes += 1;
                 std::thread::sleep(PAUSE);
             }
@@ -172,9 +172,9 @@ fn learn_tenant(guard: &EmbeddedGuard, index: usize) {
         },
         "status": { "spaces": spaces }
     });
-    guard.learn(("capsule.clastix.io", "tenants"), make_place(&name), Some(&tenant));
+    guard.record_object(("capsule.clastix.io", "tenants"), make_place(&name), Some(&tenant));
     for name in names {
-        guard.learn(
+        guard.record_object(
             ("", "namespaces"),
             make_place(&name),
             Some(&write_namespace(&name, index)),

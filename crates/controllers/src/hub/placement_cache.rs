@@ -36,7 +36,7 @@ impl PlacementCache {
             return placement.as_ref().clone();
         }
         let facts = self.read();
-        let placement = facts.place(namespace);
+        let placement = facts.find_placement(namespace);
         // No event reports the deletion of an unknown namespace, so its placement is not cached.
         if facts.find_namespace(namespace).is_some() {
             let kept = Arc::new(placement.clone());

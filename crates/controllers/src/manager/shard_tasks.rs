@@ -26,7 +26,7 @@ use crate::sharding::ShardWork;
 impl ShardWork for Manager {
     fn look(&self) -> (Progress, Arc<TenancyFacts>, Progress) {
         let known = self.seen.known();
-        let tenancy = Arc::new(self.hub.copy_facts().to_realm());
+        let tenancy = Arc::new(self.hub.copy_facts().to_tenancy_facts());
         (known, tenancy, self.seen.changed())
     }
 

@@ -84,7 +84,7 @@ pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec
         if !asked.is_empty() {
             placements
                 .entry(asked)
-                .or_insert_with(|| surrounding.tenancy.place(asked));
+                .or_insert_with(|| surrounding.tenancy.find_placement(asked));
         }
     }
     let reaches: BTreeMap<&str, ProviderReach> = requests

@@ -59,7 +59,7 @@ mod tests {
                 "metadata": { "name": "apps", "namespace": "team" },
                 "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "OCIRepository", "name": "app" } },
             },
-            "placement": tenure_tenancy::TenancyFacts::default().place("team"),
+            "placement": tenure_tenancy::TenancyFacts::default().find_placement("team"),
             "source": { "found": { "artifact": artifact } },
             "attempt": { "started": "2026-01-01T00:00:00Z" },
         }))

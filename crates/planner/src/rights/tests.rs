@@ -429,12 +429,12 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
         .collect();
     let tenancy = TenancyFacts::default();
     names.push(
-        identity::decide_for_lane(&tenancy.place("tenure-system"), "tenure-system")
+        identity::decide_for_lane(&tenancy.find_placement("tenure-system"), "tenure-system")
             .name()
             .to_owned(),
     );
     names.push(
-        identity::decide_for_lane(&tenancy.place("nobody"), "nobody")
+        identity::decide_for_lane(&tenancy.find_placement("nobody"), "nobody")
             .name()
             .to_owned(),
     );
@@ -450,7 +450,7 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
     names.dedup();
     assert_eq!(names.len(), count, "{names:?}");
     for namespace in ["kube-system", "kube-public", "kube-node-lease"] {
-        for placement in [make_placement("blue"), tenancy.place(namespace)] {
+        for placement in [make_placement("blue"), tenancy.find_placement(namespace)] {
             let lane = tenure_tenancy::lane::decide_lane(&placement, namespace);
             assert_eq!(lane, Lane::Platform, "{namespace}");
         }
@@ -512,7 +512,7 @@ fn protected_namespace_has_a_lane_of_its_own() {
         ..tenure_tenancy::TenancyFacts::default()
     };
     let name = |namespace: &str| {
-        identity::decide_for_lane(&tenancy.place(namespace), namespace)
+        identity::decide_for_lane(&tenancy.find_placement(namespace), namespace)
             .name()
             .to_owned()
     };

@@ -145,7 +145,7 @@ pub(super) fn claim_namespaces(
         Some(_) => WantedMetadata::default(),
         None => labels::list_marks(snapshot, name),
     };
-    let state = RecordState::of(&snapshot.tenant);
+    let state = RecordState::read(&snapshot.tenant);
     let mut taken = sort_claims((&tenancy, facts), state, now, &mut plan.memory);
     let quota = facts.find_namespace_quota(&snapshot.tenancy.settings);
     let mut count = taken.owned.len() + taken.deleting.len();

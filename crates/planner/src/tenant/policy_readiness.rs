@@ -22,7 +22,7 @@ pub(super) fn list_without_policies(snapshot: &Snapshot, taken: &TenantNamespace
     if !snapshot.are_policies_in_force {
         return names.map(ToString::to_string).collect();
     }
-    let facts = FactIndex::of(&snapshot.tenancy);
+    let facts = FactIndex::from_facts(&snapshot.tenancy);
     let is_unjudged = |name: &&tenure_api::names::NamespaceName| {
         let Some(Live::Present(live)) = snapshot.live.get(&labels::make_namespace_id(name.as_str())) else {
             return true;

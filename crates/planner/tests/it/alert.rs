@@ -89,7 +89,7 @@ fn plan_now(snapshot: &Snapshot) -> Plan {
 fn plan_ready(fields: &Value, provider: Option<Provider>) -> (bool, bool, String, String) {
     let plan = plan_now(&Snapshot {
         alert: make_alert("blue", fields),
-        placement: make_tenancy().place("blue"),
+        placement: make_tenancy().find_placement("blue"),
         provider,
     });
     let status = plan.status.unwrap();
@@ -222,7 +222,7 @@ fn what_an_alert_may_not_is_refused_by_name() {
 fn what_is_suspended_or_going_is_left_alone() {
     let mut snapshot = Snapshot {
         alert: make_alert("blue", &json!({ "suspend": true, "eventSeverity": "trace" })),
-        placement: make_tenancy().place("blue"),
+        placement: make_tenancy().find_placement("blue"),
         provider: None,
     };
     let plan = plan_now(&snapshot);
@@ -239,10 +239,10 @@ fn what_is_suspended_or_going_is_left_alone() {
 #[test]
 fn an_event_is_wanted_by_what_the_alert_names() {
     let news = make_failure("kustomization.yaml:3: no such file");
-    let blue = make_tenancy().place("blue");
+    let blue = make_tenancy().find_placement("blue");
     let wants = |namespace: &str, fields: Value| {
         let alert = make_alert(namespace, &fields);
-        let placement = make_tenancy().place(namespace);
+        let placement = make_tenancy().find_placement(namespace);
         let chosen = select_alerts(
             &[Candidate {
                 alert: &alert,
@@ -286,7 +286,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     // Alerts that may not name the object are not counted among the candidates, however many they are.
     let may_name_from = |namespace: &str| {
         let alert = make_alert(namespace, &of_blue);
-        let placement = make_tenancy().place(namespace);
+        let placement = make_tenancy().find_placement(namespace);
         let candidate = Candidate {
             alert: &alert,
             placement: &placement,
@@ -508,7 +508,7 @@ fn make_alerts(count: usize, fields: &Value) -> Vec<Alert> {
 }
 
 fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
-    let placement = make_tenancy().place("blue");
+    let placement = make_tenancy().find_placement("blue");
     let candidates: Vec<Candidate<'_>> = alerts
         .iter()
         .map(|alert| Candidate {

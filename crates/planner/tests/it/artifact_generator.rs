@@ -21,7 +21,7 @@ pub(crate) fn make_placement() -> Placement {
         "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))
     .unwrap();
-    tenancy.place("blue")
+    tenancy.find_placement("blue")
 }
 
 fn make_generator(spec: Value) -> ArtifactGenerator {

@@ -30,7 +30,7 @@ fn make_snapshot(fields: &Value) -> Snapshot {
     }))
     .unwrap();
     let attempt = Attempt::begin(start(), &repository);
-    let known = json!({ "repository": repository, "placement": tenancy.place("blue"), "attempt": attempt });
+    let known = json!({ "repository": repository, "placement": tenancy.find_placement("blue"), "attempt": attempt });
     serde_json::from_value(known).unwrap()
 }
 

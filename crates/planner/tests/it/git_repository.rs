@@ -32,7 +32,7 @@ pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
     }))
     .unwrap();
     Snapshot {
-        placement: tenancy.place("blue"),
+        placement: tenancy.find_placement("blue"),
         stored: None,
         attempt: Attempt::begin(start(), &repository),
         beside: Beside::default(),
@@ -299,7 +299,7 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         }],
         ..TenancyFacts::default()
     };
-    torn.placement = tenancy.place("blue");
+    torn.placement = tenancy.find_placement("blue");
     let plan = plan_at(&torn, start());
     assert!(
         plan.to_string()

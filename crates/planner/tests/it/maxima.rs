@@ -58,7 +58,7 @@ fn of_kustomization(field: &str, value: &Value) -> BTreeMap<String, (String, Str
     .unwrap();
     // Fields that are missing here count as not looked up.
     let snapshot: kustomization::Snapshot = serde_json::from_value(json!({
-        "placement": make_tenancy().place("team"),
+        "placement": make_tenancy().find_placement("team"),
         "source": SourceFacts::NotFound,
         "serviceAccount": ServiceAccountFacts::Usable,
         "attempt": kustomization::Attempt::begin(now(), &kustomization),
@@ -78,7 +78,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
     .unwrap();
     let plan = surface::plan(
         &surface::Snapshot {
-            placement: make_tenancy().place("tenure-system"),
+            placement: make_tenancy().find_placement("tenure-system"),
             live: BTreeMap::new(),
             lane_trouble: None,
             is_guarded: true,

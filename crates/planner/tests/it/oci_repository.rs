@@ -34,7 +34,7 @@ fn make_snapshot(fields: &Value) -> Snapshot {
     }))
     .unwrap();
     Snapshot {
-        placement: tenancy.place("blue"),
+        placement: tenancy.find_placement("blue"),
         stored: None,
         attempt: Attempt::begin(start(), &repository),
         beside: (),
@@ -250,12 +250,12 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         ),
     ] {
         let mut snapshot = make_snapshot(&fields);
-        snapshot.placement = torn.place("blue");
+        snapshot.placement = torn.find_placement("blue");
         let plan = plan_now(&snapshot);
         let message = format!("{named} can't be read: no identity may act here");
         assert!(plan.to_string().contains(&message), "{plan}");
     }
     let mut public = make_snapshot(&json!({}));
-    public.placement = torn.place("blue");
+    public.placement = torn.find_placement("blue");
     assert!(matches!(plan_now(&public).steps.as_slice(), [Step::Fetch(_)]));
 }

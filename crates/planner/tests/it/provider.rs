@@ -116,7 +116,7 @@ fn check(fields: Value, status: ConditionStatus, reason: &str, part: &str) {
     let plan = plan(
         &Snapshot {
             provider: make_provider(&fields),
-            placement: make_tenancy().place("blue"),
+            placement: make_tenancy().find_placement("blue"),
             receiver: ObservedReceiver::NoProblem,
         },
         start(),
@@ -269,7 +269,8 @@ fn who_is_told_of_what_follows_flux() {
         };
         let provider = make_provider(&json!({ "type": type_, "address": address, "secretRef": { "name": "s" } }));
         let metadata = combine_metadata(news, &make_alert("blue", &json!({})).spec).metadata;
-        let needs = RequiredObjects::of_event(&provider, &make_tenancy().place("blue"), (news, &metadata)).unwrap();
+        let needs =
+            RequiredObjects::of_event(&provider, &make_tenancy().find_placement("blue"), (news, &metadata)).unwrap();
         let account = needs.as_ref().map(|needs| needs.account.to_string());
         assert!(account.is_none_or(|account| account == "system:serviceaccount:blue:blue-gitops"));
         needs.is_some()
@@ -306,7 +307,7 @@ fn who_is_told_of_what_follows_flux() {
     let slack = make_provider(&json!({ "type": "slack" }));
     let refused = RequiredObjects::of_event(
         &slack,
-        &make_tenancy().place("red"),
+        &make_tenancy().find_placement("red"),
         (&make_failure(), &BTreeMap::new()),
     );
     assert!(refused.is_ok(), "the namespace of the Provider is the event's own");
@@ -314,7 +315,7 @@ fn who_is_told_of_what_follows_flux() {
     moved.metadata.namespace = Some("red".to_owned());
     let refused = RequiredObjects::of_event(
         &moved,
-        &make_tenancy().place("red"),
+        &make_tenancy().find_placement("red"),
         (&make_failure(), &BTreeMap::new()),
     )
     .unwrap_err();

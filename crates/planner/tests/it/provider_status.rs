@@ -26,7 +26,7 @@ fn find_denial(fields: &Value, secrets: Secrets) -> (String, String) {
 fn report_status(provider: &mut Provider, receiver: ObservedReceiver) -> (String, String) {
     let snapshot = Snapshot {
         provider: provider.clone(),
-        placement: make_tenancy().place("blue"),
+        placement: make_tenancy().find_placement("blue"),
         receiver,
     };
     let made = plan(&snapshot, start());
@@ -61,7 +61,7 @@ fn a_secret_that_can_not_be_read_is_reported_before_an_event() {
     let ready = |provider: &Provider, receiver| {
         let snapshot = Snapshot {
             provider: provider.clone(),
-            placement: make_tenancy().place("blue"),
+            placement: make_tenancy().find_placement("blue"),
             receiver,
         };
         plan(&snapshot, start())
@@ -124,7 +124,7 @@ fn a_denied_address_is_reported_before_an_event() {
 
 #[test]
 fn unused_provider_needs_no_check_of_its_address() {
-    let of = |fields: &Value| RequiredObjects::of_check(&make_provider(fields), &make_tenancy().place("blue"));
+    let of = |fields: &Value| RequiredObjects::of_check(&make_provider(fields), &make_tenancy().find_placement("blue"));
     let needed = of(&json!({ "secretRef": { "name": "s" } })).unwrap();
     assert_eq!(
         (needed.account.to_string().as_str(), needed.secret.as_deref()),
@@ -134,5 +134,8 @@ fn unused_provider_needs_no_check_of_its_address() {
     assert_eq!(of(&json!({ "type": "pigeon" })), None);
     let mut leaving = make_provider(&json!({}));
     leaving.metadata.deletion_timestamp = Some(tenure_api::Time(start()));
-    assert_eq!(RequiredObjects::of_check(&leaving, &make_tenancy().place("blue")), None);
+    assert_eq!(
+        RequiredObjects::of_check(&leaving, &make_tenancy().find_placement("blue")),
+        None
+    );
 }

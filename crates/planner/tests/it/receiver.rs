@@ -47,7 +47,7 @@ pub(crate) fn make_receiver(fields: &Value) -> Receiver {
 fn make_snapshot(fields: &Value) -> Snapshot {
     let receiver = make_receiver(fields);
     Snapshot {
-        placement: make_tenancy().place("blue"),
+        placement: make_tenancy().find_placement("blue"),
         is_outdated: false,
         has_listener: true,
         attempt: Attempt::begin(&receiver),

@@ -428,7 +428,7 @@ fn what_is_sought_is_what_may_be_asked_now() {
     };
     let of = |names: [Option<&str>; 3]| names.map(|name| name.map(str::to_owned).ok_or(())).to_vec();
     assert_eq!(
-        look(&make_tenancy().place("blue")),
+        look(&make_tenancy().find_placement("blue")),
         of([Some("blue"), Some("blue-dev"), None])
     );
     // The other namespace is the tenant's no longer.
@@ -436,8 +436,8 @@ fn what_is_sought_is_what_may_be_asked_now() {
     smaller
         .namespaces
         .retain(|namespace: &NamespaceFacts| namespace.name != "blue-dev");
-    assert_eq!(look(&smaller.place("blue")), of([Some("blue"), None, None]));
-    let placement = make_tenancy().place("blue");
+    assert_eq!(look(&smaller.find_placement("blue")), of([Some("blue"), None, None]));
+    let placement = make_tenancy().find_placement("blue");
     let sought: Vec<_> = list_sought(&named, &placement).filter_map(Result::ok).collect();
     let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs

@@ -35,7 +35,7 @@ pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Time
     }))
     .unwrap();
     Snapshot {
-        placement: tenancy.place(namespace),
+        placement: tenancy.find_placement(namespace),
         live: std::collections::BTreeMap::new(),
         lane_trouble: None,
         is_guarded: true,

@@ -482,7 +482,7 @@ fn owners_are_bound_once_policies_know_the_namespace() {
         assert_eq!(plan.to_string().contains(waits), !bound, "{plan}");
     };
     let facts = |snapshot: &Snapshot| {
-        let facts = FactIndex::of(&snapshot.tenancy);
+        let facts = FactIndex::from_facts(&snapshot.tenancy);
         let mut written = json!(describe_namespace(
             &facts,
             (&HandEditDenials::default(), &MintableAccounts::default()),

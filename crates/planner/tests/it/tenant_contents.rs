@@ -206,7 +206,7 @@ fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_mark
         let mut seen = Usages::default();
         let mut counted = quota.clone();
         counted["status"] = json!({ "used": { "pods": "3" } });
-        seen.learn(namespace, "capsule-blue-0", Some(&counted));
+        seen.set_quota(namespace, "capsule-blue-0", Some(&counted));
         let facts = TenantFacts::from(&snapshot.tenant);
         let item = &facts.quotas.items()[0];
         let found = seen.find(namespace, (&facts.name, &facts.uid), item, "pods", false);

@@ -24,7 +24,7 @@ pub struct ApprovalFacts<'a> {
     /// The grants of its namespace.
     pub grants: &'a [FluxAccessGrant],
     /// The standing grants of its namespace.
-    pub standing: &'a [FluxAccessStandingGrant],
+    pub standing_grants: &'a [FluxAccessStandingGrant],
     /// The platform namespace.
     pub platform: &'a str,
     /// True if admission checks writes in this cluster.
@@ -88,14 +88,11 @@ pub fn decide_approval(case: ApprovalFacts<'_>) -> Verdict {
     if let Some(word) = approved {
         return Verdict::Approved(word);
     }
-    for standing in case.standing {
-        match check_standing(case, standing) {
+    for grant in case.standing_grants {
+        match check_standing_grant(case, grant) {
             Ok(word) => return Verdict::Approved(word),
             Err(Some(why)) => {
-                reasons.push(format!(
-                    "FluxAccessStandingGrant {}: {why}",
-                    name_of(&standing.metadata)
-                ));
+                reasons.push(format!("FluxAccessStandingGrant {}: {why}", name_of(&grant.metadata)));
             }
             Err(None) => {}
         }
@@ -180,14 +177,14 @@ fn check_period(asked: &str, most: Option<&str>) -> Result<(), String> {
 
 /// Checks whether a standing grant approves a request. Returns no reason for a grant that is for
 /// other requests.
-fn check_standing(
+fn check_standing_grant(
     case: ApprovalFacts<'_>,
-    standing: &FluxAccessStandingGrant,
+    grant: &FluxAccessStandingGrant,
 ) -> Result<ApproverAnswer, Option<String>> {
-    let (asked, bounds) = (&case.request.spec, &standing.spec);
+    let (asked, bounds) = (&case.request.spec, &grant.spec);
     let target = name_target(&asked.provider, asked.target.id);
-    let is_for = standing.metadata.namespace == case.request.metadata.namespace
-        && standing.metadata.deletion_timestamp.is_none()
+    let is_for = grant.metadata.namespace == case.request.metadata.namespace
+        && grant.metadata.deletion_timestamp.is_none()
         && bounds.tenant == asked.asked_in.tenant
         // A request from a namespace without a tenant is the platform's only if it is from the
         // platform namespace.
@@ -225,7 +222,7 @@ fn check_standing(
     }
     check_period(&asked.rotate, Some(&bounds.max_rotate)).map_err(Some)?;
     Ok(ApproverAnswer {
-        object: name_of(&standing.metadata),
+        object: name_of(&grant.metadata),
         by: bounds.approved_by.clone(),
         reason: bounds.reason.clone(),
         not_after: bounds.not_after.clone(),

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_a_secret_is_told() {
+    fn report_lists_every_way_to_a_secret() {
         let accounts = ["flux".to_owned()];
         let others = ["system:serviceaccount:tenure-system:writer".to_owned()];
         let meant = IntendedReaders {

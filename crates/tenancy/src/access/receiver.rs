@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use crate::placement::{NamespaceFacts, TenancyFacts, TenantFacts, TenantOwnerReference};
 
-    fn place(namespace: &str) -> Placement {
+    fn find_placement(namespace: &str) -> Placement {
         let own = |name: &str, tenant: &str| NamespaceFacts {
             name: name.to_owned(),
             uid: format!("u-{name}"),
@@ -201,7 +201,7 @@ mod tests {
                 .collect(),
             ..TenantFacts::default()
         };
-        let realm = TenancyFacts {
+        let tenancy = TenancyFacts {
             tenants: vec![tenant("blue", &["blue", "blue-dev"]), tenant("red", &["red"])],
             namespaces: vec![
                 own("blue", "blue"),
@@ -219,7 +219,7 @@ mod tests {
             ],
             ..TenancyFacts::default()
         };
-        realm.place(namespace)
+        tenancy.find_placement(namespace)
     }
 
     #[test]
@@ -232,7 +232,8 @@ mod tests {
             group_namespaces: vec!["team-a".to_owned(), "red".to_owned()],
             tenants: vec!["blue".to_owned()],
         };
-        let placements = ["tenure-system", "blue", "red", "free", "claims-red"].map(|name| (name, place(name)));
+        let placements =
+            ["tenure-system", "blue", "red", "free", "claims-red"].map(|name| (name, find_placement(name)));
         let label = "groups.access.tenure.dev/work-42";
         for (by, group, to, labels, judges, expected) in [
             ("agent", false, "team-a", "", true, Ok(())),
@@ -357,7 +358,7 @@ mod tests {
         let providers = [list(&["alpha"]), list(&["*", "alpha"])];
         let listed = Holder::Tenant("alpha".to_owned());
         let other = Holder::Tenant("beta".to_owned());
-        let platform = place("tenure-system");
+        let platform = find_placement("tenure-system");
         let askers = [EntryAuthor::Agent, EntryAuthor::Object("tenure-system", &platform)];
         for (provider, asker) in providers
             .iter()

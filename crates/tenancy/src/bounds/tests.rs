@@ -10,16 +10,20 @@ use serde_json::json;
 
 use super::*;
 
-fn registries(said: serde_json::Value) -> Bounds {
-    let said = json!({ "containerRegistries": said });
-    serde_json::from_value(said).unwrap()
+fn registries(spec: serde_json::Value) -> Bounds {
+    let spec = json!({ "containerRegistries": spec });
+    serde_json::from_value(spec).unwrap()
 }
 
 #[track_caller]
-fn check_allowed(said: serde_json::Value, name: &str, expected: bool) {
-    let bounds = registries(said.clone());
+fn check_allowed(registries_spec: serde_json::Value, name: &str, expected: bool) {
+    let bounds = registries(registries_spec.clone());
     let names = bounds.objects().container_registries.as_ref().unwrap();
-    assert_eq!(bounds.allows(names.into(), name), expected, "{said} of {name}");
+    assert_eq!(
+        bounds.allows(names.into(), name),
+        expected,
+        "{registries_spec} of {name}"
+    );
 }
 
 #[test]
@@ -74,8 +78,8 @@ fn by_what_can_not_be_read_nothing_is_allowed_and_everything_is_denied() {
 
 #[test]
 fn names_are_denied_wherever_the_expression_is_found() {
-    let said = json!({ "serviceOptions": { "forbiddenLabels": { "denied": ["a"], "deniedRegex": "example\\.com" } } });
-    let bounds: Bounds = serde_json::from_value(said).unwrap();
+    let spec = json!({ "serviceOptions": { "forbiddenLabels": { "denied": ["a"], "deniedRegex": "example\\.com" } } });
+    let bounds: Bounds = serde_json::from_value(spec).unwrap();
     let options = bounds.objects().service_options.as_ref().unwrap();
     let names = options.forbidden_labels.as_ref().unwrap();
     for (name, expected) in [("a", true), ("b", false), ("x.example.com/y", true), ("", false)] {
@@ -85,13 +89,13 @@ fn names_are_denied_wherever_the_expression_is_found() {
 }
 
 #[test]
-fn what_is_said_comes_back_as_it_was() {
-    let said = json!({
+fn a_spec_is_serialized_unchanged() {
+    let spec = json!({
         "storageClasses": { "allowed": ["fast"], "matchLabels": { "a": "b" }, "default": "fast" },
         "namespaceOptions": { "forbiddenLabels": { "denied": ["x"] } }
     });
-    let bounds: Bounds = serde_json::from_value(said.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&bounds).unwrap(), said);
+    let bounds: Bounds = serde_json::from_value(spec.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&bounds).unwrap(), spec);
     assert!(!bounds.is_empty() && Bounds::default().is_empty());
 }
 
@@ -131,8 +135,8 @@ fn on_which_nodes_a_tenant_runs_its_owners_do_not_say() {
     let spec = |value: serde_json::Value| serde_json::from_value::<TenantSpec>(value).unwrap();
     let denies = |value: serde_json::Value| {
         let bounds = Bounds::from(&spec(value));
-        let said = bounds.namespaces().forbidden_annotations.clone();
-        said.is_some_and(|said| bounds.denies(&said, "scheduler.alpha.kubernetes.io/node-selector"))
+        let denied = bounds.namespaces().forbidden_annotations.clone();
+        denied.is_some_and(|denied| bounds.denies(&denied, "scheduler.alpha.kubernetes.io/node-selector"))
     };
     assert!(!denies(serde_json::json!({ "owners": [] })));
     assert!(denies(
@@ -142,6 +146,6 @@ fn on_which_nodes_a_tenant_runs_its_owners_do_not_say() {
     let both = spec(serde_json::json!({
         "owners": [], "nodeSelector": { "pool": "blue" }, "namespaceOptions": { "forbiddenAnnotations": { "denied": ["a"] } }
     }));
-    let said = Bounds::from(&both).namespaces().forbidden_annotations.clone().unwrap();
-    assert_eq!(said.denied, ["a", "scheduler.alpha.kubernetes.io/node-selector"]);
+    let forbidden = Bounds::from(&both).namespaces().forbidden_annotations.clone().unwrap();
+    assert_eq!(forbidden.denied, ["a", "scheduler.alpha.kubernetes.io/node-selector"]);
 }

@@ -88,7 +88,7 @@ pub struct MentionIndex {
 
 impl MentionIndex {
     /// Records the current state of an object. `None` means that the object is deleted.
-    pub fn learn(
+    pub fn set_object(
         &mut self,
         settings: &Settings,
         kind: &MentioningKind,

@@ -119,14 +119,14 @@ fn broken_objects_name_nothing() {
 /// Tenants `blue`, `red` and `red-two`, each with a namespace; `free` has no tenant.
 fn describe() -> FactIndex {
     let owned = |name: &str, tenant: &str| json!({ "name": name, "uid": name, "tenantLabel": tenant, "tenantOwners": [{ "name": tenant, "uid": tenant }] });
-    let realm = json!({
+    let tenancy = json!({
         "tenants": [
             { "name": "blue", "uid": "blue" }, { "name": "red", "uid": "red", "homeNamespace": "rouge" },
             { "name": "red-two", "uid": "red-two" }
         ],
         "namespaces": [owned("blue-a", "blue"), owned("red-a", "red"), owned("red-two", "red-two"), { "name": "free", "uid": "f" }]
     });
-    FactIndex::of(&serde_json::from_value::<TenancyFacts>(realm).unwrap())
+    FactIndex::from_facts(&serde_json::from_value::<TenancyFacts>(tenancy).unwrap())
 }
 
 struct Stage {
@@ -142,9 +142,9 @@ impl Stage {
         }
     }
 
-    fn learn(&mut self, kind: &str, place: (&str, &str), object: Option<&Value>) {
+    fn set_object(&mut self, kind: &str, place: (&str, &str), object: Option<&Value>) {
         let settings = Settings::default();
-        self.index.learn(&settings, kind_of(kind), place, object);
+        self.index.set_object(&settings, kind_of(kind), place, object);
     }
 
     fn find(&self, tenant: &str, namespace: &str) -> Option<String> {
@@ -161,16 +161,16 @@ fn bind(namespace: &str) -> Value {
 #[test]
 fn objects_outside_a_tenant_count() {
     let mut stage = Stage::new();
-    stage.learn("ClusterRoleBinding", ("", "left-over"), Some(&bind("argocd")));
-    stage.learn("RoleBinding", ("free", "deploys"), Some(&bind("red-ci")));
-    stage.learn("RoleBinding", ("blue-a", "secret-name"), Some(&bind("ci")));
+    stage.set_object("ClusterRoleBinding", ("", "left-over"), Some(&bind("argocd")));
+    stage.set_object("RoleBinding", ("free", "deploys"), Some(&bind("red-ci")));
+    stage.set_object("RoleBinding", ("blue-a", "secret-name"), Some(&bind("ci")));
     assert_eq!(stage.find("red", "argocd").unwrap(), "ClusterRoleBinding left-over");
     assert_eq!(stage.find("red", "red-ci").unwrap(), "RoleBinding free/deploys");
     assert_eq!(stage.find("red", "ci").unwrap(), "a RoleBinding of another Tenant");
     assert_eq!(stage.find("blue", "ci"), None);
     assert_eq!(stage.find("red", "red-other"), None);
-    stage.learn("ClusterRoleBinding", ("", "left-over"), None);
-    stage.learn("RoleBinding", ("free", "deploys"), Some(&bind("elsewhere")));
+    stage.set_object("ClusterRoleBinding", ("", "left-over"), None);
+    stage.set_object("RoleBinding", ("free", "deploys"), Some(&bind("elsewhere")));
     assert_eq!(stage.find("red", "argocd"), None);
     assert_eq!(stage.find("red", "red-ci"), None);
 }
@@ -179,7 +179,7 @@ fn objects_outside_a_tenant_count() {
 fn a_tenant_takes_no_names_that_begin_with_anothers() {
     let mut stage = Stage::new();
     for name in ["red-ci", "rouge", "red-two-ci", "shared"] {
-        stage.learn("RoleBinding", ("blue-a", name), Some(&bind(name)));
+        stage.set_object("RoleBinding", ("blue-a", name), Some(&bind(name)));
     }
     assert_eq!(stage.find("red", "red-ci"), None);
     assert_eq!(stage.find("red", "rouge"), None);
@@ -194,19 +194,19 @@ fn a_tenants_own_objects_do_not_count() {
     let mut stage = Stage::new();
     let owners =
         json!({ "spec": { "owners": [{ "kind": "ServiceAccount", "name": "system:serviceaccount:ci:robot" }] } });
-    stage.learn("Tenant", ("", "red"), Some(&owners));
+    stage.set_object("Tenant", ("", "red"), Some(&owners));
     let mut own = bind("ci");
     own["metadata"] =
         json!({ "labels": { "capsule.clastix.io/tenant": "red", "app.kubernetes.io/managed-by": "tenure" } });
-    stage.learn("ClusterRoleBinding", ("", "tenure:red:own"), Some(&own));
-    stage.learn("RoleBinding", ("red-a", "deploys"), Some(&bind("ci")));
+    stage.set_object("ClusterRoleBinding", ("", "tenure:red:own"), Some(&own));
+    stage.set_object("RoleBinding", ("red-a", "deploys"), Some(&bind("ci")));
     assert_eq!(stage.find("red", "ci"), None);
     assert_eq!(
         stage.find("blue", "ci").unwrap(),
         "a ClusterRoleBinding of another Tenant"
     );
-    stage.learn("ClusterRoleBinding", ("", "tenure:red:own"), None);
-    stage.learn("RoleBinding", ("red-a", "deploys"), None);
+    stage.set_object("ClusterRoleBinding", ("", "tenure:red:own"), None);
+    stage.set_object("RoleBinding", ("red-a", "deploys"), None);
     assert_eq!(stage.find("blue", "ci").unwrap(), "another Tenant");
 }
 
@@ -218,14 +218,14 @@ fn one_namespace_fills_no_memory() {
         .collect();
     let many = json!({ "subjects": many });
     for name in ["a", "b", "c"] {
-        stage.learn("RoleBinding", ("blue-a", name), Some(&many));
+        stage.set_object("RoleBinding", ("blue-a", name), Some(&many));
     }
     assert_eq!(stage.index.by_named.len(), MOST_NAMED);
     // An administrator's objects are all stored.
-    stage.learn("ClusterRoleBinding", ("", "all"), Some(&many));
+    stage.set_object("ClusterRoleBinding", ("", "all"), Some(&many));
     assert_eq!(stage.index.by_named.len(), 5_000);
     for name in ["a", "b", "c"] {
-        stage.learn("RoleBinding", ("blue-a", name), None);
+        stage.set_object("RoleBinding", ("blue-a", name), None);
     }
     stage.index.forget_kind(kind_of("ClusterRoleBinding"));
     assert!(stage.index.by_named.is_empty() && stage.index.objects.is_empty() && stage.index.counts.is_empty());

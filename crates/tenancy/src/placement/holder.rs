@@ -17,7 +17,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    pub(crate) fn of<'a>(
+    pub(crate) fn find<'a>(
         settings: &Settings,
         find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
         facts: Option<&NamespaceFacts>,

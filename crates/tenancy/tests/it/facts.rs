@@ -1,4 +1,4 @@
-//! Facts that change one at a time: they equal the facts of the whole realm, and each change reports the Tenants and
+//! Facts that change one at a time. They equal the facts of a whole tenancy, and each change reports the Tenants and
 //! namespaces that it concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ const CHANGES: usize = 20_000;
 struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
+    fn pick_below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -32,17 +32,17 @@ impl Dice {
     }
 
     fn one<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.below(all.len())]
+        all[self.pick_below(all.len())]
     }
 
     fn tenant(&mut self, name: &str) -> TenantFacts {
         TenantFacts {
             name: name.to_owned(),
-            uid: format!("{name}-{}", self.below(2)),
-            home_namespace: (self.below(2) == 0).then(|| self.one(&NAMESPACES).to_owned()),
-            cordoned: self.below(4) == 0,
+            uid: format!("{name}-{}", self.pick_below(2)),
+            home_namespace: (self.pick_below(2) == 0).then(|| self.one(&NAMESPACES).to_owned()),
+            cordoned: self.pick_below(4) == 0,
             recorded: self.record(),
-            deleting: self.below(4) == 0,
+            deleting: self.pick_below(4) == 0,
             ..TenantFacts::default()
         }
     }
@@ -51,35 +51,35 @@ impl Dice {
     fn record(&mut self) -> BTreeMap<String, String> {
         let mut recorded = BTreeMap::new();
         for name in NAMESPACES {
-            if self.below(2) == 0 {
-                recorded.insert(name.to_owned(), format!("u{}", self.below(2)));
+            if self.pick_below(2) == 0 {
+                recorded.insert(name.to_owned(), format!("u{}", self.pick_below(2)));
             }
         }
         recorded
     }
 
     fn namespace(&mut self, name: &str) -> NamespaceFacts {
-        let label = (self.below(4) > 0).then(|| self.one(&TENANTS).to_owned());
+        let label = (self.pick_below(4) > 0).then(|| self.one(&TENANTS).to_owned());
         let owner = |dice: &mut Self| {
             let named = dice.one(&TENANTS);
             let name = label
                 .clone()
-                .filter(|_| dice.below(4) > 0)
+                .filter(|_| dice.pick_below(4) > 0)
                 .unwrap_or_else(|| named.to_owned());
-            let uid = format!("{name}-{}", dice.below(2));
+            let uid = format!("{name}-{}", dice.pick_below(2));
             TenantOwnerReference { name, uid }
         };
-        let owners = [0, 1, 1, 1, 2][self.below(5)];
+        let owners = [0, 1, 1, 1, 2][self.pick_below(5)];
         let tenant_owners = (0..owners).map(|_| owner(self)).collect();
         NamespaceFacts {
             name: name.to_owned(),
-            uid: format!("u{}", self.below(2)),
+            uid: format!("u{}", self.pick_below(2)),
             tenant_label: label,
             tenant_owners,
             shard: None,
             mintable: BTreeSet::new(),
             creation_proof: None,
-            deleting: self.below(6) == 0,
+            deleting: self.pick_below(6) == 0,
         }
     }
 }
@@ -92,10 +92,10 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(facts: &FactIndex) -> Self {
+    fn collect(facts: &FactIndex) -> Self {
         Self {
             namespaces: NAMESPACES
-                .map(|name| (name, (facts.place(name), facts.ending(name))))
+                .map(|name| (name, (facts.find_placement(name), facts.ending(name))))
                 .into(),
             tenants: TENANTS
                 .map(|name| (name, facts.find_tenant(name).map(|tenant| facts.extract(tenant))))
@@ -108,11 +108,11 @@ impl Answers {
 fn a_change_concerns_whom_it_says_and_nobody_else() {
     let mut dice = Dice(0x5eed);
     let mut facts = FactIndex::new(Settings::default());
-    let mut before = Answers::of(&facts);
+    let mut before = Answers::collect(&facts);
     let (mut concerned_tenants, mut changed_tenants) = (0, 0);
     for _ in 0..CHANGES {
-        let is_there = dice.below(5) > 0;
-        let concerned = if dice.below(3) == 0 {
+        let is_there = dice.pick_below(5) > 0;
+        let concerned = if dice.pick_below(3) == 0 {
             let name = dice.one(&TENANTS);
             let new = is_there.then(|| dice.tenant(name));
             facts.change_tenant(name, new)
@@ -121,7 +121,7 @@ fn a_change_concerns_whom_it_says_and_nobody_else() {
             let new = is_there.then(|| dice.namespace(name));
             facts.change_namespace(name, new)
         };
-        let after = Answers::of(&facts);
+        let after = Answers::collect(&facts);
         for name in NAMESPACES {
             let is_same = before.namespaces[name] == after.namespaces[name];
             assert!(is_same || concerned.namespaces.contains(name), "{name}: {concerned:?}");
@@ -138,28 +138,28 @@ fn a_change_concerns_whom_it_says_and_nobody_else() {
     // An answer that always concerns everything would pass, too.
     assert!(
         changed_tenants > CHANGES / 4 && concerned_tenants < changed_tenants * 5 / 4,
-        "{concerned_tenants} were told, {changed_tenants} had to be"
+        "{concerned_tenants} were concerned, {changed_tenants} changed"
     );
 }
 
 /// Returns the Tenant that a namespace names in both places, by reading all Tenants.
-fn look_for_tenant<'a>(realm: &'a TenancyFacts, name: &str) -> Option<&'a TenantFacts> {
-    let namespace = realm.namespaces.iter().find(|namespace| namespace.name == name)?;
+fn look_for_tenant<'a>(tenancy: &'a TenancyFacts, name: &str) -> Option<&'a TenantFacts> {
+    let namespace = tenancy.namespaces.iter().find(|namespace| namespace.name == name)?;
     let owner = match namespace.tenant_owners.as_slice() {
         [owner] => owner,
         // The label alone is a claim, too.
         [] => {
             let label = namespace.tenant_label.as_ref()?;
-            let tenant = realm.tenants.iter().find(|tenant| tenant.name == *label)?;
-            let is_takeable = !tenant.uid.is_empty() && !realm.settings.is_protected(name);
+            let tenant = tenancy.tenants.iter().find(|tenant| tenant.name == *label)?;
+            let is_takeable = !tenant.uid.is_empty() && !tenancy.settings.is_protected(name);
             return is_takeable.then_some(tenant);
         }
         _ => return None,
     };
     let is_named = namespace.tenant_label.as_ref() == Some(&owner.name) && !owner.uid.is_empty();
-    let mut tenants = realm.tenants.iter();
+    let mut tenants = tenancy.tenants.iter();
     let tenant = tenants.find(|tenant| tenant.name == owner.name && tenant.uid == owner.uid)?;
-    (is_named && !realm.settings.is_protected(name)).then_some(tenant)
+    (is_named && !tenancy.settings.is_protected(name)).then_some(tenant)
 }
 
 #[test]
@@ -170,28 +170,28 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
         match round % 3 {
             0 => {
                 let name = dice.one(&TENANTS);
-                let new = (dice.below(5) > 0).then(|| dice.tenant(name));
+                let new = (dice.pick_below(5) > 0).then(|| dice.tenant(name));
                 facts.change_tenant(name, new);
             }
             _ => {
                 let name = dice.one(&NAMESPACES);
-                let new = (dice.below(5) > 0).then(|| dice.namespace(name));
+                let new = (dice.pick_below(5) > 0).then(|| dice.namespace(name));
                 facts.change_namespace(name, new);
             }
         }
-        let realm = facts.to_realm();
-        let again = FactIndex::of(&realm);
-        assert!(Answers::of(&facts) == Answers::of(&again));
+        let tenancy = facts.to_tenancy_facts();
+        let again = FactIndex::from_facts(&tenancy);
+        assert!(Answers::collect(&facts) == Answers::of(&again));
         for name in NAMESPACES {
-            assert_eq!(realm.place(name), facts.place(name));
-            assert_eq!(realm.ending(name), facts.ending(name));
-            assert_eq!(facts.tenant_of(name), look_for_tenant(&realm, name), "{name}");
+            assert_eq!(tenancy.find_placement(name), facts.find_placement(name));
+            assert_eq!(tenancy.ending(name), facts.ending(name));
+            assert_eq!(facts.tenant_of(name), look_for_tenant(&tenancy, name), "{name}");
         }
         // The extract for a Tenant is enough for all decisions about it.
         for tenant in TENANTS.iter().filter_map(|name| facts.find_tenant(name)) {
             let part = facts.extract(tenant);
-            assert_eq!(part.namespaces_of(tenant), realm.namespaces_of(tenant));
-            assert_eq!(part.claims_of(tenant), realm.claims_of(tenant));
+            assert_eq!(part.namespaces_of(tenant), tenancy.namespaces_of(tenant));
+            assert_eq!(part.claims_of(tenant), tenancy.claims_of(tenant));
             let candidates = part
                 .namespaces
                 .iter()
@@ -200,8 +200,8 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
                 .map(|namespace| namespace.name.as_str())
                 .chain([tenant.home()])
             {
-                let judge = |realm: &TenancyFacts| tenure_tenancy::check_takeable(realm, tenant, name);
-                assert_eq!(judge(&part), judge(&realm), "{name} of {}", tenant.name);
+                let judge = |tenancy: &TenancyFacts| tenure_tenancy::check_takeable(tenancy, tenant, name);
+                assert_eq!(judge(&part), judge(&tenancy), "{name} of {}", tenant.name);
             }
         }
     }
@@ -216,11 +216,11 @@ fn a_namespace_is_a_tenants_only_if_its_record_has_its_uid() {
     for round in 0..CHANGES {
         if round % 3 == 0 {
             let name = dice.one(&TENANTS);
-            let new = (dice.below(5) > 0).then(|| dice.tenant(name));
+            let new = (dice.pick_below(5) > 0).then(|| dice.tenant(name));
             facts.change_tenant(name, new);
         } else {
             let name = dice.one(&NAMESPACES);
-            let new = (dice.below(5) > 0).then(|| dice.namespace(name));
+            let new = (dice.pick_below(5) > 0).then(|| dice.namespace(name));
             facts.change_namespace(name, new);
         }
         for name in NAMESPACES {
@@ -229,7 +229,7 @@ fn a_namespace_is_a_tenants_only_if_its_record_has_its_uid() {
             let is_recorded = claimed
                 .zip(known)
                 .is_some_and(|(tenant, known)| tenant.recorded.get(name) == Some(&known.uid));
-            match facts.place(name) {
+            match facts.find_placement(name) {
                 Placement::Tenant(placement) => {
                     placed += 1;
                     let tenant = claimed.unwrap();

@@ -1,4 +1,4 @@
-//! Ownership and precedence in the realm of `tests/matrix.yaml`. Its cases are trials (`tests/trials`).
+//! Ownership and precedence in the table `tests/matrix.yaml`. Its cases are trials (`tests/trials`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +17,7 @@ use tenure_tenancy::{DenialReason, TenancyFacts, identity, inventory, owner};
 /// The part of the table that these tests read.
 #[derive(Deserialize)]
 struct Matrix {
-    realm: TenancyFacts,
+    tenancy: TenancyFacts,
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn ownership_needs_both_labels() {
 fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let tenant = matrix
-        .realm
+        .tenancy
         .namespaces
         .iter()
-        .map(|facts| matrix.realm.place(facts.name.as_str()))
+        .map(|facts| matrix.tenancy.find_placement(facts.name.as_str()))
         .find(|placement| matches!(placement, tenure_tenancy::Placement::Tenant(_)))
         .unwrap();
     let check = |placement: &tenure_tenancy::Placement| {
@@ -59,7 +59,7 @@ fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
 fn the_platform_goes_first_and_others_keep_what_they_have() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let check = |asker: &str, owner: &str, expected: owner::Precedence| {
-        let places = [asker, owner].map(|namespace| matrix.realm.place(namespace));
+        let places = [asker, owner].map(|namespace| matrix.tenancy.find_placement(namespace));
         let answer = owner::decide_precedence((&places[0], asker), (&places[1], owner));
         assert_eq!(answer, expected, "{asker} asks for what {owner} has");
     };
@@ -84,7 +84,7 @@ fn the_platform_goes_first_and_others_keep_what_they_have() {
 fn an_owner_is_believed_within_its_reach_only() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let check = |namespace: &str, id: &str, expected: bool| {
-        let believed = owner::is_believed(&matrix.realm.place(namespace), &id.parse().unwrap());
+        let believed = owner::is_believed(&matrix.tenancy.find_placement(namespace), &id.parse().unwrap());
         assert_eq!(believed, expected, "{id} of {namespace}");
     };
     check("blue", "blue-dev_a__ConfigMap", true);
@@ -97,48 +97,52 @@ fn an_owner_is_believed_within_its_reach_only() {
 #[test]
 fn nothing_from_a_repository_acts_as_tenure_itself() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
-    let place = |namespace: &str| matrix.realm.place(namespace);
+    let find_placement = |namespace: &str| matrix.tenancy.find_placement(namespace);
     for name in [
         "tenure-controller",
         "tenure-lane-pool",
         "tenure-secret-writer",
         "tenure-lane-tenant-blue",
     ] {
-        let decided = identity::decide_for_kustomization(&place("tenure-system"), "tenure-system", Some(name));
+        let decided = identity::decide_for_kustomization(&find_placement("tenure-system"), "tenure-system", Some(name));
         let denial = decided.unwrap_err();
         assert_eq!(denial.reason, DenialReason::AccessDenied, "{name}");
         assert!(denial.message.contains("Tenure's own"), "{denial:?}");
-        let decided = identity::decide_for_surface(&place("tenure-system"), "tenure-system", Some(name));
+        let decided = identity::decide_for_surface(&find_placement("tenure-system"), "tenure-system", Some(name));
         assert_eq!(decided.unwrap_err().reason, DenialReason::AccessDenied, "{name}");
         // In other namespaces every user may use the name.
-        identity::decide_for_kustomization(&place("blue"), "blue", Some(name)).unwrap();
+        identity::decide_for_kustomization(&find_placement("blue"), "blue", Some(name)).unwrap();
     }
-    let others = identity::decide_for_kustomization(&place("tenure-system"), "tenure-system", Some("platform-gitops"));
+    let others = identity::decide_for_kustomization(
+        &find_placement("tenure-system"),
+        "tenure-system",
+        Some("platform-gitops"),
+    );
     others.unwrap();
 }
 
 #[test]
 fn what_surfaces_generate_acts_as_flux_may_where_flux_applies_it() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
-    let mut realm = matrix.realm;
-    let ask = |realm: &TenancyFacts, namespace: &str| {
-        let account = identity::decide_for_surface(&realm.place(namespace), namespace, None);
+    let mut tenancy = matrix.tenancy;
+    let ask = |tenancy: &TenancyFacts, namespace: &str| {
+        let account = identity::decide_for_surface(&tenancy.find_placement(namespace), namespace, None);
         account.map(|account| account.to_string())
     };
     let is = |name: &str| Ok(format!("system:serviceaccount:{name}"));
-    let accounts = &mut realm.settings.default_service_accounts;
+    let accounts = &mut tenancy.settings.default_service_accounts;
     accounts.insert("red-home".to_owned(), "flux".to_owned());
-    assert_eq!(ask(&realm, "red-home"), is("red-home:red-gitops"));
-    realm.settings.leaves_kustomizations = true;
-    assert_eq!(ask(&realm, "red-home"), is("red-home:flux"));
-    assert_eq!(ask(&realm, "blue"), is("blue:blue-gitops"));
+    assert_eq!(ask(&tenancy, "red-home"), is("red-home:red-gitops"));
+    tenancy.settings.leaves_kustomizations = true;
+    assert_eq!(ask(&tenancy, "red-home"), is("red-home:flux"));
+    assert_eq!(ask(&tenancy, "blue"), is("blue:blue-gitops"));
     // Sources are still read here, and a tenant without a GitOps account has no Surfaces.
-    let source = identity::decide_for_source(&realm.place("red-home"), "red-home").unwrap();
+    let source = identity::decide_for_source(&tenancy.find_placement("red-home"), "red-home").unwrap();
     assert_eq!(source.to_string(), "system:serviceaccount:red-home:red-gitops");
-    let accounts = &mut realm.settings.default_service_accounts;
+    let accounts = &mut tenancy.settings.default_service_accounts;
     accounts.insert("torn".to_owned(), "flux".to_owned());
     assert!(
-        ask(&realm, "torn")
+        ask(&tenancy, "torn")
             .unwrap_err()
             .message
             .contains("several ServiceAccount owners")

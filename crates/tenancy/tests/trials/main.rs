@@ -21,7 +21,7 @@ use tenure_trials::{Suite, name_of_line};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Matrix {
-    realm: TenancyFacts,
+    tenancy: TenancyFacts,
     cases: Vec<Case>,
 }
 
@@ -43,14 +43,14 @@ struct Case {
     deny: Option<String>,
 }
 
-fn answer(realm: &TenancyFacts, case: &Case) -> Result<String, Denial> {
-    let placement = realm.place(&case.namespace);
+fn answer(tenancy: &TenancyFacts, case: &Case) -> Result<String, Denial> {
+    let placement = tenancy.find_placement(&case.namespace);
     let namespace = case.namespace.as_str();
     let other = case.other.as_deref();
     let referrer = reference::Referrer {
         namespace,
         placement: &placement,
-        grants: &realm.settings.reference_grants,
+        grants: &tenancy.settings.reference_grants,
     };
     let yes = |result: Result<(), Denial>| result.map(|()| "yes".to_owned());
     match case.ask.as_str() {
@@ -81,28 +81,28 @@ fn answer(realm: &TenancyFacts, case: &Case) -> Result<String, Denial> {
             yes(reference::check_receiver_resource(&placement, namespace, other, target))
         }
         "healthCheck" => yes(reference::check_health_check(&placement, "Deployment", other, "x")),
-        "ending" => Ok(format!("{:?}", realm.ending(namespace))),
+        "ending" => Ok(format!("{:?}", tenancy.ending(namespace))),
         "take" => {
-            let tenant = realm
+            let tenant = tenancy
                 .tenants
                 .iter()
                 .find(|tenant| Some(&tenant.name) == case.name.as_ref())
                 .unwrap();
-            yes(check_takeable(realm, tenant, namespace))
+            yes(check_takeable(tenancy, tenant, namespace))
         }
         other => panic!("unknown question {other}"),
     }
 }
 
-fn check(realm: &TenancyFacts, (atlas, facts): (&TenancyIndex, &FactIndex), case: &Case) -> Result<(), String> {
-    let placement = realm.place(&case.namespace);
-    if atlas.place(&case.namespace) != placement {
+fn check(tenancy: &TenancyFacts, (atlas, facts): (&TenancyIndex, &FactIndex), case: &Case) -> Result<(), String> {
+    let placement = tenancy.find_placement(&case.namespace);
+    if atlas.find_placement(&case.namespace) != placement {
         return Err(format!("{case:?}\n    is placed elsewhere by the index"));
     }
-    if facts.place(&case.namespace) != placement {
+    if facts.find_placement(&case.namespace) != placement {
         return Err(format!("{case:?}\n    is placed elsewhere by Facts"));
     }
-    let answer = answer(realm, case);
+    let answer = answer(tenancy, case);
     let right = match (&answer, &case.allow, &case.deny) {
         (Ok(text), Some(allow), None) => text == allow,
         (Err(denial), None, Some(part)) => denial.message.contains(part.as_str()),
@@ -126,12 +126,14 @@ fn name_case(index: usize, case: &Case) -> String {
 
 fn main() -> ExitCode {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
-    let realm = Arc::new(matrix.realm);
-    let atlas = Arc::new(TenancyIndex::new(realm.clone()));
-    let facts = Arc::new(FactIndex::of(&realm));
+    let tenancy = Arc::new(matrix.tenancy);
+    let atlas = Arc::new(TenancyIndex::new(tenancy.clone()));
+    let facts = Arc::new(FactIndex::from_facts(&tenancy));
     let cases = matrix.cases.into_iter().enumerate().map(|(index, case)| {
-        let (realm, atlas, facts) = (realm.clone(), atlas.clone(), facts.clone());
-        (name_case(index, &case), move || check(&realm, (&atlas, &facts), &case))
+        let (tenancy, atlas, facts) = (tenancy.clone(), atlas.clone(), facts.clone());
+        (name_case(index, &case), move || {
+            check(&tenancy, (&atlas, &facts), &case)
+        })
     });
     let mut suite = Suite::default();
     // The matrix only grows.

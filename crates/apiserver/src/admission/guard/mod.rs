@@ -33,7 +33,7 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
 
     /// Records the current state of an object of a [followed](Self::follows) resource. `None` means that the object
     /// was deleted.
-    fn learn(&self, resource: (&str, &str), place: ObjectLocation<'_>, object: Option<&Value>);
+    fn record_object(&self, resource: (&str, &str), place: ObjectLocation<'_>, object: Option<&Value>);
 
     /// Drops everything that the guard learned. The server then sends all objects again.
     fn forget(&self);
@@ -293,7 +293,7 @@ fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<Option<u64>> {
 fn learn_one(guard: &dyn Guard, snapshot: &Snapshot, (group, plural): FollowedResource) {
     for (key, entry) in snapshot.range(&keys::resource_prefix(group, plural, None), None) {
         if let (Some(parts), Ok(object)) = (keys::read(key), decode_stored(entry)) {
-            guard.learn((group, plural), place_of(&parts), Some(&object));
+            guard.record_object((group, plural), place_of(&parts), Some(&object));
         }
     }
 }
@@ -303,7 +303,7 @@ fn learn_event(guard: &dyn Guard, event: &Event, parts: &keys::Parts<'_>) {
         EventKind::Put => decode_stored(&event.entry).ok(),
         EventKind::Delete => None,
     };
-    guard.learn((parts.group, parts.plural), place_of(parts), object.as_ref());
+    guard.record_object((parts.group, parts.plural), place_of(parts), object.as_ref());
 }
 
 fn place_of<'a>(parts: &keys::Parts<'a>) -> ObjectLocation<'a> {

@@ -59,7 +59,7 @@ impl Play {
             }],
             ..TenancyFacts::default()
         };
-        let placement: Placement = tenancy.place("team");
+        let placement: Placement = tenancy.find_placement("team");
         let depends_on: BTreeMap<_, _> = depends_on.iter().copied().collect();
         let parties = names.into_iter().map(|name| {
             let depends: Vec<Value> = depends_on

@@ -46,7 +46,7 @@ fn grant(changes: &[(&str, Value)]) -> FluxAccessGrant {
     serde_json::from_value(with(object, changes)).unwrap()
 }
 
-fn standing(changes: &[(&str, Value)]) -> FluxAccessStandingGrant {
+fn make_standing_grant(changes: &[(&str, Value)]) -> FluxAccessStandingGrant {
     let object = json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessStandingGrant", "metadata": { "name": "s", "namespace": "tenure-system" },
         "spec": { "tenant": "blue", "targets": ["work-41", "work-42"], "roles": ["read_repository"], "namespaces": ["team-a", "team-b-*"],
@@ -55,13 +55,17 @@ fn standing(changes: &[(&str, Value)]) -> FluxAccessStandingGrant {
     serde_json::from_value(with(object, changes)).unwrap()
 }
 
-fn verdict(request: &FluxAccessRequest, grants: &[FluxAccessGrant], standing: &[FluxAccessStandingGrant]) -> Verdict {
+fn verdict(
+    request: &FluxAccessRequest,
+    grants: &[FluxAccessGrant],
+    standing_grants: &[FluxAccessStandingGrant],
+) -> Verdict {
     let now: Time = serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap();
     decide_approval(ApprovalFacts {
         request,
         hash: HASH,
         grants,
-        standing,
+        standing_grants,
         platform: "tenure-system",
         judges_writes: true,
         now: &now,
@@ -137,7 +141,11 @@ fn a_denial_wins_and_has_its_reason() {
         ("/spec/reason", json!("not yours")),
         ("/metadata/name", json!("h")),
     ]);
-    let answer = verdict(&request(&[]), &[grant(&[]), denial.clone()], &[standing(&[])]);
+    let answer = verdict(
+        &request(&[]),
+        &[grant(&[]), denial.clone()],
+        &[make_standing_grant(&[])],
+    );
     assert!(
         matches!(&answer, Verdict::Denied(word) if word.reason.as_deref() == Some("not yours")),
         "{answer:?}"
@@ -159,7 +167,7 @@ fn nothing_counts_where_nobody_judges_or_the_hash_is_not_the_specs() {
         request: &request,
         hash: HASH,
         grants: &grants,
-        standing: &[standing(&[])],
+        standing_grants: &[make_standing_grant(&[])],
         platform: "tenure-system",
         judges_writes: false,
         now: &now,
@@ -175,7 +183,7 @@ fn nothing_counts_where_nobody_judges_or_the_hash_is_not_the_specs() {
 
 #[test]
 fn a_standing_grant_has_bounds() {
-    let answer = verdict(&request(&[]), &[], &[standing(&[])]);
+    let answer = verdict(&request(&[]), &[], &[make_standing_grant(&[])]);
     assert!(
         matches!(&answer, Verdict::Approved(word) if word.is_standing && word.by == "admin"),
         "{answer:?}"
@@ -222,16 +230,20 @@ fn a_standing_grant_has_bounds() {
             "",
         ),
     ] {
-        let answer = verdict(&request(std::slice::from_ref(&change)), &[], &[standing(&[])]);
+        let answer = verdict(
+            &request(std::slice::from_ref(&change)),
+            &[],
+            &[make_standing_grant(&[])],
+        );
         assert!(matches!(answer, Verdict::Pending(_)), "{change:?}");
         assert!(why(&answer).contains(saying), "{change:?}: {answer:?}");
     }
-    let ended = standing(&[("/spec/notAfter", json!("2026-01-01T00:00:00Z"))]);
+    let ended = make_standing_grant(&[("/spec/notAfter", json!("2026-01-01T00:00:00Z"))]);
     assert!(why(&verdict(&request(&[]), &[], &[ended])).contains("it ended"));
     // A platform grant is for agents' requests and for requests from the platform namespace, and
     // for no others.
     let platform: FluxAccessStandingGrant = {
-        let mut platform = standing(&[]);
+        let mut platform = make_standing_grant(&[]);
         platform.spec.tenant = None;
         platform
     };
