@@ -99,7 +99,7 @@ fn is_same(case: Case<'_>, part: &str) -> bool {
 }
 
 fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
-    if is_same(case, part) || case.may(&Question::about_target(RECORD, "")) {
+    if is_same(case, part) || case.is_allowed(&Question::about_target(RECORD, "")) {
         return Ok(());
     }
     let request = case.request;
@@ -121,7 +121,7 @@ fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
         read_list(request.object, path) == read_list(request.old_object, path) || may_change(case, Rule::Access, path)
     };
     let is_same = request.operation != Operation::Update || UPKEEP.iter().all(|path| is_kept(path));
-    if is_same || is_api_server_or_tenure(case) || case.may(&Question::about_target(RECORD, "")) {
+    if is_same || is_api_server_or_tenure(case) || case.is_allowed(&Question::about_target(RECORD, "")) {
         return Ok(());
     }
     refuse(
@@ -156,7 +156,7 @@ fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
     let id = read(of, "/spec/target/id").and_then(Value::as_u64).unwrap_or_default();
     let target = name_target(text_at(of, "/spec/provider"), id);
     let user = request.actor.user;
-    if !case.may(&Question::about_target(APPROVE, &target)) {
+    if !case.is_allowed(&Question::about_target(APPROVE, &target)) {
         return refuse(
             format!(
                 "{user} may not order the replacement of credentials of {}",
@@ -185,7 +185,7 @@ fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
 /// Writes the author into a spec: a user that writes another spec becomes its author.
 fn note_author(case: Case<'_>, findings: &mut Findings) {
     let path = format!("/metadata/annotations/{}", REQUESTED_BY.replace('/', "~1"));
-    let (said, before) = (
+    let (recorded_author, before) = (
         text_at(case.request.object, &path),
         text_at(case.request.old_object, &path),
     );
@@ -194,7 +194,7 @@ fn note_author(case: Case<'_>, findings: &mut Findings) {
     } else {
         case.request.actor.user
     };
-    if said != author {
+    if recorded_author != author {
         findings.changes.push(Change::Metadata {
             part: "annotations",
             key: REQUESTED_BY.to_owned(),
@@ -246,7 +246,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     let verb = if is_vouched { VOUCH } else { APPROVE };
     let lacking = targets
         .into_iter()
-        .find(|target| !case.may(&Question::about_target(verb, target)));
+        .find(|target| !case.is_allowed(&Question::about_target(verb, target)));
     if let Some(target) = lacking {
         return refuse(
             format!("{user} may not {verb} for {}", text::visible_line(target)),
@@ -254,7 +254,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
         );
     }
     let remedy = || format!("ask another approver to answer (or verb {APPROVE_OWN} on fluxaccesstargets)");
-    let may_approve_own = || case.may(&Question::about_target(APPROVE_OWN, ""));
+    let may_approve_own = || case.is_allowed(&Question::about_target(APPROVE_OWN, ""));
     let asked_by = text_at(request.object, "/spec/requestedBy");
     if asked_by == user && !may_approve_own() {
         return refuse(format!("{user} asked for this access itself"), remedy());
@@ -289,7 +289,7 @@ fn judge_labels(case: Case<'_>) -> Result<(), Refusal> {
     let (old, new) = (list(case.request.old_object), list(case.request.object));
     for key in new.difference(&old) {
         let target = key.strip_prefix(GROUP_LABEL_PREFIX).unwrap_or_default();
-        if target.is_empty() || !case.may(&Question::about_target(APPROVE, target)) {
+        if target.is_empty() || !case.is_allowed(&Question::about_target(APPROVE, target)) {
             return refuse(
                 format!(
                     "{} may not give namespace {} the credential of {}",

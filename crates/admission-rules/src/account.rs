@@ -89,7 +89,7 @@ fn find_taken(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     let resource = request.resource;
     match (resource.group, resource.name, resource.subresource) {
         ("", "serviceaccounts", "token") if request.operation == Operation::Create => {
-            let may_mint = || case.may(&Question::about_account(home.as_str(), account.as_str()));
+            let may_mint = || case.is_allowed(&Question::about_account(home.as_str(), account.as_str()));
             (request.name == account.as_str() && !may_mint()).then(|| {
                 let why = format!(
                     "{user} may not ask for a token of ServiceAccount {account}, which the tenant's surfaces act as"

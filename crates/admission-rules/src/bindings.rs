@@ -43,7 +43,7 @@ pub(super) fn check(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
         .strip_prefix(SERVICE_ACCOUNT_PREFIX)
         .and_then(|account| account.split_once(':'))
         .is_some_and(|account| account == (platform, CONTROLLER_SERVICE_ACCOUNT));
-    if is_controller || case.may(&Question::about_tenant(ADOPT, tenant)) {
+    if is_controller || case.is_allowed(&Question::about_tenant(ADOPT, tenant)) {
         return Ok(());
     }
     Err(Refusal {

@@ -34,7 +34,7 @@ pub(super) struct ClassUse {
     /// The mark of a class that is the cluster's default.
     cluster_default: &'static str,
     /// The Tenant's setting, and its path.
-    pub(super) said: &'static str,
+    pub(super) field_path: &'static str,
     pub(super) find: fn(&TenantBounds) -> Option<&AllowedClasses>,
 }
 
@@ -50,7 +50,7 @@ pub(super) const USES: [ClassUse; 4] = [
         required: false,
         class: ("PriorityClass", "scheduling.k8s.io", "priorityclasses"),
         cluster_default: "/globalDefault",
-        said: "spec.priorityClasses",
+        field_path: "spec.priorityClasses",
         find: |bounds| bounds.priority_classes.as_ref(),
     },
     ClassUse {
@@ -65,7 +65,7 @@ pub(super) const USES: [ClassUse; 4] = [
         class: ("RuntimeClass", "node.k8s.io", "runtimeclasses"),
         // No cluster has a default.
         cluster_default: "",
-        said: "spec.runtimeClasses",
+        field_path: "spec.runtimeClasses",
         find: |bounds| bounds.runtime_classes.as_ref(),
     },
     ClassUse {
@@ -80,7 +80,7 @@ pub(super) const USES: [ClassUse; 4] = [
         required: true,
         class: ("StorageClass", "storage.k8s.io", "storageclasses"),
         cluster_default: "/metadata/annotations/storageclass.kubernetes.io~1is-default-class",
-        said: "spec.storageClasses",
+        field_path: "spec.storageClasses",
         find: |bounds| bounds.storage_classes.as_ref(),
     },
     ClassUse {
@@ -94,7 +94,7 @@ pub(super) const USES: [ClassUse; 4] = [
         required: true,
         class: ("IngressClass", "networking.k8s.io", "ingressclasses"),
         cluster_default: "/metadata/annotations/ingressclass.kubernetes.io~1is-default-class",
-        said: "spec.ingressOptions.allowedClasses",
+        field_path: "spec.ingressOptions.allowedClasses",
         find: |bounds| bounds.ingress_options.as_ref()?.allowed_classes.as_ref(),
     },
 ];
@@ -177,7 +177,7 @@ fn judge_use(
                     "spec.{}: no {} is named, and Tenant {} allows only some",
                     class_use.field, class_use.class.0, tenant.name
                 ),
-                remedy: tenant_limits::advise(class_use.said, classes.into()),
+                remedy: tenant_limits::advise(class_use.field_path, classes.into()),
             }),
             _ => Ok(()),
         };
@@ -214,7 +214,7 @@ fn judge_use(
                     class_use.class.0,
                     tenant_limits::shorten(name)
                 ),
-                remedy: tenant_limits::advise(class_use.said, classes.into()),
+                remedy: tenant_limits::advise(class_use.field_path, classes.into()),
             });
         }
     }

@@ -99,7 +99,10 @@ pub(super) fn check_namespace(case: Case<'_>, tenant: &TenantFacts, name: &str) 
 }
 
 fn refuse(case: Case<'_>, tenant: &str, everywhere: &Question<'_>, why: String) -> Result<(), Refusal> {
-    if is_api_server_or_tenure(case) || case.may(&Question::about_tenant(ADOPT, tenant)) || case.may(everywhere) {
+    if is_api_server_or_tenure(case)
+        || case.is_allowed(&Question::about_tenant(ADOPT, tenant))
+        || case.is_allowed(everywhere)
+    {
         return Ok(());
     }
     Err(Refusal {

@@ -179,7 +179,7 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     if is_unchanged || object.pointer("/metadata/deletionTimestamp").is_some() {
         return Ok(());
     }
-    if case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
+    if case.is_allowed(&Question::about_tenant(ADOPT, &tenant.name)) {
         return Ok(());
     }
     let Placement::Tenant(placement) = case.facts.find_placement(request.namespace) else {

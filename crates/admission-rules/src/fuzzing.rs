@@ -24,7 +24,7 @@ struct Answers {
 }
 
 impl ClusterQueries for Answers {
-    fn may(&self, _question: &Question<'_>) -> bool {
+    fn is_allowed(&self, _question: &Question<'_>) -> bool {
         self.is_allowed
     }
 
@@ -53,7 +53,7 @@ impl ClusterQueries for Answers {
 /// Returns the facts of all checks: two tenants with bounds and namespaces.
 #[must_use]
 pub fn make_facts() -> FactIndex {
-    let realm: TenancyFacts = serde_json::from_value(json!({
+    let tenancy: TenancyFacts = serde_json::from_value(json!({
         "settings": { "platformNamespace": "tenure-system", "isGuarded": true },
         "tenants": [
             {
@@ -79,7 +79,7 @@ pub fn make_facts() -> FactIndex {
         ]
     }))
     .unwrap();
-    FactIndex::from_facts(&realm)
+    FactIndex::from_facts(&tenancy)
 }
 
 /// Decides a request with either answer of the authorizer.

@@ -137,14 +137,15 @@ pub(super) fn find_reason(case: Case<'_>, other: &str) -> Option<String> {
                 namespace: "",
                 name: other,
             };
-            case.may(&question).then(|| format!("{user} may impersonate {other}"))
+            case.is_allowed(&question)
+                .then(|| format!("{user} may impersonate {other}"))
         }
         (Some((one, _)), Some((another, _))) if one == another => Some(format!(
             "{user} and {other} are of one namespace: a user that creates Pods there is both"
         )),
         (own, Some(account)) => {
             // All rights are asked at once, so that a shell fetches the answers together.
-            let found: Vec<_> = ways().filter(|way| case.may(&way.ask(account))).collect();
+            let found: Vec<_> = ways().filter(|way| case.is_allowed(&way.ask(account))).collect();
             if let Some(way) = found.first() {
                 return Some(format!(
                     "{user} can speak as {other}: it may {} {} in namespace {}",

@@ -45,9 +45,12 @@ const REFUSED: [&str; 26] = [
 
 /// Lists the patterns of an installation.
 pub(super) fn list_refused(settings: &Settings) -> BTreeSet<&str> {
-    let said = settings.refused_ingress_annotations.iter().map(String::as_str);
-    let allowed: BTreeSet<&str> = said.clone().filter_map(|pattern| pattern.strip_prefix('-')).collect();
-    let more = said.filter(|pattern| !pattern.starts_with('-') && !pattern.is_empty());
+    let patterns = settings.refused_ingress_annotations.iter().map(String::as_str);
+    let allowed: BTreeSet<&str> = patterns
+        .clone()
+        .filter_map(|pattern| pattern.strip_prefix('-'))
+        .collect();
+    let more = patterns.filter(|pattern| !pattern.starts_with('-') && !pattern.is_empty());
     let all = REFUSED.into_iter().chain(more);
     all.filter(|pattern| !allowed.contains(pattern)).collect()
 }

@@ -259,8 +259,8 @@ struct Case<'a> {
 
 impl Case<'_> {
     /// Checks whether the user has a right.
-    fn may(self, question: &Question<'_>) -> bool {
-        self.surroundings.may(question)
+    fn is_allowed(self, question: &Question<'_>) -> bool {
+        self.surroundings.is_allowed(question)
     }
 
     /// Returns an object as it is stored.
@@ -272,7 +272,7 @@ impl Case<'_> {
 /// The answers that a decision can ask for.
 pub trait ClusterQueries {
     /// Checks whether the user has a right, by Kubernetes' authorizer.
-    fn may(&self, question: &Question<'_>) -> bool;
+    fn is_allowed(&self, question: &Question<'_>) -> bool;
 
     /// Checks whether a ServiceAccount, by namespace and name, has a right, by Kubernetes' authorizer.
     fn may_account(&self, account: (&str, &str), question: &Question<'_>) -> bool;

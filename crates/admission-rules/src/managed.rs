@@ -26,7 +26,7 @@ use tenure_tenancy::placement::Placement;
 use tenure_tenancy::{identity, inventory};
 
 /// The greatest length of an object's text in a message.
-const LONGEST_TOLD: usize = 256;
+const LONGEST_OBJECT_TEXT: usize = 256;
 
 pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
@@ -66,17 +66,17 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     if surface.is_some_and(is_resting) {
         return Ok(());
     }
-    let said = |annotation: &str| {
+    let find_annotation = |annotation: &str| {
         let own = kustomization.find_annotation(annotation);
         own.or_else(|| surface.and_then(|surface| surface.find_annotation(annotation)))
     };
-    let writers = said(OTHER_WRITERS).unwrap_or_default();
+    let writers = find_annotation(OTHER_WRITERS).unwrap_or_default();
     if writers.split(',').any(|writer| writer.trim() == request.actor.user) {
         return Ok(());
     }
     let what = format!("{field} is managed by Git");
     let described = describe(case, (&placement, namespace, name), &id, kustomization);
-    match said(HAND_EDITS) {
+    match find_annotation(HAND_EDITS) {
         Some(HAND_EDITS_REVERT) => Ok(()),
         Some(HAND_EDITS_REFUSE) => Err(Refusal {
             rule: Rule::GitManaged,
@@ -208,10 +208,8 @@ fn describe(
 
 /// Returns an object's text, shortened for a message.
 pub(super) fn shorten_object_text(text: &str) -> String {
-    let told: String = text
-        .chars()
+    text.chars()
         .filter(|letter| !letter.is_control())
-        .take(LONGEST_TOLD)
-        .collect();
-    told
+        .take(LONGEST_OBJECT_TEXT)
+        .collect()
 }

@@ -49,13 +49,13 @@ pub(super) fn write_metadata_message(part: &str, kind: &str, tenant: &str, key: 
 
 /// Refuses a label or annotation that an identity of the tenant sets on a namespace although the Tenant forbids it.
 pub(super) fn check_namespace(case: Case<'_>, tenant: &TenantFacts) -> Result<(), Refusal> {
-    let said = tenant.bounds.namespaces();
+    let bounds = tenant.bounds.namespaces();
     if !cordon::is_identity_of(case, tenant) {
         return Ok(());
     }
     for (part, denied, free) in [
-        (LABELS, &said.forbidden_labels, FREE.as_slice()),
-        (ANNOTATIONS, &said.forbidden_annotations, &[]),
+        (LABELS, &bounds.forbidden_labels, FREE.as_slice()),
+        (ANNOTATIONS, &bounds.forbidden_annotations, &[]),
     ] {
         if let Some(key) = find_denied(case, &tenant.bounds, part, denied.as_ref(), free) {
             let (why, remedy) = write_metadata_message(part, "namespaces", &tenant.name, key);

@@ -82,7 +82,7 @@ pub(super) fn check(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     let is_administrator = case
         .surroundings
         .may_account((namespace, name), &Question::about_everything());
-    if is_administrator && !case.may(&Question::about_administrator(namespace, name)) {
+    if is_administrator && !case.is_allowed(&Question::about_administrator(namespace, name)) {
         return refuse(
             format!(
                 "{user} may not ask for a token of ServiceAccount {name} in namespace {namespace}, which is an administrator of the cluster"

@@ -22,7 +22,7 @@ use tenure_tenancy::rights::{ADOPT, OWN, PROVISION};
 /// Subresources of a Namespace with which its metadata can be written.
 const PARTS: [&str; 2] = ["status", "finalize"];
 /// The greatest number of names in one message.
-const NAMES_TOLD: usize = 8;
+const MAX_LISTED_NAMES: usize = 8;
 
 pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     if !case.request.is_about("", "namespaces", &PARTS) {
@@ -85,7 +85,7 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
             "remove them: Tenure writes them",
         );
     }
-    let may_adopt_all = || case.may(&Question::about_tenant(ADOPT, ""));
+    let may_adopt_all = || case.is_allowed(&Question::about_tenant(ADOPT, ""));
     if old_facts != new_facts && !may_adopt_all() {
         return refuse(
             Rule::NamespaceMembership,
@@ -109,9 +109,9 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
 
 /// Denies an owner's change of a namespace that only the right to apply new ones covers. RBAC can't limit that right.
 fn check_applier(case: Case<'_>, name: &str) -> Result<(), Refusal> {
-    let is_covered = case.may(&Question::about_namespace_update(name))
-        || !case.may(&Question::about_tenant(PROVISION, ""))
-        || case.may(&Question::about_tenant(ADOPT, ""));
+    let is_covered = case.is_allowed(&Question::about_namespace_update(name))
+        || !case.is_allowed(&Question::about_tenant(PROVISION, ""))
+        || case.is_allowed(&Question::about_tenant(ADOPT, ""));
     if is_covered {
         return Ok(());
     }
@@ -172,7 +172,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
                 Some(tenant) => tenant,
                 // The garbage collector would delete the namespace at once, since its owner doesn't
                 // exist.
-                None if !new.tenant_owners.is_empty() && case.may(&Question::about_tenant(OWN, named)) => {
+                None if !new.tenant_owners.is_empty() && case.is_allowed(&Question::about_tenant(OWN, named)) => {
                     return refuse(
                         Rule::NamespaceMembership,
                         format!(
@@ -183,13 +183,13 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
                 }
                 // The Tenant doesn't exist yet. A user with the right may create the namespace
                 // first, and the Tenant gets it later.
-                None if case.may(&Question::about_tenant(OWN, named)) => return Ok(()),
+                None if case.is_allowed(&Question::about_tenant(OWN, named)) => return Ok(()),
                 None => return refuse_stranger(case, name, named),
             }
         }
     };
     let is_creator = is_owner(case, tenant) || account::is_account_of(case, tenant);
-    if !is_creator && !case.may(&Question::about_tenant(OWN, &tenant.name)) {
+    if !is_creator && !case.is_allowed(&Question::about_tenant(OWN, &tenant.name)) {
         return refuse_stranger(case, name, &tenant.name);
     }
     check_giveable(case.facts, name)?;
@@ -222,7 +222,7 @@ fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> R
     }
     for named in before.union(&after) {
         let is_gone = case.facts.find_tenant(named).is_none() && !after.contains(named);
-        if is_gone || case.may(&Question::about_tenant(ADOPT, named)) {
+        if is_gone || case.is_allowed(&Question::about_tenant(ADOPT, named)) {
             continue;
         }
         return refuse(
@@ -260,7 +260,7 @@ fn name_of<'a>(case: Case<'a>, facts: &'a NamespaceFacts) -> &'a str {
 /// owners, returns the only Tenant of the user, or the one whose name begins the namespace's name.
 fn choose_tenant<'a>(case: Case<'a>, name: &str) -> Result<Option<&'a TenantFacts>, Refusal> {
     let owned: Vec<&TenantFacts> = list_owned(case);
-    if owned.is_empty() || case.may(&Question::about_tenant(OWN, "")) {
+    if owned.is_empty() || case.is_allowed(&Question::about_tenant(OWN, "")) {
         return Ok(None);
     }
     if let [only] = owned.as_slice() {
@@ -279,18 +279,23 @@ fn choose_tenant<'a>(case: Case<'a>, name: &str) -> Result<Option<&'a TenantFact
         format!(
             "{} owns several Tenants ({}), and namespace {name} names none",
             case.request.actor.user,
-            tell(&names)
+            join_names(&names)
         ),
         format!("label it {TENANT_LABEL}=<tenant>, or let its name begin with the Tenant's and a hyphen"),
     )
     .map(|()| None)
 }
 
-fn tell(names: &[&str]) -> String {
-    let told = names.iter().take(NAMES_TOLD).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_TOLD) {
-        0 => told,
-        more => format!("{told} and {more} more"),
+fn join_names(names: &[&str]) -> String {
+    let joined = names
+        .iter()
+        .take(MAX_LISTED_NAMES)
+        .copied()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().saturating_sub(MAX_LISTED_NAMES) {
+        0 => joined,
+        more => format!("{joined} and {more} more"),
     }
 }
 
@@ -398,7 +403,7 @@ fn check_home(facts: &FactIndex, tenant: &TenantFacts, name: &str) -> Result<(),
 /// administrator decides about other names.
 fn check_name(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let is_generated = case.request.name.is_empty() && case.request.object.is_some_and(has_no_name);
-    if is_generated || case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
+    if is_generated || case.is_allowed(&Question::about_tenant(ADOPT, &tenant.name)) {
         return Ok(());
     }
     let remedy = || {

@@ -32,7 +32,7 @@ pub(super) const RESERVED: [&str; 6] = [
 /// The version of a Pod Security level that weakens nothing.
 pub(super) const LATEST: &str = "latest";
 
-type Said = BTreeMap<String, String>;
+type Metadata = BTreeMap<String, String>;
 
 /// Denies a change of a value that the namespace's Tenant sets.
 pub(super) fn check(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
@@ -52,7 +52,7 @@ pub(super) fn check(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<
         (&old_annotations, &new_annotations),
     );
     let Some((why, remedy)) = found else { return Ok(()) };
-    if case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
+    if case.is_allowed(&Question::about_tenant(ADOPT, &tenant.name)) {
         return Ok(());
     }
     Err(Refusal {
@@ -66,8 +66,8 @@ pub(super) fn check(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<
 fn find_broken(
     case: Case<'_>,
     (tenant, name): (&TenantFacts, &str),
-    labels: (&Said, &Said),
-    annotations: (&Said, &Said),
+    labels: (&Metadata, &Metadata),
+    annotations: (&Metadata, &Metadata),
 ) -> Option<(String, String)> {
     if let Some(key) = list_changed(labels).find(|key| RESERVED.contains(key)) {
         return Some(write_reserved_message(key));
@@ -93,18 +93,18 @@ fn find_broken(
 fn check_level(
     case: Case<'_>,
     (tenant, name): (&TenantFacts, &str),
-    (old, new): (&Said, &Said),
+    (old, new): (&Metadata, &Metadata),
 ) -> Option<(String, String)> {
-    let said = tenant.find_pod_security(case.facts.settings(), name);
-    let read = |labels: &Said| labels.get(POD_SECURITY_ENFORCE).cloned();
+    let level = tenant.find_pod_security(case.facts.settings(), name);
+    let read = |labels: &Metadata| labels.get(POD_SECURITY_ENFORCE).cloned();
     let (before, after) = (read(old), read(new));
     if before != after {
         let before = before.as_deref().and_then(PodSecurityLevel::parse);
         // If the Tenant sets no level, the label may only become stricter.
-        let least = said.unwrap_or_else(|| before.unwrap_or_default().max(PodSecurityLevel::Baseline));
+        let least = level.unwrap_or_else(|| before.unwrap_or_default().max(PodSecurityLevel::Baseline));
         let is_free = match &after {
             Some(after) => PodSecurityLevel::parse(after).is_some_and(|after| after >= least),
-            None => said.or(before).unwrap_or_default() == PodSecurityLevel::Privileged,
+            None => level.or(before).unwrap_or_default() == PodSecurityLevel::Privileged,
         };
         if !is_free {
             return Some(write_level_message(&tenant.name, least.as_str()));
@@ -116,11 +116,11 @@ fn check_level(
         .marks
         .find_label(POD_SECURITY_VERSION, (&tenant.name, name))
         .is_some();
-    (is_another && !is_kept && said != Some(PodSecurityLevel::Privileged)).then(|| write_version_message(&tenant.name))
+    (is_another && !is_kept && level != Some(PodSecurityLevel::Privileged)).then(|| write_version_message(&tenant.name))
 }
 
 /// Lists the keys whose values a request changes.
-fn list_changed<'a>((old, new): (&'a Said, &'a Said)) -> impl Iterator<Item = &'a str> {
+fn list_changed<'a>((old, new): (&'a Metadata, &'a Metadata)) -> impl Iterator<Item = &'a str> {
     let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
     keys.filter(|key| old.get(*key) != new.get(*key)).map(String::as_str)
 }

@@ -81,11 +81,11 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         Guarded::PackageSource | Guarded::Source => find_break(guarded, case),
     };
     let Some(claim) = claim else { return Ok(()) };
-    let may = |verb| case.may(&Question::about_package(verb, request.name));
-    if may(claim.verb) && !claim.is_taken {
+    let is_allowed = |verb| case.is_allowed(&Question::about_package(verb, request.name));
+    if is_allowed(claim.verb) && !claim.is_taken {
         return Ok(());
     }
-    if may(claim.verb) || may(OVERRIDE) {
+    if is_allowed(claim.verb) || is_allowed(OVERRIDE) {
         let rule = Rule::FieldOwnership;
         findings.warnings.push(format!(
             "{}, and you override that: {} ({rule})",

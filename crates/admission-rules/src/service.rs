@@ -22,13 +22,13 @@ pub(super) const TYPES: [(&str, &str); 3] = [
 
 /// Checks whether a type is allowed.
 pub(super) fn is_allowed(services: &AllowedServices, name: &str) -> bool {
-    let said = match name {
+    let allowed = match name {
         "NodePort" => services.node_port,
         "ExternalName" => services.external_name,
         "LoadBalancer" => services.load_balancer,
         _ => None,
     };
-    said.unwrap_or(true)
+    allowed.unwrap_or(true)
 }
 
 fn read_type(service: &Value) -> &str {

@@ -58,7 +58,7 @@ pub(super) fn check(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
 ///
 /// A namespace that exists counts like a missing one: it may be deleted before the controllers create it.
 fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal> {
-    if case.may(&Question::about_tenant(ADOPT, name)) {
+    if case.is_allowed(&Question::about_tenant(ADOPT, name)) {
         return Ok(());
     }
     let refuse = |why: String, remedy: String| {
@@ -111,7 +111,10 @@ fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal>
 fn judge_record(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     let (old, new) = (request.old_object.map(read_record), request.object.map(read_record));
-    if request.operation != Operation::Update || old == new || case.may(&Question::about_tenant(ADOPT, request.name)) {
+    if request.operation != Operation::Update
+        || old == new
+        || case.is_allowed(&Question::about_tenant(ADOPT, request.name))
+    {
         return Ok(());
     }
     Err(Refusal {

@@ -49,7 +49,7 @@ fn judge_volume(case: Case<'_>) -> Result<(), Refusal> {
     };
     let owner = case.facts.tenant_of(&namespace);
     let is_own = owner.is_some_and(|owner| owner.name == tenant);
-    if is_own || is_api_server_or_tenure(case) || case.may(&Question::about_tenant(ADOPT, &tenant)) {
+    if is_own || is_api_server_or_tenure(case) || case.is_allowed(&Question::about_tenant(ADOPT, &tenant)) {
         return Ok(());
     }
     Err(Refusal {
@@ -82,7 +82,7 @@ fn judge_claim(case: Case<'_>) -> Result<(), Refusal> {
     // The volume binder names a volume by an update. A volume in a StatefulSet's template is checked like one that its author
     // names.
     let named = named.filter(|_| !may_change(case, Rule::PersistentVolumes, NAME_FIELD));
-    let is_free = || is_api_server_or_tenure(case) || case.may(&Question::about_tenant(ADOPT, &tenant.name));
+    let is_free = || is_api_server_or_tenure(case) || case.is_allowed(&Question::about_tenant(ADOPT, &tenant.name));
     if named.is_none() && selector.is_none() || is_free() {
         return Ok(());
     }

@@ -129,7 +129,7 @@ impl EmbeddedGuard {
     /// Records the facts of a Tenant, or its deletion. Most writes of a Tenant, such as those of its status, change no fact.
     fn learn_tenant(&self, name: &str, tenant: Option<TenantFacts>) {
         if self.facts.read().find_tenant(name) != tenant.as_ref() {
-            let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_tenant(name, tenant);
+            let _concerned = Arc::make_mut(&mut self.facts.write()).change_tenant(name, tenant);
         }
     }
 
@@ -137,7 +137,7 @@ impl EmbeddedGuard {
     /// fact, however often they come.
     fn learn_namespace(&self, name: &str, namespace: Option<NamespaceFacts>) {
         if self.facts.read().find_namespace(name) != namespace.as_ref() {
-            let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_namespace(name, namespace);
+            let _concerned = Arc::make_mut(&mut self.facts.write()).change_namespace(name, namespace);
         }
     }
 
@@ -401,7 +401,7 @@ fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {
 }
 
 impl ClusterQueries for Server<'_> {
-    fn may(&self, question: &Question<'_>) -> bool {
+    fn is_allowed(&self, question: &Question<'_>) -> bool {
         self.0.may(&ask(question))
     }
 

@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// Returns `pods: 0 to 1`, for each amount of a request to `resource` (`group/plural/part`).
-    fn told(items: &Value, resource: &str, old: &Value, new: &Value) -> Vec<String> {
+    fn list_amounts(items: &Value, resource: &str, old: &Value, new: &Value) -> Vec<String> {
         let parts: Vec<&str> = resource.split('/').collect();
         let review = json!({
             "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "namespace": "blue-a", "name": "it",
@@ -113,7 +113,7 @@ mod tests {
         let request = Request::read(&review).unwrap();
         let claim = count_quota_usage(&facts(items), &request);
         let amounts = claim.into_iter().flat_map(|claim| claim.amounts);
-        let told = amounts.map(|amount| {
+        let texts = amounts.map(|amount| {
             format!(
                 "{}: {} to {}",
                 amount.resource,
@@ -121,7 +121,7 @@ mod tests {
                 amount.after.canonical()
             )
         });
-        told.collect()
+        texts.collect()
     }
 
     fn pod(cpu: &str) -> Value {
@@ -132,20 +132,20 @@ mod tests {
     fn what_is_made_counts_as_kubernetes_counts_it() {
         let items = json!([{ "hard": { "pods": "5", "requests.cpu": "2", "services": "1", "count/configmaps": "3" } }]);
         assert_eq!(
-            told(&items, "/pods/", &Value::Null, &pod("500m")),
+            list_amounts(&items, "/pods/", &Value::Null, &pod("500m")),
             ["pods: 0 to 1", "requests.cpu: 0 to 500m"]
         );
         assert_eq!(
-            told(&items, "/configmaps/", &Value::Null, &json!({})),
+            list_amounts(&items, "/configmaps/", &Value::Null, &json!({})),
             ["count/configmaps: 0 to 1"]
         );
-        assert!(told(&items, "/secrets/", &Value::Null, &json!({})).is_empty());
-        assert!(told(&items, "/resourcequotas/", &Value::Null, &json!({})).is_empty());
-        assert!(told(&items, "/pods/status", &pod("1"), &pod("2")).is_empty());
-        assert!(told(&items, "apps/deployments/", &Value::Null, &json!({})).is_empty());
+        assert!(list_amounts(&items, "/secrets/", &Value::Null, &json!({})).is_empty());
+        assert!(list_amounts(&items, "/resourcequotas/", &Value::Null, &json!({})).is_empty());
+        assert!(list_amounts(&items, "/pods/status", &pod("1"), &pod("2")).is_empty());
+        assert!(list_amounts(&items, "apps/deployments/", &Value::Null, &json!({})).is_empty());
         let items = json!([{ "hard": { "count/deployments.apps": "3" } }]);
         assert_eq!(
-            told(&items, "apps/deployments/", &Value::Null, &json!({})),
+            list_amounts(&items, "apps/deployments/", &Value::Null, &json!({})),
             ["count/deployments.apps: 0 to 1"]
         );
     }
@@ -155,18 +155,18 @@ mod tests {
         let items =
             json!([{ "hard": { "requests.cpu": "2", "requests.storage": "1Ti", "services.loadbalancers": "1" } }]);
         assert_eq!(
-            told(&items, "/pods/resize", &pod("1"), &pod("1500m")),
+            list_amounts(&items, "/pods/resize", &pod("1"), &pod("1500m")),
             ["requests.cpu: 1 to 1500m"]
         );
-        assert!(told(&items, "/pods/resize", &pod("1"), &pod("500m")).is_empty());
+        assert!(list_amounts(&items, "/pods/resize", &pod("1"), &pod("500m")).is_empty());
         let claim = |size: &str| json!({ "spec": { "resources": { "requests": { "storage": size } } } });
         assert_eq!(
-            told(&items, "/persistentvolumeclaims/", &claim("1Gi"), &claim("3Gi")),
+            list_amounts(&items, "/persistentvolumeclaims/", &claim("1Gi"), &claim("3Gi")),
             ["requests.storage: 1Gi to 3Gi"]
         );
         let service = |kind: &str| json!({ "spec": { "type": kind } });
         assert_eq!(
-            told(&items, "/services/", &service("ClusterIP"), &service("LoadBalancer")),
+            list_amounts(&items, "/services/", &service("ClusterIP"), &service("LoadBalancer")),
             ["services.loadbalancers: 0 to 1"]
         );
     }
@@ -179,13 +179,13 @@ mod tests {
                 { "scopeName": "PriorityClass", "operator": "In", "values": ["high"] }
             ] } }
         ]);
-        assert!(told(&items, "/pods/", &Value::Null, &pod("1")).is_empty());
+        assert!(list_amounts(&items, "/pods/", &Value::Null, &pod("1")).is_empty());
         let (mut high, mut ending) = (pod("1"), pod("1"));
         high["spec"]["priorityClassName"] = json!("high");
         ending["spec"]["activeDeadlineSeconds"] = json!(60);
-        assert_eq!(told(&items, "/pods/", &Value::Null, &high), ["pods: 0 to 1"]);
+        assert_eq!(list_amounts(&items, "/pods/", &Value::Null, &high), ["pods: 0 to 1"]);
         assert_eq!(
-            told(&items, "/pods/", &pod("1"), &ending),
+            list_amounts(&items, "/pods/", &pod("1"), &ending),
             ["pods: 0 to 1"],
             "it comes under a quota by a change"
         );

@@ -171,7 +171,7 @@ impl LaneListener {
         });
         Ok(async move {
             futures::future::join3(
-                trust.keep(),
+                trust.keep_certificate(),
                 publish_address(&client, &trust),
                 Arc::clone(&gate).serve(listener, {
                     let trust = Arc::clone(&trust);

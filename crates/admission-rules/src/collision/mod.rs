@@ -183,7 +183,7 @@ impl HostClaim {
 
     /// Denies a pair. The message names the other Ingress only within the Tenant.
     fn refuse_taken(&self, pair: &HostPath, holder: Option<&Holder>) -> Refusal {
-        let pair = tell(pair);
+        let pair = describe_pair(pair);
         match holder {
             Some(Holder { namespace, name }) => self.refuse(
                 format!("{pair} already belongs to Ingress {namespace}/{name}"),
@@ -200,7 +200,7 @@ impl HostClaim {
         self.refuse(
             format!(
                 "{} is reserved for another Ingress, which is being written or was within the last half minute",
-                tell(pair)
+                describe_pair(pair)
             ),
             format!("{REMEDY}, or try again in {} seconds", KEPT.as_secs()),
         )
@@ -223,7 +223,7 @@ impl HostClaim {
     }
 }
 
-fn tell(pair: &HostPath) -> String {
+fn describe_pair(pair: &HostPath) -> String {
     let host = match pair.host.as_str() {
         "" => "every host",
         host => host,

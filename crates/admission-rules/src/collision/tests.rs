@@ -39,7 +39,7 @@ fn ingress(name: &str, hosts: &[&str]) -> Value {
     json!({ "metadata": { "name": name }, "spec": { "rules": rules.collect::<Vec<_>>() } })
 }
 
-fn reckoned(facts: &FactIndex, namespace: &str, old: &Value, new: &Value) -> Result<Option<HostClaim>, Refusal> {
+fn claim_change(facts: &FactIndex, namespace: &str, old: &Value, new: &Value) -> Result<Option<HostClaim>, Refusal> {
     let review = json!({
         "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "namespace": namespace, "name": new["metadata"]["name"],
         "resource": { "group": "networking.k8s.io", "version": "v1", "resource": "ingresses" },
@@ -49,11 +49,11 @@ fn reckoned(facts: &FactIndex, namespace: &str, old: &Value, new: &Value) -> Res
 }
 
 fn claim(facts: &FactIndex, namespace: &str, name: &str, hosts: &[&str]) -> HostClaim {
-    let claim = reckoned(facts, namespace, &Value::Null, &ingress(name, hosts));
+    let claim = claim_change(facts, namespace, &Value::Null, &ingress(name, hosts));
     claim.unwrap().unwrap()
 }
 
-fn told(refusal: Result<(), Refusal>) -> String {
+fn read_refusal(refusal: Result<(), Refusal>) -> String {
     refusal.map_or_else(|refusal| refusal.to_string(), |()| "let through".to_owned())
 }
 
@@ -77,7 +77,7 @@ fn a_scope_says_among_which_ingresses_no_two_have_the_same() {
     }
     for scope in ["Disabled", "unheard-of"] {
         let facts = facts(scope);
-        let new = reckoned(&facts, "blue-a", &Value::Null, &ingress("shop", &["a.example.org"]));
+        let new = claim_change(&facts, "blue-a", &Value::Null, &ingress("shop", &["a.example.org"]));
         assert_eq!(new, Ok(None), "{scope}");
         assert!(!facts.needs_ingresses());
     }
@@ -85,19 +85,19 @@ fn a_scope_says_among_which_ingresses_no_two_have_the_same() {
 }
 
 #[test]
-fn whose_it_is_is_told_within_the_tenant_only() {
+fn the_owner_is_named_only_within_its_tenant() {
     let facts = facts("Cluster");
     let mut index = IngressIndex::default();
     let pairs = IngressRoutes::read(&ingress("web", &["a.example.org"]));
     index.set_ingress("red-a", "secret-shop", Some(&pairs));
     let new = claim(&facts, "blue-a", "shop", &["a.example.org"]);
     assert_eq!(
-        told(check(&facts, &index, &new)),
+        read_refusal(check(&facts, &index, &new)),
         "spec.rules: host a.example.org with path / already belongs to an Ingress outside the Tenant, and Tenant blue allows no two Ingresses in the cluster with the same host and path (spec.ingressOptions.hostnameCollisionScope: Cluster): take another host or path, or ask an administrator \
          (ingress-options)"
     );
     index.set_ingress("blue-b", "web", Some(&pairs));
-    let message = told(check(&facts, &index, &new));
+    let message = read_refusal(check(&facts, &index, &new));
     assert!(
         message.contains("host a.example.org with path / already belongs to Ingress blue-b/web"),
         "{message}"
@@ -108,9 +108,9 @@ fn whose_it_is_is_told_within_the_tenant_only() {
 fn judged_is_what_is_new_and_an_ingress_does_not_collide_with_itself() {
     let facts = facts("Tenant");
     let (old, new) = (ingress("shop", &["a", "b"]), ingress("shop", &["a", "b", "c"]));
-    assert_eq!(reckoned(&facts, "blue-a", &old, &old), Ok(None));
-    assert_eq!(reckoned(&facts, "blue-a", &new, &old), Ok(None));
-    let found = reckoned(&facts, "blue-a", &old, &new).unwrap().unwrap();
+    assert_eq!(claim_change(&facts, "blue-a", &old, &old), Ok(None));
+    assert_eq!(claim_change(&facts, "blue-a", &new, &old), Ok(None));
+    let found = claim_change(&facts, "blue-a", &old, &new).unwrap().unwrap();
     let hosts: Vec<&str> = found.pairs.iter().map(|(_, pair)| pair.host.as_str()).collect();
     assert_eq!((hosts, found.total), (vec!["c"], 3));
     let mut index = IngressIndex::default();
@@ -145,7 +145,7 @@ fn of_two_that_come_at_once_one_is_let_through() {
         assert_eq!(one.shared.is_some(), scope == "Cluster");
         let mut ledger = HostLedger::default();
         ledger.claim(one, NOW, KEPT).unwrap();
-        let message = told(ledger.check(two, NOW + 29_999));
+        let message = read_refusal(ledger.check(two, NOW + 29_999));
         assert_eq!(
             message.contains("host a with path / is reserved for another Ingress"),
             collides,
@@ -230,7 +230,7 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
         let pairs = IngressRoutes::read(&ingress("web", &[&format!("{number}.example.org")]));
         index.set_ingress("blue-b", &format!("web-{number}"), Some(&pairs));
     }
-    let message = told(check(&facts, &index, &claim(&facts, "blue-a", "shop", &["new"])));
+    let message = read_refusal(check(&facts, &index, &claim(&facts, "blue-a", "shop", &["new"])));
     assert!(
         message.contains("the Ingresses of namespace blue-b have more than 1024 hosts and paths"),
         "{message}"
@@ -238,7 +238,7 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
     check(&facts, &index, &claim(&facts, "green-a", "shop", &["new"])).unwrap();
     let hosts: Vec<String> = (0..300).map(|number| format!("h{number}")).collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    let refused = reckoned(&facts, "green-a", &Value::Null, &ingress("shop", &hosts)).unwrap_err();
+    let refused = claim_change(&facts, "green-a", &Value::Null, &ingress("shop", &hosts)).unwrap_err();
     assert!(
         refused.why.starts_with("spec.rules: 300 hosts and paths, but only 256"),
         "{refused}"

@@ -34,7 +34,7 @@ fn find_below(
     if old == new || is_let_be(path) {
         return None;
     }
-    let (old_items, new_items) = (Items::of(set, old), Items::of(set, new));
+    let (old_items, new_items) = (Items::collect(set, old), Items::collect(set, new));
     for node in set.nodes() {
         let (before, after) = (old_items.find(&node.element), new_items.find(&node.element));
         path.push(node.element.clone());
@@ -75,7 +75,7 @@ struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    fn of(set: &FieldSet, value: Option<&'a Value>) -> Self {
+    fn collect(set: &FieldSet, value: Option<&'a Value>) -> Self {
         let mut items = Self {
             value,
             known: HashMap::new(),

@@ -15,7 +15,7 @@ use tenure_tenancy::access::VOUCHED_PREFIX;
 use tenure_tenancy::rights::{APPROVE, APPROVE_OWN, BE_OWNER, OWN, RECORD, VOUCH};
 
 /// Returns the expression that the user has a verb on a target, or on all.
-fn may(verb: &str, target: Option<&str>) -> String {
+fn write_target_check(verb: &str, target: Option<&str>) -> String {
     let name = target.map(|target| format!(".name({target})")).unwrap_or_default();
     format!("authorizer.group('{GROUP}').resource('{TARGETS}'){name}.check({verb}).allowed()")
 }
@@ -99,7 +99,7 @@ fn answers() -> Policy {
             check(
                 on_creation(&format!(
                     "variables.targets.size() <= {MOST_TARGETS} && variables.targets.all(target, string(target) == '' || {})",
-                    may("variables.verb", Some("string(target)"))
+                    write_target_check("variables.verb", Some("string(target)"))
                 )),
                 ("{} may not {} for what it names", &[USER, "variables.verb"]),
                 phrase(
@@ -110,7 +110,7 @@ fn answers() -> Policy {
             check(
                 on_creation(&format!(
                     "string(object.?spec.?requestedBy.orValue('')) != {USER} || {}",
-                    may(&quote(APPROVE_OWN), None)
+                    write_target_check(&quote(APPROVE_OWN), None)
                 )),
                 ("{} asked for this access itself", &[USER]),
                 quote(&format!(
@@ -137,7 +137,7 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
             variable("asked", "string(object.?spec.?requestedBy.orValue(''))"),
             variable("byAccount", account(by)),
             variable("askedAccount", account(asked)),
-            variable("mayApproveOwn", may(&quote(APPROVE_OWN), None)),
+            variable("mayApproveOwn", write_target_check(&quote(APPROVE_OWN), None)),
         ]
     };
     let conditions = || {
@@ -227,10 +227,10 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
             variable(
                 "isOwner",
                 [OWN, BE_OWNER]
-                    .map(|verb| super::may(verb, Some("variables.tenant")))
+                    .map(|verb| super::write_tenant_check(verb, Some("variables.tenant")))
                     .join(" || "),
             ),
-            variable("mayApproveOwn", may(&quote(APPROVE_OWN), None)),
+            variable("mayApproveOwn", write_target_check(&quote(APPROVE_OWN), None)),
         ],
         validations: vec![check(
             "request.operation != 'CREATE' || variables.tenant == '' || !variables.isOwner || variables.mayApproveOwn"
@@ -288,7 +288,7 @@ fn records() -> Policy {
             ),
         ],
         validations: vec![check(
-            format!("variables.same || {}", may(&quote(RECORD), None)),
+            format!("variables.same || {}", write_target_check(&quote(RECORD), None)),
             (
                 "{} may not write {} of {}",
                 &[USER, "variables.part", "request.resource.resource"],
@@ -338,7 +338,7 @@ fn orders(platform: &str) -> Policy {
                     kubernetes::may_change(Rule::Access, "/metadata/finalizers"),
                     kept("ownerReferences"),
                     kubernetes::may_change(Rule::Access, "/metadata/ownerReferences"),
-                    may(&quote(RECORD), None)
+                    write_target_check(&quote(RECORD), None)
                 ),
                 (
                     "{} may not change finalizers and owners of {}",
@@ -351,7 +351,7 @@ fn orders(platform: &str) -> Policy {
             check(
                 format!(
                     "(variables.written.size() == 0 && variables.removed.size() == 0) || {}",
-                    may(&quote(APPROVE), Some("variables.target"))
+                    write_target_check(&quote(APPROVE), Some("variables.target"))
                 ),
                 (
                     "{} may not order the replacement of credentials of {}",
@@ -426,7 +426,7 @@ fn labels(platform: &str) -> Policy {
         validations: vec![check(
             format!(
                 "variables.added.size() <= {MOST_TARGETS} && variables.added.all(key, {target} != '' && {})",
-                may(&quote(APPROVE), Some(&target))
+                write_target_check(&quote(APPROVE), Some(&target))
             ),
             (
                 "{} may not give namespace {} the credential that its labels name",

@@ -3,7 +3,7 @@
 
 use super::facts::{ACCOUNT, EXCLUSIVE, HOME, YES, read};
 use super::rights::SHOW_TOKEN;
-use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::{MINT, OWN};
 
@@ -119,7 +119,11 @@ pub(super) fn make_impersonation_policy() -> Policy {
         ],
         variables,
         validations: vec![Validation {
-            holds: format!("!variables.own && (!{} || {})", may(SHOW_TOKEN, None), may(OWN, None)),
+            holds: format!(
+                "!variables.own && (!{} || {})",
+                write_tenant_check(SHOW_TOKEN, None),
+                write_tenant_check(OWN, None)
+            ),
             rule: Rule::GitopsAccount,
             why: phrase(
                 "{} may write only with a token of its own: this request impersonates it, or its token has no id",

@@ -4,7 +4,9 @@
 use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
 
 use super::super::bindings::{GROUP, READING_ROLES, RESOURCE, WIDE_GROUPS};
-use super::{About, Action, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use super::{
+    About, Action, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 
@@ -58,8 +60,8 @@ pub(super) fn own_accounts(platform: &str) -> Policy {
         validations: vec![Validation {
             holds: format!(
                 "variables.added.size() == 0 || {} || (variables.tenant != '' && {})",
-                may(ADOPT, None),
-                may(ADOPT, Some("variables.tenant"))
+                write_tenant_check(ADOPT, None),
+                write_tenant_check(ADOPT, Some("variables.tenant"))
             ),
             rule: Rule::SecretWriter,
             why: phrase(

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::account::account_of;
 use super::hand_edit_denials::HandEditDenials;
 use super::minting::MintableAccounts;
-use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
 use super::{kubernetes, limits, namespace_metadata};
 use crate::Rule;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, GRANTING_BINDINGS, MINTABLE_FACT, TENANT_LABEL};
@@ -62,11 +62,11 @@ pub(super) const YES: &str = "true";
 #[must_use]
 pub fn describe_namespaces<'a>(
     facts: &FactIndex,
-    said: (&HandEditDenials, &MintableAccounts),
+    objects: (&HandEditDenials, &MintableAccounts),
     names: impl Iterator<Item = &'a str>,
 ) -> Vec<BTreeMap<String, String>> {
     let mut lists = BTreeMap::new();
-    names.map(|name| describe(facts, said, name, &mut lists)).collect()
+    names.map(|name| describe(facts, objects, name, &mut lists)).collect()
 }
 
 /// Returns the facts of a namespace. It has some if it has a label of a tenant and may become this tenant's, or if objects there deny edits
@@ -74,10 +74,10 @@ pub fn describe_namespaces<'a>(
 #[must_use]
 pub fn describe_namespace(
     facts: &FactIndex,
-    said: (&HandEditDenials, &MintableAccounts),
+    objects: (&HandEditDenials, &MintableAccounts),
     namespace: &str,
 ) -> BTreeMap<String, String> {
-    describe(facts, said, namespace, &mut BTreeMap::new())
+    describe(facts, objects, namespace, &mut BTreeMap::new())
 }
 
 fn describe(
@@ -286,7 +286,7 @@ pub(super) fn require_facts() -> Validation {
             "({}) || {is_unchanged} || {} || {}",
             are_known(),
             kubernetes::write_upkeep(),
-            may(ADOPT, Some("variables.label"))
+            write_tenant_check(ADOPT, Some("variables.label"))
         ),
         rule: Rule::NamespaceMembership,
         why: phrase(

@@ -7,7 +7,9 @@ use super::super::bindings;
 use super::super::finalizers::{
     KUBERNETES, REMEDY, UPDATE, write_finalizer_message, write_label_message, write_owners_message,
 };
-use super::{About, Policy, USER, Validation, Where, kubernetes, may, namespace_facts, phrase, quote, variable};
+use super::{
+    About, Policy, USER, Validation, Where, kubernetes, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 
@@ -43,7 +45,7 @@ pub(super) fn managed_objects(platform: &str) -> Policy {
         // An API server has budget for two questions in one expression, and for no more.
         format!(
             "{} || {}",
-            may(ADOPT, Some("variables.tenant")),
+            write_tenant_check(ADOPT, Some("variables.tenant")),
             may_everywhere("request.resource.group", "request.resource.resource")
         ),
     ));

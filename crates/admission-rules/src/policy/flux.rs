@@ -3,7 +3,7 @@
 use tenure_api::metadata::SHARDING_KEY;
 
 use super::facts::{ACCOUNT, ACTS_AS, HOME, NAMESPACES, REFERENCES, RELEASES_ACT_AS, SHARD, read};
-use super::{About, Policy, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use super::{About, Policy, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use crate::flux::{ACCOUNT as ACCOUNT_PATH, CheckedFields, KINDS, ReferenceForm};
 use tenure_tenancy::flux_account::ActingKind;
@@ -33,7 +33,10 @@ fn policy(name: String, group: &'static str, resource: &'static str, judged: &[S
     let mut variables = namespace_facts();
     variables.push(variable(
         "free",
-        format!("variables.tenant == '' || {}", may(ADOPT, Some("variables.tenant"))),
+        format!(
+            "variables.tenant == '' || {}",
+            write_tenant_check(ADOPT, Some("variables.tenant"))
+        ),
     ));
     let mut unchanged = vec!["oldObject != null".to_owned()];
     unchanged.extend(
@@ -302,7 +305,7 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
             default = quote(default_kind)
         ),
     };
-    let told = match way {
+    let message = match way {
         ReferenceForm::Source | ReferenceForm::Sources | ReferenceForm::Local(_) => {
             "can't access '{}/{}/{}', cross-namespace references have been blocked"
         }
@@ -317,9 +320,9 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     let mut values = vec![first_kind.clone(), first("namespace"), first("name")];
     let template = if is_list {
         values.insert(0, position);
-        format!("{place}[{{}}]: {told}")
+        format!("{place}[{{}}]: {message}")
     } else {
-        format!("{place}: {told}")
+        format!("{place}: {message}")
     };
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     policy.validations.push(refuse(

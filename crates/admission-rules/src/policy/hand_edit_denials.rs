@@ -50,15 +50,15 @@ struct Writers {
 impl HandEditDenials {
     /// Checks whether a Kustomization or its Surface says that edits are denied.
     #[must_use]
-    pub fn is_said(kustomization: &Value, surface: Option<&Value>) -> bool {
-        find_said(kustomization, surface, HAND_EDITS).as_deref() == Some(HAND_EDITS_REFUSE)
+    pub fn denies_edits(kustomization: &Value, surface: Option<&Value>) -> bool {
+        find_annotation(kustomization, surface, HAND_EDITS).as_deref() == Some(HAND_EDITS_REFUSE)
     }
 
     /// Adds a Kustomization with its Surface, if it denies edits and applies now.
     pub fn add(&mut self, facts: &FactIndex, kustomization: &Value, surface: Option<&Value>) {
         let view = ObjectView::of(kustomization);
         let is_resting = surface.is_some_and(|surface| is_resting(ObjectView::of(surface)));
-        if !Self::is_said(kustomization, surface) || !is_at_work(view) || is_resting {
+        if !Self::denies_edits(kustomization, surface) || !is_at_work(view) || is_resting {
             return;
         }
         let (own, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
@@ -72,7 +72,7 @@ impl HandEditDenials {
         let account = identity::decide_for_kustomization(&placement, own, view.find_text("/spec/serviceAccountName"));
         let writers = Arc::new(Writers {
             account: account.map(|account| account.to_string()).unwrap_or_default(),
-            others: list_writers(&find_said(kustomization, surface, OTHER_WRITERS).unwrap_or_default()),
+            others: list_writers(&find_annotation(kustomization, surface, OTHER_WRITERS).unwrap_or_default()),
         });
         for entry in view.list_views("/status/inventory/entries") {
             let Some(id) = entry.find_text("/id").and_then(|id| id.parse::<ObjectId>().ok()) else {
@@ -177,9 +177,9 @@ fn join_within(lines: impl Iterator<Item = String>, room: usize) -> Option<Strin
 }
 
 /// Returns as many names of users as fit. Users that aren't named here are denied.
-fn list_writers(said: &str) -> String {
+fn list_writers(list: &str) -> String {
     let mut listed = String::new();
-    let writers = said.split(',').map(str::trim);
+    let writers = list.split(',').map(str::trim);
     for writer in writers.filter(|writer| !writer.is_empty() && !writer.contains('\n')) {
         if listed.len() + 1 + writer.len() > LONGEST_WRITERS {
             break;
@@ -193,7 +193,7 @@ fn list_writers(said: &str) -> String {
 }
 
 /// Returns the annotation of a Kustomization, else of its Surface.
-fn find_said(kustomization: &Value, surface: Option<&Value>, annotation: &str) -> Option<String> {
+fn find_annotation(kustomization: &Value, surface: Option<&Value>, annotation: &str) -> Option<String> {
     let own = ObjectView::of(kustomization)
         .find_annotation(annotation)
         .map(str::to_owned);

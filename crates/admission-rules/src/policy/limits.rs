@@ -149,7 +149,7 @@ fn list_denied(bounds: &Bounds, denied: &DeniedNames) -> String {
 }
 
 /// Returns the expression that a fact is written.
-pub(super) fn is_said(key: &str) -> String {
+pub(super) fn is_fact_written(key: &str) -> String {
     format!("{} in variables.facts", quote(&format!("{FACTS_PREFIX}{key}")))
 }
 

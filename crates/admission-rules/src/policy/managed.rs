@@ -11,7 +11,7 @@ use super::facts::{self, NAMESPACES, REFUSING, read};
 use super::hand_edit_denials::{ALL_OF_OTHERS, ALL_OF_TENANT};
 use super::kubernetes;
 use super::namespace::is_protected;
-use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -86,7 +86,7 @@ pub(super) fn make_managed_policy(settings: &Settings) -> Policy {
             "variables.label != '' && !({}) && !({}) && !{}",
             is_protected("request.namespace", settings),
             facts::are_known(),
-            may(ADOPT, Some("variables.label"))
+            write_tenant_check(ADOPT, Some("variables.label"))
         ),
     ));
     variables.push(variable("before", had("oldObject")));

@@ -268,7 +268,7 @@ fn namespace_facts() -> Vec<(String, String)> {
 const USER: &str = "request.userInfo.username";
 
 /// Returns the expression that the user has a verb on a Tenant, or on all.
-fn may(verb: &str, tenant: Option<&str>) -> String {
+fn write_tenant_check(verb: &str, tenant: Option<&str>) -> String {
     let name = tenant.map(|name| format!(".name({name})")).unwrap_or_default();
     format!("authorizer.group('capsule.clastix.io').resource('tenants'){name}.check('{verb}').allowed()")
 }

@@ -6,7 +6,7 @@ use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 use super::super::metadata;
 use super::facts::{ACCOUNT, CORDONED, HOME, OWNERS, TENANT, read_of};
 use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
-use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
+use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, phrase, quote, variable, write_tenant_check};
 use super::{cordon, finalizers, namespace_metadata};
 use crate::Rule;
 use tenure_tenancy::rights::{ADOPT, EXTEND, OWN, PROVISION};
@@ -51,7 +51,7 @@ fn list_name_checks(settings: &Settings) -> Vec<Validation> {
     let tenant = "variables.newNames[0]";
     let by_owner = format!(
         "{IS_NEW} && variables.newNames.size() > 0 && variables.name != {tenant} && !variables.mayAdoptAll && !{}",
-        may(ADOPT, Some(tenant))
+        write_tenant_check(ADOPT, Some(tenant))
     );
     let remedy = || {
         phrase(
@@ -222,7 +222,7 @@ fn list_variables() -> Vec<(String, String)> {
              string(request.?name.orValue(''))].filter(name, name != '')",
         ),
         variable("name", "variables.names.size() == 0 ? '' : string(variables.names[0])"),
-        variable("mayAdoptAll", may(ADOPT, None)),
+        variable("mayAdoptAll", write_tenant_check(ADOPT, None)),
         variable(
             "mayUpdate",
             "authorizer.group('').resource('namespaces').namespace(variables.name).name(variables.name).check('update').allowed()",
@@ -301,8 +301,8 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         membership(
             format!(
                 "!({IS_NEW}) || variables.newNames.size() > 0 || !{} || {}",
-                may(PROVISION, None),
-                may(OWN, None)
+                write_tenant_check(PROVISION, None),
+                write_tenant_check(OWN, None)
             ),
             phrase(
                 "{} owns Tenants, and namespace {} names none",
@@ -313,7 +313,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         membership(
             format!(
                 "!({IS_NEW}) || variables.newNames.size() == 0 || {}",
-                may(OWN, Some("variables.newNames[0]"))
+                write_tenant_check(OWN, Some("variables.newNames[0]"))
             ),
             phrase(
                 "{} may not create namespace {} for Tenant {}: no Tenant of this name has it as an owner",
@@ -324,7 +324,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         Validation {
             holds: format!(
                 "!({IS_NEW}) || variables.newNames.size() == 0 || variables.mayAdoptAll || {}",
-                may(EXTEND, Some("variables.newNames[0]"))
+                write_tenant_check(EXTEND, Some("variables.newNames[0]"))
             ),
             rule: Rule::NamespaceOptions,
             why: phrase(
@@ -338,7 +338,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         membership(
             format!(
                 "!({IS_CHANGE}) || variables.mayAdoptAll || (variables.oldNames + variables.newNames).all(name, {})",
-                may(ADOPT, Some("name"))
+                write_tenant_check(ADOPT, Some("name"))
             ),
             phrase(
                 &format!(
@@ -355,7 +355,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         membership(
             format!(
                 "request.operation != 'UPDATE' || !{} || variables.mayUpdate || variables.mayAdoptAll",
-                may(PROVISION, None)
+                write_tenant_check(PROVISION, None)
             ),
             phrase(
                 "{} may not change namespace {}: an owner may apply new namespaces, and change those of its own Tenant",

@@ -8,7 +8,7 @@ use super::super::namespace_metadata::{
 };
 use super::facts::{EVERYBODY, LONGEST_LIST, TENANT, read_of};
 use super::namespace::is_protected;
-use super::{FACTS_PREFIX, USER, Validation, may, phrase, quote, variable};
+use super::{FACTS_PREFIX, USER, Validation, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::namespace_metadata::MetadataValue;
 use tenure_tenancy::placement::TenantFacts;
@@ -122,7 +122,7 @@ pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
             "mayMark",
             format!(
                 "variables.markedFor == '' || variables.mayAdoptAll || {}",
-                may(ADOPT, Some("variables.markedFor"))
+                write_tenant_check(ADOPT, Some("variables.markedFor"))
             ),
         ),
         variable("changedLabels", changed("oldLabels", "newLabels")),

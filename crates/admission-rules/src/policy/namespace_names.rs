@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::facts::find_label;
 use super::parameters::{add_tenant_parameters, name_home};
-use super::{About, Action, Policy, USER, Validation, Where, may, phrase, quote, variable};
+use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -33,7 +33,7 @@ pub(super) fn list(settings: &Settings) -> Vec<Value> {
                 "variables.tenant == '' || params.metadata.name == variables.tenant || variables.name != {} && \
                  (size(params.metadata.name) <= size(variables.tenant) || !variables.name.startsWith(params.metadata.name + '-')) || {}",
                 name_home(),
-                may(ADOPT, Some("variables.tenant"))
+                write_tenant_check(ADOPT, Some("variables.tenant"))
             ),
             rule: Rule::NamespaceOptions,
             why: phrase(

@@ -6,9 +6,9 @@ use super::super::image::{DEFAULT_REGISTRY, IDENTIFIER, LEGACY_REGISTRY, write_q
 use super::super::{ingress_annotation, metadata, pod, service, tenant_limits};
 use super::limits::{
     BY_LABELS, EXTERNAL_IPS, HAS_DEFAULT, HOSTNAMES, PULL_POLICIES, REFUSED_TYPES, REGISTRIES, SERVICE_ANNOTATIONS,
-    SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_listed, is_said, lines,
+    SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_fact_written, is_listed, lines,
 };
-use super::{About, Policy, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use super::{About, Policy, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -120,13 +120,13 @@ fn images() -> Policy {
     );
     policy.validations = vec![
         Validation {
-            holds: format!("!({}) || variables.refused.size() == 0", is_said(REGISTRIES)),
+            holds: format!("!({}) || variables.refused.size() == 0", is_fact_written(REGISTRIES)),
             rule: Rule::ContainerRegistries,
             why: format!("({registry} == '' ? {is_none} : {is_another})"),
             remedy: quote(&tenant_limits::begin_advice("spec.containerRegistries")),
         },
         Validation {
-            holds: format!("!({}) || variables.late.size() == 0", is_said(PULL_POLICIES)),
+            holds: format!("!({}) || variables.late.size() == 0", is_fact_written(PULL_POLICIES)),
             rule: Rule::ImagePullPolicies,
             why: phrase(
                 "{}: Tenant {} doesn't allow imagePullPolicy {}",
@@ -178,7 +178,7 @@ fn classes(class_use: &ClassUse) -> Policy {
     let refuse = |path: String, new: &str, old: &str| Validation {
         holds: format!(
             "!({}) || variables.{new} == variables.{old} || {}.size() == 0",
-            is_said(fact),
+            is_fact_written(fact),
             refused(new)
         ),
         rule: class_use.rule,
@@ -186,7 +186,7 @@ fn classes(class_use: &ClassUse) -> Policy {
             &format!("{path}: Tenant {{}} doesn't allow {kind} '{{}}'"),
             &["variables.tenant", &format!("variables.{new}[0]")],
         ),
-        remedy: quote(&tenant_limits::begin_advice(class_use.said)),
+        remedy: quote(&tenant_limits::begin_advice(class_use.field_path)),
     };
     let is_required = if class_use.required {
         "true".to_owned()
@@ -197,7 +197,7 @@ fn classes(class_use: &ClassUse) -> Policy {
         holds: format!(
             "!({}) || variables.annotation.size() + variables.field.size() > 0 || !({is_required}) || \
              (request.operation == 'UPDATE' && variables.oldAnnotation.size() + variables.oldField.size() == 0)",
-            is_said(fact)
+            is_fact_written(fact)
         ),
         rule: class_use.rule,
         why: phrase(
@@ -207,7 +207,7 @@ fn classes(class_use: &ClassUse) -> Policy {
             ),
             &["variables.tenant"],
         ),
-        remedy: quote(&tenant_limits::begin_advice(class_use.said)),
+        remedy: quote(&tenant_limits::begin_advice(class_use.field_path)),
     }];
     if let Some(key) = class_use.annotation {
         let path = format!("metadata.annotations[{key}]");
@@ -297,12 +297,12 @@ fn hostnames(settings: &Settings) -> Policy {
     };
     policy.validations = vec![
         refuse(
-            format!("!({}) || variables.addingHosts.size() == 0", is_said(HOSTNAMES)),
+            format!("!({}) || variables.addingHosts.size() == 0", is_fact_written(HOSTNAMES)),
             phrase(&why, &["variables.addingHosts[0]", "variables.tenant"]),
             quote(&remedy),
         ),
         refuse(
-            format!("{} || variables.wild.size() == 0", is_said(WILDCARDS)),
+            format!("{} || variables.wild.size() == 0", is_fact_written(WILDCARDS)),
             phrase(
                 "spec.rules: Tenant {} doesn't allow hostname {}, which begins with *",
                 &["variables.tenant", "variables.wild[0]"],
@@ -310,7 +310,7 @@ fn hostnames(settings: &Settings) -> Policy {
             quote("name hosts one by one, or ask an administrator for spec.ingressOptions.allowWildcardHostnames"),
         ),
         refuse(
-            format!("!({}) || !('' in variables.changed)", is_said(HOSTNAMES)),
+            format!("!({}) || !('' in variables.changed)", is_fact_written(HOSTNAMES)),
             phrase(
                 "spec.rules: Tenant {} allows only some hostnames: a rule without a host and a default backend would take all of them",
                 &["variables.tenant"],
@@ -318,7 +318,7 @@ fn hostnames(settings: &Settings) -> Policy {
             quote(&tenant_limits::begin_advice(allowed)),
         ),
         refuse(
-            format!("!({}) || variables.refused.size() == 0", is_said(HOSTNAMES)),
+            format!("!({}) || variables.refused.size() == 0", is_fact_written(HOSTNAMES)),
             phrase(
                 "spec.rules: Tenant {} doesn't allow hostname {}",
                 &["variables.tenant", "variables.refused[0]"],
@@ -328,8 +328,8 @@ fn hostnames(settings: &Settings) -> Policy {
         refuse(
             format!(
                 "!({}) || variables.routesAreOld || {}",
-                is_said(UNCOMPARED_HOSTS),
-                may(ADOPT, Some("variables.tenant"))
+                is_fact_written(UNCOMPARED_HOSTS),
+                write_tenant_check(ADOPT, Some("variables.tenant"))
             ),
             phrase(
                 "spec.rules: Tenant {} allows no two Ingresses with the same host and path (spec.ingressOptions.hostnameCollisionScope), and policies can't compare Ingresses",
@@ -385,7 +385,10 @@ fn services() -> Policy {
             ),
         },
         Validation {
-            holds: format!("!({}) || variables.refusedAddresses.size() == 0", is_said(EXTERNAL_IPS)),
+            holds: format!(
+                "!({}) || variables.refusedAddresses.size() == 0",
+                is_fact_written(EXTERNAL_IPS)
+            ),
             rule: Rule::ServiceOptions,
             why: phrase(
                 "spec.externalIPs: Tenant {} doesn't allow address {}",
@@ -413,7 +416,7 @@ fn services() -> Policy {
             ),
         ]);
         policy.validations.push(Validation {
-            holds: format!("!({}) || variables.{denied}.size() == 0", is_said(fact)),
+            holds: format!("!({}) || variables.{denied}.size() == 0", is_fact_written(fact)),
             rule: Rule::ServiceOptions,
             why: phrase(
                 &format!("metadata.{part}: Tenant {{}} doesn't allow {{}} on its Services"),

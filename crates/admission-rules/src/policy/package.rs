@@ -18,7 +18,7 @@ use crate::package::{
 use tenure_tenancy::rights::{OVERRIDE, RENDER, REPORT};
 
 /// Returns the expression that the user has a verb on the Package, or the source, with this name.
-fn may(verb: &str) -> String {
+fn write_package_check(verb: &str) -> String {
     format!("authorizer.group('{GROUP}').resource('packages').name(variables.name).check('{verb}').allowed()")
 }
 
@@ -77,8 +77,8 @@ fn name_variable() -> (String, String) {
 /// Returns the validations of a Package, for users that are denied and for those that are warned.
 fn validations(action: Action) -> Vec<Validation> {
     let excused = |verb: &str| match action {
-        Action::Deny => format!("{} || {}", may(verb), may(OVERRIDE)),
-        Action::Warn => format!("{} || !{}", may(verb), may(OVERRIDE)),
+        Action::Deny => format!("{} || {}", write_package_check(verb), write_package_check(OVERRIDE)),
+        Action::Warn => format!("{} || !{}", write_package_check(verb), write_package_check(OVERRIDE)),
     };
     let why = |what: &str, values: &[&str]| match action {
         Action::Deny => {
@@ -100,7 +100,7 @@ fn validations(action: Action) -> Vec<Validation> {
     // A user with the verb `render` is warned too when taking a field from the chart.
     let owned = match action {
         Action::Deny => excused(RENDER),
-        Action::Warn => format!("!{}", may(OVERRIDE)),
+        Action::Warn => format!("!{}", write_package_check(OVERRIDE)),
     };
     let mut all = vec![
         check(
@@ -239,10 +239,10 @@ fn of_sources(platform: &str, action: Action) -> Policy {
         } else {
             "variables.isStatus"
         };
-        let own = may(verb(status));
+        let own = write_package_check(verb(status));
         let excused = match action {
-            Action::Deny => format!("{own} || {}", may(OVERRIDE)),
-            Action::Warn => format!("{own} || !{}", may(OVERRIDE)),
+            Action::Deny => format!("{own} || {}", write_package_check(OVERRIDE)),
+            Action::Warn => format!("{own} || !{}", write_package_check(OVERRIDE)),
         };
         let mut values = vec!["request.resource.resource", "variables.name"];
         let ending = match action {

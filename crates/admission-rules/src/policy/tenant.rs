@@ -5,7 +5,7 @@ use tenure_api::condition::NAMESPACES_RECORDED;
 use tenure_api::metadata::HOME_NAMESPACE;
 
 use super::namespace::{is_protected, is_reserved};
-use super::{About, Policy, USER, Validation, Where, may, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -51,7 +51,7 @@ pub(super) fn make_tenant_policy(settings: &Settings) -> Policy {
             Validation {
                 holds: format!(
                     "!variables.isStatus || request.operation != 'UPDATE' || variables.recorded == variables.recordedBefore || {}",
-                    may(ADOPT, Some("request.?name.orValue('')"))
+                    write_tenant_check(ADOPT, Some("request.?name.orValue('')"))
                 ),
                 rule: Rule::Tenant,
                 why: phrase(
@@ -88,7 +88,7 @@ pub(super) fn make_tenant_policy(settings: &Settings) -> Policy {
                 holds: format!(
                     "request.operation == 'DELETE' || variables.isStatus || variables.home == variables.before || !({}) || {}",
                     is_reserved("variables.home", settings),
-                    may(ADOPT, Some("variables.name"))
+                    write_tenant_check(ADOPT, Some("variables.name"))
                 ),
                 rule: Rule::Tenant,
                 why: phrase(

@@ -7,7 +7,9 @@
 use tenure_api::metadata::TENANT_LABEL;
 
 use super::super::volume::{NAME, NAME_FIELD, SELECTOR};
-use super::{About, Action, Policy, Validation, Where, kubernetes, may, namespace_facts, phrase, quote, variable};
+use super::{
+    About, Action, Policy, Validation, Where, kubernetes, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 
@@ -29,7 +31,10 @@ pub(super) fn make_claim_policy(platform: &str) -> Policy {
     variables.push(variable("volume", "string(variables.named.orValue(''))"));
     variables.push(variable(
         "free",
-        format!("variables.tenant == '' || {}", may(ADOPT, Some("variables.tenant"))),
+        format!(
+            "variables.tenant == '' || {}",
+            write_tenant_check(ADOPT, Some("variables.tenant"))
+        ),
     ));
     let mut conditions = vec![(
         "names-volumes",
@@ -117,7 +122,7 @@ pub(super) fn make_volume_policy(platform: &str) -> Policy {
             holds: format!(
                 "params.metadata.name != variables.space || {}.orValue('') == variables.tenant || {}",
                 label("params"),
-                may(ADOPT, Some("variables.tenant"))
+                write_tenant_check(ADOPT, Some("variables.tenant"))
             ),
             rule: Rule::PersistentVolumes,
             why: phrase(

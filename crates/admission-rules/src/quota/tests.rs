@@ -46,7 +46,7 @@ fn facts() -> FactIndex {
     facts
 }
 
-fn counted(used: i64) -> Value {
+fn make_counted_quota(used: i64) -> Value {
     let owner =
         json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": "t-blue" });
     json!({
@@ -58,7 +58,7 @@ fn counted(used: i64) -> Value {
 fn usages(used: &[(&str, i64)]) -> Usages {
     let mut usages = Usages::default();
     for (name, used) in used {
-        usages.set_quota(name, "capsule-blue-0", Some(&counted(*used)));
+        usages.set_quota(name, "capsule-blue-0", Some(&make_counted_quota(*used)));
     }
     usages
 }
@@ -252,7 +252,7 @@ fn what_is_written_is_read_and_what_is_broken_keeps_nothing() {
 struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn pick_below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -331,8 +331,8 @@ fn by_chance_no_more_is_stored_than_there_may_be() {
             };
             let mut ledger = QuotaLedger::default();
             for _ in 0..150 {
-                let longest = if chance.below(20) == 0 { 40_000 } else { 1_500 };
-                cluster.now += chance.below(longest);
+                let longest = if chance.pick_below(20) == 0 { 40_000 } else { 1_500 };
+                cluster.now += chance.pick_below(longest);
                 let now = cluster.now;
                 let (arrived, rest) = std::mem::take(&mut cluster.on_their_way)
                     .into_iter()
@@ -348,10 +348,10 @@ fn by_chance_no_more_is_stored_than_there_may_be() {
                     is_full += u32::from(stored == 5);
                 }
                 cluster.now = now;
-                let namespace = usize::try_from(chance.below(3)).unwrap();
-                let name = format!("p-{}", chance.below(6));
+                let namespace = usize::try_from(chance.pick_below(3)).unwrap();
+                let name = format!("p-{}", chance.pick_below(6));
                 let key = (namespace, name.clone());
-                match chance.below(10) {
+                match chance.pick_below(10) {
                     0 | 1 => {
                         cluster.stored.remove(&key);
                         cluster.recount(namespace);
@@ -365,13 +365,13 @@ fn by_chance_no_more_is_stored_than_there_may_be() {
                             .copied()
                             .filter(|_| is_growth)
                             .unwrap_or_default();
-                        let after = before + 1 + i64::from(chance.below(8) == 0);
+                        let after = before + 1 + i64::from(chance.pick_below(8) == 0);
                         let mut claim = template.clone();
                         NAMESPACES[namespace].clone_into(&mut claim.namespace);
                         claim.object = format!("pods/{name}");
                         (claim.amounts[0].before, claim.amounts[0].after) =
                             (Quantity::whole(before), Quantity::whole(after));
-                        let then = now - lags[usize::try_from(chance.below(2)).unwrap()];
+                        let then = now - lags[usize::try_from(chance.pick_below(2)).unwrap()];
                         let used = [0, 1, 2].map(|index| Quantity::whole(cluster.used_then(index, then)));
                         let used = NAMESPACES.into_iter().map(str::to_owned).zip(used);
                         let sums = Sums(vec![used.collect()]);
@@ -389,7 +389,7 @@ fn by_chance_no_more_is_stored_than_there_may_be() {
                         }
                         let_through += 1;
                         // Some requests are denied elsewhere, and some are checked twice.
-                        if chance.below(6) == 0 {
+                        if chance.pick_below(6) == 0 {
                             continue;
                         }
                         cluster.on_their_way.push(OnItsWay {
@@ -397,7 +397,7 @@ fn by_chance_no_more_is_stored_than_there_may_be() {
                             name,
                             before,
                             after,
-                            arrives: now + chance.below(slowest.max(1)),
+                            arrives: now + chance.pick_below(slowest.max(1)),
                         });
                     }
                 }
@@ -415,7 +415,7 @@ fn count(kept: Duration) -> u64 {
 }
 
 #[test]
-fn keys_of_items_are_told_apart() {
+fn items_have_distinct_keys() {
     let mut ledger = QuotaLedger::default();
     let mut other = claim_of("blue-a", "pods/p", 0, 5);
     other.amounts[0].quota.index = 1;

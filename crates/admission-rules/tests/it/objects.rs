@@ -15,7 +15,7 @@ struct Stage {
 }
 
 impl ClusterQueries for Stage {
-    fn may(&self, _: &Question<'_>) -> bool {
+    fn is_allowed(&self, _: &Question<'_>) -> bool {
         false
     }
 
@@ -37,11 +37,11 @@ impl ClusterQueries for Stage {
 
 impl Stage {
     fn new(bounds: &Value, classes: Vec<(&'static str, Value)>) -> Self {
-        let realm = json!({
+        let tenancy = json!({
             "tenants": [{ "name": "blue", "uid": "t", "bounds": bounds }],
             "namespaces": [{ "name": "blue", "uid": "n", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }]
         });
-        let facts = FactIndex::from_facts(&serde_json::from_value(realm).unwrap());
+        let facts = FactIndex::from_facts(&serde_json::from_value(tenancy).unwrap());
         Self { facts, classes }
     }
 
@@ -127,7 +127,7 @@ fn the_tenants_default_comes_before_the_clusters() {
 }
 
 #[test]
-fn a_default_that_is_not_there_is_said() {
+fn a_missing_default_class_is_reported() {
     let stage = Stage::new(&json!({ "priorityClasses": { "default": "gone" } }), Vec::new());
     check_denied(
         &stage.create(("", "pods"), &json!({})),
@@ -136,7 +136,7 @@ fn a_default_that_is_not_there_is_said() {
 }
 
 #[test]
-fn what_is_large_is_told_in_a_few_words() {
+fn a_large_object_is_described_briefly() {
     let bounds = json!({
         "containerRegistries": { "allowed": (0..1000).map(|number| format!("r{number}.example.org")).collect::<Vec<_>>() },
         "ingressOptions": { "allowedHostnames": { "allowedRegex": "(a|aa)+" } }
@@ -153,11 +153,11 @@ fn what_is_large_is_told_in_a_few_words() {
     let Decision::Deny(refusal) = decision else {
         unreachable!()
     };
-    let told = refusal.to_string();
+    let message = refusal.to_string();
     assert!(
-        told.len() < 2048 && told.contains("and 992 more"),
+        message.len() < 2048 && message.contains("and 992 more"),
         "{} bytes",
-        told.len()
+        message.len()
     );
     // A backtracking evaluator would never finish this expression.
     let host = format!("{}!", "a".repeat(1 << 20));

@@ -9,16 +9,16 @@ use tenure_tenancy::{FactIndex, TenancyFacts, TenantFacts};
 
 use crate::table::{Actor, Allowed, Case, Object, Table, keep_managers};
 
-pub(crate) fn collect_facts(realm: &TenancyFacts) -> FactIndex {
-    let mut facts = FactIndex::new(realm.settings.clone());
-    // A change of the realm for one case must not affect others.
-    for tenant in &realm.tenants {
+pub(crate) fn collect_facts(tenancy: &TenancyFacts) -> FactIndex {
+    let mut facts = FactIndex::new(tenancy.settings.clone());
+    // A change of the tenancy for one case must not affect others.
+    for tenant in &tenancy.tenants {
         let mut before = tenant.clone();
         before.home_namespace = Some("blue-dev".to_owned());
         facts.set_tenant(before);
         facts.set_tenant(tenant.clone());
     }
-    for namespace in &realm.namespaces {
+    for namespace in &tenancy.namespaces {
         let mut before = namespace.clone();
         before.tenant_owners.clear();
         facts.set_namespace(before);
@@ -28,7 +28,7 @@ pub(crate) fn collect_facts(realm: &TenancyFacts) -> FactIndex {
 }
 
 /// Checks whether an actor has a right.
-fn may(actor: &Actor, question: &Question<'_>) -> bool {
+fn has_right(actor: &Actor, question: &Question<'_>) -> bool {
     actor.rights.iter().any(|right| {
         let (verb, what) = right.split_once(' ').unwrap();
         let (resource, name) = what.split_once('/').unwrap_or((what, "*"));
@@ -42,14 +42,14 @@ fn may(actor: &Actor, question: &Question<'_>) -> bool {
 struct Around<'a>(&'a Actor, &'a Table);
 
 impl ClusterQueries for Around<'_> {
-    fn may(&self, question: &Question<'_>) -> bool {
-        may(self.0, question)
+    fn is_allowed(&self, question: &Question<'_>) -> bool {
+        has_right(self.0, question)
     }
 
     fn may_account(&self, (namespace, name): (&str, &str), question: &Question<'_>) -> bool {
         let user = format!("system:serviceaccount:{namespace}:{name}");
         let mut known = self.1.actors.values().filter(|actor| actor.user == user);
-        known.any(|actor| may(actor, question))
+        known.any(|actor| has_right(actor, question))
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
@@ -68,7 +68,7 @@ impl ClusterQueries for Around<'_> {
 
 impl Table {
     pub(crate) fn check(&self, case: &Case) -> Result<(), String> {
-        let facts = collect_facts(&self.realm);
+        let facts = collect_facts(&self.tenancy);
         let actor = self.actors.get(&case.by).ok_or("no such actor")?;
         let (operation, object) = case.action();
         let (group, resource, name) = object.what();
@@ -117,7 +117,7 @@ impl Table {
         check_changes(&facts, &request, &decision);
         let is_right = match (&decision, &case.allow, &case.deny) {
             (Decision::Allow { changes, warnings, .. }, Some(allowed), None) => {
-                is_as_told(changes, allowed) && check_warnings(warnings, allowed)
+                is_expected(changes, allowed) && check_warnings(warnings, allowed)
             }
             // Admission also makes a claim.
             (Decision::Allow { .. }, None, Some(_)) => case.claimed,
@@ -172,18 +172,18 @@ const FIELDS: [&str; 6] = [
     "storageClassName",
 ];
 
-fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
+fn is_expected(changes: &[Change], allowed: &Allowed) -> bool {
     let label = |key: &'static str, value: &Option<String>| value.clone().map(|value| Change::Label { key, value });
     let account = allowed.account.clone().map(|value| Change::SpecField {
         key: "serviceAccountName",
         value: Value::from(value),
     });
-    let told = [
+    let defaults = [
         label("capsule.clastix.io/tenant", &allowed.label),
         label("sharding.fluxcd.io/key", &allowed.shard),
         account,
     ];
-    let told = told.into_iter().flatten();
+    let defaults = defaults.into_iter().flatten();
     let mut fields: Vec<Change> = Vec::new();
     for (key, value) in &allowed.fields {
         let known = FIELDS.into_iter().find(|known| known == key).expect("a known field");
@@ -193,16 +193,16 @@ fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
         });
     }
     let marks = allowed.marks.iter().map(|mark| {
-        let (part, said) = mark.split_once(' ').expect("what is marked");
+        let (part, pair) = mark.split_once(' ').expect("what is marked");
         let part = ["labels", "annotations"].into_iter().find(|known| *known == part);
-        let (key, value) = said.split_once('=').expect("a value");
+        let (key, value) = pair.split_once('=').expect("a value");
         Change::Metadata {
             part: part.expect("a known part"),
             key: key.to_owned(),
             value: value.to_owned(),
         }
     });
-    told.chain(fields).chain(marks).eq(changes.iter().cloned())
+    defaults.chain(fields).chain(marks).eq(changes.iter().cloned())
 }
 
 fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {

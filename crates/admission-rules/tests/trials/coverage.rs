@@ -106,7 +106,7 @@ pub(crate) fn list_operations(
                 .any(|(known, when, _)| *known == rule && (when.is_empty() || *when == operation));
             match (tried, excused) {
                 (0, false) => Err(format!("no case says what {} refuses there: add one", rule.as_str())),
-                (1.., true) => Err("it is said to have nothing to refuse there: take that away".to_owned()),
+                (1.., true) => Err("NOTHING_TO_REFUSE lists it, although a case denies it: remove it there".to_owned()),
                 _ => Ok(()),
             }
         })

@@ -13,7 +13,7 @@ use tenure_trials::name_of_line;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Table {
-    pub(crate) realm: TenancyFacts,
+    pub(crate) tenancy: TenancyFacts,
     pub(crate) actors: BTreeMap<String, Actor>,
     /// The stored Kustomizations and their related objects.
     pub(crate) objects: Vec<Value>,
@@ -304,7 +304,7 @@ impl Table {
     /// Returns an object of the table outside a Tenant that names a namespace.
     pub(crate) fn find_mention(&self, facts: &FactIndex, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
         let mut index = MentionIndex::default();
-        let tenants = self.realm.tenants.iter().map(|tenant| {
+        let tenants = self.tenancy.tenants.iter().map(|tenant| {
             let owners: Vec<Value> = tenant
                 .owners
                 .iter()
@@ -318,7 +318,7 @@ impl Table {
             let mut kinds = MENTIONING_KINDS.iter();
             if let Some(kind) = kinds.find(|kind| kind.kind == text("/kind")) {
                 let place = (text("/metadata/namespace"), text("/metadata/name"));
-                index.set_object(&self.realm.settings, kind, place, Some(object));
+                index.set_object(&self.tenancy.settings, kind, place, Some(object));
             }
         }
         index.find_outside(facts, tenant, namespace)

@@ -91,7 +91,7 @@ struct State {
     acceptor: Option<TlsAcceptor>,
     /// The authorities that all configurations trust.
     published: String,
-    said: String,
+    last_problem: String,
 }
 
 impl std::fmt::Debug for CertificateKeeper {
@@ -155,12 +155,12 @@ impl CertificateKeeper {
     }
 
     /// Keeps the certificate until the future is dropped.
-    pub async fn keep(&self) {
+    pub async fn keep_certificate(&self) {
         loop {
-            let looked = self.look().await;
-            match &looked {
-                Ok(()) => self.state.lock().said.clear(),
-                Err(error) => self.say(&error.to_string()),
+            let checked = self.check_secret().await;
+            match &checked {
+                Ok(()) => self.state.lock().last_problem.clear(),
+                Err(error) => self.log_problem(&error.to_string()),
             }
             let has_one = self.state.lock().acceptor.is_some();
             tokio::time::sleep(if has_one { LOOK } else { EAGER }).await;
@@ -168,10 +168,10 @@ impl CertificateKeeper {
     }
 
     /// Reports a problem, once.
-    fn say(&self, problem: &str) {
+    fn log_problem(&self, problem: &str) {
         let mut state = self.state.lock();
-        if state.said != problem {
-            problem.clone_into(&mut state.said);
+        if state.last_problem != problem {
+            problem.clone_into(&mut state.last_problem);
             tracing::warn!(problem, "{}", self.place.what);
             self.problem.send_replace(problem.to_owned());
         }
@@ -181,7 +181,7 @@ impl CertificateKeeper {
     ///
     /// # Errors
     /// [`CertificateKeeperError`]. The listener then continues with the last certificate.
-    pub async fn look(&self) -> Result<(), CertificateKeeperError> {
+    pub async fn check_secret(&self) -> Result<(), CertificateKeeperError> {
         let resource = self.client.resource("v1", "Secret").await?;
         for _ in 0..STEPS {
             let found = self
@@ -196,7 +196,7 @@ impl CertificateKeeper {
                 None => (self.copy_certificate(), None),
             };
             if let Some(error) = &unread {
-                self.say(&format!(
+                self.log_problem(&format!(
                     "Secret {PLATFORM_NAMESPACE}/{SECRET}: {error}; it is written again"
                 ));
             }
@@ -204,10 +204,10 @@ impl CertificateKeeper {
             let now = (self.clock)();
             let next = plan(&kept.describe(&self.place.names, is_published), now);
             if let Some(problem) = &next.problem {
-                self.say(problem);
+                self.log_problem(problem);
             }
             match next.step {
-                Step::Rest if found.is_some() && unread.is_none() => return self.take(kept),
+                Step::Rest if found.is_some() && unread.is_none() => return self.use_certificate(kept),
                 // The Secret is written again without changes.
                 Step::Rest => {}
                 Step::MakeAuthority { and_certificate } => {
@@ -221,7 +221,7 @@ impl CertificateKeeper {
             }
             if self.write(&resource, found.as_ref(), &kept).await? {
                 tracing::info!(step = ?next.step, "{} was renewed", self.place.what);
-                self.take(kept)?;
+                self.use_certificate(kept)?;
             }
         }
         Err(CertificateKeeperError::Contested)
@@ -247,7 +247,7 @@ impl CertificateKeeper {
     }
 
     /// Shows this certificate from now on.
-    fn take(&self, kept: StoredCertificate) -> Result<(), CertificateKeeperError> {
+    fn use_certificate(&self, kept: StoredCertificate) -> Result<(), CertificateKeeperError> {
         let shown = kept.shown();
         let acceptor = shown.map(|(certificate, key)| make_acceptor(vec![certificate], key, self.gate.as_deref()));
         let acceptor = acceptor.transpose().map_err(CertificateError::from)?;

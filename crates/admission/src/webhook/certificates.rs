@@ -276,9 +276,9 @@ mod tests {
     fn what_is_kept_is_read_again() {
         let now = Timestamp::from_second(1_790_000_000).unwrap();
         let mut kept = made(now);
-        let told = kept.describe(&names(), true);
-        assert_eq!(told.authorities, [Validity::of_authority(now)]);
-        let serving = told.serving.unwrap();
+        let described = kept.describe(&names(), true);
+        assert_eq!(described.authorities, [Validity::of_authority(now)]);
+        let serving = described.serving.unwrap();
         assert_eq!(
             (serving.authority, serving.validity),
             (Some(0), Validity::of_serving(now))
@@ -306,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said_without_a_key() {
+    fn an_error_about_a_certificate_contains_no_key() {
         let now = Timestamp::from_second(1_790_000_000).unwrap();
         let (one, other) = (made(now), made(now));
         let good = one.write();
-        for (field, value, told) in [
+        for (field, value, problem) in [
             ("ca.crt", json!(7), "its ca.crt is missing"),
             ("ca.crt", json!("%"), "its ca.crt is no base64"),
             ("ca.crt", json!(STANDARD.encode([0xff, 0xfe])), "its ca.crt is no PEM"),
@@ -338,7 +338,10 @@ mod tests {
                 .err()
                 .unwrap()
                 .to_string();
-            assert!(error.contains(told) && !error.contains("hunter2"), "{field}: {error}");
+            assert!(
+                error.contains(problem) && !error.contains("hunter2"),
+                "{field}: {error}"
+            );
         }
         assert!(StoredCertificate::read(&json!({})).is_err());
     }

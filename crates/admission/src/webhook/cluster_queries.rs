@@ -159,8 +159,8 @@ impl QueryAnswers {
             std::mem::take(self.open_objects.get_mut()),
         );
         let asked = futures::future::try_join_all(rights.into_iter().map(|right| async move {
-            let may = asker.may(user, &right).await?;
-            Ok::<_, ClusterError>((right, may))
+            let is_allowed = asker.is_allowed(user, &right).await?;
+            Ok::<_, ClusterError>((right, is_allowed))
         }));
         let read = futures::future::try_join_all(objects.into_iter().map(|place| async move {
             let found = asker.find(&place).await?;
@@ -176,8 +176,8 @@ impl QueryAnswers {
 impl QueryAnswers {
     /// Returns the answer about a right. Notes the question if no answer is known.
     fn look_up(&self, right: RightQuery) -> bool {
-        if let Some(may) = self.rights.get(&right) {
-            return *may;
+        if let Some(is_allowed) = self.rights.get(&right) {
+            return *is_allowed;
         }
         let mut open = self.open_rights.lock();
         if !open.contains(&right) {
@@ -188,7 +188,7 @@ impl QueryAnswers {
 }
 
 impl ClusterQueries for QueryAnswers {
-    fn may(&self, question: &Question<'_>) -> bool {
+    fn is_allowed(&self, question: &Question<'_>) -> bool {
         self.look_up(RightQuery::from(question))
     }
 
@@ -255,7 +255,7 @@ impl QueryClient {
     }
 
     /// Checks whether the user of a review has a right, or the ServiceAccount that the question names.
-    pub(super) async fn may(&self, user: &Value, right: &RightQuery) -> Result<bool, ClusterError> {
+    pub(super) async fn is_allowed(&self, user: &Value, right: &RightQuery) -> Result<bool, ClusterError> {
         let account = right.account.as_ref().map(|(namespace, name)| {
             json!({
                 "username": format!("system:serviceaccount:{namespace}:{name}"),
@@ -279,18 +279,18 @@ impl QueryClient {
         }
         let _turn = self.turns.acquire().await;
         let answer = self.client.create(&review, MANAGER).await?.object;
-        let may = ObjectView::of(&answer).is_true("/status/allowed");
-        self.remember(key, may);
-        Ok(may)
+        let is_allowed = ObjectView::of(&answer).is_true("/status/allowed");
+        self.remember(key, is_allowed);
+        Ok(is_allowed)
     }
 
     fn recall(&self, key: &str) -> Option<bool> {
         let memory = self.memory.lock();
-        let (since, may) = memory.get(key)?;
-        (since.elapsed() < FRESH).then_some(*may)
+        let (since, is_allowed) = memory.get(key)?;
+        (since.elapsed() < FRESH).then_some(*is_allowed)
     }
 
-    fn remember(&self, key: String, may: bool) {
+    fn remember(&self, key: String, is_allowed: bool) {
         if key.len() > LONGEST_KEY {
             return;
         }
@@ -299,7 +299,7 @@ impl QueryClient {
             memory.retain(|_, (since, _)| since.elapsed() < FRESH);
         }
         if memory.len() < REMEMBERED {
-            memory.insert(key, (Instant::now(), may));
+            memory.insert(key, (Instant::now(), is_allowed));
         }
     }
 

@@ -32,7 +32,7 @@ const REPORTER: &str = "tenure-controller";
 const BETWEEN: Duration = Duration::from_millis(100);
 const AT_THE_LATEST: Duration = Duration::from_secs(30);
 /// The greatest number of names in one message.
-const NAMES_TOLD: usize = 8;
+const MAX_LISTED_NAMES: usize = 8;
 
 /// Keeps the webhook configurations in the required form.
 pub struct ConfigurationKeeper {
@@ -41,7 +41,7 @@ pub struct ConfigurationKeeper {
     trust: Arc<CertificateKeeper>,
     settings: Settings,
     at_the_latest: Duration,
-    said: parking_lot::Mutex<String>,
+    last_problem: parking_lot::Mutex<String>,
 }
 
 impl std::fmt::Debug for ConfigurationKeeper {
@@ -67,7 +67,7 @@ impl ConfigurationKeeper {
                 ..settings
             },
             at_the_latest: AT_THE_LATEST,
-            said: parking_lot::Mutex::default(),
+            last_problem: parking_lot::Mutex::default(),
         }
     }
 
@@ -80,7 +80,7 @@ impl ConfigurationKeeper {
     }
 
     /// Keeps the configurations until the future is dropped.
-    pub async fn keep(&self) {
+    pub async fn keep_configurations(&self) {
         let changed = Notify::new();
         let following = futures::future::join_all(
             ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"].map(|kind| self.follow(kind, &changed)),
@@ -95,7 +95,7 @@ impl ConfigurationKeeper {
         let resource = loop {
             match self.client.resource("admissionregistration.k8s.io/v1", kind).await {
                 Ok(resource) => break resource,
-                Err(error) => self.say(&error.to_string()),
+                Err(error) => self.log_problem(&error.to_string()),
             }
             tokio::time::sleep(AT_THE_LATEST).await;
         };
@@ -112,29 +112,29 @@ impl ConfigurationKeeper {
     async fn put_back(&self, changed: &Notify) {
         let mut bundle = self.trust.bundle();
         let mut problems = self.trust.problem();
-        let (mut told, mut said) = (String::new(), EventHistory::default());
+        let (mut reported_problem, mut history) = (String::new(), EventHistory::default());
         let mut books = [Book::default(), Book::default()];
         loop {
             let authorities = bundle.borrow_and_update().clone();
             if !authorities.is_empty() {
-                let standing = match self.look(&authorities, &mut books).await {
-                    Ok(standing) => {
+                let state = match self.check_configurations(&authorities, &mut books).await {
+                    Ok(state) => {
                         self.trust.record_published_bundle(authorities);
-                        standing
+                        state
                     }
                     Err(error) => {
-                        self.say(&error.to_string());
+                        self.log_problem(&error.to_string());
                         Some(PartState::not_in_force(reason::NOT_KEPT, error.to_string()))
                     }
                 };
-                if let Some(standing) = standing {
-                    self.report(&standing).await;
+                if let Some(state) = state {
+                    self.report(&state).await;
                 }
             }
             let problem = problems.borrow_and_update().clone();
-            if problem != told {
-                self.tell_problem(&problem, &mut said).await;
-                told = problem;
+            if problem != reported_problem {
+                self.report_problem(&problem, &mut history).await;
+                reported_problem = problem;
             }
             tokio::time::sleep(BETWEEN).await;
             tokio::select! {
@@ -146,26 +146,30 @@ impl ConfigurationKeeper {
         }
     }
 
-    fn say(&self, problem: &str) {
-        let mut said = self.said.lock();
-        if *said != problem {
-            problem.clone_into(&mut said);
+    fn log_problem(&self, problem: &str) {
+        let mut last_problem = self.last_problem.lock();
+        if *last_problem != problem {
+            problem.clone_into(&mut last_problem);
             tracing::warn!(problem, "the configurations of the admission webhook can't be kept");
         }
     }
 
     /// Writes the state of the configurations into the cluster's Enforcement.
-    async fn report(&self, standing: &PartState) {
-        let said = report_enforcement(&self.client, MANAGER, (Part::Webhooks, standing), &self.settings).await;
-        if let Err(error) = said {
-            self.say(&format!("the Enforcement {CONFIGURATION} can't be written: {error}"));
+    async fn report(&self, state: &PartState) {
+        let written = report_enforcement(&self.client, MANAGER, (Part::Webhooks, state), &self.settings).await;
+        if let Err(error) = written {
+            self.log_problem(&format!("the Enforcement {CONFIGURATION} can't be written: {error}"));
         }
     }
 
     /// Looks at both configurations once and restores each difference. Returns their state if it should be reported. The state of a
     /// configuration that was written for the first time, or that trusts another authority from now on, is reported after a later look has seen
     /// it.
-    async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<Option<PartState>, ClusterError> {
+    async fn check_configurations(
+        &self,
+        authorities: &str,
+        books: &mut [Book; 2],
+    ) -> Result<Option<PartState>, ClusterError> {
         let has_policies = self.has_policies().await?;
         let wanted = self.describe(authorities, has_policies);
         let (mut is_as_wanted, mut weakened) = (true, Vec::new());
@@ -190,7 +194,8 @@ impl ConfigurationKeeper {
                 continue;
             }
             (book.was_kept, book.policies) = (true, Some(has_policies));
-            self.tell(wanted, found.as_ref(), &difference, &mut book.history).await;
+            self.report_difference(wanted, found.as_ref(), &difference, &mut book.history)
+                .await;
         }
         Ok(match (is_as_wanted, weakened.as_slice()) {
             (true, _) => Some(PartState::in_force("the webhooks are up to date")),
@@ -245,14 +250,20 @@ impl ConfigurationKeeper {
     }
 
     /// Reports a problem of the certificate that the API server trusts.
-    async fn tell_problem(&self, problem: &str, history: &mut EventHistory) {
+    async fn report_problem(&self, problem: &str, history: &mut EventHistory) {
         let event = describe_event("AdmissionCertificate", problem.to_owned());
         let object = describe_object(&Value::Null, "ValidatingWebhookConfiguration");
         let recorder = EventRecorder::new(self.client.clone(), REPORTER);
         recorder.record(history, &object, &event).await;
     }
 
-    async fn tell(&self, wanted: &Value, found: Option<&Value>, difference: &Difference, history: &mut EventHistory) {
+    async fn report_difference(
+        &self,
+        wanted: &Value,
+        found: Option<&Value>,
+        difference: &Difference,
+        history: &mut EventHistory,
+    ) {
         let kind = ObjectView::of(wanted).read_text("/kind");
         let Difference::Weakened(what) = difference else {
             tracing::info!(kind, "the admission webhook's configuration was written");
@@ -356,12 +367,19 @@ fn describe_difference(
                 .any(|webhook| ObjectView::of(webhook).read_text("/name") == name)
         })
         .collect();
-    let tell = |names: &[String]| names.iter().take(NAMES_TOLD).cloned().collect::<Vec<_>>().join(", ");
+    let join_names = |names: &[String]| {
+        names
+            .iter()
+            .take(MAX_LISTED_NAMES)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     Some(match (changed.as_slice(), added.as_slice(), is_labelled) {
         ([], [], true) => Difference::Expected,
         ([], [], false) => Difference::Weakened(format!("its label {MANAGED_BY} was taken away")),
-        ([], added, _) => Difference::Weakened(format!("there were more webhooks in it: {}", tell(added))),
-        (changed, _, _) => Difference::Weakened(format!("webhooks were changed or gone: {}", tell(changed))),
+        ([], added, _) => Difference::Weakened(format!("there were more webhooks in it: {}", join_names(added))),
+        (changed, _, _) => Difference::Weakened(format!("webhooks were changed or gone: {}", join_names(changed))),
     })
 }
 
@@ -393,7 +411,7 @@ mod tests {
             describe_difference(Some(&other), (&wanted, None), true),
             Some(Difference::Expected)
         );
-        let told = |change: &dyn Fn(&mut Value)| {
+        let describe_change = |change: &dyn Fn(&mut Value)| {
             let mut found = wanted.clone();
             change(&mut found);
             match describe_difference(Some(&found), (&wanted, None), true) {
@@ -401,20 +419,20 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let ignored = told(&|found| found["webhooks"][0]["failurePolicy"] = json!("Ignore"));
+        let ignored = describe_change(&|found| found["webhooks"][0]["failurePolicy"] = json!("Ignore"));
         assert_eq!(
             ignored,
             "webhooks were changed or gone: namespaces.admission.tenure.dev"
         );
-        let gone = told(&|found| drop(found["webhooks"].as_array_mut().unwrap().remove(2)));
+        let gone = describe_change(&|found| drop(found["webhooks"].as_array_mut().unwrap().remove(2)));
         assert!(gone.contains("tenants.admission.tenure.dev"), "{gone}");
-        let more = told(&|found| {
+        let more = describe_change(&|found| {
             let mut webhook = found["webhooks"][0].clone();
             webhook["name"] = json!("more.example.org");
             found["webhooks"].as_array_mut().unwrap().push(webhook);
         });
         assert!(more.contains("more webhooks in it: more.example.org"), "{more}");
-        let label = told(&|found| found["metadata"]["labels"] = json!({}));
+        let label = describe_change(&|found| found["metadata"]["labels"] = json!({}));
         assert!(label.contains("label"), "{label}");
         assert!(matches!(
             describe_difference(None, (&wanted, None), true),

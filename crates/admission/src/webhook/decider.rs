@@ -232,7 +232,7 @@ impl ReviewDecider {
         for namespace in list_namespaces(request) {
             let found = match known.find_namespace(namespace) {
                 Some(facts) => facts.clone(),
-                None => match self.asker.find(&place("", "namespaces", namespace)).await? {
+                None => match self.asker.find(&make_key("", "namespaces", namespace)).await? {
                     Some(object) => {
                         let facts = NamespaceFacts::from(&read_metadata(&object));
                         changes.push(Change::Namespace(facts.clone()));
@@ -244,7 +244,10 @@ impl ReviewDecider {
             let owners = found.tenant_owners.iter().map(|owner| owner.name.as_str());
             let named = owners.chain(found.tenant_label.as_deref());
             for name in named.filter(|name| known.find_tenant(name).is_none()).take(1) {
-                let tenant = self.asker.find(&place("capsule.clastix.io", "tenants", name)).await?;
+                let tenant = self
+                    .asker
+                    .find(&make_key("capsule.clastix.io", "tenants", name))
+                    .await?;
                 let tenant = tenant.and_then(|tenant| serde_json::from_value::<Tenant>(tenant).ok());
                 changes.extend(tenant.map(|tenant| Change::Tenant(TenantFacts::from(&tenant))));
             }
@@ -282,7 +285,7 @@ impl ReviewDecider {
             Operation::Connect => &[("create", name), ("get", name)],
         };
         for (verb, name) in ways {
-            if self.asker.may(user, &right(verb, name)).await? {
+            if self.asker.is_allowed(user, &right(verb, name)).await? {
                 return Ok(true);
             }
         }
@@ -315,7 +318,7 @@ fn choose_keep(request: &Request<'_>, is_proven: bool) -> ReservationKind {
     }
 }
 
-fn place(group: &str, plural: &str, name: &str) -> ObjectKey {
+fn make_key(group: &str, plural: &str, name: &str) -> ObjectKey {
     ObjectKey {
         group: group.to_owned(),
         plural: plural.to_owned(),

@@ -241,12 +241,12 @@ impl KnownFacts {
 
     async fn follow_one(&self, client: &Client, followed: Followed) {
         let (api_version, kind) = followed.kind();
-        let mut told = false;
+        let mut is_logged = false;
         let resource = loop {
             match client.resource(api_version, kind).await {
                 Ok(resource) => break resource,
-                Err(error) if !told => {
-                    told = true;
+                Err(error) if !is_logged => {
+                    is_logged = true;
                     tracing::warn!(%error, "admission webhooks deny all writes that need them until {kind} can be watched");
                 }
                 Err(_) => {}
@@ -254,11 +254,11 @@ impl KnownFacts {
             self.set_broken(followed);
             tokio::time::sleep(ABSENT).await;
         };
-        let sink = |event: WatchEvent| self.take(followed, event);
+        let sink = |event: WatchEvent| self.apply_event(followed, event);
         match watch(client, &resource, None, followed.labels().as_deref(), sink).await {}
     }
 
-    fn take(&self, followed: Followed, event: WatchEvent) {
+    fn apply_event(&self, followed: Followed, event: WatchEvent) {
         match event {
             WatchEvent::Changed(seen) if matches!(followed, Followed::Quotas) => {
                 let quota = seen.read::<Value>().ok();

@@ -91,11 +91,11 @@ impl KnownMentions {
     async fn follow_kind(&self, client: &Client, kind: &'static MentioningKind) {
         loop {
             let resource = self.find_resource(client, kind).await;
-            self.begin(kind);
+            self.reset_kind(kind);
             let gone = Notify::new();
             let sink = |event: WatchEvent| {
                 let is_gone = matches!(event, WatchEvent::Failed(ClusterError::PathGone { .. }));
-                self.take(kind, event);
+                self.apply_event(kind, event);
                 if is_gone {
                     gone.notify_one();
                 }
@@ -126,13 +126,13 @@ impl KnownMentions {
     }
 
     /// Forgets an earlier watch of a kind: a new one reports no deletions from before it began.
-    fn begin(&self, kind: &'static MentioningKind) {
+    fn reset_kind(&self, kind: &'static MentioningKind) {
         let mut state = self.state.write();
         state.index.forget_kind(kind);
         state.health.entry(kind.plural).or_default().is_synced = false;
     }
 
-    fn take(&self, kind: &'static MentioningKind, event: WatchEvent) {
+    fn apply_event(&self, kind: &'static MentioningKind, event: WatchEvent) {
         match event {
             WatchEvent::Changed(seen) => {
                 // For an unreadable object, the index keeps the last readable state.

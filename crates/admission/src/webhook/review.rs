@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_review_is_told_what_is_missing() {
+    fn an_unreadable_review_is_answered_with_its_problem() {
         let cases = [
             ("", "no JSON: EOF"),
             ("{", "no JSON: EOF"),
@@ -178,9 +178,9 @@ mod tests {
                 "no proper request.uid",
             ),
         ];
-        for (text, told) in cases {
+        for (text, problem) in cases {
             let error = read_review(text.as_bytes()).unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(problem), "{text}: {error}");
         }
         // A body that is nested deeper than any stack is no review.
         let deep = "[".repeat(1 << 20);
@@ -201,8 +201,8 @@ mod tests {
                 warnings: vec![],
             },
         );
-        let told = STANDARD.decode(allowed["response"]["patch"].as_str().unwrap()).unwrap();
-        assert_eq!(told, br#"[{"op":"add","path":"/a","value":1}]"#);
+        let patch = STANDARD.decode(allowed["response"]["patch"].as_str().unwrap()).unwrap();
+        assert_eq!(patch, br#"[{"op":"add","path":"/a","value":1}]"#);
         assert_eq!(allowed["response"]["patchType"], "JSONPatch");
         assert!(allowed["response"].get("warnings").is_none());
         let plain = write_answer(

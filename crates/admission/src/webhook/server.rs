@@ -106,7 +106,7 @@ impl WebhookServer {
 
     async fn answer(&self, request: Request<Incoming>, is_proven: Option<bool>) -> Answer {
         if is_proven == Some(false) {
-            return tell(
+            return make_response(
                 StatusCode::UNAUTHORIZED,
                 "only an API server with a certificate of its authority gets an answer: --admission-client-ca names the authority",
             );
@@ -114,10 +114,10 @@ impl WebhookServer {
         let phase = match request.uri().path() {
             MUTATE_PATH => Phase::Mutating,
             VALIDATE_PATH => Phase::Validating,
-            _ => return tell(StatusCode::NOT_FOUND, "there are /mutate and /validate"),
+            _ => return make_response(StatusCode::NOT_FOUND, "there are /mutate and /validate"),
         };
         if request.method() != Method::POST {
-            let mut answer = tell(StatusCode::METHOD_NOT_ALLOWED, "reviews come by POST");
+            let mut answer = make_response(StatusCode::METHOD_NOT_ALLOWED, "reviews come by POST");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return answer;
         }
@@ -125,7 +125,7 @@ impl WebhookServer {
         let (body, _room) = match body {
             Ok(Ok(read)) => read,
             Ok(Err(answer)) => return answer,
-            Err(_) => return tell(StatusCode::REQUEST_TIMEOUT, "the review took too long to arrive"),
+            Err(_) => return make_response(StatusCode::REQUEST_TIMEOUT, "the review took too long to arrive"),
         };
         let judging = self.judge(phase, &body, is_proven == Some(true));
         let judged = tokio::time::timeout(DECISION, judging).await;
@@ -141,7 +141,7 @@ impl WebhookServer {
         };
         let review = match effort.work(|| read_review(body)).await {
             Ok(review) => review,
-            Err(error) => return tell(StatusCode::BAD_REQUEST, &error.to_string()),
+            Err(error) => return make_response(StatusCode::BAD_REQUEST, &error.to_string()),
         };
         match self.judge.judge(phase, &review.request, is_proven, effort).await {
             Ok(verdict) => write_json(&write_answer(&review.uid, verdict)),
@@ -154,16 +154,16 @@ impl WebhookServer {
     async fn read_body(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Answer> {
         let too_long = || {
             let text = format!("a review of more than {LONGEST} bytes isn't read");
-            tell(StatusCode::PAYLOAD_TOO_LARGE, &text)
+            make_response(StatusCode::PAYLOAD_TOO_LARGE, &text)
         };
-        let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        if told > LONGEST {
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if announced > LONGEST {
             return Err(too_long());
         }
         let mut whole = Vec::new();
         let mut room: Option<SemaphorePermit<'_>> = None;
         while let Some(frame) = body.frame().await {
-            let broken = |_| tell(StatusCode::BAD_REQUEST, "the review ends before its end");
+            let broken = |_| make_response(StatusCode::BAD_REQUEST, "the review ends before its end");
             let Ok(part) = frame.map_err(broken)?.into_data() else {
                 continue;
             };
@@ -194,10 +194,10 @@ impl WebhookServer {
 /// and shows this message.
 fn refuse(unanswered: &Unanswered) -> Answer {
     tracing::debug!(%unanswered, "a review could not be decided");
-    tell(StatusCode::SERVICE_UNAVAILABLE, &unanswered.to_string())
+    make_response(StatusCode::SERVICE_UNAVAILABLE, &unanswered.to_string())
 }
 
-fn tell(status: StatusCode, text: &str) -> Answer {
+fn make_response(status: StatusCode, text: &str) -> Answer {
     let mut response = Response::new(Full::from(text.to_owned()));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -98,11 +98,11 @@ impl WebhookInstance {
             while !self.is_ready() {
                 tokio::time::sleep(LOOK).await;
             }
-            self.configurations.keep().await;
+            self.configurations.keep_configurations().await;
         };
         futures::future::join4(
             self.known.follow(self.client.clone()),
-            self.trust.keep(),
+            self.trust.keep_certificate(),
             Arc::clone(&self.server).serve(listener, shown),
             letting_ask,
         )

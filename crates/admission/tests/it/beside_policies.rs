@@ -146,18 +146,18 @@ async fn configurations_follow_whether_policies_are_in_force() {
     let controller = reach(&cluster).controller();
     let door = Arc::new(WebhookInstance::new(controller.clone(), settings));
     let open = tokio::spawn(async move { door.open(listener).await });
-    let report = async |standing: PartState| {
-        report_enforcement(&controller, "tenure-controller", (Part::Policies, &standing), &tenancy)
+    let report = async |state: PartState| {
+        report_enforcement(&controller, "tenure-controller", (Part::Policies, &state), &tenancy)
             .await
             .unwrap();
     };
     let not_yet = || PartState::not_in_force(reason::NOT_MET_YET, "the API server doesn't evaluate them yet");
-    for (standing, wanted) in [
+    for (state, wanted) in [
         (not_yet(), "Fail"),
         (PartState::in_force("in force"), "Ignore"),
         (not_yet(), "Fail"),
     ] {
-        report(standing).await;
+        report(state).await;
         // The keeper looks now and then, and at each write of the configurations.
         let mut number = 0;
         let looked = eventually(SOON, || {
@@ -185,10 +185,10 @@ async fn configurations_follow_whether_policies_are_in_force() {
         looked.await.unwrap();
     }
     let events = admin.list(("v1", "Event"), "default").await.unwrap();
-    let told: Vec<&Value> = events
+    let put_back: Vec<&Value> = events
         .iter()
         .filter(|event| event["reason"] == "AdmissionPutBack")
         .collect();
-    assert!(told.is_empty(), "{told:#?}");
+    assert!(put_back.is_empty(), "{put_back:#?}");
     open.abort();
 }

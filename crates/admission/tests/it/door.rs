@@ -198,7 +198,7 @@ impl Door {
 
     /// Begins a review of `length` bytes and sends as many of them as the server accepts. Dropping the tasks ends the
     /// review.
-    pub(crate) async fn begin(&self, length: usize, body: Vec<u8>) -> JoinSet<()> {
+    pub(crate) async fn begin_review(&self, length: usize, body: Vec<u8>) -> JoinSet<()> {
         let mut stream = self.connect(None).await;
         let head = format!("POST /validate HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();

@@ -22,10 +22,10 @@ pub(crate) fn compare(case: &Case, answer: &Answer, prefix: &str) -> Result<(), 
                 && allowed.shard.as_deref().is_none_or(|wanted| shard == Some(wanted));
             let has_field = |(key, wanted): (&String, &serde_json::Value)| object["spec"].get(key) == Some(wanted);
             let has_mark = |mark: &String| {
-                let said = mark
+                let expected = mark
                     .split_once(' ')
-                    .and_then(|(part, said)| Some((part, said.split_once('=')?)));
-                said.is_some_and(|(part, (key, value))| object["metadata"][part][key] == value)
+                    .and_then(|(part, pair)| Some((part, pair.split_once('=')?)));
+                expected.is_some_and(|(part, (key, value))| object["metadata"][part][key] == value)
             };
             let wants_flux = wants_flux && allowed.fields.iter().all(has_field) && allowed.marks.iter().all(has_mark);
             let wants_label = allowed.label.as_deref().is_none_or(|wanted| label == Some(wanted));
@@ -41,8 +41,8 @@ pub(crate) fn compare(case: &Case, answer: &Answer, prefix: &str) -> Result<(), 
             }
         }
         (Answer::Refused(403, reason, message), None, Some(rule)) => {
-            let is_told = message.contains(&case.saying) && message.ends_with(&format!("({rule})"));
-            if reason == "Forbidden" && is_told && message.contains(prefix) {
+            let is_explained = message.contains(&case.saying) && message.ends_with(&format!("({rule})"));
+            if reason == "Forbidden" && is_explained && message.contains(prefix) {
                 return Ok(());
             }
         }

@@ -74,8 +74,8 @@ impl Policy {
         let is_ruled = constraints["resourceRules"].as_array().unwrap().iter().any(|rule| {
             let has = |key: &str, wanted: &str| texts(&rule[key]).iter().any(|text| text == "*" || text == wanted);
             let is_named = texts(&rule["resources"]).iter().any(|text| {
-                let (name, of) = text.split_once('/').unwrap_or((text, ""));
-                let is_part = of == part || (of == "*");
+                let (name, subresource) = text.split_once('/').unwrap_or((text, ""));
+                let is_part = subresource == part || (subresource == "*");
                 (name == "*" || name == resource) && is_part
             });
             let is_in_scope = rule["scope"] == "*" || !(is_namespace || review["namespace"] == "");
@@ -126,21 +126,21 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn make() -> Self {
-        Self::of(serde_saphyr::from_str(include_str!("../../../admission-rules/tests/admission.yaml")).unwrap())
+        Self::build(serde_saphyr::from_str(include_str!("../../../admission-rules/tests/admission.yaml")).unwrap())
     }
 
     /// Returns a world in which only policies check writes.
     pub(crate) fn without_webhooks() -> Self {
         let table = include_str!("../../../admission-rules/tests/admission.yaml");
         let mut table: Table = serde_saphyr::from_str(table).unwrap();
-        table.realm.settings.is_guarded = false;
-        Self::of(table)
+        table.tenancy.settings.is_guarded = false;
+        Self::build(table)
     }
 
-    fn of(table: Table) -> Self {
-        let facts = FactIndex::from_facts(&table.realm);
-        let mut policies = policy::list_policies(&table.realm.settings);
-        policies.extend(policy::list_bounds(&table.realm.settings));
+    fn build(table: Table) -> Self {
+        let facts = FactIndex::from_facts(&table.tenancy);
+        let mut policies = policy::list_policies(&table.tenancy.settings);
+        policies.extend(policy::list_bounds(&table.tenancy.settings));
         let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies
             .iter()
             .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");
@@ -151,7 +151,7 @@ impl World {
             })
         };
         let mut roles = policy::list_roles();
-        roles.extend(table.realm.tenants.iter().flat_map(|tenant| {
+        roles.extend(table.tenancy.tenants.iter().flat_map(|tenant| {
             let has_room = policy::has_namespace_capacity(tenant, facts.settings(), facts.count_namespaces(tenant));
             policy::list_tenant_rights(tenant, has_room)
         }));
@@ -198,11 +198,11 @@ impl World {
     }
 
     /// Checks whether an actor has a right, by the table or by a Tenant.
-    fn may(&self, actor: &Actor, verb: &str, resource: &str, name: &str) -> bool {
+    fn has_right(&self, actor: &Actor, verb: &str, resource: &str, name: &str) -> bool {
         let by_table = actor.rights.iter().any(|right| {
             let (known, what) = right.split_once(' ').unwrap();
-            let (of, only) = what.split_once('/').unwrap_or((what, "*"));
-            known == verb && (of == "*" || of == resource) && (only == "*" || only == name)
+            let (kind, only) = what.split_once('/').unwrap_or((what, "*"));
+            known == verb && (kind == "*" || kind == resource) && (only == "*" || only == name)
         });
         by_table
             || self
@@ -261,7 +261,7 @@ impl World {
                 None => Some(actor),
             };
             Authorized {
-                allowed: who.is_some_and(|who| self.may(who, &check.verb, &check.resource, &check.name)),
+                allowed: who.is_some_and(|who| self.has_right(who, &check.verb, &check.resource, &check.name)),
                 ..Authorized::default()
             }
         };
@@ -300,11 +300,11 @@ impl World {
         if policy.spec["paramKind"]["kind"] == "Namespace" {
             let is_of_unlabelled = selector["matchExpressions"][0]["operator"] == "DoesNotExist";
             assert!(is_of_unlabelled || *selector == json!({}), "{selector}");
-            let all = self.table.realm.namespaces.iter();
+            let all = self.table.tenancy.namespaces.iter();
             let meant = all.filter(|known| !is_of_unlabelled || known.tenant_label.is_none());
             return Some(meant.filter_map(|known| self.namespace(&known.name)).collect());
         }
-        let tenants = self.table.realm.tenants.iter().map(|tenant| {
+        let tenants = self.table.tenancy.tenants.iter().map(|tenant| {
             let owners = tenant
                 .owners
                 .iter()
@@ -375,13 +375,14 @@ impl World {
 struct Around<'a>(&'a World, &'a Actor);
 
 impl ClusterQueries for Around<'_> {
-    fn may(&self, question: &Question<'_>) -> bool {
-        self.0.may(self.1, question.verb, question.resource, question.name)
+    fn is_allowed(&self, question: &Question<'_>) -> bool {
+        self.0
+            .has_right(self.1, question.verb, question.resource, question.name)
     }
 
     fn may_account(&self, account: (&str, &str), question: &Question<'_>) -> bool {
         let who = self.0.find_account(account);
-        who.is_some_and(|who| self.0.may(who, question.verb, question.resource, question.name))
+        who.is_some_and(|who| self.0.has_right(who, question.verb, question.resource, question.name))
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<std::sync::Arc<Value>> {

@@ -124,9 +124,9 @@ async fn see_no_two_with_the_same(cluster: &Cluster) {
     let refused: Vec<&String> = made.iter().filter_map(|answer| answer.as_ref().err()).collect();
     assert_eq!(refused.len(), 8, "{made:?}");
     for message in refused {
-        let said = ["already belongs to", "is reserved for"]
+        let expected = ["already belongs to", "is reserved for"]
             .map(|words| format!("host once.example.org with path / {words} "));
-        assert!(said.iter().any(|said| message.contains(said)), "{message}");
+        assert!(expected.iter().any(|text| message.contains(text)), "{message}");
     }
     // One Tenant whose scope includes no other.
     let asked = ["team-a", "team-b"].map(|namespace| make(cluster, namespace, "web", &["once.example.org"], ""));

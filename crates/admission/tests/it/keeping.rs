@@ -60,7 +60,7 @@ async fn processes_that_race_agree_on_one_certificate() {
     let cluster = start().await;
     let now = Arc::new(Mutex::new(Timestamp::now()));
     let keepers: Vec<CertificateKeeper> = (0..4).map(|_| keeper(&cluster, &now)).collect();
-    let looks = keepers.iter().map(CertificateKeeper::look);
+    let looks = keepers.iter().map(CertificateKeeper::check_secret);
     for looked in futures::future::join_all(looks).await {
         looked.unwrap();
     }
@@ -82,7 +82,7 @@ async fn what_ends_is_renewed_before_and_what_has_ended_mends_itself() {
     let settle = async || {
         for _ in 0..3 {
             for keeper in [&one, &other] {
-                keeper.look().await.unwrap();
+                keeper.check_secret().await.unwrap();
                 let bundle = keeper.bundle().borrow().clone();
                 keeper.record_published_bundle(bundle);
             }
@@ -120,7 +120,7 @@ async fn what_ends_is_renewed_before_and_what_has_ended_mends_itself() {
     // authority.
     cluster.admin.delete(("v1", "Secret"), SECRET).await.unwrap();
     let bundle = one.bundle().borrow().clone();
-    one.look().await.unwrap();
+    one.check_secret().await.unwrap();
     assert_eq!(read_secret(&cluster.admin).await, settle().await);
     assert_eq!(*one.bundle().borrow(), bundle);
     // The Secret has other contents.
@@ -250,17 +250,17 @@ async fn see_it_put_back(cluster: Cluster) {
     // Each change is reported in one event, even if several keepers restore it.
     let events = eventually(SOON, || async {
         let all = admin.list(("v1", "Event"), "default").await.unwrap();
-        let told: Vec<String> = all
+        let messages: Vec<String> = all
             .iter()
             .filter(|event| event["reason"] == "AdmissionPutBack")
             .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
             .collect();
-        match told
+        match messages
             .iter()
             .any(|message| message.contains("namespaces.admission.tenure.dev, namespaces.repair.admission.tenure.dev"))
         {
-            true => Ok(told),
-            false => Err(format!("{told:?}")),
+            true => Ok(messages),
+            false => Err(format!("{messages:?}")),
         }
     })
     .await
@@ -300,15 +300,15 @@ async fn see_it_put_back(cluster: Cluster) {
 /// A watch reports a weakened configuration, so it is restored before the keeper's next look, which is a day away
 /// in this test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_somebody_weakens_is_put_back_since_a_watch_tells_of_it() {
+async fn a_watch_event_restores_a_weakened_configuration() {
     let cluster = start().await;
     let admin = &cluster.admin;
     let trust = Arc::new(keeper(&cluster, &Arc::new(Mutex::new(Timestamp::now()))));
-    trust.look().await.unwrap();
+    trust.check_secret().await.unwrap();
     let place = WebhookPlace::Address("https://127.0.0.1:9".to_owned());
     let keeper = ConfigurationKeeper::new(reach(&cluster).controller(), place, trust, Settings::default());
     let keeper = keeper.looking_after(std::time::Duration::from_secs(24 * 60 * 60));
-    let keeping = tokio::spawn(async move { keeper.keep().await });
+    let keeping = tokio::spawn(async move { keeper.keep_configurations().await });
     for kind in [MUTATING, VALIDATING, MUTATING] {
         // Ready means that the keeper has seen the required form. After this point only a watch triggers
         // a look.
@@ -327,7 +327,7 @@ async fn what_somebody_weakens_is_put_back_since_a_watch_tells_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_somebody_weakens_is_put_back_and_told_of() {
+async fn a_weakened_configuration_is_restored_and_reported() {
     let cluster = start().await;
     see_it_put_back(cluster).await;
 }
@@ -343,14 +343,14 @@ async fn what_somebody_weakens_is_put_back_on_a_real_api_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_that_ended_is_made_anew_and_told_of() {
+async fn an_expired_certificate_is_renewed_and_reported() {
     let cluster = start().await;
     let admin = &cluster.admin;
     let years_ago = Timestamp::now()
         .checked_sub(SignedDuration::from_hours(24 * 2000))
         .unwrap();
     let now = Arc::new(Mutex::new(years_ago));
-    keeper(&cluster, &now).look().await.unwrap();
+    keeper(&cluster, &now).check_secret().await.unwrap();
     let ended = read_secret(admin).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let settings = WebhookSettings {
@@ -359,24 +359,26 @@ async fn a_certificate_that_ended_is_made_anew_and_told_of() {
         gate: None,
     };
     let door = WebhookInstance::new(reach(&cluster).controller(), settings);
-    let told = eventually(SOON, || async {
+    let reported = eventually(SOON, || async {
         let all = admin.list(("v1", "Event"), "default").await.unwrap();
-        let told = all.iter().find(|event| event["reason"] == "AdmissionCertificate");
-        told.map(|event| event["message"].to_string()).ok_or("not told yet")
+        let event = all.iter().find(|event| event["reason"] == "AdmissionCertificate");
+        event
+            .map(|event| event["message"].to_string())
+            .ok_or("not reported yet")
     });
     let ready = async {
-        let told = told.await;
+        let message = reported.await;
         let is_ready = || async { door.is_ready().then_some(()).ok_or("not ready yet") };
         eventually(SOON, is_ready).await.unwrap();
-        told
+        message
     };
-    let told = tokio::select! {
+    let message = tokio::select! {
         () = door.open(listener) => panic!("it ended"),
-        told = ready => told.unwrap(),
+        message = ready => message.unwrap(),
     };
     assert!(
-        told.contains("ended at") && told.contains("another one is made"),
-        "{told}"
+        message.contains("ended at") && message.contains("another one is made"),
+        "{message}"
     );
     assert_ne!(read_secret(admin).await["tls.crt"], ended["tls.crt"]);
 }
@@ -391,9 +393,9 @@ async fn no_request_fails_while_the_authority_changes() {
     let ago = |hours: i64| begin.checked_sub(SignedDuration::from_hours(hours)).unwrap();
     let now = Arc::new(Mutex::new(ago(530 * 24 - 12)));
     let trust = Arc::new(keeper(&cluster, &now));
-    trust.look().await.unwrap();
+    trust.check_secret().await.unwrap();
     *now.lock() = ago(1);
-    trust.look().await.unwrap();
+    trust.check_secret().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let place = WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap()));
     let client = reach(&cluster).controller();
@@ -410,7 +412,7 @@ async fn no_request_fails_while_the_authority_changes() {
     let following = known.clone();
     tasks.spawn(async move { following.follow(client).await });
     eventually(SOON, || async { known.check_start() }).await.unwrap();
-    tasks.spawn(async move { configurations.keep().await });
+    tasks.spawn(async move { configurations.keep_configurations().await });
 
     let creates = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "probes" },
@@ -454,7 +456,7 @@ async fn no_request_fails_while_the_authority_changes() {
                 ask(&user).await.unwrap();
             }
         };
-        let (looked, ()) = futures::future::join(trust.look(), asking).await;
+        let (looked, ()) = futures::future::join(trust.check_secret(), asking).await;
         looked.unwrap();
         published().await;
         // The keeper has noticed this by then, too.

@@ -7,7 +7,7 @@ use tenure_testkit::Admin;
 use crate::table::Object;
 
 /// Creates an object at a collection's path, with the writes of its managers.
-pub(crate) async fn furnish(admin: &Admin, mut object: Value, told: &Object, collection: &str) -> Value {
+pub(crate) async fn furnish(admin: &Admin, mut object: Value, written: &Object, collection: &str) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.remove("managedFields");
     metadata.retain(|_, value| !value.is_null());
@@ -18,7 +18,7 @@ pub(crate) async fn furnish(admin: &Admin, mut object: Value, told: &Object, col
     };
     let status = object.as_object_mut().unwrap().remove("status");
     let mut made = Value::Null;
-    for (manager, fields) in told.held.iter().flatten() {
+    for (manager, fields) in written.held.iter().flatten() {
         let mut part = json!({
             "apiVersion": object["apiVersion"], "kind": object["kind"], "metadata": { "name": name, "namespace": namespaced }
         });
@@ -29,7 +29,7 @@ pub(crate) async fn furnish(admin: &Admin, mut object: Value, told: &Object, col
         for field in fields {
             copy(&object, &mut part, field);
         }
-        let (target, method, content_type) = if told.by_update {
+        let (target, method, content_type) = if written.by_update {
             (
                 format!("{collection}?fieldManager={manager}"),
                 "POST",

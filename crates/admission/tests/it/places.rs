@@ -134,9 +134,9 @@ fn review_of(namespace: &str, uid: &str) -> Value {
 
 /// Checks whether capacity was left.
 fn has_room(answer: &Value) -> bool {
-    let said = answer["status"]["message"].as_str().unwrap_or_default();
+    let message = answer["status"]["message"].as_str().unwrap_or_default();
     let is_allowed = answer["allowed"] == true;
-    assert!(is_allowed || said.contains("of at most 4 namespaces"), "{answer}");
+    assert!(is_allowed || message.contains("of at most 4 namespaces"), "{answer}");
     is_allowed
 }
 

@@ -140,7 +140,7 @@ fn no_policy_allows_what_the_rules_deny() {
             }
         }
         if is_namespaced && chance.draw(4) == 0 {
-            review["namespace"] = json!(chance.pick(&world.table.realm.namespaces).name);
+            review["namespace"] = json!(chance.pick(&world.table.tenancy.namespaces).name);
         }
         keep_identity(&mut review, &world.review(case, actor));
         // No server sends invalid metadata of an object.
@@ -253,7 +253,7 @@ fn what_policies_leave_is_in_the_documentation() {
         .split_once("| rule | by policy | left to others |\n")
         .expect("a table")
         .1;
-    let mut told = BTreeSet::new();
+    let mut documented = BTreeSet::new();
     for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         let [rules, _, left] = cells.as_slice() else {
@@ -263,11 +263,11 @@ fn what_policies_leave_is_in_the_documentation() {
             .split('`')
             .filter(|text| Rule::ALL.iter().any(|rule| rule.as_str() == *text))
         {
-            told.extend(left.split("; ").filter(|why| !why.is_empty()).map(|why| (rule, why)));
+            documented.extend(left.split("; ").filter(|why| !why.is_empty()).map(|why| (rule, why)));
         }
     }
     let listed: BTreeSet<(&str, &str)> = LEFT.iter().map(|left| (left.rule.as_str(), left.why)).collect();
-    assert_eq!(told, listed);
+    assert_eq!(documented, listed);
 }
 
 /// The policy misses such a writer only if the chart's entries are of an older release, and only

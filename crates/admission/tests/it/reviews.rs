@@ -42,7 +42,7 @@ fn edit_of(user: &str, groups: &[&str]) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
     let (_stage, door) = open_on_embedded(None).await;
-    let told = |answer: &Value| answer["status"]["message"].as_str().unwrap_or_default().to_owned();
+    let read_message = |answer: &Value| answer["status"]["message"].as_str().unwrap_or_default().to_owned();
     // An owner with the right to edit it learns where it comes from.
     let answer = door
         .review(edit_of("dora", &["blue-devs", "system:authenticated"]))
@@ -50,13 +50,13 @@ async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
     assert_eq!(answer["allowed"], false);
     assert_eq!(answer["status"]["code"], 403);
     assert_eq!(answer["status"]["reason"], "Forbidden");
-    assert!(told(&answer).contains("OCIRepository blue-dev/o"), "{answer}");
+    assert!(read_message(&answer).contains("OCIRepository blue-dev/o"), "{answer}");
     // A user without the right to edit it, or one that doesn't exist, would never have reached a
     // webhook.
     for user in ["nobody-knows-him", "system:serviceaccount:nowhere:x", ""] {
         let answer = door.review(edit_of(user, &["blue-devs"])).await;
         assert_eq!(answer["allowed"], false, "{answer}");
-        assert!(told(&answer).contains("it is not answered"), "{answer}");
+        assert!(read_message(&answer).contains("it is not answered"), "{answer}");
         for fact in ["OCIRepository", "Kustomization", "blue-dev"] {
             assert!(!answer.to_string().contains(fact), "{answer}");
         }
@@ -69,13 +69,13 @@ async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
     });
     let answer = door.review(tenant).await;
     assert!(
-        told(&answer).contains("it is not answered") && !told(&answer).contains("Tenant red"),
+        read_message(&answer).contains("it is not answered") && !read_message(&answer).contains("Tenant red"),
         "{answer}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broken_review_is_told_what_is_wrong_with_it() {
+async fn a_broken_review_is_answered_with_its_problem() {
     let (_stage, door) = open_on_embedded(None).await;
     let post = |path: &str, body: &[u8]| http::Request::post(path).body(body.to_vec()).unwrap();
     let ask = |request: Value| {
@@ -100,18 +100,18 @@ async fn a_broken_review_is_told_what_is_wrong_with_it() {
             "request.uid",
         ),
     ];
-    for (request, status, told) in cases {
+    for (request, status, text_part) in cases {
         let (answered, text) = door.send(request, None).await;
         assert!(
-            answered == status && text.contains(told),
-            "{status} {told}: {answered} {text}"
+            answered == status && text.contains(text_part),
+            "{status} {text_part}: {answered} {text}"
         );
     }
     // A body with a too large announced length is refused at once.
-    let told = door.announce((8 << 20) + 1).await;
+    let answer = door.announce((8 << 20) + 1).await;
     assert!(
-        told.starts_with("HTTP/1.1 413") && told.contains("more than 8388608 bytes"),
-        "{told}"
+        answer.starts_with("HTTP/1.1 413") && answer.contains("more than 8388608 bytes"),
+        "{answer}"
     );
     // A review without a usable request is denied, with the reason.
     let user = json!({ "username": "dora" });
@@ -181,7 +181,7 @@ async fn where_the_api_server_can_show_a_certificate_nobody_else_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namespace_that_no_watch_has_told_of_is_read() {
+async fn a_namespace_unknown_to_the_watch_is_read() {
     let (stage, door) = open_on_embedded(None).await;
     door.stop_following();
     let admin = &stage.cluster.admin;
@@ -236,7 +236,7 @@ async fn who_sends_much_and_slowly_keeps_nobody_else_waiting() {
     ] {
         // All bytes except the last.
         let body = vec![b' '; length - 1];
-        held.push(door.begin(length, body).await);
+        held.push(door.begin_review(length, body).await);
     }
     let asked = edit_of("dora", &["blue-devs", "system:authenticated"]);
     let answer = tokio::time::timeout(SOON, door.review(asked)).await;
@@ -329,16 +329,16 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     };
     let namespace = |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
     let goes = async |who: &Admin, object: Value| {
-        let told = object.to_string();
+        let text = object.to_string();
         let made = who.create(object).await;
-        assert!(made.is_ok(), "{told}: {made:?}");
+        assert!(made.is_ok(), "{text}: {made:?}");
     };
     let stops = async |who: &Admin, object: Value| {
-        let told = object.to_string();
-        let refused = who.create(object).await.expect_err(&told).to_string();
+        let text = object.to_string();
+        let refused = who.create(object).await.expect_err(&text).to_string();
         assert!(
             refused.contains("failed calling webhook") && refused.contains(why),
-            "{told}: {refused}"
+            "{text}: {refused}"
         );
     };
     // Writes that only Tenure checks are refused, except for users that can repair.

@@ -1,4 +1,4 @@
-//! A server with the objects of the table's realm, and with the table's actors and their rights.
+//! A server with the objects of the table's facts, and with the table's actors and their rights.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn set() -> Self {
         let table = read_table();
-        let cluster = Cluster::start_judged_by(table.realm.settings.clone()).await.unwrap();
+        let cluster = Cluster::start_judged_by(table.tenancy.settings.clone()).await.unwrap();
         Self::furnish(cluster, table).await
     }
 
@@ -61,7 +61,7 @@ impl Stage {
     }
 
     pub(crate) fn settings(&self) -> Settings {
-        self.table.realm.settings.clone()
+        self.table.tenancy.settings.clone()
     }
 
     /// Leaves all checks to the policies, with the facts on namespaces and the rights that they read. Waits until the last policy is in
@@ -69,13 +69,13 @@ impl Stage {
     pub(crate) async fn hand_over_to_policies(&self) {
         self.cluster.send_guard_away();
         let admin = &self.cluster.admin;
-        let realm = &self.table.realm;
-        let facts = FactIndex::from_facts(realm);
+        let tenancy = &self.table.tenancy;
+        let facts = FactIndex::from_facts(tenancy);
         for role in policy::list_roles() {
             admin.apply(role).await.unwrap();
         }
         let is_made = |uid: &str| self.uids.contains_key(uid);
-        for tenant in realm.tenants.iter().filter(|tenant| is_made(&tenant.uid)) {
+        for tenant in tenancy.tenants.iter().filter(|tenant| is_made(&tenant.uid)) {
             let count = facts.count_namespaces(tenant);
             for right in
                 policy::list_tenant_rights(tenant, policy::has_namespace_capacity(tenant, facts.settings(), count))
@@ -89,7 +89,7 @@ impl Stage {
         }
         let refusing = self.table.collect_refusing(&facts);
         let mintable = self.table.collect_mintable(&facts);
-        for namespace in &realm.namespaces {
+        for namespace in &tenancy.namespaces {
             let written = policy::describe_namespace(&facts, (&refusing, &mintable), &namespace.name);
             let patch = json!({ "metadata": { "annotations": written } });
             if !written.is_empty() && namespace.name != "left-over" {
@@ -99,7 +99,7 @@ impl Stage {
                     .unwrap();
             }
         }
-        for object in policy::list_policies(&realm.settings) {
+        for object in policy::list_policies(&tenancy.settings) {
             admin.apply(object).await.unwrap();
         }
         self.meet_a_policy().await;
@@ -146,8 +146,8 @@ impl Stage {
     }
 
     /// Returns the real uid for one in the table.
-    pub(crate) fn uid_of(&self, told: &str) -> &str {
-        &self.uids[told]
+    pub(crate) fn uid_of(&self, table_uid: &str) -> &str {
+        &self.uids[table_uid]
     }
 
     /// Returns an actor of the table.
@@ -160,7 +160,7 @@ impl Stage {
     }
 
     async fn make_tenants(&mut self) {
-        for tenant in &self.table.realm.tenants {
+        for tenant in &self.table.tenancy.tenants {
             if tenant.home_namespace.as_deref() == Some("kube-system") {
                 continue;
             }
@@ -208,7 +208,7 @@ impl Stage {
     }
 
     async fn make_namespaces(&self) {
-        for namespace in &self.table.realm.namespaces {
+        for namespace in &self.table.tenancy.namespaces {
             let known = ["tenure-system", "kube-system", "default", "left-over"];
             if known.contains(&namespace.name.as_str()) {
                 continue;
@@ -245,7 +245,7 @@ impl Stage {
     /// Writes the namespaces into the Tenants' statuses, as if by Tenure.
     async fn record_namespaces(&self) {
         let admin = &self.cluster.admin;
-        let tenants = self.table.realm.tenants.iter();
+        let tenants = self.table.tenancy.tenants.iter();
         for tenant in tenants.filter(|tenant| !tenant.recorded.is_empty()) {
             let mut spaces = Vec::new();
             for name in tenant.recorded.keys() {
@@ -343,8 +343,8 @@ impl Stage {
     /// Returns an object of the table in the form that this server gets.
     fn write(&self, api_version: &str, kind: &str, object: &Value) -> Value {
         let mut text = object.to_string();
-        for (told, uid) in &self.uids {
-            text = text.replace(&format!("\"{told}\""), &format!("\"{uid}\""));
+        for (table_uid, uid) in &self.uids {
+            text = text.replace(&format!("\"{table_uid}\""), &format!("\"{uid}\""));
         }
         let mut object: Value = serde_json::from_str(&text).unwrap();
         object["apiVersion"] = json!(api_version);

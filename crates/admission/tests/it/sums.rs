@@ -12,7 +12,7 @@ const QUOTA: (&str, &str) = ("v1", "ResourceQuota");
 
 /// Returns the Tenant in the label of a namespace.
 pub(crate) fn find_tenant<'a>(table: &'a Table, namespace: &NamespaceFacts) -> Option<&'a TenantFacts> {
-    let mut tenants = table.realm.tenants.iter();
+    let mut tenants = table.tenancy.tenants.iter();
     tenants.find(|tenant| Some(&tenant.name) == namespace.tenant_label.as_ref())
 }
 
@@ -27,7 +27,7 @@ impl Stage {
     pub(crate) async fn count_quotas(&self) {
         let admin = &self.cluster.admin;
         let mut last = std::collections::BTreeMap::new();
-        for namespace in &self.table.realm.namespaces {
+        for namespace in &self.table.tenancy.namespaces {
             let tenant = find_tenant(&self.table, namespace).filter(|tenant| !tenant.quotas.is_empty());
             let Some(tenant) = tenant else {
                 continue;

@@ -55,8 +55,8 @@ async fn wait_for_refusal(admin: &Admin, (namespace, name): (&str, &str), words:
                 .collect::<Vec<_>>()),
         }
     });
-    if let Err(told) = refused.await {
-        panic!("{namespace}/{name} was not refused with {words:?}: {told:#?}");
+    if let Err(messages) = refused.await {
+        panic!("{namespace}/{name} was not refused with {words:?}: {messages:#?}");
     }
 }
 

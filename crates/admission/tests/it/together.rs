@@ -72,12 +72,12 @@ async fn stand_together(cluster: Cluster) {
     });
     unanswered.await.unwrap();
     let mut by_policy = 0;
-    let is_told = |message: &str| {
+    let is_explained = |message: &str| {
         by_policy += usize::from(is_by_policy(message));
         message.contains(NOT_CALLED) || !message.contains("admission.tenure.dev")
     };
     // A user can't write an object in their own name while no webhook answers.
-    let wrong = compare_all(&stage, is_told, |case| !is_there_before(case)).await;
+    let wrong = compare_all(&stage, is_explained, |case| !is_there_before(case)).await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(by_policy >= 20, "only {by_policy} were refused by policies");
     let repaired = ask(&stage, "admin", Some("blue-gitops")).await;
@@ -85,16 +85,16 @@ async fn stand_together(cluster: Cluster) {
 
     // This listener accepts connections and never answers.
     let _silence = hang_up_nobody(&stage, &door).await;
-    let refused = bounded(ask(&stage, "dev", Some("admin"))).await;
+    let refused = await_answer(ask(&stage, "dev", Some("admin"))).await;
     assert!(
         matches!(&refused, Answer::Refused(_, _, message) if message.contains(NOT_CALLED) || is_by_policy(message)),
         "{refused:?}"
     );
-    let repaired = bounded(ask(&stage, "admin", Some("blue-gitops"))).await;
+    let repaired = await_answer(ask(&stage, "admin", Some("blue-gitops"))).await;
     assert!(matches!(repaired, Answer::Allowed(..)), "{repaired:?}");
 }
 
-async fn bounded(asked: impl Future<Output = Answer>) -> Answer {
+async fn await_answer(asked: impl Future<Output = Answer>) -> Answer {
     tokio::time::timeout(BOUND, asked)
         .await
         .expect("it is answered in the end")
@@ -107,11 +107,11 @@ fn is_there_before(case: &Case) -> bool {
     operation != "CREATE" && accesses::KINDS.iter().any(|kind| accesses::plural_of(kind) == resource)
 }
 
-/// Sends every case of the table that admission points and policies decide alike, and that is meant. A denied case must be refused, with words that `is_told`
+/// Sends every case of the table that admission points and policies decide alike, and that is meant. A denied case must be refused, with words that `is_explained`
 /// accepts. An allowed case must be allowed while a webhook answers.
 async fn compare_all(
     stage: &Stage,
-    mut is_told: impl FnMut(&str) -> bool,
+    mut is_explained: impl FnMut(&str) -> bool,
     is_meant: impl Fn(&Case) -> bool,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -122,7 +122,7 @@ async fn compare_all(
         }
         let answer = stage.ask(case).await;
         let is_right = match (&answer, &case.deny) {
-            (Answer::Refused(_, _, message), Some(_)) => is_told(message),
+            (Answer::Refused(_, _, message), Some(_)) => is_explained(message),
             (Answer::Allowed(..), None) => true,
             (Answer::Refused(_, _, message), None) => message.contains(NOT_CALLED),
             (Answer::Allowed(..), Some(_)) => false,
@@ -139,13 +139,13 @@ async fn compare_all(
 async fn hang_up_nobody(stage: &Stage, door: &Door) -> tokio::task::JoinSet<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("https://{}", listener.local_addr().unwrap());
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut connections) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move {
         let mut held = Vec::new();
         while let Ok((stream, _)) = listener.accept().await {
             held.push(stream);
-            if tell.send(()).is_err() {
+            if sender.send(()).is_err() {
                 std::future::pending::<()>().await;
             }
         }
@@ -163,7 +163,7 @@ async fn hang_up_nobody(stage: &Stage, door: &Door) -> tokio::task::JoinSet<()> 
         stage.cluster.admin.apply(configuration).await.unwrap();
     }
     let met = eventually(BOUND, || async {
-        let asked = bounded(ask(stage, "dev", Some("blue-gitops"))).await;
+        let asked = await_answer(ask(stage, "dev", Some("blue-gitops"))).await;
         match &asked {
             Answer::Refused(_, _, message)
                 if message.contains("deadline") || message.contains("timeout") || message.contains("timed out") =>
@@ -174,7 +174,7 @@ async fn hang_up_nobody(stage: &Stage, door: &Door) -> tokio::task::JoinSet<()> 
         }
     });
     met.await.unwrap();
-    assert!(told.try_recv().is_ok(), "it was asked there");
+    assert!(connections.try_recv().is_ok(), "it was asked there");
     tasks
 }
 

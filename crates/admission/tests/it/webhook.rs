@@ -14,9 +14,9 @@ const PREFIX: &str = " denied the request: ";
 
 /// Returns the rule's message without the server's text before it.
 fn own_words(message: &str) -> &str {
-    let told = message.split_once(" denied the request: ");
-    let told = told.or_else(|| message.split_once(" is forbidden: "));
-    told.map_or(message, |(_, told)| told)
+    let rest = message.split_once(" denied the request: ");
+    let rest = rest.or_else(|| message.split_once(" is forbidden: "));
+    rest.map_or(message, |(_, rest)| rest)
 }
 
 /// Sends all cases to one server with the webhook and to another with a guard inside it, and compares the

@@ -24,8 +24,9 @@ fn compare(case: &Case, answer: &Answer) -> Result<(), String> {
         (Answer::Allowed(..), None) => true,
         (Answer::Refused(403, reason, message), Some(part)) => {
             let is_ours = message.contains("ValidatingAdmissionPolicy 'tenure-");
-            let is_told = message.contains(&part) && rule.is_none_or(|rule| message.ends_with(&format!("({rule})")));
-            reason == "Forbidden" && is_ours && is_told
+            let is_explained =
+                message.contains(&part) && rule.is_none_or(|rule| message.ends_with(&format!("({rule})")));
+            reason == "Forbidden" && is_ours && is_explained
         }
         _ => false,
     };

@@ -252,7 +252,7 @@ fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Opt
     }
     let surface = surface.and_then(|surface| serde_json::to_value(surface.as_ref()).ok());
     let kustomization = serde_json::to_value(kustomization).ok()?;
-    HandEditDenials::is_said(&kustomization, surface.as_ref()).then_some((kustomization, surface))
+    HandEditDenials::denies_edits(&kustomization, surface.as_ref()).then_some((kustomization, surface))
 }
 
 /// Collects all objects that refuse hand edits.
